@@ -1,0 +1,28 @@
+"""How keys and values become bytes."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class Serde(Protocol[T]):
+    """Both directions for one type; null is handled by the caller and never reaches a serde.
+
+    A serde travels to the executors, so it survives `pickle` (`cloudpickle` when its type lives in the main script).
+    """
+
+    @property
+    def name(self) -> str:
+        """Stable text for the plan's fingerprint, such as `string` or `json(User)`."""
+
+    @property
+    def type(self) -> Any:
+        """The Python type of the values, such as `str`, `User` or `list[int]`; Delta columns derive from it."""
+
+    def serialize(self, value: T) -> bytes:
+        """Raises `SerializationError` when the value is not of this type."""
+
+    def deserialize(self, data: bytes) -> T:
+        """Raises `SerializationError` when the bytes are not of this type."""

@@ -1,0 +1,1 @@
+"""The immutable plan: nodes, windows, stages, checks, descriptions."""

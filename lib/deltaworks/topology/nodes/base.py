@@ -1,0 +1,27 @@
+"""What every node of a topology has. A node is data: what it does lives in `kernel/processors`, file by file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The user's line that made a node."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """One processor of the topology, as Kafka Streams counts them."""
+
+    name: str
+    """Kafka's name, generated (`KSTREAM-FILTER-0000000003`) or given."""
+    parents: tuple[str, ...] = ()
+    """Names of the nodes it receives from, in the order they were connected."""
+    origin: Origin | None = field(default=None, compare=False)

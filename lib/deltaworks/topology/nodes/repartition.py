@@ -1,0 +1,25 @@
+"""Records move to the task that owns their new key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from deltaworks.serdes.base import Serde
+from deltaworks.topology.nodes.base import Node
+
+
+@dataclass(frozen=True, kw_only=True)
+class HopSink(Node):
+    """The near side of a hop; the far side is the `Source` whose topic is `hop`.
+
+    In the place of Kafka Streams' repartition topic: a shuffle, partitioned by Kafka's murmur2 of the key bytes.
+    Null keys are dropped by the `Filter` before it, unless a left join behind the hop wants them.
+    """
+
+    hop: str
+    """`<name>-repartition`"""
+    key: Serde[Any]
+    value: Serde[Any]
+    partitions: int | None = None
+    """None: as many as the upstream stage has tasks, or as the topics that it is joined with."""

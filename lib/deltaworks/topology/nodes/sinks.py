@@ -1,0 +1,44 @@
+"""Where records leave: Kafka topics and Delta tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from deltaworks.serdes.base import Serde
+from deltaworks.topology.nodes.base import Node
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopicSink(Node):
+    """Writes an output topic."""
+
+    topic: str
+    key: Serde[Any]
+    value: Serde[Any]
+
+
+class TableKind(Enum):
+    """What a Delta table holds."""
+
+    APPEND = "append"
+    """Every record of a stream."""
+    CHANGELOG = "changelog"
+    """A KTable: `<table>_changelog` (every update) and `<table>` (snapshot)."""
+    WINDOWED = "windowed"
+    """A windowed KTable: one row per key and window."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeltaSink(Node):
+    """Writes a Delta table."""
+
+    table: str
+    kind: TableKind
+    key: Any
+    """Python type of the key (the inner key of a windowed one); the columns derive from it."""
+    value: Any
+    """Python type of the value."""
+    window_node: str | None = None
+    """Name of the aggregate whose windows the rows belong to; it knows which are closed."""

@@ -1,0 +1,27 @@
+"""Where records enter: topics, read as a stream or as a table, and hops between stages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from deltaworks.serdes.base import Serde
+from deltaworks.topology.nodes.base import Node
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source(Node):
+    """Reads topics (`StreamsBuilder.stream`, the source half of `.table`, the far side of a hop)."""
+
+    topics: tuple[str, ...]
+    key: Serde[Any]
+    value: Serde[Any]
+    hop: bool = False
+    """The topic is a hop between two stages, not a topic of the user's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableSource(Node):
+    """Turns records into updates of a table: last offset wins, null key dropped, null value deletes."""
+
+    store: str

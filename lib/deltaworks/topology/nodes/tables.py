@@ -1,0 +1,29 @@
+"""Operators on tables: records carry the old and the new value of a key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from deltaworks.topology.nodes.base import Node
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableFilter(Node):
+    """A row whose predicate is false becomes a delete."""
+
+    predicate: Callable[[Any, Any], bool]
+    negate: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableMapValues(Node):
+    """New value per row; a delete stays a delete and does not call the mapper."""
+
+    mapper: Callable[[Any, Any], Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableToStream(Node):
+    """Updates as records; a delete is a null value."""

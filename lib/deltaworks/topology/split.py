@@ -1,0 +1,119 @@
+"""How a topology falls apart into stages, as Kafka Streams does it.
+
+Nodes belong to one stage if they are connected, or share a store. Hops and topics connect stages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import assert_never
+
+from deltaworks.topology.nodes import (
+    AnyNode,
+    Branch,
+    DeltaSink,
+    Filter,
+    FlatMap,
+    FlatMapValues,
+    HopSink,
+    Map,
+    MapValues,
+    Merge,
+    Passthrough,
+    Peek,
+    SelectKey,
+    SessionAggregate,
+    Source,
+    StreamAggregate,
+    StreamTableJoin,
+    TableFilter,
+    TableMapValues,
+    TableSource,
+    TableToStream,
+    TopicSink,
+    WindowAggregate,
+)
+from deltaworks.topology.stages import Stage, StoreSpec
+
+
+def stores_of(node: AnyNode) -> tuple[str, ...]:
+    """Names of the stores that a node reads or writes."""
+    match node:
+        case TableSource() | StreamAggregate() | WindowAggregate() | SessionAggregate():
+            return (node.store,)
+        case StreamTableJoin():
+            return (node.table_store,)
+        case (
+            Source() | Filter() | Map() | MapValues() | FlatMap() | FlatMapValues() | SelectKey() | Peek() | Merge()
+            | Branch() | Passthrough() | HopSink() | TableFilter() | TableMapValues() | TableToStream() | TopicSink()
+            | DeltaSink()
+        ):  # fmt: skip
+            return ()
+        case _:
+            assert_never(node)
+
+
+def split(nodes: Sequence[AnyNode], stores: Iterable[StoreSpec]) -> tuple[Stage, ...]:
+    """Cuts a topology into stages, in the order data flows.
+
+    Args:
+        nodes: parents before children.
+        stores: every store that a node names.
+    """
+    groups = _connected(nodes)
+    specs = {store.name: store for store in stores}
+    ordered = _in_flow_order(groups)
+    return tuple(
+        Stage(
+            index=index,
+            nodes=tuple(group),
+            stores=tuple(specs[name] for name in sorted({name for node in group for name in stores_of(node)})),
+        )
+        for index, group in enumerate(ordered)
+    )
+
+
+def _connected(nodes: Sequence[AnyNode]) -> list[list[AnyNode]]:
+    """Groups of nodes that are linked directly or by a store, each in the given order."""
+    root: dict[str, str] = {}
+
+    def find(name: str) -> str:
+        while (above := root.setdefault(name, name)) != name:
+            root[name] = root.setdefault(above, above)
+            name = root[name]
+        return name
+
+    for node in nodes:
+        for parent in node.parents:
+            root[find(node.name)] = find(parent)
+        for store in stores_of(node):
+            root[find(node.name)] = find(f"store {store}")
+    groups: dict[str, list[AnyNode]] = {}
+    for node in nodes:
+        groups.setdefault(find(node.name), []).append(node)
+    return list(groups.values())
+
+
+def _in_flow_order(groups: list[list[AnyNode]]) -> list[list[AnyNode]]:
+    """Writers of a hop before its readers; else as Kafka Streams numbers them. A loop is cut at its first stage."""
+    waiting = sorted(groups, key=first_source)
+    ordered: list[list[AnyNode]] = []
+    while waiting:
+        ready = next((group for group in waiting if not _feeders(group, waiting)), waiting[0])
+        waiting.remove(ready)
+        ordered.append(ready)
+    return ordered
+
+
+def _feeders(group: list[AnyNode], others: list[list[AnyNode]]) -> list[list[AnyNode]]:
+    read = {topic for node in group if isinstance(node, Source) and node.hop for topic in node.topics}
+    return [
+        other
+        for other in others
+        if other is not group and any(isinstance(node, HopSink) and node.hop in read for node in other)
+    ]
+
+
+def first_source(nodes: Iterable[AnyNode]) -> str:
+    """By this name Kafka Streams orders sub-topologies when it numbers them."""
+    return min((node.name for node in nodes if isinstance(node, Source)), default="")

@@ -1,0 +1,145 @@
+"""The plan a host runs: stages (Kafka Streams' sub-topologies), their stores, topics and tables.
+
+How a topology falls apart into stages is in `split.py`, what is refused in `checks.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from deltaworks.serdes.base import Serde
+from deltaworks.topology import describe, fingerprint, partitions
+from deltaworks.topology.nodes import AnyNode
+from deltaworks.topology.nodes.repartition import HopSink
+from deltaworks.topology.nodes.sinks import DeltaSink, TopicSink
+from deltaworks.topology.nodes.sources import Source
+
+StoreKind = Literal["key-value", "window", "session"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreSpec:
+    """One state store; its name is its identity across restarts."""
+
+    name: str
+    kind: StoreKind
+    key: Serde[Any]
+    """Of the key; of the inner key in window and session stores."""
+    value: Serde[Any]
+    retention_ms: int | None = None
+    """Window and session stores: entries older than the newest one by more than this are gone."""
+    cached: bool = False
+    """With a record cache a commit forwards the last update per key, else every update is forwarded at once."""
+
+    @property
+    def timed(self) -> bool:
+        """The last 8 bytes of a key are a time, by which the store expires entries."""
+        return self.kind != "key-value"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """A sub-topology: one copy of it (a task) runs per input partition."""
+
+    index: int
+    """Position in `Plan.stages`. Kafka Streams may number the same sub-topology differently (see `describe`)."""
+    nodes: tuple[AnyNode, ...]
+    """Parents come before children; the children of a node are in the order they were connected."""
+    stores: tuple[StoreSpec, ...]
+    """Sorted by name."""
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The external topics it reads, sorted."""
+        return tuple(sorted({topic for node in self.sources if not node.hop for topic in node.topics}))
+
+    @property
+    def hops_in(self) -> tuple[str, ...]:
+        """The hops it reads, sorted."""
+        return tuple(sorted({topic for node in self.sources if node.hop for topic in node.topics}))
+
+    @property
+    def hops_out(self) -> tuple[str, ...]:
+        """The hops it writes, sorted."""
+        return tuple(sorted({node.hop for node in self.nodes if isinstance(node, HopSink)}))
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """The nodes through which records enter."""
+        return tuple(node for node in self.nodes if isinstance(node, Source))
+
+    @property
+    def tables(self) -> tuple[DeltaSink, ...]:
+        """The Delta tables it writes."""
+        return tuple(node for node in self.nodes if isinstance(node, DeltaSink))
+
+    @property
+    def stateful(self) -> bool:
+        """It has a store."""
+        return bool(self.stores)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """A whole topology, checked. Stages are in the order data flows."""
+
+    stages: tuple[Stage, ...]
+    name: str = "topology"
+
+    @property
+    def nodes(self) -> tuple[AnyNode, ...]:
+        """The nodes of all stages."""
+        return tuple(node for stage in self.stages for node in stage.nodes)
+
+    @property
+    def stores(self) -> tuple[StoreSpec, ...]:
+        """The stores of all stages."""
+        return tuple(store for stage in self.stages for store in stage.stores)
+
+    @property
+    def source_topics(self) -> tuple[str, ...]:
+        """The topics it reads, sorted."""
+        return tuple(sorted({topic for stage in self.stages for topic in stage.topics}))
+
+    @property
+    def sink_topics(self) -> tuple[str, ...]:
+        """The topics it writes, sorted."""
+        return tuple(sorted({node.topic for node in self.nodes if isinstance(node, TopicSink)}))
+
+    @property
+    def tables(self) -> tuple[DeltaSink, ...]:
+        """The Delta tables it writes, sorted by name."""
+        return tuple(sorted((table for stage in self.stages for table in stage.tables), key=lambda sink: sink.table))
+
+    def tasks(self, topic_partitions: Mapping[str, int]) -> tuple[int, ...]:
+        """Number of tasks per stage.
+
+        Args:
+            topic_partitions: partitions of every source topic.
+
+        Raises:
+            TopologyError: a topic is missing, or topics that are joined are not co-partitioned.
+        """
+        return partitions.assign(self, topic_partitions).tasks
+
+    def hop_partitions(self, topic_partitions: Mapping[str, int]) -> dict[str, int]:
+        """Number of tasks that each hop spreads its keys over; at most those of the stage that reads it.
+
+        Raises:
+            TopologyError: as `tasks`.
+        """
+        return dict(partitions.assign(self, topic_partitions).hops)
+
+    def describe(self) -> str:
+        """The plan in the text format of Kafka Streams' `Topology#describe`."""
+        return describe.text(self)
+
+    def mermaid(self) -> str:
+        """The plan as a Mermaid flowchart."""
+        return describe.mermaid(self)
+
+    def fingerprint(self) -> dict[str, Any]:
+        """What a checkpoint depends on (stages, stores, serdes, hops), as JSON; functions do not count."""
+        return fingerprint.of(self)
