@@ -8,9 +8,12 @@ DeltaworksError                      the root: catch this to catch all
 │   ├── SerializationError           bytes that do not decode, a value that does not encode
 │   ├── StreamsError                 an operator failed on a record, and the pipeline says `fail`
 │   ├── IncompatibleCheckpointError  the plan is not the one that the checkpoint belongs to
-│   └── LeaseError                   another driver works on the same checkpoint
+│   ├── LeaseError                   another driver works on the same checkpoint
+│   └── KafkaTopicError              a topic is missing, or is not as the pipeline needs it
 └── TransientError                   trying again may help
-    └── StackError                   a component that runs around us does not come up or went away
+    ├── StackError                   a component that runs around us does not come up or went away
+    ├── KafkaReadError               records are gone, or the broker did not answer
+    └── KafkaWriteError              records could not be written; their transaction was aborted
 ```
 
 Errors cross process borders (worker to driver), so each survives `pickle`. Messages say what is wrong, where,
@@ -70,6 +73,18 @@ class StackError(TransientError):
     def __str__(self) -> str:
         tail = "".join(f"\n  | {line}" for line in self.log)
         return self.message + tail + (f"\n  Hint: {self.hint}" if self.hint else "")
+
+
+class KafkaReadError(TransientError):
+    """Records are gone, or the broker did not answer."""
+
+
+class KafkaWriteError(TransientError):
+    """Records could not be written; their transaction was aborted."""
+
+
+class KafkaTopicError(TerminalError):
+    """A topic is missing, or is not as the pipeline needs it."""
 
 
 class IncompatibleCheckpointError(TerminalError):

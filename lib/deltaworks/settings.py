@@ -1,0 +1,145 @@
+"""What the environment decides; the only module that reads it.
+
+A `Settings` is handed to whoever needs one. The folders below `home` are named here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from deltaworks.errors import ConfigurationError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Where things are and how much they may use."""
+
+    project: Path
+    """Folder that holds `jobs/`; DELTAWORKS_PROJECT, else the nearest one above the working directory."""
+    home: Path
+    """Everything that a running system writes; DELTAWORKS_HOME, else `.deltaworks` in the project."""
+    infra: Path
+    """Versions, ports, configuration and locks of the components; part of the distribution."""
+    cache: Path
+    """Downloads shared by all clones of this user; DELTAWORKS_CACHE, else `deltaworks` in XDG_CACHE_HOME."""
+    bootstrap: str = "127.0.0.1:19092"
+    """Kafka's address; DELTAWORKS_BOOTSTRAP. The broker of the stack listens on its port."""
+    controller_port: int = 19093
+    """Port of the broker's controller; DELTAWORKS_CONTROLLER_PORT."""
+    java_home: Path | None = None
+    """Java to prefer; JAVA_HOME."""
+    path: tuple[Path, ...] = ()
+    """Where programs are looked for; PATH."""
+    broker_options: tuple[str, ...] = ("-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+    """JVM options of the broker; DELTAWORKS_BROKER_OPTIONS. These start quickly; drop the last for top throughput."""
+    ivy_settings: Path | None = None
+    """Ivy settings with a company's own repositories; DELTAWORKS_IVY_SETTINGS, else Maven Central."""
+    https_proxy: str | None = None
+    """Proxy for downloads of jars, `http://host:port`; HTTPS_PROXY."""
+    faults: Path | None = None
+    """File that arms the named fault points, for tests; DELTAWORKS_FAULTS."""
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str] | None = None, *, cwd: Path | None = None) -> Settings:
+        """Reads the settings once; hand the result on instead of calling this again.
+
+        Raises:
+            ConfigurationError: a variable has a value that cannot be used.
+        """
+        env = os.environ if environ is None else environ
+        start = Path.cwd() if cwd is None else cwd
+        project = _folder(env, "DELTAWORKS_PROJECT") or _project_above(start)
+        user_cache = _folder(env, "XDG_CACHE_HOME") or Path(env.get("HOME") or Path.home()) / ".cache"
+        default = cls(project=project, home=project, infra=project, cache=project)
+        options = env.get("DELTAWORKS_BROKER_OPTIONS")
+        return cls(
+            project=project,
+            home=_folder(env, "DELTAWORKS_HOME") or project / ".deltaworks",
+            infra=_infra(),
+            cache=_folder(env, "DELTAWORKS_CACHE") or user_cache / "deltaworks",
+            bootstrap=_address(env, "DELTAWORKS_BOOTSTRAP", default.bootstrap),
+            controller_port=_port(env, "DELTAWORKS_CONTROLLER_PORT", default.controller_port),
+            java_home=_folder(env, "JAVA_HOME"),
+            path=tuple(Path(entry) for entry in env.get("PATH", "").split(os.pathsep) if entry),
+            broker_options=tuple(options.split()) if options else default.broker_options,
+            ivy_settings=_folder(env, "DELTAWORKS_IVY_SETTINGS"),
+            https_proxy=env.get("HTTPS_PROXY") or env.get("https_proxy") or None,
+            faults=_folder(env, "DELTAWORKS_FAULTS"),
+        )
+
+    @property
+    def jars(self) -> Path:
+        """One folder per set of jars."""
+        return self.home / "jars"
+
+    @property
+    def kafka(self) -> Path:
+        """Configuration and data of the broker."""
+        return self.home / "kafka"
+
+    @property
+    def logs(self) -> Path:
+        """One file per process."""
+        return self.home / "logs"
+
+    @property
+    def run(self) -> Path:
+        """One file per process that runs."""
+        return self.home / "run"
+
+    @property
+    def temporary(self) -> Path:
+        """Where the components put what need not outlive them."""
+        return self.home / "tmp"
+
+    @property
+    def tables(self) -> Path:
+        """One Delta table per folder."""
+        return self.home / "tables"
+
+    def pipeline(self, name: str) -> Path:
+        """Checkpoint, local stores, batch records, heartbeat and lease of one pipeline."""
+        return self.home / "pipelines" / name
+
+    @property
+    def broker_port(self) -> int:
+        """The port in `bootstrap`."""
+        return int(self.bootstrap.split(",")[0].rpartition(":")[2])
+
+
+def _project_above(start: Path) -> Path:
+    candidates = (start, *start.parents)
+    return next((folder for folder in candidates if (folder / "jobs").is_dir()), start)
+
+
+def _infra() -> Path:
+    """Beside the package in a wheel, at the top of the repository in a clone."""
+    here = Path(__file__).resolve().parent
+    packaged = here / "_infra"
+    return packaged if packaged.is_dir() else here.parents[1] / "infra"
+
+
+def _folder(env: Mapping[str, str], name: str) -> Path | None:
+    value = env.get(name)
+    return Path(value).expanduser().absolute() if value else None
+
+
+def _address(env: Mapping[str, str], name: str, default: str) -> str:
+    value = env.get(name) or default
+    for address in value.split(","):
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+            raise ConfigurationError(
+                f"{name} is {value!r}; expected host:port[,host:port...].", hint=f"{name}={default}, or leave it unset"
+            )
+    return value
+
+
+def _port(env: Mapping[str, str], name: str, default: int) -> int:
+    value = env.get(name) or str(default)
+    if not value.isdigit() or not 0 < int(value) < 65536:
+        raise ConfigurationError(f"{name} is {value!r}; expected a port from 1 to 65535.", hint=f"{name}={default}")
+    return int(value)
