@@ -1,44 +1,20 @@
 """Windows: how time cuts a stream. Value objects; the policy is in the factory's name.
 
-Intervals are milliseconds since the epoch. Time windows are half open, `[start, end)`; sessions are closed, `[first, last]`.
+Intervals are milliseconds since the epoch. Time windows are half open, `[start, end)`; sessions are closed,
+`[first, last]`.
 What a window does to a record lives in `kernel/processors/aggregates.py`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
-from typing import Generic, TypeVar
+from datetime import timedelta
 
-import msgspec
+from deltaworks.serdes.windowed import Windowed
 
-K = TypeVar("K")
+__all__ = ["SessionWindows", "TimeWindows", "Windowed"]
 
 _MILLISECOND = timedelta(milliseconds=1)
-
-
-class Windowed(msgspec.Struct, Generic[K], frozen=True, order=True):
-    """A key together with the window its record belongs to; the key of every windowed table.
-
-    `end_ms` is exclusive for time windows and inclusive for sessions, as in Kafka Streams.
-    """
-
-    key: K
-    start_ms: int
-    end_ms: int
-
-    @property
-    def start(self) -> datetime:
-        """The start as an instant in UTC."""
-        return datetime.fromtimestamp(self.start_ms / 1000, UTC)
-
-    @property
-    def end(self) -> datetime:
-        """The end as an instant in UTC."""
-        return datetime.fromtimestamp(self.end_ms / 1000, UTC)
-
-    def __str__(self) -> str:
-        return f"[{self.key}@{self.start_ms}/{self.end_ms}]"
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,8 @@
-"""The closed union of nodes. A new operator is sugar in `dsl`, or a node here and its processor in `kernel/processors`."""
+"""The closed union of nodes.
+
+A new operator is sugar in `dsl`, or a node here and its processor in `kernel/processors`; `match` and `assert_never`
+make mypy name every place that does not know it yet.
+"""
 
 from deltaworks.topology.nodes.aggregates import SessionAggregate, StreamAggregate, WindowAggregate
 from deltaworks.topology.nodes.joins import StreamTableJoin
@@ -43,3 +47,29 @@ AnyNode = (
     | TopicSink
     | DeltaSink
 )
+
+__all__ = [
+    "AnyNode",
+    "Branch",
+    "DeltaSink",
+    "Filter",
+    "FlatMap",
+    "FlatMapValues",
+    "HopSink",
+    "Map",
+    "MapValues",
+    "Merge",
+    "Passthrough",
+    "Peek",
+    "SelectKey",
+    "SessionAggregate",
+    "Source",
+    "StreamAggregate",
+    "StreamTableJoin",
+    "TableFilter",
+    "TableMapValues",
+    "TableSource",
+    "TableToStream",
+    "TopicSink",
+    "WindowAggregate",
+]

@@ -1,0 +1,135 @@
+"""Strings, numbers and bytes, as Kafka's own serializers write them."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import ClassVar
+
+from deltaworks.errors import SerializationError
+
+
+@dataclass(frozen=True)
+class String:
+    """Text in UTF-8 (`StringSerializer`)."""
+
+    name: ClassVar[str] = "string"
+    type: ClassVar[type[str]] = str
+
+    def serialize(self, value: str) -> bytes:
+        """The text in UTF-8."""
+        try:
+            return value.encode()
+        except (AttributeError, UnicodeEncodeError) as error:
+            raise unfit(value, "string", error) from error
+
+    def deserialize(self, data: bytes) -> str:
+        """The text; bytes that are not UTF-8 are refused, where Kafka's deserializer would put question marks."""
+        try:
+            return data.decode()
+        except UnicodeDecodeError as error:
+            raise unreadable(data, "string", error) from error
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """Bytes as they are (`ByteArraySerializer`)."""
+
+    name: ClassVar[str] = "bytes"
+    type: ClassVar[type[bytes]] = bytes
+
+    def serialize(self, value: bytes) -> bytes:
+        """The same bytes."""
+        if not isinstance(value, bytes):
+            raise unfit(value, "bytes")
+        return value
+
+    def deserialize(self, data: bytes) -> bytes:
+        """The same bytes."""
+        return data
+
+
+@dataclass(frozen=True)
+class Integer:
+    """A 32-bit integer, big-endian (`IntegerSerializer`)."""
+
+    name: ClassVar[str] = "integer"
+    type: ClassVar[type[int]] = int
+
+    def serialize(self, value: int) -> bytes:
+        """4 bytes."""
+        try:
+            return _INT.pack(value)
+        except struct.error as error:
+            raise unfit(value, "integer", error) from error
+
+    def deserialize(self, data: bytes) -> int:
+        """The number; anything but 4 bytes is refused."""
+        try:
+            return _INT.unpack(data)[0]  # type: ignore[no-any-return]
+        except struct.error as error:
+            raise unreadable(data, "integer", error) from error
+
+
+@dataclass(frozen=True)
+class Long:
+    """A 64-bit integer, big-endian (`LongSerializer`)."""
+
+    name: ClassVar[str] = "long"
+    type: ClassVar[type[int]] = int
+
+    def serialize(self, value: int) -> bytes:
+        """8 bytes."""
+        try:
+            return _LONG.pack(value)
+        except struct.error as error:
+            raise unfit(value, "long", error) from error
+
+    def deserialize(self, data: bytes) -> int:
+        """The number; anything but 8 bytes is refused."""
+        try:
+            return _LONG.unpack(data)[0]  # type: ignore[no-any-return]
+        except struct.error as error:
+            raise unreadable(data, "long", error) from error
+
+
+@dataclass(frozen=True)
+class Double:
+    """A 64-bit float, big-endian (`DoubleSerializer`)."""
+
+    name: ClassVar[str] = "double"
+    type: ClassVar[type[float]] = float
+
+    def serialize(self, value: float) -> bytes:
+        """8 bytes."""
+        try:
+            return _DOUBLE.pack(value)
+        except struct.error as error:
+            raise unfit(value, "double", error) from error
+
+    def deserialize(self, data: bytes) -> float:
+        """The number; anything but 8 bytes is refused."""
+        try:
+            return _DOUBLE.unpack(data)[0]  # type: ignore[no-any-return]
+        except struct.error as error:
+            raise unreadable(data, "double", error) from error
+
+
+_INT = struct.Struct(">i")
+_LONG = struct.Struct(">q")
+_DOUBLE = struct.Struct(">d")
+
+
+def unreadable(data: bytes, expected: str, reason: object = None) -> SerializationError:
+    """The error for bytes that are not what `expected` names; shows how many there are, never what they hold."""
+    return SerializationError(f"{len(data)} bytes are not a {expected}" + (f": {reason}" if reason else ""))
+
+
+def unfit(value: object, expected: str, reason: object = None) -> SerializationError:
+    """The error for a value that cannot be written as `expected`."""
+    return SerializationError(
+        f"a value of type {type(value).__name__} cannot be written as {expected}" + (f": {reason}" if reason else "")
+    )
+
+
+__all__ = ["Bytes", "Double", "Integer", "Long", "String", "unfit", "unreadable"]
