@@ -39,8 +39,16 @@ class Settings:
     """Ivy settings with a company's own repositories; DELTAWORKS_IVY_SETTINGS, else Maven Central."""
     https_proxy: str | None = None
     """Proxy for downloads of jars, `http://host:port`; HTTPS_PROXY."""
-    faults: Path | None = None
-    """File that arms the named fault points, for tests; DELTAWORKS_FAULTS."""
+    cores: int = 2
+    """Task slots of a stream; DELTAWORKS_CORES, else the cores of the machine."""
+    driver_memory: str = "1g"
+    """Heap of a stream's JVM, as Spark writes it; DELTAWORKS_DRIVER_MEMORY."""
+    max_records_per_batch: int = 400_000
+    """A backlog is cut into micro-batches of at most this many records; DELTAWORKS_MAX_RECORDS_PER_BATCH."""
+    start_offsets: str = "earliest"
+    """Where a new checkpoint starts, `earliest` or `latest`; DELTAWORKS_START_OFFSETS."""
+    fault_hook: str | None = None
+    """`module:function` that arms the named fault points in driver and workers, for tests; DELTAWORKS_FAULT_HOOK."""
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None, *, cwd: Path | None = None) -> Settings:
@@ -67,7 +75,11 @@ class Settings:
             broker_options=tuple(options.split()) if options else default.broker_options,
             ivy_settings=_folder(env, "DELTAWORKS_IVY_SETTINGS"),
             https_proxy=env.get("HTTPS_PROXY") or env.get("https_proxy") or None,
-            faults=_folder(env, "DELTAWORKS_FAULTS"),
+            cores=_number(env, "DELTAWORKS_CORES", os.cpu_count() or default.cores),
+            driver_memory=env.get("DELTAWORKS_DRIVER_MEMORY") or default.driver_memory,
+            max_records_per_batch=_number(env, "DELTAWORKS_MAX_RECORDS_PER_BATCH", default.max_records_per_batch),
+            start_offsets=_choice(env, "DELTAWORKS_START_OFFSETS", default.start_offsets, ("earliest", "latest")),
+            fault_hook=env.get("DELTAWORKS_FAULT_HOOK") or None,
         )
 
     @property
@@ -143,3 +155,19 @@ def _port(env: Mapping[str, str], name: str, default: int) -> int:
     if not value.isdigit() or not 0 < int(value) < 65536:
         raise ConfigurationError(f"{name} is {value!r}; expected a port from 1 to 65535.", hint=f"{name}={default}")
     return int(value)
+
+
+def _number(env: Mapping[str, str], name: str, default: int) -> int:
+    text = env.get(name)
+    if not text:
+        return default
+    if not text.isdecimal() or int(text) < 1:
+        raise ConfigurationError(f"{name} is {text!r}; it must be a whole number above 0")
+    return int(text)
+
+
+def _choice(env: Mapping[str, str], name: str, default: str, valid: tuple[str, ...]) -> str:
+    text = env.get(name) or default
+    if text not in valid:
+        raise ConfigurationError(f"{name} is {text!r}; it must be one of {', '.join(valid)}")
+    return text

@@ -1,0 +1,84 @@
+"""What crosses the border of the kernel: records in, records and table rows out.
+
+Everything inside a task works on decoded keys and values; here they are the bytes of Kafka.
+The hosts (test driver, streaming, replay) fill `RecordBatch` objects and hand a `Collector` to each task.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+Headers = tuple[tuple[str, bytes | None], ...]
+"""Kafka record headers: order and repeated names matter."""
+
+
+class RecordBatch(msgspec.Struct, frozen=True, array_like=True):
+    """Consecutive records of one topic-partition in offset order, held in columns of equal length.
+
+    After a hop, `topic` is the name of the hop and `partition` the upstream task.
+    """
+
+    topic: str
+    partition: int
+    offsets: list[int]
+    timestamps_ms: list[int]
+    keys: list[bytes | None]
+    values: list[bytes | None]
+    headers: list[Headers] | None = None
+    """None when no record of the batch has a header."""
+
+
+class Coordinates(msgspec.Struct, frozen=True, array_like=True):
+    """Where the record in process came from."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class DeadLetter(msgspec.Struct, frozen=True):
+    """A record that could not be decoded, or on which a function raised, as it was read."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    timestamp_ms: int
+    source: Coordinates
+    error_class: str
+    message: str
+    operator: str
+    """Name of the node that failed."""
+    stacktrace: str
+
+
+class Collector(Protocol):
+    """Receives what a task produces; a host implements it once for all its tasks."""
+
+    def send(
+        self, topic: str, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers
+    ) -> None:
+        """A record for an output topic; the partition follows Kafka's murmur2 of the key."""
+
+    def hop(
+        self, hop: str, partition: int, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers
+    ) -> None:
+        """A record for task `partition` of the stage that reads `hop`."""
+
+    def append_row(self, table: str, key: object, value: object, timestamp_ms: int, source: Coordinates) -> None:
+        """A row of an append-only Delta table (a KStream written with `to_delta`)."""
+
+    def change_row(self, table: str, key: object, value: object | None, timestamp_ms: int, source: Coordinates) -> None:
+        """An update (`value`) or a delete (None) of one key of a KTable."""
+
+    def window_row(
+        self, table: str, key: object, start_ms: int, end_ms: int, value: object | None, timestamp_ms: int
+    ) -> None:
+        """The current value of one window of a windowed KTable; None removes it. `end_ms` as in Kafka Streams."""
+
+    def close_windows(self, table: str, before_ms: int) -> None:
+        """At commit: every window of this task and table whose `end_ms < before_ms` will never change again."""
+
+    def dead_letter(self, letter: DeadLetter) -> None:
+        """A record that was set aside because the pipeline says continue."""

@@ -1,0 +1,42 @@
+"""What a host must offer so that stores survive: ordered bytes per store, read here, written at commit.
+
+A store never writes on its own. It reads committed entries through `StateReader`, keeps what changed,
+and hands it over at `Task.commit()` as `StoreChanges`; the host makes all stores of a task durable in one transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import msgspec
+
+
+class StateReader(Protocol):
+    """The committed entries of one store of one task."""
+
+    def get(self, key: bytes) -> bytes | None: ...
+
+    def scan(self, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+        """Entries with `start <= key < stop` in ascending byte order; None is the end."""
+
+    def scan_time(self, start_ms: int, stop_ms: int | None) -> Iterator[tuple[bytes, bytes]]:
+        """Timed stores only: entries with `start_ms <= time < stop_ms`, ordered by time, then key.
+
+        The time of an entry is the last 8 bytes of its key, big-endian.
+        """
+
+
+class StoreChanges(msgspec.Struct, frozen=True, array_like=True):
+    """What one batch changed in one store."""
+
+    entries: list[tuple[bytes, bytes | None]]
+    """Last value per key; None deletes."""
+    expire_before_ms: int | None = None
+    """Timed stores only, applied after `entries`: every entry whose time is below is deleted."""
+
+
+class StateBackend(Protocol):
+    """The stores of one task as its host keeps them."""
+
+    def reader(self, store: str) -> StateReader: ...

@@ -1,0 +1,105 @@
+"""Where the records and rows of a task go: one Kafka transaction, Parquet files, batches for the next stage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from deltaworks.dsl.pipeline import Pipeline
+from deltaworks.faults import reach
+from deltaworks.kafka.transactional import TransactionalSink
+from deltaworks.kernel.errors import dead_letter_record
+from deltaworks.kernel.hops import HopWriter
+from deltaworks.kernel.records import Coordinates, DeadLetter, Headers, RecordBatch
+from deltaworks.lakehouse.tables import TaskTables
+from deltaworks.lakehouse.writes import TableWrite
+from deltaworks.topology.stages import Plan
+
+
+class TaskCollector:
+    """`Collector` of one task; `begin` and `finish` (or `abort`) bracket a batch."""
+
+    def __init__(
+        self, pipeline: Pipeline, plan: Plan, tables_root: Path, stage: int, task: int, sink: TransactionalSink | None
+    ) -> None:
+        self._sink = sink
+        self._dead_letter_topic = pipeline.dead_letter_topic
+        self._has_dead_letter_table = pipeline.dead_letter_table is not None
+        self._stage, self._task = stage, task
+        self._readers = {hop: s.index for s in plan.stages for hop in s.hops_in}
+        self._tables = TaskTables(
+            tables_root, plan.stages[stage].tables, pipeline.dead_letter_table, stage=stage, task=task
+        )
+        self._hops = HopWriter(task)
+        self._batch_id = -1
+        self._open = False
+        self.sent = 0
+        self.skipping = False
+
+    def begin(self, batch_id: int) -> None:
+        self._batch_id = batch_id
+        self._open = False
+        self.sent = 0
+        self.skipping = False
+        self._tables.begin(batch_id)
+        self._hops.begin(batch_id)
+
+    def send(
+        self, topic: str, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers
+    ) -> None:
+        if not self._open:
+            self._begin_transaction()
+        self.sent += 1
+        if not self.skipping:
+            self._sink.send(topic, key, value, timestamp_ms, headers)  # type: ignore[union-attr]
+
+    def hop(
+        self, hop: str, partition: int, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers
+    ) -> None:
+        self._hops.append(hop, partition, key, value, timestamp_ms, headers)
+
+    def append_row(self, table: str, key: object, value: object, timestamp_ms: int, source: Coordinates) -> None:
+        self._tables.append_row(table, key, value, timestamp_ms, source)
+
+    def change_row(self, table: str, key: object, value: object | None, timestamp_ms: int, source: Coordinates) -> None:
+        self._tables.change_row(table, key, value, timestamp_ms, source)
+
+    def window_row(
+        self, table: str, key: object, start_ms: int, end_ms: int, value: object | None, timestamp_ms: int
+    ) -> None:
+        self._tables.window_row(table, key, start_ms, end_ms, value, timestamp_ms)
+
+    def close_windows(self, table: str, before_ms: int) -> None:
+        self._tables.close_windows(table, before_ms)
+
+    def dead_letter(self, letter: DeadLetter) -> None:
+        if self._has_dead_letter_table:
+            self._tables.dead_letter(letter)
+        if self._dead_letter_topic is not None:
+            record = dead_letter_record(letter)
+            self.send(self._dead_letter_topic, record.key, record.value, record.timestamp_ms, record.headers)
+
+    def finish(self) -> list[TableWrite]:
+        """Writes the Parquet files, then commits the transaction."""
+        writes = self._tables.finish()
+        reach("task.tables_written")
+        if self._open and not self.skipping:
+            assert self._sink is not None
+            self._sink.commit()
+        self._open = False
+        return writes
+
+    def abort(self) -> None:
+        if self._open and not self.skipping and self._sink is not None:
+            self._sink.abort()
+        self._open = False
+
+    def hops(self) -> Iterator[tuple[tuple[int, int], RecordBatch]]:
+        """`((stage, task), batch)` for every downstream task that gets records."""
+        for batch, downstream in self._hops.batches():
+            yield (self._readers[batch.topic], downstream), batch
+
+    def _begin_transaction(self) -> None:
+        assert self._sink is not None, "a record for a topic, but the plan writes none"
+        self.skipping = not self._sink.begin(self._batch_id)
+        self._open = True

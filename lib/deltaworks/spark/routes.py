@@ -1,0 +1,56 @@
+"""Which row goes to which task: one number per (stage, task), chosen so that tasks spread evenly over shuffle partitions.
+
+Spark sends a row to partition `pmod(murmur3(route, seed 42), partitions)`. Any other choice of route would put two
+tasks of a stage on one partition and leave another one empty.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_SEED = 42
+_MASK = 0xFFFFFFFF
+
+
+def spark_hash(value: int) -> int:
+    """Spark's Murmur3 of one `int` column, as a signed 32-bit number (`org.apache.spark.unsafe.hash.Murmur3_x86_32`)."""
+    k = (value * 0xCC9E2D51) & _MASK
+    k = ((k << 15) | (k >> 17)) & _MASK
+    k = (k * 0x1B873593) & _MASK
+    h = _SEED ^ k
+    h = ((h << 13) | (h >> 19)) & _MASK
+    h = (h * 5 + 0xE6546B64) & _MASK
+    h ^= 4
+    h ^= h >> 16
+    h = (h * 0x85EBCA6B) & _MASK
+    h ^= h >> 13
+    h = (h * 0xC2B2AE35) & _MASK
+    h ^= h >> 16
+    return h - (1 << 32) if h >> 31 else h
+
+
+@dataclass(frozen=True)
+class Routes:
+    """Routes of every task of a plan; a checkpoint depends on them."""
+
+    tasks: tuple[int, ...]
+    """Number of tasks per stage."""
+
+    @property
+    def partitions(self) -> int:
+        """Shuffle partitions: as many as the largest stage has tasks."""
+        return max(self.tasks)
+
+    def by_task(self) -> dict[tuple[int, int], int]:
+        """`(stage, task) -> route`."""
+        routes: dict[tuple[int, int], int] = {}
+        candidate = 0
+        for stage, count in enumerate(self.tasks):
+            wanted = dict.fromkeys(range(count))
+            while wanted:
+                partition = spark_hash(candidate) % self.partitions
+                if partition in wanted:
+                    del wanted[partition]
+                    routes[stage, partition] = candidate
+                candidate += 1
+        return routes

@@ -1,0 +1,72 @@
+"""The Spark session of a stream: local cores, RocksDB state, small batches."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+_STREAMING = "spark.sql.streaming"
+
+
+def build(
+    name: str,
+    *,
+    cores: int,
+    partitions: int,
+    driver_memory: str,
+    scratch: Path,
+    python_path: str,
+    extra: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """A session for one streaming query.
+
+    Args:
+        name: Application name.
+        cores: Task slots of the local master; a failed task (a killed Python worker) is tried three times.
+        partitions: Shuffle partitions, frozen with the checkpoint.
+        driver_memory: JVM heap, as Spark writes it.
+        scratch: Shuffle files, temporary RocksDB copies and the warehouse.
+        python_path: PYTHONPATH of the workers.
+        extra: Further Spark settings, which win.
+    """
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    scratch.mkdir(parents=True, exist_ok=True)
+    config = {
+        "spark.driver.memory": driver_memory,
+        "spark.driver.extraJavaOptions": f"-XX:+UseSerialGC -Djava.io.tmpdir={scratch} "
+        f"-Dderby.system.home={scratch} -Dlog4j2.level=WARN",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.local.dir": str(scratch),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.executorEnv.PYTHONPATH": python_path,
+        "spark.sql.shuffle.partitions": str(partitions),
+        "spark.sql.adaptive.enabled": "false",
+        "spark.shuffle.compress": "false",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
+        "spark.speculation": "false",
+        "spark.python.worker.reuse": "true",
+        "spark.sql.session.timeZone": "UTC",
+        f"{_STREAMING}.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+        f"{_STREAMING}.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        f"{_STREAMING}.stateStore.rocksdb.trackTotalNumberOfRows": "false",
+        f"{_STREAMING}.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
+        f"{_STREAMING}.metricsEnabled": "false",
+        f"{_STREAMING}.numRecentProgressUpdates": "10",
+        f"{_STREAMING}.pollingDelay": "10ms",
+        f"{_STREAMING}.stopTimeout": "30s",
+        **(extra or {}),
+    }
+    builder = SparkSession.builder.appName(name).master(f"local[{cores},3]")
+    for key, value in config.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session

@@ -1,0 +1,361 @@
+"""Runs a pipeline live: one Structured Streaming query, whose driver commits the Delta tables batch by batch."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from types import FrameType
+
+import msgspec
+from pyspark import cloudpickle
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+from deltaworks import faults
+from deltaworks.dsl.pipeline import Pipeline
+from deltaworks.errors import DeltaworksError
+from deltaworks.faults import reach
+from deltaworks.kafka.admin import KafkaAdmin
+from deltaworks.lakehouse.committer import TableCommitter
+from deltaworks.settings import Settings
+from deltaworks.spark import batches, exits, heartbeat, session
+from deltaworks.spark import rows as row_kinds
+from deltaworks.spark.checkpoint import CheckpointPlan, open_plan
+from deltaworks.spark.heartbeat import Heartbeat, State
+from deltaworks.spark.lease import Lease
+from deltaworks.spark.routes import Routes
+from deltaworks.spark.rows import TaskResult
+from deltaworks.spark.source import KafkaRanges, SourceConfig, offsets_option
+from deltaworks.spark.task_host import TaskHost
+from deltaworks.spark.worker import HostConfig
+from deltaworks.topology.stages import Plan
+
+_IDLE_BEAT_S = 1.0
+_POLL_S = 0.1
+
+
+@dataclass(frozen=True)
+class PipelinePaths:
+    """Where a pipeline keeps what is its own."""
+
+    root: Path
+
+    @classmethod
+    def of(cls, settings: Settings, name: str) -> PipelinePaths:
+        return cls(settings.home / "pipelines" / name)
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.root / "checkpoint"
+
+    @property
+    def local(self) -> Path:
+        return self.root / "local"
+
+    @property
+    def plan(self) -> Path:
+        return self.root / "plan.json"
+
+    @property
+    def batches(self) -> Path:
+        return self.root / "batches"
+
+    @property
+    def heartbeat(self) -> Path:
+        return self.root / "heartbeat.json"
+
+    @property
+    def lease(self) -> Path:
+        return self.root / "lease.json"
+
+    @property
+    def drain(self) -> Path:
+        """Exists while the stream is asked to finish and stop."""
+        return self.root / "drain"
+
+    @property
+    def scratch(self) -> Path:
+        return self.root / "scratch"
+
+
+def request_stop(settings: Settings, name: str) -> None:
+    """Asks a running stream to finish its batch, refresh its snapshots and stop."""
+    paths = PipelinePaths.of(settings, name)
+    paths.root.mkdir(parents=True, exist_ok=True)
+    paths.drain.touch()
+
+
+def run(pipeline: Pipeline, settings: Settings, *, until_caught_up: bool = False) -> int:
+    """Runs the pipeline until it is told to stop, or fails.
+
+    Args:
+        pipeline: What to run.
+        settings: Home, bootstrap servers, cores and memory.
+        until_caught_up: Stop after everything that is in the topics now has been processed.
+
+    Returns:
+        An exit code of `deltaworks.spark.exits`.
+
+    Raises:
+        LeaseError: another driver runs this pipeline.
+        IncompatibleCheckpointError: the checkpoint belongs to another plan.
+        TopologyError: the topology, or the partitions of its topics, do not fit.
+    """
+    faults.install(settings.fault_hook)
+    paths = PipelinePaths.of(settings, pipeline.name)
+    with Lease(paths.lease, pipeline.name) as lease:
+        paths.drain.unlink(missing_ok=True)
+        return StreamDriver(pipeline, settings, paths, lease).run(until_caught_up=until_caught_up)
+
+
+@dataclass
+class _Totals:
+    """Sums since this driver started, and the latest per task."""
+
+    records: int = 0
+    dropped: int = 0
+    late: int = 0
+    dead_letters: int = 0
+    skipped_transactions: int = 0
+    openings: dict[str, int] = field(default_factory=dict)
+    stream_time_ms: dict[str, int] = field(default_factory=dict)
+    state_entries: dict[str, int] = field(default_factory=dict)
+    next_offsets: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def add(self, result: TaskResult) -> None:
+        counts, name = result.counts, f"{result.stage}-{result.task}"
+        self.records += sum(r.stop - r.start for r in result.ranges)
+        self.dropped += counts.dropped
+        self.late += counts.late
+        self.dead_letters += counts.dead_letters
+        self.skipped_transactions += result.skipped_transaction
+        self.openings[result.opened] = self.openings.get(result.opened, 0) + 1
+        self.stream_time_ms[name] = counts.stream_time_ms
+        self.state_entries[name] = counts.state_entries
+        for r in result.ranges:
+            self.next_offsets.setdefault(r.topic, {})[str(r.partition)] = r.stop
+
+
+class StreamDriver:
+    """One run of one pipeline."""
+
+    def __init__(self, pipeline: Pipeline, settings: Settings, paths: PipelinePaths, lease: Lease) -> None:
+        self._pipeline = pipeline
+        self._settings = settings
+        self._paths = paths
+        self._lease = lease
+        self._plan = pipeline.plan()
+        self._totals = _Totals()
+        self._stop = threading.Event()
+        self._beat = Heartbeat(
+            pipeline=pipeline.name, generation="", state="starting", pid=os.getpid(), at=time.time()
+        )
+        self._beat_lock = threading.Lock()
+
+    def run(self, *, until_caught_up: bool) -> int:
+        self._write_beat("starting")
+        try:
+            checkpoint = self._open_checkpoint()
+            committer = self._open_tables(checkpoint)
+            spark = self._start_spark(checkpoint)
+        except BaseException as error:
+            self._write_beat("failed", error=str(error))
+            raise
+        try:
+            return self._run_query(spark, checkpoint, committer, until_caught_up=until_caught_up)
+        finally:
+            spark.stop()
+
+    def _open_checkpoint(self) -> CheckpointPlan:
+        admin = KafkaAdmin(self._settings.bootstrap)
+        admin.create_topics(self._pipeline.all_topics())
+        partitions = admin.partitions(self._plan.source_topics)
+        tasks = self._plan.tasks(partitions)
+        checkpoint = open_plan(self._paths.plan, self._pipeline.name, self._plan.fingerprint(), partitions, tasks)
+        self._beat = msgspec.structs.replace(self._beat, generation=checkpoint.generation)
+        return checkpoint
+
+    def _open_tables(self, checkpoint: CheckpointPlan) -> TableCommitter:
+        committer = TableCommitter(
+            self._settings.tables,
+            pipeline=self._pipeline.name,
+            generation=checkpoint.generation,
+            tables=self._plan.tables,
+            dead_letter_table=self._pipeline.dead_letter_table,
+        )
+        committer.open()
+        return committer
+
+    def _start_spark(self, checkpoint: CheckpointPlan) -> SparkSession:
+        settings = self._settings
+        spark = session.build(
+            f"deltaworks-{self._pipeline.name}",
+            cores=settings.cores,
+            partitions=Routes(checkpoint.tasks).partitions,
+            driver_memory=settings.driver_memory,
+            scratch=self._paths.scratch,
+            python_path=os.pathsep.join(settings.python_path),
+        )
+        gateway = spark.sparkContext._gateway
+        assert gateway is not None
+        self._lease.owns_jvm(gateway.proc.pid)
+        spark.dataSource.register(KafkaRanges)
+        return spark
+
+    def _run_query(
+        self, spark: SparkSession, checkpoint: CheckpointPlan, committer: TableCommitter, *, until_caught_up: bool
+    ) -> int:
+        frame = self._dataflow(spark, checkpoint)
+        writer = (
+            frame.writeStream.queryName(self._pipeline.name)
+            .outputMode("update")
+            .option("checkpointLocation", str(self._paths.checkpoint))
+            .foreachBatch(partial(self._commit_batch, committer))
+        )
+        seconds = self._pipeline.trigger_interval.total_seconds()
+        writer = writer.trigger(availableNow=True) if until_caught_up else writer.trigger(processingTime=f"{seconds} seconds")
+        query = writer.start()
+        self._write_beat("running")
+        handlers = self._handle_signals()
+        try:
+            self._supervise(query, committer)
+        except StreamingQueryException as error:
+            self._write_beat("failed", error=exits.reason(error))
+            return exits.code_of(error)
+        except DeltaworksError as error:
+            self._write_beat("failed", error=str(error))
+            raise
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+        committer.refresh_snapshots(force=True)
+        self._paths.drain.unlink(missing_ok=True)
+        self._write_beat("stopped")
+        return exits.OK
+
+    def _dataflow(self, spark: SparkSession, checkpoint: CheckpointPlan) -> DataFrame:
+        """Source of ranges, then one stateful operator per stage; the plan is a straight line."""
+        routes = Routes(checkpoint.tasks).by_task()
+        source = SourceConfig(
+            bootstrap=self._settings.bootstrap,
+            partitions=checkpoint.partitions,
+            routes={
+                topic: [routes[stage.index, p] for p in range(checkpoint.partitions[topic])]
+                for stage in self._plan.stages
+                for topic in stage.topics
+            },
+            start_offsets=self._settings.start_offsets,
+            max_records_per_batch=self._settings.max_records_per_batch,
+            drain_file=str(self._paths.drain),
+        )
+        config = HostConfig(
+            pipeline=cloudpickle.dumps(self._pipeline),
+            bootstrap=self._settings.bootstrap,
+            generation=checkpoint.generation,
+            local_root=str(self._paths.local),
+            tables_root=str(self._settings.tables),
+            tasks=checkpoint.tasks,
+            marker_topic=_marker_topic(self._pipeline, self._plan),
+            fault_hook=self._settings.fault_hook,
+        )
+        frame = (
+            spark.readStream.format("kafka_ranges")
+            .options(**offsets_option(source))
+            .load()
+            .select(
+                "route",
+                F.lit(row_kinds.RANGES).alias("kind"),
+                "payload",
+                F.unix_millis(F.current_timestamp()).alias("wall_ms"),
+            )
+        )
+        for stage in self._plan.stages:
+            host = TaskHost(config, stage.index, routes)
+            frame = frame.groupBy("route").transformWithState(host, row_kinds.SCHEMA, "Update", "None")
+        return frame
+
+    def _commit_batch(self, committer: TableCommitter, frame: DataFrame, batch_id: int) -> None:
+        """`foreachBatch`: the one action that runs the tasks, then one Delta commit per table."""
+        started = time.monotonic()
+        reach("driver.before_tasks")
+        rows = frame.collect()
+        reach("driver.after_tasks")
+        results = [msgspec.msgpack.decode(r.payload, type=TaskResult) for r in rows if r.kind == row_kinds.RESULT]
+        committer.commit(batch_id, [write for result in results for write in result.writes])
+        reach("driver.after_tables")
+        if rows:
+            ranges = [r for result in results for r in result.ranges]
+            batches.append(self._paths.batches, batches.record_of(batch_id, rows[0].wall_ms, ranges))
+        for result in results:
+            self._totals.add(result)
+        self._after_batch(batch_id, sum(r.counts.records_in for r in results), time.monotonic() - started)
+        reach("driver.end")
+
+    def _after_batch(self, batch_id: int, records: int, seconds: float) -> None:
+        self._beat = msgspec.structs.replace(
+            self._beat, batch_id=batch_id, batch_seconds=seconds, records_per_second=records / max(seconds, 1e-9)
+        )
+        self._write_beat(self._beat.state)
+
+    def _supervise(self, query: StreamingQuery, committer: TableCommitter) -> None:
+        """Waits for the end of the query; beats while it idles, drains when told to."""
+        last_beat = time.monotonic()
+        while query.isActive:
+            if self._stop.is_set():
+                self._paths.drain.touch()
+                self._stop.clear()
+            if self._paths.drain.exists() and self._beat.state != "draining":
+                self._write_beat("draining")
+            if self._beat.state == "draining" and not query.status["isTriggerActive"]:
+                query.stop()
+                break
+            if time.monotonic() - last_beat >= _IDLE_BEAT_S:
+                self._write_beat(self._beat.state)
+                last_beat = time.monotonic()
+            query.awaitTermination(_POLL_S)
+        query.awaitTermination()
+        error = query.exception()
+        if error is not None:
+            raise error
+
+    def _handle_signals(self) -> Mapping[int, object]:
+        """SIGTERM and SIGINT drain."""
+
+        def stop(number: int, frame: FrameType | None) -> None:
+            self._stop.set()
+
+        return {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    def _write_beat(self, state: State, error: str | None = None) -> None:
+        totals = self._totals
+        with self._beat_lock:
+            self._beat = msgspec.structs.replace(
+                self._beat,
+                state=state,
+                at=time.time(),
+                error=error,
+                records_total=totals.records,
+                next_offsets=totals.next_offsets,
+                stream_time_ms=totals.stream_time_ms,
+                dropped_records=totals.dropped,
+                late_records=totals.late,
+                dead_letters=totals.dead_letters,
+                state_entries=sum(totals.state_entries.values()),
+                store_openings=totals.openings,
+                skipped_transactions=totals.skipped_transactions,
+            )
+            self._paths.root.mkdir(parents=True, exist_ok=True)
+            heartbeat.write(self._paths.heartbeat, self._beat)
+
+
+def _marker_topic(pipeline: Pipeline, plan: Plan) -> str | None:
+    topics: Sequence[str] = [*plan.sink_topics, *filter(None, [pipeline.dead_letter_topic])]
+    return topics[0] if topics else None

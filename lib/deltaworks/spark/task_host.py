@@ -1,0 +1,155 @@
+"""A Kafka Streams task inside Spark: one group of `transformWithState` hosts one kernel task.
+
+A group gets a few rows per batch: the offset ranges to read, or the records that upstream tasks sent. The kernel does
+the rest; Spark's state keeps the stamp and the changelog. Rows of other stages pass through, because a branch in a
+streaming plan would run the operator twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+from pyspark import TaskContext
+from pyspark.sql import Row
+from pyspark.sql.streaming.stateful_processor import (
+    MapState,
+    StatefulProcessor,
+    StatefulProcessorHandle,
+    TimerValues,
+    ValueState,
+)
+
+from deltaworks.faults import reach
+from deltaworks.kernel.records import RecordBatch
+from deltaworks.spark import rows as row_kinds
+from deltaworks.spark.protocol import TruthHeader, commit_store, open_store
+from deltaworks.spark.rows import TaskCounts, TaskResult
+from deltaworks.spark.source import Range
+from deltaworks.spark.worker import HostConfig, HostedTask, Worker, worker_for
+
+_OutputRow = Row("route", "kind", "payload", "wall_ms")
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class SparkTruth:
+    """`protocol.Truth` over the state of one group."""
+
+    def __init__(self, stamp: ValueState, segments: MapState) -> None:
+        self._stamp = stamp
+        self._segments = segments
+
+    def header(self) -> TruthHeader | None:
+        value = self._stamp.get()
+        return msgspec.msgpack.decode(bytes(value[0]), type=TruthHeader) if value is not None else None
+
+    def update(self, header: TruthHeader) -> None:
+        self._stamp.update((_encode(header),))
+
+    def segment(self, segment_id: int) -> bytes:
+        value = self._segments.getValue((segment_id,))
+        assert value is not None, f"segment {segment_id} is missing in Spark's state"
+        return bytes(value[0])
+
+    def put_segment(self, segment_id: int, data: bytes) -> None:
+        self._segments.updateValue((segment_id,), (data,))
+
+    def remove_segment(self, segment_id: int) -> None:
+        self._segments.removeKey((segment_id,))
+
+
+class TaskHost(StatefulProcessor):
+    """Hosts the tasks of one stage."""
+
+    def __init__(self, config: HostConfig, stage: int, routes: dict[tuple[int, int], int]) -> None:
+        self._config = config
+        self._stage = stage
+        self._routes = routes
+        self._tasks = {route: task for (s, task), route in routes.items() if s == stage}
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._truth = SparkTruth(
+            handle.getValueState("stamp", "header binary"), handle.getMapState("segments", "id long", "data binary")
+        )
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:
+        task = self._tasks.get(key[0])
+        if task is None:
+            yield from rows
+            return
+        worker = worker_for(self._config, self._routes)
+        yield from run_batch(worker, self._stage, task, list(rows), self._truth)
+
+    def close(self) -> None:
+        pass
+
+
+def run_batch(worker: Worker, stage: int, task: int, rows: list[Row], truth: SparkTruth) -> Iterator[Row]:
+    """One batch of one task: open the stores, process, make durable, answer.
+
+    The order is Kafka transaction, local store, changelog: whatever is lost in between is done again with the same
+    result, and the transaction marker and the stamp recognise what was already done.
+    """
+    context = TaskContext.get()
+    assert context is not None
+    batch_id = int(context.getLocalProperty("streaming.sql.batchId") or -1)
+    reach("task.start")
+    hosted = worker.task(stage, task)
+    header, opened = open_store(hosted.local, truth)
+    reach("task.opened")
+    kernel = worker.kernel(hosted, stage, task, header.stamp)
+    hosted.kernel = hosted.stamp = None  # not to be trusted again unless this batch ends well
+    ranges = [r for row in rows if row.kind == row_kinds.RANGES for r in _ranges(row.payload)]
+    hops = [_record_batch(row.payload) for row in rows if row.kind == row_kinds.HOP]
+    wall_ms: int = rows[0].wall_ms
+    hosted.collector.begin(batch_id)
+    try:
+        for portion in _portions(worker, hosted, ranges, hops):
+            kernel.process(portion, wall_ms)
+        reach("task.processed")
+        changes = kernel.commit()
+        reach("task.flushed")
+        writes = hosted.collector.finish()
+    except BaseException:
+        hosted.collector.abort()
+        raise
+    header = commit_store(hosted.local, truth, header, changes)
+    hosted.kernel, hosted.stamp = kernel, header.stamp
+    for downstream, batches in hosted.collector.hops():
+        yield _OutputRow(worker.routes[downstream], row_kinds.HOP, _encode(batches), wall_ms)
+    metrics = kernel.metrics
+    counts = TaskCounts(
+        records_in=metrics.records_in,
+        dropped=metrics.dropped,
+        late=metrics.late,
+        dead_letters=metrics.dead_letters,
+        sent=hosted.collector.sent,
+        stream_time_ms=metrics.stream_time_ms,
+        state_entries=hosted.local.entry_count(),
+    )
+    result = TaskResult(stage, task, ranges, counts, writes, opened.value, hosted.collector.skipping)
+    yield _OutputRow(worker.routes[stage, task], row_kinds.RESULT, _encode(result), wall_ms)
+    reach("task.end")
+
+
+def _portions(
+    worker: Worker, hosted: HostedTask, ranges: list[Range], hops: list[RecordBatch]
+) -> Iterable[list[RecordBatch]]:
+    """Portions the kernel may process one after the other; inputs that must be merged come in one portion."""
+    if not ranges:
+        return [hops]
+    portions = worker.reader(hosted).read(ranges)
+    if not hops:
+        return portions
+    return [[*(batch for portion in portions for batch in portion), *hops]]
+
+
+def _ranges(payload: bytes | bytearray) -> list[Range]:
+    return msgspec.msgpack.decode(payload, type=list[Range])
+
+
+def _record_batch(payload: bytes | bytearray) -> RecordBatch:
+    return msgspec.msgpack.decode(payload, type=RecordBatch)
+
+

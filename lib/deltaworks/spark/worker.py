@@ -1,0 +1,119 @@
+"""What a Python worker keeps from batch to batch: the plan, consumers, local stores, kernel tasks, transactional producers.
+
+Everything here is a cache. Tasks wander between workers, so nothing may be trusted because it is here: the store
+protocol decides about state, the transaction marker about Kafka.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+from pyspark import cloudpickle
+
+from deltaworks import faults
+from deltaworks.dsl.pipeline import Pipeline
+from deltaworks.kafka.transactional import TransactionalSink
+from deltaworks.kernel.errors import ErrorPolicy
+from deltaworks.kernel.task import Task
+from deltaworks.spark.collector import TaskCollector
+from deltaworks.spark.consumer import RangeReader
+from deltaworks.spark.local_store import LocalStore, Stamp
+from deltaworks.spark.protocol import local_path
+from deltaworks.topology.stages import Plan
+
+TASK_STORE = "__task__"
+
+
+class HostConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """What every worker needs to host tasks; travels with the query."""
+
+    pipeline: bytes
+    """The cloudpickled `Pipeline`."""
+    bootstrap: str
+    generation: str
+    """Identity of the checkpoint."""
+    local_root: str
+    tables_root: str
+    tasks: tuple[int, ...]
+    """Number of tasks per stage."""
+    marker_topic: str | None
+    """Topic whose partition 0 carries the batch id as a consumer-group offset; None if nothing goes to Kafka."""
+    fault_hook: str | None = None
+    """`module:function`, called once per process (tests only)."""
+
+
+@dataclass
+class HostedTask:
+    """One kernel task with what belongs to it in this process."""
+
+    local: LocalStore
+    sink: TransactionalSink | None
+    collector: TaskCollector
+    kernel: Task | None = None
+    """Its object caches are valid for the state `stamp`."""
+    stamp: Stamp | None = None
+    reader: RangeReader | None = None
+
+
+@dataclass
+class Worker:
+    """The tasks of one query in this process."""
+
+    config: HostConfig
+    pipeline: Pipeline
+    plan: Plan
+    routes: dict[tuple[int, int], int]
+    _tasks: dict[tuple[int, int], HostedTask] = field(default_factory=dict)
+
+    def task(self, stage: int, task: int) -> HostedTask:
+        hosted = self._tasks.get((stage, task))
+        if hosted is None:
+            hosted = self._tasks[stage, task] = self._host(stage, task)
+        return hosted
+
+    def kernel(self, hosted: HostedTask, stage: int, task: int, stamp: Stamp) -> Task:
+        """The kernel task for a committed state: the kept one if it holds that state, else a new one."""
+        if hosted.kernel is not None and hosted.stamp == stamp:
+            return hosted.kernel
+        return Task(
+            self.plan.stages[stage],
+            task,
+            state=hosted.local,
+            collector=hosted.collector,
+            errors=ErrorPolicy.of(self.pipeline.on_error),
+            hop_partitions=self._hop_partitions(),
+        )
+
+    def reader(self, hosted: HostedTask) -> RangeReader:
+        if hosted.reader is None:
+            hosted.reader = RangeReader(self.config.bootstrap)
+        return hosted.reader
+
+    def _hop_partitions(self) -> dict[str, int]:
+        return {hop: self.config.tasks[stage.index] for stage in self.plan.stages for hop in stage.hops_in}
+
+    def _host(self, stage: int, task: int) -> HostedTask:
+        config, spec = self.config, self.plan.stages[stage]
+        timed = {store.name: store.timed for store in spec.stores} | {TASK_STORE: False}
+        sink = None
+        if config.marker_topic is not None:
+            application = f"{self.pipeline.name}-{config.generation}"
+            sink = TransactionalSink(config.bootstrap, application, stage, task, config.marker_topic)
+        collector = TaskCollector(self.pipeline, self.plan, Path(config.tables_root), stage, task, sink)
+        return HostedTask(LocalStore(local_path(Path(config.local_root), stage, task), timed), sink, collector)
+
+
+_workers: dict[str, Worker] = {}
+"""By generation. The only state of this module: a Python worker outlives the tasks that Spark runs in it."""
+
+
+def worker_for(config: HostConfig, routes: dict[tuple[int, int], int]) -> Worker:
+    """The worker state of this process, made on first use."""
+    worker = _workers.get(config.generation)
+    if worker is None:
+        faults.install(config.fault_hook)
+        pipeline: Pipeline = cloudpickle.loads(config.pipeline)
+        worker = _workers[config.generation] = Worker(config, pipeline, pipeline.plan(), routes)
+    return worker
