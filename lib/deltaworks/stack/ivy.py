@@ -1,0 +1,157 @@
+"""Runs the Ivy that the PySpark wheel carries: how jars get here without Maven and without naming a repository.
+
+Ivy's folders are thrown away afterwards, and its default chain is not used: that one looks at the user's local
+Maven repository, where entries without a jar break it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import urllib.parse
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+from deltaworks.errors import ConfigurationError, StackError
+from deltaworks.settings import Settings
+from deltaworks.stack.components import Report
+from deltaworks.stack.java import Java
+
+_SETTINGS = """<ivysettings>
+  <settings defaultResolver="central"/>
+  <resolvers><ibiblio name="central" m2compatible="true" usepoms="{poms}" checksums="{checksums}"/></resolvers>
+</ivysettings>
+"""
+_PROCESSES = 4
+"""Ivy loads one jar after the other; more processes than this do not help on a small machine."""
+
+
+@dataclass(frozen=True, order=True)
+class Module:
+    """Coordinates of one jar."""
+
+    group: str
+    artifact: str
+    version: str
+
+    @classmethod
+    def parse(cls, text: str) -> Module:
+        """From `group:artifact:version`."""
+        group, artifact, version = text.split(":")
+        return cls(group, artifact, version)
+
+    @classmethod
+    def of_file(cls, file: Path) -> Module:
+        """The reverse of `file_name`."""
+        group, artifact, version = file.stem.split("__")
+        return cls(group, artifact, version)
+
+    def __str__(self) -> str:
+        return f"{self.group}:{self.artifact}:{self.version}"
+
+    @property
+    def file_name(self) -> str:
+        """The group is part of it: artifacts of different groups share names."""
+        return f"{self.group}__{self.artifact}__{self.version}.jar"
+
+
+def download(
+    java: Java, settings: Settings, modules: Sequence[Module], *, into: Path, transitive: bool, report: Report
+) -> None:
+    """Puts `Module.file_name` of every module, and with `transitive` of what they need, into a folder.
+
+    Raises:
+        StackError: the repository cannot be reached or lacks one; with the last lines of Ivy's log.
+    """
+    parts = [modules] if transitive else [modules[i::_PROCESSES] for i in range(min(_PROCESSES, len(modules)))]
+    done: list[str] = []
+
+    def loaded(name: str) -> None:
+        done.append(name)
+        total = "" if transitive else f" of {len(modules)}"
+        report(f"jars: {len(done)}{total}, {name}")
+
+    with ThreadPoolExecutor(len(parts)) as pool:
+        runs = [
+            pool.submit(_run, java, settings, part, into / f"ivy-{i}", into, transitive, loaded)
+            for i, part in enumerate(parts)
+        ]
+        for run in runs:
+            run.result()
+
+
+def _run(
+    java: Java, settings: Settings, modules: Sequence[Module], work: Path, into: Path, transitive: bool, loaded: Report
+) -> None:
+    work.mkdir(parents=True)
+    config = work / "ivysettings.xml"
+    config.write_text(
+        _SETTINGS.format(poms=str(transitive).lower(), checksums="sha1" if transitive else "")
+        if settings.ivy_settings is None
+        else settings.ivy_settings.read_text()
+    )
+    wanted = work / "ivy.xml"
+    wanted.write_text(_ivy_xml(modules, transitive))
+    command = [
+        str(java.executable),
+        "-Xmx256m",
+        "-XX:TieredStopAtLevel=1",
+        "-XX:+UseSerialGC",
+        "-XX:-UsePerfData",
+        f"-Duser.home={work}",
+        f"-Djava.io.tmpdir={work}",
+        *_proxy_options(settings),
+        *("-jar", str(_ivy_jar())),
+        *("-settings", str(config), "-ivy", str(wanted), "-cache", str(work / "cache")),
+        *("-confs", "default", "-types", "jar", "bundle", "maven-plugin"),
+        *("-retrieve", f"{into}/[organisation]__[artifact]__[revision].[ext]"),
+    ]
+    log: list[str] = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=work) as ivy:
+        assert ivy.stdout is not None
+        for line in ivy.stdout:
+            if "[SUCCESSFUL ]" in line:
+                loaded(line.split("!")[-1].split()[0])
+            if line.strip(" .\t\r\n"):
+                log.append(line.rstrip())
+    if ivy.returncode != 0:
+        wrong = [line.strip() for line in log if "not found:" in line or "FAILED" in line or "nreachable" in line]
+        raise StackError(
+            f"{len(modules)} jars could not be downloaded.",
+            log=(wrong or log)[-15:],
+            hint="needs access to Maven Central once. Behind a proxy set HTTPS_PROXY=http://host:port; "
+            "with an own repository set DELTAWORKS_IVY_SETTINGS to an ivysettings.xml",
+        )
+
+
+def _ivy_xml(modules: Sequence[Module], transitive: bool) -> str:
+    dependencies = "".join(
+        f"<dependency org={quoteattr(m.group)} name={quoteattr(m.artifact)} rev={quoteattr(m.version)}"
+        f' conf="default" transitive="{str(transitive).lower()}"/>'
+        for m in modules
+    )
+    return (
+        '<ivy-module version="2.0"><info organisation="deltaworks" module="jars"/>'
+        f'<configurations><conf name="default"/></configurations><dependencies>{dependencies}</dependencies></ivy-module>'
+    )
+
+
+def _ivy_jar() -> Path:
+    spec = importlib.util.find_spec("pyspark")
+    found = sorted(Path(spec.origin).parent.glob("jars/ivy-*.jar")) if spec and spec.origin else []
+    if not found:
+        raise ConfigurationError(
+            "The installed pyspark has no jars/ivy-*.jar.", hint="install the full `pyspark`, not `pyspark-client`"
+        )
+    return found[-1]
+
+
+def _proxy_options(settings: Settings) -> list[str]:
+    """Java does not read HTTPS_PROXY."""
+    if settings.https_proxy is None:
+        return []
+    proxy = urllib.parse.urlsplit(settings.https_proxy)
+    return [f"-Dhttps.proxyHost={proxy.hostname}", f"-Dhttps.proxyPort={proxy.port or 3128}"]

@@ -1,0 +1,145 @@
+"""The JVM artefacts: which ones a set needs is a committed lock file, checked by SHA-256.
+
+Jars are kept once per user (`Settings.cache`) and linked into `<home>/jars/<set>`, so that a second clone is quick.
+Locks are made by `deltaworks.stack.jar_locks`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from deltaworks.errors import ConfigurationError
+from deltaworks.settings import Settings
+from deltaworks.stack.components import Report, read_components
+from deltaworks.stack.ivy import Module, download
+from deltaworks.stack.java import find_java
+
+
+@dataclass(frozen=True)
+class Jar:
+    """One line of a lock."""
+
+    module: Module
+    sha256: str
+    size_bytes: int
+
+    def __str__(self) -> str:
+        return f"{self.module} {self.sha256} {self.size_bytes}"
+
+
+@dataclass(frozen=True)
+class JarSet:
+    """A lock: everything that goes on one classpath."""
+
+    name: str
+    jars: tuple[Jar, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all jars, which is what a first download costs."""
+        return sum(jar.size_bytes for jar in self.jars)
+
+    @property
+    def digest(self) -> str:
+        """Changes with every change of the lock."""
+        return hashlib.sha256("\n".join(map(str, self.jars)).encode()).hexdigest()
+
+
+def lock_file(infra: Path, name: str) -> Path:
+    """Where the lock of a set is."""
+    return infra / "jars" / f"{name}.lock"
+
+
+def read_lock(infra: Path, name: str) -> JarSet:
+    """Raises `ConfigurationError` if there is no such set."""
+    file = lock_file(infra, name)
+    if not file.is_file():
+        known = ", ".join(sorted(path.stem for path in file.parent.glob("*.lock")))
+        raise ConfigurationError(f"There is no set of jars named {name!r}.", hint=f"known sets: {known}")
+    lines = [line.split() for line in file.read_text().splitlines() if line and not line.startswith("#")]
+    return JarSet(name, tuple(Jar(Module.parse(module), sha, int(size)) for module, sha, size in lines))
+
+
+def ensure_jars(settings: Settings, name: str, report: Report = lambda _: None) -> tuple[Path, ...]:
+    """The jars of a set, downloaded if need be; safe to call from several processes at once.
+
+    Raises:
+        ConfigurationError: a jar is not what the lock says, or there is no usable Java.
+        StackError: jars are missing and cannot be downloaded.
+    """
+    wanted = read_lock(settings.infra, name)
+    folder = settings.jars / name
+    paths = tuple(folder / jar.module.file_name for jar in wanted.jars)
+    stamp = folder / ".complete"
+    if stamp.is_file() and stamp.read_text() == wanted.digest and all(path.is_file() for path in paths):
+        return paths
+    cache = settings.cache / "jars"
+    cache.mkdir(parents=True, exist_ok=True)
+    with _only_one(cache / ".lock"):
+        missing = [jar for jar in wanted.jars if not _is_intact(cache / jar.module.file_name, jar)]
+        if missing:
+            _fetch(settings, missing, cache, report)
+        _link(wanted.jars, cache, folder)
+        stamp.write_text(wanted.digest)
+    return paths
+
+
+def _fetch(settings: Settings, missing: Sequence[Jar], cache: Path, report: Report) -> None:
+    java = find_java(settings, read_components(settings.infra).java_versions)
+    size_mb = sum(jar.size_bytes for jar in missing) / 1e6
+    report(f"jars: {len(missing)} to download, {size_mb:.0f} MB")
+    with tempfile.TemporaryDirectory(dir=cache, prefix=".download-") as temporary:
+        folder = Path(temporary)
+        download(java, settings, [j.module for j in missing], into=folder, transitive=False, report=report)
+        for jar in missing:
+            _check(folder / jar.module.file_name, jar)
+        for jar in missing:
+            (folder / jar.module.file_name).replace(cache / jar.module.file_name)
+
+
+def _check(file: Path, jar: Jar) -> None:
+    found = sha256_of(file) if file.is_file() else "no file"
+    if found != jar.sha256:
+        raise ConfigurationError(
+            f"{jar.module} is not what the lock says: SHA-256 {found}, expected {jar.sha256}.",
+            hint="the download was altered on its way, or the repository serves something else. Do not use it; try "
+            "again from another network. If the version was changed on purpose, run "
+            "`python -m deltaworks.stack.jar_locks <set>` and review the difference",
+        )
+
+
+def _is_intact(file: Path, jar: Jar) -> bool:
+    return file.is_file() and file.stat().st_size == jar.size_bytes and sha256_of(file) == jar.sha256
+
+
+def _link(jars: Sequence[Jar], cache: Path, folder: Path) -> None:
+    """Hard links where the file system can, copies elsewhere."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for jar in jars:
+        source, target = cache / jar.module.file_name, folder / jar.module.file_name
+        try:
+            os.link(source, target)
+        except OSError:
+            shutil.copyfile(source, target)
+
+
+def sha256_of(file: Path) -> str:
+    """In hexadecimal."""
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+@contextmanager
+def _only_one(file: Path) -> Iterator[None]:
+    with file.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
