@@ -1,0 +1,84 @@
+"""Lease, heartbeat, batch record and checkpoint plan: files that must be right after any kill."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from deltaworks.errors import IncompatibleCheckpointError, LeaseError
+from deltaworks.spark import batches
+from deltaworks.spark.checkpoint import open_plan
+from deltaworks.spark.lease import Lease, read_holder
+from deltaworks.spark.source import Range, SourceConfig, limit_offsets, ranges_by_route
+
+
+def test_a_second_driver_is_refused_and_told_who_runs(tmp_path: Path) -> None:
+    path = tmp_path / "lease.json"
+    code = (
+        "import sys; from pathlib import Path; from deltaworks.spark.lease import Lease\n"
+        f"with Lease(Path({str(path)!r}), 'orders'): print('held', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None and other.stdout.readline() == "held\n"
+        with pytest.raises(LeaseError, match=f"pid {other.pid}"), Lease(path, "orders"):
+            pass
+        other.kill()
+    with Lease(path, "orders"):
+        pass
+    assert read_holder(path) is None
+
+
+def test_the_next_holder_ends_the_jvm_that_a_killed_driver_left(tmp_path: Path) -> None:
+    path = tmp_path / "lease.json"
+    jvm = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    code = (
+        "import os, signal; from pathlib import Path; from deltaworks.spark.lease import Lease\n"
+        f"lease = Lease(Path({str(path)!r}), 'orders').__enter__(); lease.owns_jvm({jvm.pid})\n"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=False)
+    assert psutil.pid_exists(jvm.pid)
+    with Lease(path, "orders"):
+        assert not psutil.pid_exists(jvm.pid)
+    jvm.wait()
+
+
+def test_batch_record_survives_a_torn_line_and_a_repeated_batch(tmp_path: Path) -> None:
+    for batch in (0, 1):
+        batches.append(tmp_path, batches.record_of(batch, 1000 + batch, [Range("t", 0, batch, batch + 1)]))
+    file = next(tmp_path.iterdir())
+    with file.open("ab") as out:
+        out.write(b'{"batch": 2, "wall')
+    batches.append(tmp_path, batches.record_of(2, 1002, [Range("t", 0, 2, 3), Range("a", 1, 5, 9)]))
+    batches.append(tmp_path, batches.record_of(2, 1002, [Range("t", 0, 2, 3), Range("a", 1, 5, 9)]))
+    records = list(batches.read(tmp_path))
+    assert [r.batch for r in records] == [0, 1, 2]
+    assert records[2].offsets == {"a": {"1": (5, 9)}, "t": {"0": (2, 3)}}
+
+
+def test_a_checkpoint_of_another_plan_is_refused_with_what_changed(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    first = open_plan(path, "orders", {"stores": {"s": "long"}}, {"t": 4}, (4,))
+    assert open_plan(path, "orders", {"stores": {"s": "long"}}, {"t": 4}, (4,)) == first
+    with pytest.raises(IncompatibleCheckpointError) as error:
+        open_plan(path, "orders", {"stores": {"s": "string"}}, {"t": 6}, (6,))
+    assert 'topology.stores.s: was "long", is "string"' in str(error.value)
+    assert "partitions.t: was 4, is 6" in str(error.value)
+    assert "Hint:" in str(error.value)
+
+
+def test_a_backlog_is_cut_in_proportion_and_every_partition_moves() -> None:
+    start = {"a": {"0": 0, "1": 0}, "b": {"0": 10}}
+    end = {"a": {"0": 900, "1": 1}, "b": {"0": 109}}
+    cut = limit_offsets(start, end, 100)
+    assert cut["a"]["1"] == 1
+    assert 85 <= cut["a"]["0"] <= 95 and 18 <= cut["b"]["0"] <= 22
+    assert limit_offsets(start, end, 1000) == end
+
+
+def test_ranges_go_to_the_task_that_owns_the_partition() -> None:
+    config = SourceConfig(bootstrap="", partitions={"a": 2, "b": 2}, routes={"a": [7, 9], "b": [7, 9]})
+    ranges = ranges_by_route(config, {"a": {"0": 0, "1": 5}, "b": {"0": 1, "1": 1}}, {"a": {"0": 3, "1": 5}, "b": {"0": 2, "1": 4}})
+    assert ranges == {7: [Range("a", 0, 0, 3), Range("b", 0, 1, 2)], 9: [Range("b", 1, 1, 4)]}

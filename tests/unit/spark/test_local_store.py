@@ -1,0 +1,92 @@
+"""The local store is ordered bytes with an index by time, one transaction per batch, and one step of undo."""
+
+from pathlib import Path
+
+import pytest
+
+from deltaworks.kernel.stores.state import StoreChanges
+from deltaworks.spark.local_store import LocalStore, Stamp
+
+STORES = {"counts": False, "windows": True}
+FIRST, SECOND = Stamp(1, b"a"), Stamp(2, b"b")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    return LocalStore(tmp_path / "0-0", STORES)
+
+
+def at(key: bytes, time_ms: int) -> bytes:
+    return key + time_ms.to_bytes(8, "big")
+
+
+def entries(store: LocalStore, name: str) -> list[tuple[bytes, bytes]]:
+    return list(store.reader(name).scan(b"", None))
+
+
+def put(store: LocalStore, stamp: Stamp, previous: Stamp | None, **changes: StoreChanges) -> None:
+    store.commit(changes, stamp, previous)
+
+
+def test_scan_is_in_byte_order_between_its_bounds(store: LocalStore) -> None:
+    put(store, FIRST, None, counts=StoreChanges([(k, k.upper()) for k in (b"b", b"", b"a", b"ab", b"c")]))
+    assert [k for k, _ in store.reader("counts").scan(b"a", b"c")] == [b"a", b"ab", b"b"]
+    assert [k for k, _ in store.reader("counts").scan(b"", None)] == [b"", b"a", b"ab", b"b", b"c"]
+
+
+def test_keys_longer_than_lmdb_allows_keep_order_and_identity(store: LocalStore) -> None:
+    keys = [b"x" * 459, b"x" * 460, b"x" * 461, b"x" * 600 + b"a", b"x" * 600 + b"b", b"x" * 2000, b"y"]
+    put(store, FIRST, None, counts=StoreChanges([(k, b"%d" % len(k)) for k in reversed(keys)]))
+    assert [k for k, _ in entries(store, "counts")] == sorted(keys)
+    assert [store.reader("counts").get(k) for k in keys] == [b"%d" % len(k) for k in keys]
+    assert [k for k, _ in store.reader("counts").scan(b"x" * 600 + b"b", b"y")] == [b"x" * 600 + b"b", b"x" * 2000]
+
+
+def test_time_index_follows_puts_and_deletes(store: LocalStore) -> None:
+    keys = [at(b"u" * 500, 30), at(b"b", 20), at(b"a", 20), at(b"a", 10)]
+    put(store, FIRST, None, windows=StoreChanges([(k, b"v") for k in keys]))
+    put(store, SECOND, FIRST, windows=StoreChanges([(at(b"a", 20), None), (at(b"b", 20), b"w")]))
+    assert list(store.reader("windows").scan_time(10, 31)) == [
+        (at(b"a", 10), b"v"), (at(b"b", 20), b"w"), (at(b"u" * 500, 30), b"v"),
+    ]  # fmt: skip
+    assert [k for k, _ in store.reader("windows").scan_time(11, 30)] == [at(b"b", 20)]
+
+
+def test_expiry_deletes_every_entry_below_the_bound(store: LocalStore) -> None:
+    put(store, FIRST, None, windows=StoreChanges([(at(b"a", t), b"v") for t in (1, 2, 3)], expire_before_ms=3))
+    assert entries(store, "windows") == [(at(b"a", 3), b"v")]
+    assert list(store.reader("windows").scan_time(0, None)) == [(at(b"a", 3), b"v")]
+
+
+def test_undo_restores_puts_deletes_and_expiry(store: LocalStore) -> None:
+    put(store, FIRST, None, counts=StoreChanges([(b"a", b"1")]), windows=StoreChanges([(at(b"a", 5), b"1")]))
+    before = entries(store, "counts"), entries(store, "windows")
+    put(
+        store, SECOND, FIRST,
+        counts=StoreChanges([(b"a", b"2"), (b"a", b"3"), (b"b", b"1")]),
+        windows=StoreChanges([(at(b"b", 9), b"2")], expire_before_ms=9),
+    )  # fmt: skip
+    store.undo()
+    assert (entries(store, "counts"), entries(store, "windows")) == before
+    assert [k for k, _ in store.reader("windows").scan_time(0, None)] == [at(b"a", 5)]
+    header = store.header()
+    assert header is not None and header.stamp == FIRST and header.previous is None
+
+
+def test_undo_without_before_images_is_an_error(store: LocalStore) -> None:
+    put(store, FIRST, None, counts=StoreChanges([(b"a", b"1")]))
+    with pytest.raises(ValueError, match="nothing to undo"):
+        store.undo()
+
+
+def test_another_process_sees_what_was_committed(store: LocalStore, tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    put(store, FIRST, None, counts=StoreChanges([(b"a", b"1")]))
+    code = (
+        "from pathlib import Path; from deltaworks.spark.local_store import LocalStore; "
+        f"s = LocalStore(Path({str(tmp_path / '0-0')!r}), {STORES!r}); print(s.reader('counts').get(b'a'), s.header().stamp)"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.strip() == "b'1' Stamp(version=1, nonce=b'a')"
