@@ -9,6 +9,7 @@ DeltaworksError                      the root: catch this to catch all
 │   ├── StreamsError                 an operator failed on a record, and the pipeline says `fail`
 │   ├── IncompatibleCheckpointError  the plan is not the one that the checkpoint belongs to
 │   ├── LeaseError                   another driver works on the same checkpoint
+│   ├── TableError                   a Delta table cannot take what it is given, or is not as it should be
 │   └── KafkaTopicError              a topic is missing, or is not as the pipeline needs it
 └── TransientError                   trying again may help
     ├── StackError                   a component that runs around us does not come up or went away
@@ -93,6 +94,10 @@ class IncompatibleCheckpointError(TerminalError):
 
 class LeaseError(TerminalError):
     """Another driver holds the lease of the same checkpoint."""
+
+
+class TableError(TerminalError):
+    """A Delta table cannot take what it is given, or is not as it should be."""
 
 
 class SerializationError(TerminalError):
