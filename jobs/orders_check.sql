@@ -1,0 +1,160 @@
+-- Recomputes every result of jobs/orders.py from its two input topics, in plain DuckDB; shares no code with the pipeline.
+--
+-- Given:  records (topic, "partition", "offset", timestamp_ms, key BLOB, value BLOB)   the input topics
+--         batches (batch, topic, "partition", from_offset, to_offset)                  what the stream read, when
+--         tasks                                                     variable: input partitions, tasks, tasks after the hop
+-- Gives:  expected_<result>, one view per Delta table and output topic.
+
+-- 1. The processed order --------------------------------------------------------------------------------------------
+-- Of the records at hand, a task takes the head with the lowest timestamp, ties by topic and partition. The head that
+-- follows an out-of-order record is never higher, so sorting by the running maximum is the same as merging heads.
+
+CREATE OR REPLACE TABLE processed AS
+SELECT *, row_number() OVER (PARTITION BY task ORDER BY batch, running_max_ms, topic, "offset") AS position
+FROM (
+    SELECT r.*, b.batch, r."partition" AS task,
+        max(r.timestamp_ms) OVER (PARTITION BY b.batch, r.topic, r."partition" ORDER BY r."offset") AS running_max_ms
+    FROM records r JOIN batches b
+        ON r.topic = b.topic AND r."partition" = b."partition" AND r."offset" >= b.from_offset AND r."offset" < b.to_offset
+);
+
+-- 2. Users: a row per key, the last offset wins ---------------------------------------------------------------------
+
+CREATE OR REPLACE TABLE user_events AS
+SELECT *,
+    key IS NOT NULL AND (user_id IS NULL OR (value IS NOT NULL AND fields IS NULL)) AS malformed
+FROM (
+    SELECT *,
+        CASE WHEN json_type(document, ['$.user_id', '$.name', '$.country']) = ['VARCHAR', 'VARCHAR', 'VARCHAR']
+            THEN {'user_id': document->>'$.user_id', 'name': document->>'$.name', 'country': document->>'$.country'}
+        END AS fields
+    FROM (SELECT *, TRY(decode(key)) AS user_id, TRY_CAST(TRY(decode(value)) AS JSON) AS document
+          FROM processed WHERE topic = 'user-data')
+);
+
+CREATE OR REPLACE VIEW user_updates AS
+SELECT task, position, batch, "partition", "offset", timestamp_ms, user_id, fields
+FROM user_events WHERE key IS NOT NULL AND NOT malformed;
+
+-- 3. Orders: decoded, filtered, joined with the user as of that moment in the processed order -----------------------
+
+CREATE OR REPLACE TABLE order_events AS
+WITH decoded AS (
+    SELECT *, TRY(decode(key)) AS key_text, TRY_CAST(TRY(decode(value)) AS JSON) AS document
+    FROM processed WHERE topic = 'raw-orders'
+), typed AS (
+    SELECT * EXCLUDE document,
+        CASE WHEN json_type(document, ['$.order_id', '$.user_id', '$.item', '$.location'])
+                    = ['VARCHAR', 'VARCHAR', 'VARCHAR', 'VARCHAR']
+                AND json_type(document, '$.amount') IN ('VARCHAR', 'DOUBLE', 'BIGINT', 'UBIGINT')
+                AND document->>'$.type' IN ('PREMIUM', 'STANDARD')
+            THEN document END AS fields,
+        -- A JSON number passes through a double here: exact for up to 15 digits, and no amount has more.
+        TRY_CAST(fields->>'$.amount' AS DECIMAL(38, 18)) AS amount,
+        TRY_CAST(fields->>'$.event_time' AS TIMESTAMPTZ) AS event_time
+    FROM decoded
+), judged AS (
+    SELECT *, CASE
+        WHEN key IS NOT NULL AND key_text IS NULL THEN 'malformed key'
+        WHEN value IS NULL OR octet_length(value) = 0 THEN 'empty'
+        WHEN fields IS NULL OR amount IS NULL OR event_time IS NULL THEN 'malformed'
+        WHEN amount <= 0 THEN 'not positive'
+        WHEN key IS NULL THEN 'no key'
+        ELSE 'order' END AS verdict
+    FROM typed
+)
+SELECT o.* EXCLUDE verdict, u.fields AS "user", CASE
+    WHEN o.verdict <> 'order' THEN o.verdict
+    WHEN u.fields IS NULL THEN 'no user'
+    WHEN NOT contains(o.fields->>'$.location', '/') THEN 'bad location'
+    ELSE 'enriched' END AS verdict
+FROM judged o ASOF LEFT JOIN user_updates u
+    ON o.task = u.task AND o.key_text = u.user_id AND o.position > u.position;
+
+CREATE OR REPLACE TABLE enriched AS
+SELECT task, batch, position, timestamp_ms, key, value, "partition", "offset", key_text,
+    fields->>'$.order_id' AS order_id, fields->>'$.user_id' AS user_id,
+    "user".name AS user_name, "user".country AS user_country,
+    amount, fields->>'$.type' AS type, fields->>'$.item' AS item,
+    split_part(fields->>'$.location', '/', 1) AS country, substr(fields->>'$.location', instr(fields->>'$.location', '/') + 1) AS city,
+    event_time
+FROM order_events WHERE verdict = 'enriched';
+
+-- 4. Windows: late is what ends at or before the task's stream time less grace, the record itself included -----------
+
+CREATE OR REPLACE TABLE timed AS
+SELECT *, max(timestamp_ms) OVER (PARTITION BY task ORDER BY position) AS stream_time_ms FROM enriched;
+
+CREATE OR REPLACE MACRO windows_of(timestamp_ms, size_ms, advance_ms) AS
+    range(greatest(0, timestamp_ms - size_ms + advance_ms) // advance_ms * advance_ms, timestamp_ms + 1, advance_ms);
+
+CREATE OR REPLACE TABLE in_windows AS
+SELECT *, end_ms <= stream_time_ms - grace_ms AS late FROM (
+    SELECT w.*, t.*, start_ms, start_ms + size_ms AS end_ms
+    FROM (VALUES ('order_counts', 3600000, 3600000, 300000), ('user_revenue', 300000, 60000, 300000))
+            AS w("table", size_ms, advance_ms, grace_ms),
+        timed t, unnest(windows_of(timestamp_ms, size_ms, advance_ms)) AS s(start_ms)
+);
+
+CREATE OR REPLACE VIEW order_count_windows AS
+SELECT key_text, start_ms, end_ms, count(*) AS orders, max(timestamp_ms) AS at_ms
+FROM in_windows WHERE "table" = 'order_counts' AND NOT late GROUP BY ALL;
+
+CREATE OR REPLACE VIEW revenue_windows AS
+SELECT key_text, start_ms, end_ms, sum(amount) AS amount, max(timestamp_ms) AS at_ms
+FROM in_windows WHERE "table" = 'user_revenue' AND NOT late GROUP BY ALL;
+
+-- 5. Sessions: re-keyed by the user named in the order, so orders hop to the task that owns this user ---------------
+
+-- Kafka's murmur2 of a key given as hexadecimal text: words of 4 bytes, little endian, then the 1 to 3 bytes left over.
+CREATE OR REPLACE MACRO times_m(a) AS (a * 1540483477) & 4294967295;
+CREATE OR REPLACE MACRO stirred(a, bits) AS xor(a, a >> bits);
+CREATE OR REPLACE MACRO word(hexadecimal) AS
+    ('0x0' || hexadecimal[7:8] || hexadecimal[5:6] || hexadecimal[3:4] || hexadecimal[1:2])::UBIGINT;
+CREATE OR REPLACE MACRO murmur2_words(hexadecimal) AS list_reduce(
+    list_transform(regexp_extract_all(hexadecimal, '.{8}'), lambda w: times_m(stirred(times_m(word(w)), 24))),
+    lambda h, k: xor(times_m(h), k),
+    xor(2538058380::UBIGINT, (length(hexadecimal) // 2)::UBIGINT));
+CREATE OR REPLACE MACRO murmur2_tail(h, rest) AS if(rest = '', h, times_m(xor(h, word(rest))));
+CREATE OR REPLACE MACRO murmur2(hexadecimal) AS stirred(times_m(stirred(
+    murmur2_tail(murmur2_words(hexadecimal), hexadecimal[length(hexadecimal) // 8 * 8 + 1:]), 13)), 15);
+CREATE OR REPLACE MACRO partition_of(key, partitions) AS ((murmur2(hex(key)) & 2147483647) % partitions)::INTEGER;
+
+-- What arrives is merged by heads again: each upstream task counts as a partition.
+CREATE OR REPLACE TABLE hopped AS
+SELECT *, row_number() OVER (PARTITION BY target ORDER BY batch, running_max_ms, task, position) AS arrival
+FROM (
+    SELECT *, max(timestamp_ms) OVER (PARTITION BY batch, task, target ORDER BY position) AS running_max_ms
+    FROM (SELECT *, partition_of(encode(user_id), getvariable('tasks')) AS target FROM enriched)
+);
+
+-- Per user, record by record: sessions in reach are merged; the result is dropped if it ends before the task's stream
+-- time less gap and grace. A session that ended `retention` ago has left the store (but stays in the table).
+CREATE OR REPLACE MACRO session_gap_ms() AS 1800000;
+CREATE OR REPLACE MACRO session_retention_ms() AS 1800000 + 300000;  -- gap + grace
+CREATE OR REPLACE MACRO in_reach(s, r) AS
+    s.end_ms > r.seen_ms - session_retention_ms()
+    AND s.end_ms >= r.timestamp_ms - session_gap_ms() AND s.start_ms <= r.timestamp_ms + session_gap_ms();
+CREATE OR REPLACE MACRO joined(sessions, r) AS {
+    'start_ms': least(r.timestamp_ms, list_min(list_transform(sessions, lambda s: s.start_ms))),
+    'end_ms': greatest(r.timestamp_ms, list_max(list_transform(sessions, lambda s: s.end_ms))),
+    'orders': 1 + coalesce(list_sum(list_transform(sessions, lambda s: s.orders)), 0)::BIGINT,
+    'at_ms': greatest(r.timestamp_ms, list_max(list_transform(sessions, lambda s: s.end_ms)))};
+CREATE OR REPLACE MACRO replaced(sessions, r, new) AS
+    CASE WHEN new.end_ms < r.stream_time_ms - session_retention_ms() THEN sessions
+    ELSE list_append(list_filter(sessions,
+        lambda s: NOT in_reach(s, r) AND NOT (s.start_ms = new.start_ms AND s.end_ms = new.end_ms)), new) END;
+
+CREATE OR REPLACE TABLE sessions AS
+SELECT user_id, unnest(list_reduce(
+    list({'timestamp_ms': timestamp_ms, 'seen_ms': seen_ms, 'stream_time_ms': stream_time_ms} ORDER BY arrival),
+    lambda sessions, r: replaced(sessions, r, joined(list_filter(sessions, lambda s: in_reach(s, r)), r)),
+    []::STRUCT(start_ms BIGINT, end_ms BIGINT, orders BIGINT, at_ms BIGINT)[]), recursive := true)
+FROM (
+    SELECT user_id, timestamp_ms, arrival,
+        coalesce(max(timestamp_ms) OVER before, -1) AS seen_ms,
+        max(timestamp_ms) OVER (PARTITION BY target ORDER BY arrival) AS stream_time_ms
+    FROM hopped
+    WINDOW before AS (PARTITION BY target ORDER BY arrival ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+)
+GROUP BY user_id;

@@ -1,0 +1,366 @@
+"""Sample data for `jobs/orders.py`: orders and users of a shop, seeded, and as untidy as a real topic.
+
+`records()` is one endless, deterministic simulation, cut after `orders` records of `raw-orders`; a larger number
+continues a smaller one, so `produce()` can go on where an earlier call stopped. Time advances about ten seconds per
+order. Every eighth order is one `Kind` of trouble in turn, so that a thousand orders hold several of each.
+
+The record timestamp is the event time; records are yielded in the order in which they reach Kafka, which differs.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from itertools import accumulate, cycle
+from types import EllipsisType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Message, Producer
+
+ORDERS_TOPIC = "raw-orders"
+USERS_TOPIC = "user-data"
+PARTITIONS = 4
+START_MS = int(datetime(2026, 3, 1, 22, 30, tzinfo=UTC).timestamp() * 1000)
+SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
+
+ITEMS = ("book", "lamp", "kettle", "bicycle", "chair", "radio", "gift card")
+CITIES = ("DE/Berlin", "FR/Lyon", "ES/Sevilla", "PL/Gdańsk", "JP/大阪", "US/Boston")
+NAMES = ("Ada", "Björn", "Chloé", "Dmitri", "Eun-ji")
+
+
+class Kind(Enum):
+    """What a record is there to show; the value is its line in the census."""
+
+    REGULAR = "orders, regular"
+    AMOUNT_AS_NUMBER = "orders, amount a JSON number instead of text"
+    UNKNOWN_FIELD = "orders, with a field nobody knows"
+    OTHER_KEY = "orders, keyed by another user than they name"
+    UNKNOWN_USER = "orders, user unknown"
+    DELETED_USER = "orders, user deleted"
+    NOT_POSITIVE = "orders, amount zero or negative"
+    DUPLICATE = "orders, delivered twice"
+    WITHIN_GRACE = "orders, out of order within grace"
+    PARTLY_LATE = "orders, late for some of their windows"
+    BEYOND_GRACE = "orders, late beyond every grace"
+    SESSION_MERGE = "orders, joining two sessions into one"
+    SESSION_MIDNIGHT = "orders, in a session across midnight"
+    NULL_KEY = "orders, key null"
+    NULL_VALUE = "orders, value null"
+    EMPTY_VALUE = "orders, value empty"
+    MALFORMED_KEY = "orders, key not UTF-8"
+    MALFORMED_BYTES = "orders, value arbitrary bytes"
+    MALFORMED_JSON = "orders, JSON cut short"
+    WRONG_TYPE = "orders, a field of the wrong type"
+    MISSING_FIELD = "orders, a field missing"
+    BAD_LOCATION = "orders, location on which a function raises"
+    GIFT_CARD = "orders, discount on which a function raises"
+    USER_CREATED = "users, created"
+    USER_CHANGED = "users, changed"
+    USER_DELETED = "users, deleted"
+    USER_OUT_OF_ORDER = "users, changed with an older timestamp"
+    USER_UNKNOWN_DELETED = "users, deleted without having existed"
+    USER_NULL_KEY = "users, key null"
+    USER_MALFORMED = "users, value malformed or empty"
+
+
+@dataclass(frozen=True)
+class SampleRecord:
+    """One record as it goes to Kafka."""
+
+    topic: str
+    partition: int | None
+    """None: by the key, as Kafka's own clients do."""
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int
+    kind: Kind
+
+
+def records(orders: int = 20_000, seed: int = 7) -> Iterator[SampleRecord]:
+    """All records of `raw-orders` up to that number, and those of `user-data` that came before the last of them."""
+    left = orders
+    for record in _Shop(random.Random(seed)).deliveries():
+        if record.topic == ORDERS_TOPIC:
+            left -= 1
+            if left < 0:
+                return
+        yield record
+
+
+def census(sample: Iterable[SampleRecord]) -> dict[Kind, int]:
+    """How many records of each kind."""
+    counted = Counter(record.kind for record in sample)
+    return {kind: counted[kind] for kind in Kind}
+
+
+def produce(
+    bootstrap: str,
+    sample: Iterable[SampleRecord],
+    *,
+    present: dict[tuple[str, int], int] | None = None,
+    records_per_second: float | None = None,
+    progress: Callable[[int], None] = lambda _: None,
+) -> int:
+    """Writes the records with their timestamps, in order, none twice.
+
+    Args:
+        bootstrap: address of the broker.
+        sample: what to write.
+        present: records per topic and partition that an earlier call has written; as many are skipped.
+        records_per_second: pace; None is as fast as possible.
+        progress: called with the number of records handed over so far.
+
+    Returns:
+        The number of records written.
+
+    Raises:
+        KafkaException: a record was not acknowledged.
+    """
+    from confluent_kafka import KafkaException, Producer
+    from deltaworks.kernel.partitioner import partition_for
+
+    failed: list[KafkaException] = []
+
+    def delivered(error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            failed.append(KafkaException(error))
+
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "enable.idempotence": True,
+            "partitioner": "murmur2_random",
+            "compression.type": "lz4",
+            "linger.ms": 20,
+        }
+    )
+    skip = dict(present or {})
+    written, started = 0, time.monotonic()
+    for record in sample:
+        partition = partition_for(record.key, PARTITIONS) if record.key is not None else record.partition or 0
+        if skip.get((record.topic, partition), 0) > 0:
+            skip[record.topic, partition] -= 1
+            continue
+        if records_per_second is not None:
+            time.sleep(max(0.0, started + written / records_per_second - time.monotonic()))
+        _send(producer, record, delivered)
+        written += 1
+        if written % 500 == 0:
+            producer.poll(0)
+            progress(written)
+        if failed:
+            raise failed[0]
+    producer.flush()
+    progress(written)
+    if failed:
+        raise failed[0]
+    return written
+
+
+_BY_KEY = -1  # librdkafka's PARTITION_UA: the partitioner decides
+
+
+def _send(producer: Producer, record: SampleRecord, on_delivery: Callable[[KafkaError | None, Message], None]) -> None:
+    while True:
+        try:
+            return producer.produce(
+                record.topic,
+                record.value,
+                record.key,
+                _BY_KEY if record.partition is None else record.partition,
+                on_delivery=on_delivery,
+                timestamp=record.timestamp_ms,
+            )
+        except BufferError:
+            producer.poll(0.1)
+
+
+_WRONG: tuple[tuple[str, Any], ...] = (
+    ("amount", "12,50"),
+    ("amount", True),
+    ("type", "GOLD"),
+    ("event_time", "soon"),
+    ("item", 7),
+)
+_TROUBLES = tuple(kind for kind in Kind if kind not in (Kind.REGULAR, Kind.SESSION_MIDNIGHT))
+
+
+class _Shop:
+    """The simulation. What was sent waits in `_outbox` until its moment of delivery."""
+
+    def __init__(self, random: random.Random) -> None:
+        self._random = random
+        self._now = START_MS
+        self._outbox: list[tuple[int, int, SampleRecord]] = []
+        self._sent = 0
+        self._orders = 0
+        self._turn = 0
+        self._users = [f"u-{n:03}" for n in range(240)]
+        self._deleted = ["u-gone"]
+        self._shares = list(accumulate(1 / (rank + 2) for rank in range(240)))
+        """A few users order most of the time: some partitions get far more than others."""
+
+    def deliveries(self) -> Iterator[SampleRecord]:
+        for user in [*self._users, *(f"s-{n:02}" for n in range(12)), *(f"m-{n}" for n in range(3))]:
+            self._user(user, Kind.USER_CREATED)
+        self._user(self._deleted[0], Kind.USER_CREATED)
+        self._deliver(USERS_TOPIC, self._deleted[0].encode(), None, self._now, Kind.USER_DELETED)
+        midnight = START_MS - START_MS % DAY + DAY
+        for trouble in cycle(_TROUBLES):
+            self._turn += 1
+            for _ in range(7):
+                self._pass_time()
+                self._order(self._anyone())
+            self._make(trouble)
+            if self._now > midnight - 20 * MINUTE:
+                for minutes in (-9, 4, 17):
+                    at = midnight + minutes * MINUTE
+                    self._order(f"m-{midnight // DAY % 3}", Kind.SESSION_MIDNIGHT, at=at, delivered=at)
+                midnight += DAY
+            while self._outbox[0][0] <= self._now:
+                yield heapq.heappop(self._outbox)[2]
+
+    def _pass_time(self) -> None:
+        self._now += 1 + int(self._random.expovariate(1 / (10 * SECOND)))
+        if self._random.random() < 0.02:
+            self._user(self._anyone(), Kind.USER_CHANGED)
+
+    def _anyone(self) -> str:
+        while (user := self._random.choices(self._users, cum_weights=self._shares)[0]) in self._deleted:
+            pass
+        return user
+
+    def _make(self, trouble: Kind) -> None:
+        user = self._anyone()
+        match trouble:
+            case Kind.AMOUNT_AS_NUMBER:
+                self._order(user, trouble, amount=self._random.randrange(100, 50_000) / 100)
+            case Kind.UNKNOWN_FIELD:
+                self._order(user, trouble, coupon="SPRING")
+            case Kind.OTHER_KEY:
+                self._order(user, trouble, key=self._anyone().encode())
+            case Kind.UNKNOWN_USER:
+                self._order(f"u-{self._random.randrange(900, 999)}", trouble)
+            case Kind.DELETED_USER:
+                self._order(self._deleted[-1], trouble)
+            case Kind.NOT_POSITIVE:
+                self._order(user, trouble, amount=self._random.choice(["0", "0.00", "-12.50"]))
+            case Kind.DUPLICATE:
+                order = self._order(user)
+                self._deliver(ORDERS_TOPIC, order.key, order.value, order.timestamp_ms, trouble, 3 * SECOND)
+            case Kind.WITHIN_GRACE:
+                self._order(user, trouble, delivered=self._now + self._random.randrange(MINUTE, 3 * MINUTE))
+            case Kind.PARTLY_LATE:
+                self._order(user, trouble, delivered=self._now + self._random.randrange(7 * MINUTE, 9 * MINUTE))
+            case Kind.BEYOND_GRACE:
+                self._order(user, trouble, delivered=self._now + self._random.randrange(70 * MINUTE, 95 * MINUTE))
+            case Kind.SESSION_MERGE:
+                user = f"s-{self._turn // len(_TROUBLES) % 12:02}"
+                self._order(user)
+                for minutes, kind in ((50, Kind.REGULAR), (25, trouble)):
+                    self._order(user, kind, at=self._now + minutes * MINUTE, delivered=self._now + 51 * MINUTE)
+            case Kind.NULL_KEY:
+                self._order(user, trouble, key=None)
+            case Kind.NULL_VALUE | Kind.EMPTY_VALUE:
+                self._order(user, trouble, raw=lambda _: None if trouble is Kind.NULL_VALUE else b"")
+            case Kind.MALFORMED_KEY:
+                self._order(user, trouble, key=b"\xff\xfe" + user.encode())
+            case Kind.MALFORMED_BYTES:
+                noise = b"\xff" + self._random.randbytes(self._random.randrange(1, 40))
+                self._order(user, trouble, raw=lambda _: noise)
+            case Kind.MALFORMED_JSON:
+                self._order(user, trouble, raw=lambda whole: whole[: len(whole) // 2])
+            case Kind.WRONG_TYPE:
+                name, wrong = self._random.choice(_WRONG)
+                self._order(user, trouble, **{name: wrong})
+            case Kind.MISSING_FIELD:
+                self._order(user, trouble, without=self._random.choice(["order_id", "amount", "type", "location"]))
+            case Kind.BAD_LOCATION:
+                self._order(user, trouble, location=self._random.choice(["somewhere", "Berlin", ""]))
+            case Kind.GIFT_CARD:
+                self._order(user, trouble, type="PREMIUM", item="gift card")
+            case Kind.USER_CREATED:
+                self._user(self._deleted.pop(0), trouble)
+            case Kind.USER_CHANGED:
+                self._user(user, trouble)
+            case Kind.USER_DELETED:
+                gone = self._random.choice(self._users[20:])
+                self._deleted.append(gone)
+                self._deliver(USERS_TOPIC, gone.encode(), None, self._now, trouble)
+            case Kind.USER_OUT_OF_ORDER:
+                self._user(user, Kind.USER_CHANGED)
+                self._user(user, trouble, at=self._now - 10 * MINUTE)
+            case Kind.USER_UNKNOWN_DELETED:
+                self._deliver(USERS_TOPIC, b"u-never", None, self._now, trouble)
+            case Kind.USER_NULL_KEY:
+                self._user(None, trouble)
+            case Kind.USER_MALFORMED:
+                value = self._random.choice([b"", b"{", b'{"user_id": 1}', b"\x80"])
+                self._deliver(USERS_TOPIC, user.encode(), value, self._now, trouble)
+            case Kind.REGULAR | Kind.SESSION_MIDNIGHT:
+                raise AssertionError(f"{trouble} is not a trouble in turn")
+
+    def _order(
+        self,
+        user: str,
+        kind: Kind = Kind.REGULAR,
+        *,
+        at: int | None = None,
+        delivered: int | None = None,
+        key: bytes | EllipsisType | None = ...,
+        raw: Callable[[bytes], bytes | None] = lambda whole: whole,
+        without: str | None = None,
+        **fields: Any,
+    ) -> SampleRecord:
+        """An order of `user` with an event time of `at` (now), sent at `delivered` (within three seconds)."""
+        timestamp_ms = self._now if at is None else at
+        self._orders += 1
+        tier = self._random.choices(["PREMIUM", "STANDARD"], [3, 7])[0]
+        order = {
+            "order_id": f"o-{self._orders:07}",
+            "user_id": user,
+            "amount": f"{self._random.randrange(100, 50_000) / 100:.2f}",
+            "type": tier,
+            "item": self._random.choice(ITEMS if tier == "STANDARD" else ITEMS[:-1]),
+            "location": self._random.choice(CITIES),
+            "event_time": _iso(timestamp_ms),
+        } | fields
+        if without is not None:
+            del order[without]
+        delay = self._random.randrange(3 * SECOND) if delivered is None else delivered - self._now
+        key = user.encode() if isinstance(key, EllipsisType) else key
+        return self._deliver(ORDERS_TOPIC, key, raw(_json(order)), timestamp_ms, kind, delay)
+
+    def _user(self, user: str | None, kind: Kind, *, at: int | None = None) -> None:
+        profile = {
+            "user_id": user or "u-null",
+            "name": f"{self._random.choice(NAMES)} {self._random.randrange(99)}",
+            "country": self._random.choice(CITIES)[:2],
+        }
+        key = None if user is None else user.encode()
+        self._deliver(USERS_TOPIC, key, _json(profile), self._now if at is None else at, kind)
+
+    def _deliver(
+        self, topic: str, key: bytes | None, value: bytes | None, timestamp_ms: int, kind: Kind, delay_ms: int = 0
+    ) -> SampleRecord:
+        self._sent += 1
+        partition = self._sent % PARTITIONS if key is None else None
+        record = SampleRecord(topic, partition, key, value, timestamp_ms, kind)
+        heapq.heappush(self._outbox, (self._now + delay_ms, self._sent, record))
+        return record
+
+
+def _json(fields: Mapping[str, Any]) -> bytes:
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _iso(timestamp_ms: int) -> str:
+    return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
