@@ -1,0 +1,185 @@
+"""The order contract: in which order a task takes the records of a micro-batch.
+
+Within a topic-partition, offset order. Across partitions the head with the lowest timestamp goes first, ties by topic
+and partition. A record that does not decode never becomes a head.
+
+Taking the lowest head again and again is the same as sorting by the largest timestamp seen so far in each partition:
+a record older than its predecessor is the lowest head as soon as the predecessor is gone.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, chain, repeat
+from typing import Any
+
+from deltaworks.kernel.context import NO_HEADERS, Process, TaskContext
+from deltaworks.kernel.records import Headers
+from deltaworks.topology.nodes.sources import Source
+
+_CHUNK = 2048
+"""Records decoded at a time: enough to be quick, few enough to keep memory flat."""
+
+
+@dataclass(slots=True)
+class Columns:
+    """Decoded records of one batch, never none."""
+
+    number: int
+    """Of the batch in `TaskContext.batches`."""
+    indices: Sequence[int]
+    keys: list[Any]
+    values: list[Any]
+    timestamps_ms: list[int]
+    headers: Iterable[Headers]
+
+
+class Partition:
+    """The records at hand of one topic-partition."""
+
+    def __init__(self, source: Source, entry: Process, numbers: Sequence[int], context: TaskContext) -> None:
+        """
+        Args:
+            entry: Where its records enter the topology.
+            numbers: Its batches, in offset order.
+        """
+        self.entry = entry
+        self.newest_ms = -1
+        """The largest timestamp decoded so far."""
+        self._source = source
+        self._numbers = numbers
+        self._context = context
+
+    def chunks(self) -> Iterator[Columns]:
+        """The records that decode. Asking for the next chunk says that the one before has been processed."""
+        for number in self._numbers:
+            size = len(self._context.batches[number].offsets)
+            for start in range(0, size, _CHUNK):
+                for columns in self._decode(number, range(start, min(start + _CHUNK, size))):
+                    self.newest_ms = max(self.newest_ms, max(columns.timestamps_ms))
+                    yield columns
+
+    def _decode(self, number: int, indices: range) -> Iterator[Columns]:
+        try:
+            columns = self._columns(number, indices)
+        except Exception:
+            return self._decode_each(number, indices)
+        return iter((columns,))
+
+    def _decode_each(self, number: int, indices: range) -> Iterator[Columns]:
+        """Up to each record that does not decode; so that it is reported when its predecessors have been processed."""
+        good = indices.start
+        for index in indices:
+            try:
+                self._columns(number, range(index, index + 1))
+            except Exception as error:
+                if index > good:
+                    yield self._columns(number, range(good, index))
+                good = index + 1
+                self._context.number, self._context.index = number, index
+                self._context.unreadable(self._source.name, error)
+        if indices.stop > good:
+            yield self._columns(number, range(good, indices.stop))
+
+    def _columns(self, number: int, indices: range) -> Columns:
+        batch, part = self._context.batches[number], slice(indices.start, indices.stop)
+        timestamps_ms = batch.timestamps_ms[part]
+        if min(timestamps_ms) < 0:
+            raise ValueError(f"the timestamp {min(timestamps_ms)} is negative")
+        read_key, read_value = self._source.key.deserialize, self._source.value.deserialize
+        return Columns(
+            number,
+            indices,
+            [None if data is None else read_key(data) for data in batch.keys[part]],
+            [None if data is None else read_value(data) for data in batch.values[part]],
+            timestamps_ms,
+            repeat(NO_HEADERS) if batch.headers is None else batch.headers[part],
+        )
+
+
+def run(partitions: Sequence[Partition], context: TaskContext) -> None:
+    """Processes all records at hand.
+
+    Args:
+        partitions: Sorted by topic and partition.
+    """
+    if len(partitions) == 1:
+        _run_one(partitions[0], context)
+    else:
+        _run_merged(partitions, context)
+
+
+def _run_one(partition: Partition, context: TaskContext) -> None:
+    process = partition.entry
+    for columns in partition.chunks():
+        context.number = columns.number
+        rows = zip(columns.indices, columns.keys, columns.values, columns.timestamps_ms, columns.headers, strict=False)
+        for context.index, key, value, timestamp_ms, headers in rows:
+            process(key, value, timestamp_ms, headers)
+
+
+_Row = tuple[Process, int, int, Any, Any, int, Headers]
+"""`(entry, batch number, index, key, value, timestamp_ms, headers)`"""
+
+
+class _Run:
+    """One partition in a merge: the rows at hand and their ranks, which never decrease."""
+
+    def __init__(self, partition: Partition, position: int, count: int) -> None:
+        self.rows: list[_Row] = []
+        self.ranks: list[int] = []
+        """Largest timestamp so far, then position among the partitions, as one number."""
+        self.exhausted = False
+        self._partition = partition
+        self._chunks = partition.chunks()
+        self._position = position
+        self._count = count
+        self._highest_ms = -1
+
+    def refill(self) -> None:
+        columns = next(self._chunks, None)
+        if columns is None:
+            self.exhausted = True
+            return
+        highest = list(accumulate(chain((self._highest_ms,), columns.timestamps_ms), max))[1:]
+        self._highest_ms = highest[-1]
+        self.ranks = [time_ms * self._count + self._position for time_ms in highest]
+        self.rows = list(
+            zip(
+                repeat(self._partition.entry),
+                repeat(columns.number),
+                columns.indices,
+                columns.keys,
+                columns.values,
+                columns.timestamps_ms,
+                columns.headers,
+                strict=False,
+            )
+        )
+
+    def take(self, last_rank: int | None, rows: list[_Row], ranks: list[int]) -> None:
+        """Moves the rows up to a rank to the end of `rows`."""
+        count = len(self.rows) if last_rank is None else bisect_right(self.ranks, last_rank)
+        rows += self.rows[:count]
+        ranks += self.ranks[:count]
+        del self.rows[:count], self.ranks[:count]
+
+
+def _run_merged(partitions: Sequence[Partition], context: TaskContext) -> None:
+    runs = [_Run(partition, position, len(partitions)) for position, partition in enumerate(partitions)]
+    while True:
+        for each in runs:
+            if not each.rows and not each.exhausted:
+                each.refill()
+        last_rank = min((each.ranks[-1] for each in runs if not each.exhausted), default=None)
+        rows: list[_Row] = []
+        ranks: list[int] = []
+        for each in runs:
+            each.take(last_rank, rows, ranks)
+        if not rows:
+            return
+        for position in sorted(range(len(rows)), key=ranks.__getitem__):
+            process, context.number, context.index, key, value, timestamp_ms, headers = rows[position]
+            process(key, value, timestamp_ms, headers)

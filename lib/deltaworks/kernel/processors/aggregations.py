@@ -1,0 +1,41 @@
+"""Count, reduce and aggregate as two or three functions, the same for every kind of window."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+from deltaworks.topology.nodes.aggregates import Aggregate, Aggregation, Count, Reduce
+
+
+@dataclass(frozen=True)
+class Functions:
+    """What an aggregation does to its state."""
+
+    initial: Callable[[], Any]
+    update: Callable[[Any, Any, Any], Any]
+    """`(key, value, aggregate) -> aggregate`"""
+    merge: Callable[[Any, Any, Any], Any]
+    """`(key, aggregate so far, aggregate of the next session) -> aggregate`"""
+
+
+def functions(aggregation: Aggregation) -> Functions:
+    match aggregation:
+        case Count():
+            return Functions(lambda: 0, lambda key, value, count: count + 1, lambda key, left, right: left + right)
+        case Reduce():
+            reducer = aggregation.reducer
+
+            def reduce(key: Any, value: Any, aggregate: Any) -> Any:
+                return value if aggregate is None else reducer(aggregate, value)
+
+            return Functions(lambda: None, reduce, lambda key, left, right: reduce(key, right, left))
+        case Aggregate():
+            return Functions(aggregation.initializer, aggregation.aggregator, aggregation.merger or _no_merger)
+        case _:
+            assert_never(aggregation)
+
+
+def _no_merger(key: Any, left: Any, right: Any) -> Any:
+    raise TypeError("an aggregate over sessions needs a merger")

@@ -1,0 +1,40 @@
+"""The near side of a hop: which task of the later stage a record goes to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from deltaworks.kernel.context import Process
+from deltaworks.kernel.partitioning import partition_of
+from deltaworks.kernel.processors.wiring import Wiring
+from deltaworks.kernel.records import Headers
+from deltaworks.topology.nodes.repartition import HopSink
+
+_REMEMBERED_KEYS = 100_000
+
+
+def hop_sink(node: HopSink, wiring: Wiring) -> Process:
+    """A record without a key goes to the task of the same number, so that the same batch always takes the same way."""
+    name, hop, context, collector = node.name, node.hop, wiring.context, wiring.context.collector
+    partitions = wiring.hop_partitions[hop]
+    write_key, write_value = node.key.serialize, node.value.serialize
+    known: dict[bytes, int] = {}
+
+    def process(key: Any, value: Any, timestamp_ms: int, headers: Headers) -> None:
+        try:
+            key_bytes = None if key is None else write_key(key)
+            value_bytes = None if value is None else write_value(value)
+        except Exception as error:
+            return context.unwritable(name, error)
+        if key_bytes is None:
+            partition = context.partition % partitions
+        else:
+            found = known.get(key_bytes)
+            if found is None:
+                if len(known) >= _REMEMBERED_KEYS:
+                    known.clear()
+                found = known[key_bytes] = partition_of(key_bytes, partitions)
+            partition = found
+        return collector.hop(hop, partition, key_bytes, value_bytes, timestamp_ms, headers)
+
+    return process

@@ -1,0 +1,159 @@
+"""One record at a time, without memory.
+
+Each processor is a function. What the user's function raises is handled here, at the operator that called it;
+what an operator further down raises has been handled there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from deltaworks.kernel.context import Process
+from deltaworks.kernel.processors.wiring import Wiring
+from deltaworks.kernel.records import Headers
+from deltaworks.topology.nodes.stateless import (
+    Branch,
+    Filter,
+    FlatMap,
+    FlatMapValues,
+    Map,
+    MapValues,
+    Peek,
+    SelectKey,
+)
+
+
+def filtering(node: Filter, wiring: Wiring) -> Process:
+    name, predicate, unwanted = node.name, node.predicate, not node.negate
+    forward, failed = wiring.forward(name), wiring.context.failed
+
+    def process(key: Any, value: Any, timestamp_ms: int, headers: Headers) -> None:
+        try:
+            dropped = (not predicate(key, value)) is unwanted
+        except Exception as error:
+            return failed(name, error)
+        if not dropped:
+            forward(key, value, timestamp_ms, headers)
+        return None
+
+    return process
+
+
+def mapping(node: Map, wiring: Wiring) -> Process:
+    name, mapper = node.name, node.mapper
+    forward, failed = wiring.forward(name), wiring.context.failed
+
+    def process(key: Any, value: Any, timestamp_ms: int, headers: Headers) -> None:
+        try:
+            key, value = mapper(key, value)
+        except Exception as error:
+            return failed(name, error)
+        return forward(key, value, timestamp_ms, headers)
+
+    return process
+
+
+def mapping_values(node: MapValues, wiring: Wiring) -> Process:
+    name, mapper = node.name, node.mapper
+    forward, failed = wiring.forward(name), wiring.context.failed
+
+    def process(key: Any, value: Any, timestamp_ms: int, headers: Headers) -> None:
+        try:
+            value = mapper(key, value)
+        except Exception as error:
+            return failed(name, error)
+        return forward(key, value, timestamp_ms, headers)
+
+    return process
+
+
+def selecting_key(node: SelectKey, wiring: Wiring) -> Process:
+    name, selector = node.name, node.selector
+    forward, failed = wiring.forward(name), wiring.context.failed
+
+    def process(key: Any, value: Any, timestamp_ms: int, headers: Headers) -> None:
+        try:
+            key = selector(key, value)
+        except Exception as error:
+            return failed(name, error)
+        return forward(key, value, timestamp_ms, headers)
+
+    return process
+
+
+def flat_mapping(node: FlatMap, wiring: Wiring) -> Process:
+    name, mapper = node.name, node.mapper
+    forward, failed = wiring.forward(name), wiring.context.failed
+
+    def process(key: Any, value: Any, timestamp_ms: int, headers: Headers) -> None:
+        try:
+            pairs: Iterator[tuple[Any, Any]] = iter(mapper(key, value))
+        except Exception as error:
+            return failed(name, error)
+        while True:
+            # A generator may raise after its first pairs; those have been forwarded and stay so.
+            try:
+                new_key, new_value = next(pairs)
+            except StopIteration:
+                return None
+            except Exception as error:
+                return failed(name, error)
+            forward(new_key, new_value, timestamp_ms, headers)
+
+    return process
+
+
+def flat_mapping_values(node: FlatMapValues, wiring: Wiring) -> Process:
+    name, mapper = node.name, node.mapper
+    forward, failed = wiring.forward(name), wiring.context.failed
+
+    def process(key: Any, value: Any, timestamp_ms: int, headers: Headers) -> None:
+        try:
+            values: Iterator[Any] = iter(mapper(key, value))
+        except Exception as error:
+            return failed(name, error)
+        while True:
+            try:
+                new_value = next(values)
+            except StopIteration:
+                return None
+            except Exception as error:
+                return failed(name, error)
+            forward(key, new_value, timestamp_ms, headers)
+
+    return process
+
+
+def peeking(node: Peek, wiring: Wiring) -> Process:
+    name, action = node.name, node.action
+    forward, failed = wiring.forward(name), wiring.context.failed
+
+    def process(key: Any, value: Any, timestamp_ms: int, headers: Headers) -> None:
+        try:
+            action(key, value)
+        except Exception as error:
+            return failed(name, error)
+        return forward(key, value, timestamp_ms, headers)
+
+    return process
+
+
+def branching(node: Branch, wiring: Wiring) -> Process:
+    name, failed = node.name, wiring.context.failed
+    branches = [(p, wiring.processes[child]) for p, child in zip(node.predicates, node.children, strict=True)]
+    default = None if node.default is None else wiring.processes[node.default]
+
+    def process(key: Any, value: Any, timestamp_ms: int, headers: Headers) -> None:
+        for predicate, branch in branches:
+            try:
+                chosen = predicate(key, value)
+            except Exception as error:
+                return failed(name, error)
+            if chosen:
+                return branch(key, value, timestamp_ms, headers)
+        if default is not None:
+            default(key, value, timestamp_ms, headers)
+        return None
+
+    return process

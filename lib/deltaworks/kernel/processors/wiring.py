@@ -1,0 +1,94 @@
+"""What a processor is built from besides its node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from deltaworks.kernel.context import Process, TaskContext
+from deltaworks.kernel.records import Headers
+from deltaworks.kernel.stores.key_value import KeyValueStore
+from deltaworks.kernel.stores.session import SessionStore
+from deltaworks.kernel.stores.window import WindowStore
+from deltaworks.topology.nodes.aggregates import SessionAggregate, WindowAggregate
+
+Store = KeyValueStore | WindowStore | SessionStore
+
+
+class WindowOwner(Protocol):
+    """The aggregate that a window table belongs to."""
+
+    observed_ms: int
+    """The largest timestamp it has seen."""
+
+    def process(self, key: Any, value: Any, timestamp_ms: int, headers: Headers) -> None: ...
+
+    def final_before_ms(self) -> int:
+        """Windows whose `end_ms` is below will never change again."""
+
+
+@dataclass
+class Wiring:
+    """The inside of a task while its processors are built, children first."""
+
+    context: TaskContext
+    stores: Mapping[str, Store]
+    hop_partitions: Mapping[str, int]
+    observed_ms: Mapping[str, int]
+    """Store of an aggregate -> the largest timestamp the aggregate has seen."""
+    old_values: frozenset[str] = frozenset()
+    """Nodes from which somebody downstream asked for old values; grouped tables and joins of tables will."""
+    processes: dict[str, Process] = field(default_factory=dict)
+    """By node, those that are built."""
+    children: dict[str, list[str]] = field(default_factory=dict)
+    flushes: list[Callable[[], None]] = field(default_factory=list)
+    """Record caches, the last operator first."""
+    window_owners: dict[str, WindowOwner] = field(default_factory=dict)
+    """By node."""
+    observers: dict[str, WindowOwner] = field(default_factory=dict)
+    """The same by store."""
+
+    def forward(self, node: str) -> Process:
+        """Hands a record to every child of a node, in the order in which they were connected."""
+        children = [self.processes[child] for child in self.children.get(node, ())]
+        match children:
+            case []:
+                return _nowhere
+            case [child]:
+                return child
+            case _:
+                return _everywhere(tuple(children))
+
+    def owner(self, node: WindowAggregate | SessionAggregate, owner: WindowOwner) -> WindowOwner:
+        """Makes an aggregate known to the tables that its windows are written to, and to the task's own state."""
+        self.window_owners[node.name] = owner
+        self.observers[node.store] = owner
+        return owner
+
+    def key_value_store(self, name: str) -> KeyValueStore:
+        store = self.stores[name]
+        assert isinstance(store, KeyValueStore), name
+        return store
+
+    def window_store(self, name: str) -> WindowStore:
+        store = self.stores[name]
+        assert isinstance(store, WindowStore), name
+        return store
+
+    def session_store(self, name: str) -> SessionStore:
+        store = self.stores[name]
+        assert isinstance(store, SessionStore), name
+        return store
+
+
+def _nowhere(key: object, value: object, timestamp_ms: int, headers: Headers) -> None:
+    """The last operator of its branch."""
+
+
+def _everywhere(children: tuple[Process, ...]) -> Process:
+    def process(key: object, value: object, timestamp_ms: int, headers: Headers) -> None:
+        for child in children:
+            child(key, value, timestamp_ms, headers)
+
+    return process

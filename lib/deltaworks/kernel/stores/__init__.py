@@ -1,0 +1,1 @@
+"""State stores: write-back caches of Python objects over the bytes that a host keeps."""

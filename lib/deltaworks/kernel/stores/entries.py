@@ -1,0 +1,109 @@
+"""The cache under every store: what was written since the last commit, and what is known to be committed.
+
+An entry is a tuple that starts with the value and its timestamp; `ABSENT` stands for "there is none".
+With a record cache it also says which record wrote it (`batch number, index`), because its update is forwarded later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from deltaworks.kernel.stores.mutability import is_immutable
+from deltaworks.kernel.stores.state import StateReader
+from deltaworks.topology.stages import StoreSpec
+
+Entry = tuple[Any, ...]
+"""`(value, timestamp_ms)`, with a record cache `(value, timestamp_ms, batch number, index)`; a None value deletes."""
+ABSENT: Entry = (None, -1)
+TIME_BYTES = 8
+_HASHABLE_AS_BYTES = (str, int, bytes)
+"""Key types of which equal objects have equal bytes and the other way round."""
+
+
+class Codec:
+    """Bytes of a store's keys and values, and what its caches hold in their place."""
+
+    def __init__(self, spec: StoreSpec) -> None:
+        self.key_bytes = spec.key.serialize
+        self.key_object = spec.key.deserialize
+        plain_key = spec.key.type in _HASHABLE_AS_BYTES
+        self.cache_key: Callable[[Any], Any] | None = None if plain_key else spec.key.serialize
+        """From a key to what the caches are keyed by; None: the key itself."""
+        keeps_objects = is_immutable(spec.value.type)
+        self.freeze: Callable[[Any], bytes] | None = None if keeps_objects else spec.value.serialize
+        """From a value to what the caches hold; None: the value itself."""
+        self.thaw: Callable[[bytes], Any] | None = None if keeps_objects else spec.value.deserialize
+        self._serialize = spec.value.serialize
+        self._deserialize = spec.value.deserialize
+
+    def cached_key_bytes(self, cached: Any) -> bytes:
+        return self.key_bytes(cached) if self.cache_key is None else cached
+
+    def key_of_cached(self, cached: Any) -> Any:
+        return cached if self.cache_key is None else self.key_object(cached)
+
+    def cached_value(self, value: Any) -> Any:
+        return value if self.freeze is None or value is None else self.freeze(value)
+
+    def value_of_cached(self, cached: Any) -> Any:
+        return cached if self.thaw is None or cached is None else self.thaw(cached)
+
+    def value_bytes(self, cached: Any) -> bytes:
+        return self._serialize(cached) if self.freeze is None else cached
+
+    def cached_value_of_bytes(self, data: bytes) -> Any:
+        return self._deserialize(data) if self.freeze is None else data
+
+    def encode(self, entry: Entry) -> bytes:
+        """Timestamp, then value."""
+        return int(entry[1]).to_bytes(TIME_BYTES, "big") + self.value_bytes(entry[0])
+
+    def decode(self, data: bytes) -> Entry:
+        return self.cached_value_of_bytes(data[TIME_BYTES:]), int.from_bytes(data[:TIME_BYTES], "big")
+
+
+class Entries:
+    """The entries of one key-value store, or of one window start of a window store."""
+
+    __slots__ = ("_codec", "_reader", "_suffix", "committed", "complete", "updates")
+
+    def __init__(self, codec: Codec, reader: StateReader, suffix: bytes = b"", *, complete: bool = False) -> None:
+        self._codec = codec
+        self._reader = reader
+        self._suffix = suffix
+        self.complete = complete
+        """The caches hold every entry there is; nothing has to be read."""
+        self.updates: dict[Any, Entry] = {}
+        """Written since the last commit. Processors write here."""
+        self.committed: dict[Any, Entry] = {}
+
+    def get(self, cached_key: Any) -> Entry:
+        """The current entry, or `ABSENT`."""
+        return self.updates.get(cached_key) or self.committed_entry(cached_key)
+
+    def committed_entry(self, cached_key: Any) -> Entry:
+        """The entry as of the last commit, or `ABSENT`."""
+        entry = self.committed.get(cached_key)
+        if entry is not None:
+            return entry
+        if self.complete:
+            return ABSENT
+        raw = self._reader.get(self._codec.cached_key_bytes(cached_key) + self._suffix)
+        entry = ABSENT if raw is None else self._codec.decode(raw)
+        self.committed[cached_key] = entry
+        return entry
+
+    def take_changes(self, into: list[tuple[bytes, bytes | None]]) -> None:
+        """Moves the updates to the committed entries and their bytes to `into`."""
+        codec, committed, suffix, complete = self._codec, self.committed, self._suffix, self.complete
+        for key, entry in self.updates.items():
+            if entry[0] is not None:
+                into.append((codec.cached_key_bytes(key) + suffix, codec.encode(entry)))
+                committed[key] = entry
+                continue
+            before = committed.get(key)
+            committed[key] = ABSENT
+            if before is not ABSENT and not (before is None and complete):
+                into.append((codec.cached_key_bytes(key) + suffix, None))
+        self.updates = {}

@@ -1,0 +1,174 @@
+"""A task: one copy of a stage, with its stores and times; the unit that every host runs.
+
+A host hands over the records at hand and the wall clock (`process`), then asks for what changed (`commit`) and makes
+that durable together with what the task handed to the collector. A task does no I/O of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import assert_never
+
+from deltaworks.kernel.context import TaskContext, TaskMetrics
+from deltaworks.kernel.errors import ErrorPolicy
+from deltaworks.kernel.order import Partition, run
+from deltaworks.kernel.processors.build import processor
+from deltaworks.kernel.processors.wiring import Store, Wiring
+from deltaworks.kernel.records import Collector, RecordBatch
+from deltaworks.kernel.stores.key_value import KeyValueStore
+from deltaworks.kernel.stores.session import SessionStore
+from deltaworks.kernel.stores.state import StateBackend, StoreChanges
+from deltaworks.kernel.stores.window import WindowStore
+from deltaworks.kernel.task_times import STREAM, TASK_STORE, TaskTimes
+from deltaworks.topology.nodes.sinks import TableKind
+from deltaworks.topology.nodes.sources import Source
+from deltaworks.topology.stages import Stage, StoreSpec
+
+__all__ = ["TASK_STORE", "ErrorPolicy", "Task", "TaskMetrics"]
+
+
+class Task:
+    """One copy of a stage.
+
+    It may be kept for the next batch, or built again from the state at any time, with the same results.
+    After an exception it must be thrown away: part of a batch is in its caches.
+    """
+
+    def __init__(
+        self,
+        stage: Stage,
+        partition: int,
+        *,
+        state: StateBackend,
+        collector: Collector,
+        errors: ErrorPolicy,
+        hop_partitions: Mapping[str, int],
+        max_cached_entries: int = 200_000,
+    ) -> None:
+        """
+        Args:
+            stage: What it is a copy of.
+            partition: Its number; a task reads the partitions of that number.
+            state: Its stores as of the last commit, the reserved store `__task__` among them.
+            collector: Receives the output.
+            errors: What happens to a record that fails.
+            hop_partitions: Hop -> number of tasks of the stage that reads it.
+            max_cached_entries: Per store, how many committed entries stay in memory as objects.
+        """
+        self._times = TaskTimes(state.reader(TASK_STORE))
+        self._stores = {spec.name: _store(spec, state, self._times, max_cached_entries) for spec in stage.stores}
+        origins = {node.name: None if node.origin is None else str(node.origin) for node in stage.nodes}
+        self._context = TaskContext(partition, collector, errors, origins)
+        self._context.metrics.stream_time_ms = self._times.get(STREAM)
+        self._wiring = _wired(stage, Wiring(self._context, self._stores, hop_partitions, self._times.observed()))
+        self._sources = {topic: node for node in stage.nodes if isinstance(node, Source) for topic in node.topics}
+        owners = self._wiring.window_owners
+        self._window_tables = [
+            (node.table, owners[node.window_node])
+            for node in stage.tables
+            if node.kind is TableKind.WINDOWED and node.window_node is not None
+        ]
+        self._final_before_ms = [max(0, owner.final_before_ms()) for _, owner in self._window_tables]
+        self._committed = True
+
+    @property
+    def metrics(self) -> TaskMetrics:
+        """Counters of the batch in process, or of the last one."""
+        return self._context.metrics
+
+    @property
+    def stores(self) -> Mapping[str, Store]:
+        """Its stores by name, for reading."""
+        return self._stores
+
+    def process(self, batches: Sequence[RecordBatch], wall_clock_ms: int) -> None:
+        """Processes records in the order of the order contract.
+
+        Args:
+            batches: Those of one topic-partition in offset order; after a hop, each upstream task is a partition.
+            wall_clock_ms: The time of the micro-batch; a batch that is run again gets the same.
+
+        Raises:
+            StreamsError: A record failed and the policy says `fail`.
+        """
+        context = self._context
+        if self._committed:
+            context.metrics = TaskMetrics(stream_time_ms=context.metrics.stream_time_ms)
+            self._committed = False
+        context.wall_clock_ms = wall_clock_ms
+        numbers: dict[tuple[str, int], list[int]] = {}
+        for number, batch in enumerate(batches, start=len(context.batches)):
+            if batch.offsets:
+                numbers.setdefault((batch.topic, batch.partition), []).append(number)
+                context.metrics.records_in += len(batch.offsets)
+        context.batches.extend(batches)
+        partitions = {
+            (topic, partition): self._partition(topic, numbers[topic, partition])
+            for topic, partition in sorted(numbers)
+        }
+        if partitions:
+            run(list(partitions.values()), context)
+        for (topic, number), partition in partitions.items():
+            self._times.advance(f"partition/{topic}/{number}", partition.newest_ms)
+            self._times.advance(STREAM, partition.newest_ms)
+        context.metrics.stream_time_ms = self._times.get(STREAM)
+
+    def commit(self) -> dict[str, StoreChanges]:
+        """Forwards what the record caches hold, then says which windows are final.
+
+        Returns:
+            Store -> what changed since the last commit, for stores in which something did.
+        """
+        for flush in reversed(self._wiring.flushes):
+            flush()
+        self._close_windows()
+        for name, owner in self._wiring.observers.items():
+            self._times.advance(f"observed/{name}", owner.observed_ms)
+        changes: dict[str, StoreChanges] = {}
+        for name, store in self._stores.items():
+            changed = store.take_changes()
+            if not isinstance(store, KeyValueStore):
+                self._times.advance(f"newest/{name}", store.newest_ms)
+            if changed is not None:
+                changes[name] = changed
+        times = self._times.take_changes()
+        if times is not None:
+            changes[TASK_STORE] = times
+        self._context.batches.clear()
+        self._committed = True
+        return changes
+
+    def _partition(self, topic: str, numbers: Sequence[int]) -> Partition:
+        source = self._sources.get(topic)
+        if source is None:
+            raise ValueError(f"no source reads topic '{topic}'; this stage reads {sorted(self._sources)}")
+        return Partition(source, self._wiring.processes[source.name], numbers, self._context)
+
+    def _close_windows(self) -> None:
+        for position, (table, owner) in enumerate(self._window_tables):
+            before_ms = owner.final_before_ms()
+            if before_ms > self._final_before_ms[position]:
+                self._final_before_ms[position] = before_ms
+                self._context.collector.close_windows(table, before_ms)
+
+
+def _wired(stage: Stage, wiring: Wiring) -> Wiring:
+    for node in stage.nodes:
+        for parent in node.parents:
+            wiring.children.setdefault(parent, []).append(node.name)
+    for node in reversed(stage.nodes):
+        wiring.processes[node.name] = processor(node, wiring)
+    return wiring
+
+
+def _store(spec: StoreSpec, state: StateBackend, times: TaskTimes, max_cached: int) -> Store:
+    reader = state.reader(spec.name)
+    match spec.kind:
+        case "key-value":
+            return KeyValueStore(spec, reader, max_cached=max_cached)
+        case "window":
+            return WindowStore(spec, reader, newest_ms=times.get(f"newest/{spec.name}"), max_cached=max_cached)
+        case "session":
+            return SessionStore(spec, reader, newest_ms=times.get(f"newest/{spec.name}"), max_cached=max_cached)
+        case _:
+            assert_never(spec.kind)

@@ -1,0 +1,48 @@
+"""The times that a task remembers across batches, in the reserved store `__task__`.
+
+`stream` (of the task), `partition/<topic>/<number>`, `observed/<store>` (the largest timestamp that the aggregate
+of a store has seen), `newest/<store>` (the newest time ever put into a window or session store).
+Kafka Streams forgets the observed times at a restart; remembering them keeps lateness the same wherever a batch ends.
+"""
+
+from __future__ import annotations
+
+from deltaworks.kernel.stores.entries import TIME_BYTES
+from deltaworks.kernel.stores.state import StateReader, StoreChanges
+from deltaworks.kernel.stores.window import NEVER
+
+TASK_STORE = "__task__"
+STREAM = "stream"
+_OBSERVED = "observed/"
+
+
+class TaskTimes:
+    """Named times in milliseconds; `NEVER` until set."""
+
+    def __init__(self, reader: StateReader) -> None:
+        self._committed = {key.decode(): int.from_bytes(data, "big") for key, data in reader.scan(b"", None)}
+        self._current = dict(self._committed)
+
+    def get(self, name: str) -> int:
+        return self._current.get(name, NEVER)
+
+    def advance(self, name: str, time_ms: int) -> None:
+        """Times never go back."""
+        if time_ms > self.get(name):
+            self._current[name] = time_ms
+
+    def observed(self) -> dict[str, int]:
+        """Store of an aggregate -> the largest timestamp the aggregate has seen."""
+        return {
+            name.removeprefix(_OBSERVED): time for name, time in self._current.items() if name.startswith(_OBSERVED)
+        }
+
+    def take_changes(self) -> StoreChanges | None:
+        """What has advanced since the last call."""
+        changed = [
+            (name.encode(), time.to_bytes(TIME_BYTES, "big"))
+            for name, time in sorted(self._current.items())
+            if self._committed.get(name) != time
+        ]
+        self._committed = dict(self._current)
+        return StoreChanges(list(changed)) if changed else None
