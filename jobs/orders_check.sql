@@ -1,9 +1,9 @@
 -- Recomputes every result of jobs/orders.py from its two input topics, in plain DuckDB; shares no code with the pipeline.
 --
--- Given:  records (topic, "partition", "offset", timestamp_ms, key BLOB, value BLOB)   the input topics
---         batches (batch, topic, "partition", from_offset, to_offset)                  what the stream read, when
---         tasks                                                     variable: input partitions, tasks, tasks after the hop
--- Gives:  expected_<result>, one view per Delta table and output topic.
+-- Given:  records  topic, "partition", "offset", timestamp_ms, key, value, headers     the input topics
+--         batches  batch, topic, "partition", from_offset, to_offset                   what the stream read, when
+--         tasks    variable                             partitions of each input topic, tasks before and after the hop
+-- Gives:  "expected <result>", one view per Delta table and output topic.
 
 -- 1. The processed order --------------------------------------------------------------------------------------------
 -- Of the records at hand, a task takes the head with the lowest timestamp, ties by topic and partition. The head that
@@ -158,3 +158,94 @@ FROM (
     WINDOW before AS (PARTITION BY target ORDER BY arrival ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 )
 GROUP BY user_id;
+
+-- 6. What must be in the tables and topics --------------------------------------------------------------------------
+
+CREATE OR REPLACE MACRO instant(ms) AS make_timestamptz(ms * 1000);
+CREATE OR REPLACE MACRO money(amount) AS amount::DECIMAL(38, 18);
+
+CREATE OR REPLACE VIEW "expected enriched_orders" AS
+SELECT key_text AS key, order_id, user_id, user_name, user_country, money(amount) AS amount, type, item, country, city,
+    event_time, instant(timestamp_ms) AS timestamp, 'raw-orders' AS source_topic,
+    "partition" AS source_partition, "offset" AS source_offset
+FROM enriched;
+
+-- Records of one key are compared in order: `nth` counts them.
+CREATE OR REPLACE VIEW enriched_to_topics AS
+SELECT unnest(CASE WHEN type = 'STANDARD' THEN ['enriched-orders', 'standard-orders']
+                   WHEN item = 'gift card' THEN ['enriched-orders']
+                   ELSE ['enriched-orders', 'premium-orders'] END) AS topic, *
+FROM enriched;
+
+CREATE OR REPLACE VIEW expected_in_topics AS
+SELECT topic, partition_of(key, getvariable('tasks')) AS "partition",
+    row_number() OVER (PARTITION BY topic, key ORDER BY position) AS nth, key_text AS key, instant(timestamp_ms) AS timestamp,
+    order_id, user_id, user_name, user_country,
+    money(CASE WHEN topic = 'premium-orders' THEN round(amount::DECIMAL(18, 4) * 0.9, 2) ELSE amount END) AS amount,
+    type, item, country, city, event_time
+FROM enriched_to_topics;
+
+CREATE OR REPLACE VIEW "expected enriched-orders" AS
+SELECT * EXCLUDE topic FROM expected_in_topics WHERE topic = 'enriched-orders';
+CREATE OR REPLACE VIEW "expected premium-orders" AS
+SELECT * EXCLUDE topic FROM expected_in_topics WHERE topic = 'premium-orders';
+CREATE OR REPLACE VIEW "expected standard-orders" AS
+SELECT * EXCLUDE topic FROM expected_in_topics WHERE topic = 'standard-orders';
+
+-- A window is final when no record can be in time for it any more, by the stream time of its key's task.
+CREATE OR REPLACE VIEW final_before AS
+SELECT task, max(timestamp_ms) AS stream_time_ms FROM enriched GROUP BY task;
+
+CREATE OR REPLACE VIEW "expected order_counts" AS
+SELECT key_text AS key, instant(start_ms) AS window_start, instant(end_ms) AS window_end, orders AS value,
+    instant(at_ms) AS timestamp, end_ms <= stream_time_ms - 300000 AS is_final
+FROM order_count_windows JOIN final_before ON task = partition_of(encode(key_text), getvariable('tasks'));
+
+CREATE OR REPLACE VIEW "expected user_revenue" AS
+SELECT key_text AS key, instant(start_ms) AS window_start, instant(end_ms) AS window_end, money(amount) AS value,
+    instant(at_ms) AS timestamp, end_ms <= stream_time_ms - 300000 AS is_final
+FROM revenue_windows JOIN final_before ON task = partition_of(encode(key_text), getvariable('tasks'));
+
+CREATE OR REPLACE VIEW "expected user_sessions" AS
+SELECT user_id AS key, instant(start_ms) AS window_start, instant(end_ms) AS window_end, orders AS value,
+    instant(at_ms) AS timestamp, end_ms < stream_time_ms - session_retention_ms() AS is_final
+FROM sessions
+JOIN (SELECT target, max(timestamp_ms) AS stream_time_ms FROM hopped GROUP BY target)
+    ON target = partition_of(encode(user_id), getvariable('tasks'));
+
+-- A commit forwards the last update per key; a key that was neither there before nor is there now has none.
+CREATE OR REPLACE VIEW "expected users_changelog" AS
+SELECT key, fields.user_id, fields.name, fields.country, if(fields IS NULL, 'delete', 'upsert') AS op,
+    instant(timestamp_ms) AS timestamp, 'user-data' AS source_topic, "partition" AS source_partition,
+    "offset" AS source_offset, batch AS batch_id
+FROM (
+    SELECT *, lag(fields) OVER (PARTITION BY key ORDER BY position) AS old
+    FROM (SELECT * EXCLUDE user_id, user_id AS key FROM user_updates
+          QUALIFY row_number() OVER (PARTITION BY user_id, batch ORDER BY position DESC) = 1)
+)
+WHERE fields IS NOT NULL OR old IS NOT NULL;
+
+CREATE OR REPLACE VIEW "expected users" AS
+SELECT * EXCLUDE op FROM (
+    SELECT * FROM "expected users_changelog" QUALIFY row_number() OVER (PARTITION BY key ORDER BY batch_id DESC) = 1
+) WHERE op = 'upsert';
+
+CREATE OR REPLACE VIEW "expected dead_letters" AS
+SELECT key, value, topic, "partition", "offset", instant(timestamp_ms) AS timestamp, error_class, operator
+FROM (
+    SELECT *, 'deltaworks.errors.SerializationError' AS error_class,
+        if(verdict = 'malformed', 'decode-order', 'orders-source') AS operator
+    FROM (SELECT topic, "partition", "offset", timestamp_ms, key, value, verdict FROM order_events)
+    WHERE verdict IN ('malformed', 'malformed key')
+    UNION ALL
+    SELECT topic, "partition", "offset", timestamp_ms, key, value, verdict, 'ValueError', 'join-user'
+    FROM order_events WHERE verdict = 'bad location'
+    UNION ALL
+    SELECT 'raw-orders', "partition", "offset", timestamp_ms, key, value, NULL, 'ValueError', 'discount'
+    FROM enriched WHERE type = 'PREMIUM' AND item = 'gift card'
+    UNION ALL
+    SELECT topic, "partition", "offset", timestamp_ms, key, value, NULL, 'deltaworks.errors.SerializationError', 'users-source'
+    FROM user_events WHERE malformed
+);
+
+CREATE OR REPLACE VIEW "expected orders-dead-letters" AS SELECT * EXCLUDE operator FROM "expected dead_letters";

@@ -125,7 +125,8 @@ def produce(
         KafkaException: a record was not acknowledged.
     """
     from confluent_kafka import KafkaException, Producer
-    from deltaworks.kernel.partitioner import partition_for
+
+    from deltaworks.kernel.partitioning import partition_of
 
     failed: list[KafkaException] = []
 
@@ -145,7 +146,7 @@ def produce(
     skip = dict(present or {})
     written, started = 0, time.monotonic()
     for record in sample:
-        partition = partition_for(record.key, PARTITIONS) if record.key is not None else record.partition or 0
+        partition = partition_of(record.key, PARTITIONS) if record.key is not None else record.partition or 0
         if skip.get((record.topic, partition), 0) > 0:
             skip[record.topic, partition] -= 1
             continue
