@@ -1,1 +1,62 @@
-"""deltaworks."""
+"""deltaworks: Kafka Streams topologies in typed Python, run by Spark, kept in Delta Lake.
+
+Importing this package loads no engine: neither Spark nor Delta Lake nor a Kafka client.
+"""
+
+from deltaworks.dsl.branched import BranchedKStream
+from deltaworks.dsl.builder import StreamsBuilder
+from deltaworks.dsl.grouped import KGroupedStream
+from deltaworks.dsl.kstream import KStream
+from deltaworks.dsl.ktable import KTable
+from deltaworks.dsl.pipeline import Pipeline, Topic
+from deltaworks.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
+from deltaworks.errors import (
+    ConfigurationError,
+    DeltaworksError,
+    IncompatibleCheckpointError,
+    LeaseError,
+    SerializationError,
+    StackError,
+    StreamsError,
+    TerminalError,
+    TopologyError,
+    TransientError,
+)
+from deltaworks.serdes import Bytes, Double, Integer, Json, Long, Serde, SessionWindowed, String, TimeWindowed, Windowed
+from deltaworks.topology.stages import Plan
+from deltaworks.topology.windows import SessionWindows, TimeWindows
+
+__all__ = [
+    "BranchedKStream",
+    "Bytes",
+    "ConfigurationError",
+    "DeltaworksError",
+    "Double",
+    "IncompatibleCheckpointError",
+    "Integer",
+    "Json",
+    "KGroupedStream",
+    "KStream",
+    "KTable",
+    "LeaseError",
+    "Long",
+    "Pipeline",
+    "Plan",
+    "Serde",
+    "SerializationError",
+    "SessionWindowed",
+    "SessionWindowedKStream",
+    "SessionWindows",
+    "StackError",
+    "StreamsBuilder",
+    "StreamsError",
+    "String",
+    "TerminalError",
+    "TimeWindowed",
+    "TimeWindowedKStream",
+    "TimeWindows",
+    "Topic",
+    "TopologyError",
+    "TransientError",
+    "Windowed",
+]

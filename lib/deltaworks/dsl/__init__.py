@@ -1,1 +1,1 @@
-"""The DSL."""
+"""The DSL: handles over a topology under construction. No engine, no I/O."""

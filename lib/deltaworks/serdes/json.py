@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
@@ -37,6 +38,7 @@ class Json(Generic[T]):
         self.decimals = decimals
         self._encode = msgspec.json.Encoder(decimal_format=decimals, order="deterministic").encode
         self._decode = msgspec.json.Decoder(type).decode
+        _forget_cache(type)
 
     @property
     def name(self) -> str:
@@ -81,26 +83,32 @@ def _name(type: Any) -> str:
 def _check(type: Any) -> None:
     """Refuses what msgspec would only refuse when the first record comes."""
     try:
-        unknown = _unknown(msgspec.inspect.type_info(type), set())
+        parts = list(_parts(msgspec.inspect.type_info(type), set()))
     except (TypeError, NameError) as error:
         raise TypeError(f"JSON cannot hold {_name(type)}: {error}") from error
-    if unknown is not None:
-        raise TypeError(
-            f"JSON cannot hold {_name(type)}: there is no way to write {_name(unknown)}; "
-            "use a msgspec.Struct, a dataclass or builtin types"
-        )
+    for part in parts:
+        if isinstance(part, msgspec.inspect.CustomType):
+            raise TypeError(
+                f"JSON cannot hold {_name(type)}: there is no way to write {_name(part.cls)}; "
+                "use a msgspec.Struct, a dataclass or builtin types"
+            )
 
 
-def _unknown(info: Any, seen: set[int]) -> Any:
-    """A class inside the type that msgspec does not know."""
-    if isinstance(info, msgspec.inspect.CustomType):
-        return info.cls
+def _forget_cache(type: Any) -> None:
+    """Undoes what msgspec leaves on classes and cloudpickle cannot ship when it ships the class by value."""
+    for part in _parts(msgspec.inspect.type_info(type), set()):
+        cls = getattr(part, "cls", None)
+        if cls is not None and "__msgspec_cache__" in vars(cls):
+            del cls.__msgspec_cache__
+
+
+def _parts(info: Any, seen: set[int]) -> Iterator[Any]:
+    """A type and all types inside it, each once."""
     if not isinstance(info, msgspec.inspect.Type | msgspec.inspect.Field) or id(info) in seen:
-        return None
+        return
     seen.add(id(info))
+    yield info
     for attribute in ("fields", "types", "item_types", "item_type", "key_type", "value_type", "type"):
         inner = getattr(info, attribute, None)
         for part in inner if isinstance(inner, tuple) else (inner,):
-            if (found := _unknown(part, seen)) is not None:
-                return found
-    return None
+            yield from _parts(part, seen)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def text(plan: Plan) -> str:
     """The plan in Kafka Streams' format; sub-topologies carry the numbers that Kafka Streams gives them."""
     numbered = sorted(plan.stages, key=lambda stage: min((node.name for node in stage.sources), default=""))
-    return "Topologies:\n   " + "".join(_sub_topology(number, stage) for number, stage in enumerate(numbered)) + "\n"
+    return "Topologies:\n   " + "  ".join(_sub_topology(number, stage) for number, stage in enumerate(numbered))
 
 
 def _sub_topology(number: int, stage: Stage) -> str:

@@ -56,7 +56,7 @@ class SelectKey(Node):
 class Peek(Node):
     """Calls a function for its effect; `terminal` (`foreach`) passes nothing on."""
 
-    action: Callable[[Any, Any], None]
+    action: Callable[[Any, Any], object]
     terminal: bool = False
 
 

@@ -1,0 +1,100 @@
+"""Splitting a stream into branches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from deltaworks.dsl.graph import call_site
+from deltaworks.dsl.point import Point
+from deltaworks.topology.nodes import Branch, Passthrough
+from deltaworks.topology.nodes.base import Origin
+
+if TYPE_CHECKING:
+    from deltaworks.dsl.kstream import KStream
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class BranchedKStream(Generic[K, V]):
+    """A stream that is being split; a handle, made by `split`. End it with `default_branch` or `no_default_branch`.
+
+    ```python
+    tiers = orders.split("tier").branch(is_premium, name="premium").default_branch(name="rest")
+    tiers["premium"].to("premium-orders")
+    ```
+    """
+
+    def __init__(
+        self,
+        at: Point,
+        node: str,
+        where: Origin,
+        branches: tuple[tuple[str, str, Callable[[Any, Any], bool]], ...] = (),
+    ) -> None:
+        self.at = at
+        self.node = node
+        self.where = where
+        self.branches = branches
+
+    def branch(self, predicate: Callable[[K, V], bool], *, name: str) -> BranchedKStream[K, V]:
+        """Adds a branch: the records that no branch before it took and for which the predicate holds.
+
+        Args:
+            predicate: `(key, value) -> bool`.
+            name: of the branch, its key in the result.
+
+        Source: `BranchedKStream#branch`; differs: `Branched.withFunction` and `withConsumer` are the caller's own code.
+        """
+        return BranchedKStream(self.at, self.node, self.where, (*self.branches, (name, self._child(name), predicate)))
+
+    def default_branch(self, *, name: str = "default") -> dict[str, KStream[K, V]]:
+        """Ends the split; what no branch took goes to the branch `name`.
+
+        Returns:
+            The branches by name.
+
+        Source: `BranchedKStream#defaultBranch`; differs: the keys are the bare names of the branches.
+        """
+        return self._end(name)
+
+    def no_default_branch(self) -> dict[str, KStream[K, V]]:
+        """Ends the split; what no branch took is dropped.
+
+        Returns:
+            The branches by name.
+
+        Source: `BranchedKStream#noDefaultBranch`; differs: the keys are the bare names of the branches.
+        """
+        return self._end(None)
+
+    def _child(self, name: str) -> str:
+        self.at.graph.next_name("KSTREAM-BRANCHCHILD-")
+        if any(name == taken for taken, _, _ in self.branches):
+            self.at.graph.report(f"split has two branches named '{name}'.", call_site(), "name each branch differently")
+        return self.node + name
+
+    def _end(self, default: str | None) -> dict[str, KStream[K, V]]:
+        from deltaworks.dsl.kstream import KStream
+
+        graph = self.at.graph
+        graph.open_splits.pop(self.node, None)
+        names = {name: child for name, child, _ in self.branches}
+        default_child = None if default is None else self._child(default)
+        if default is not None and default_child is not None:
+            names[default] = default_child
+        graph.add(
+            Branch(
+                name=self.node,
+                parents=(self.at.node,),
+                predicates=tuple(predicate for _, _, predicate in self.branches),
+                children=tuple(child for _, child, _ in self.branches),
+                default=default_child,
+                origin=self.where,
+            )
+        )
+        return {
+            name: KStream(self.at.then(Passthrough(name=child, parents=(self.node,), origin=self.where)))
+            for name, child in names.items()
+        }

@@ -1,0 +1,116 @@
+"""Where a topology begins: sources, and the build that checks everything."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from deltaworks.dsl.graph import Graph, call_site
+from deltaworks.dsl.kstream import KStream
+from deltaworks.dsl.ktable import KTable
+from deltaworks.dsl.materialize import add_store
+from deltaworks.dsl.point import Point, Typed, settle
+from deltaworks.errors import TopologyError
+from deltaworks.topology.checks import check
+from deltaworks.topology.nodes import Source, TableSource
+from deltaworks.topology.split import split
+from deltaworks.topology.stages import Plan
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class StreamsBuilder:
+    """Collects a topology; the only mutable object of the DSL. It reads and writes nothing.
+
+    Args:
+        name: of the topology, for messages.
+        record_cache: stores forward the last update per key at a commit, else every update.
+
+    >>> builder = StreamsBuilder("shout")
+    >>> builder.stream("in", key=str, value=str).map_values(str.upper, value=str).to("out")
+    >>> print(builder.build().describe().rstrip())
+    Topologies:
+       Sub-topology: 0
+        Source: KSTREAM-SOURCE-0000000000 (topics: [in])
+          --> KSTREAM-MAPVALUES-0000000001
+        Processor: KSTREAM-MAPVALUES-0000000001 (stores: [])
+          --> KSTREAM-SINK-0000000002
+          <-- KSTREAM-SOURCE-0000000000
+        Sink: KSTREAM-SINK-0000000002 (topic: out)
+          <-- KSTREAM-MAPVALUES-0000000001
+    """
+
+    def __init__(self, name: str = "topology", *, record_cache: bool = True) -> None:
+        self._graph = Graph(name, record_cache=record_cache)
+
+    def stream(self, *topics: str, key: Typed[K], value: Typed[V], name: str | None = None) -> KStream[K, V]:
+        """Reads one or several topics as a stream.
+
+        Args:
+            topics: names; several topics are read as one stream.
+            key: type or serde of the keys.
+            value: type or serde of the values.
+            name: of the node.
+
+        Source: `StreamsBuilder#stream`; differs: serdes are never taken from a default.
+        """
+        return KStream(self._source(topics, key, value, name, "stream"))
+
+    def table(
+        self, topic: str, *, key: Typed[K], value: Typed[V], store: str = "", name: str | None = None
+    ) -> KTable[K, V]:
+        """Reads a topic as a table: the last record of a key counts, a null value deletes, a null key is dropped.
+
+        Args:
+            topic: its name.
+            key: type or serde of the keys.
+            value: type or serde of the values.
+            store: name of its store; part of the pipeline's state, so keep it.
+            name: of the node.
+
+        State: a value per key, for ever.
+        Source: `StreamsBuilder#table`; differs: there is always a store.
+        """
+        where = call_site()
+        at = self._source((topic,), key, value, name, "table")
+        node = self._graph.name_of(f"{name}-table-source" if name else None, "KTABLE-SOURCE-")
+        store = add_store(at, store, kind="key-value", value=at.value, operator="table", where=where, node=node)
+        return KTable(at.then(TableSource(name=node, parents=(at.node,), store=store, origin=where)), store=store)
+
+    def build(self) -> Plan:
+        """Checks the topology and returns its plan.
+
+        Raises:
+            TopologyError: lists every problem, each with the line that caused it.
+        """
+        graph = self._graph
+        for node, where in graph.open_splits.items():
+            graph.report(
+                f"the split '{node}' is not ended, so its branches do not exist.",
+                where,
+                "end it with .default_branch() or .no_default_branch()",
+            )
+        problems = [*graph.problems, *check(graph.nodes, graph.stores)]
+        if problems:
+            raise TopologyError(graph.name, list(dict.fromkeys(problems)))
+        plan = Plan(name=graph.name, stages=split(graph.nodes, (spec for spec, _ in graph.stores)))
+        return plan
+
+    def _source(
+        self, topics: tuple[str, ...], key: Typed[K], value: Typed[V], name: str | None, operator: str
+    ) -> Point:
+        where = call_site()
+        graph = self._graph
+        key_serde = settle(graph, key, None, operator=operator, argument="key", where=where)
+        value_serde = settle(graph, value, None, operator=operator, argument="value", where=where)
+        if not topics:
+            graph.report(f"{operator} reads no topic.", where, f"{operator}('orders', ...)")
+        node = Source(
+            name=graph.name_of(name, "KSTREAM-SOURCE-"),
+            topics=tuple(sorted(topics)),
+            key=key_serde,
+            value=value_serde,
+            origin=where,
+        )
+        graph.add(node)
+        return Point(graph, node.name, key_serde, value_serde)

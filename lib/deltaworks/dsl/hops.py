@@ -1,0 +1,55 @@
+"""Hops: where the DSL sends records to the task that owns their new key."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+from deltaworks.dsl.point import Point
+from deltaworks.topology.nodes import Filter, HopSink, Source
+from deltaworks.topology.nodes.base import Origin
+
+_SUFFIX = "-repartition"
+_GENERATED = re.compile(r"K(STREAM|TABLE).*-\d{10}")
+
+
+def key_is_not_null(key: Any, _value: Any) -> bool:
+    """The predicate before a hop: nobody owns a null key."""
+    return key is not None
+
+
+def always(_key: Any, _value: Any) -> bool:
+    """The predicate before a hop to a left join, which keeps null keys."""
+    return True
+
+
+def hop(point: Point, name: str, *, operator: str, where: Origin, partitions: int | None = None) -> Point:
+    """Connects a hop; a second one of the same name at the same point is the first one.
+
+    Source: `KStreamImpl#createRepartitionedSource`; three numbers are used up whether or not the names are.
+    """
+    graph = point.graph
+    topic = name if name.endswith(_SUFFIX) else name + _SUFFIX
+    generated = graph.next_name("KSTREAM-SINK-"), graph.next_name("KSTREAM-FILTER-"), graph.next_name("KSTREAM-SOURCE-")
+    sink, guard, source = (
+        generated if _GENERATED.fullmatch(name) else (f"{topic}-sink", f"{topic}-filter", f"{topic}-source")
+    )
+    if (parent_and_source := graph.hops.get(topic)) is not None:
+        parent, source = parent_and_source
+        if parent != point.node:
+            graph.report(
+                f"{operator}: the name '{name}' is already taken by another hop.",
+                where,
+                "give each grouping and repartition a name of its own",
+            )
+        return replace(point, node=source, rekeyed=False)
+    key = point.need(point.key, operator=operator, argument="key", where=where)
+    value = point.need(point.value, operator=operator, argument="value", where=where)
+    graph.hops[topic] = (point.node, source)
+    graph.add(Filter(name=guard, parents=(point.node,), predicate=key_is_not_null, origin=where))
+    graph.add(
+        HopSink(name=sink, parents=(guard,), hop=topic, key=key, value=value, partitions=partitions, origin=where)
+    )
+    graph.add(Source(name=source, topics=(topic,), key=key, value=value, hop=True, origin=where))
+    return replace(point, node=source, rekeyed=False)

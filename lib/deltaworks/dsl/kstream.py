@@ -1,0 +1,591 @@
+"""Streams of records: the operators that need no memory, and the ways to tables, groups and sinks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, Literal, TypeVar
+
+from deltaworks.dsl.branched import BranchedKStream
+from deltaworks.dsl.graph import call_site
+from deltaworks.dsl.grouped import KGroupedStream
+from deltaworks.dsl.hops import hop
+from deltaworks.dsl.ktable import KTable
+from deltaworks.dsl.materialize import Grouping, add_store
+from deltaworks.dsl.point import Point, Typed, Unknown
+from deltaworks.serdes.inference import element, pair, returned
+from deltaworks.topology.nodes import (
+    DeltaSink,
+    Filter,
+    FlatMap,
+    FlatMapValues,
+    Map,
+    MapValues,
+    Merge,
+    Peek,
+    SelectKey,
+    StreamTableJoin,
+    TableSource,
+    TopicSink,
+)
+from deltaworks.topology.nodes.base import Origin
+from deltaworks.topology.nodes.sinks import TableKind
+
+K = TypeVar("K")
+V = TypeVar("V")
+KR = TypeVar("KR")
+VR = TypeVar("VR")
+VT = TypeVar("VT")
+
+
+class KStream(Generic[K, V]):
+    """A stream at one point of a topology; a handle, made by the builder and by operators.
+
+    Functions that get a key or a value may get None where the stream has null keys or values.
+    Every operator takes `name=`, the name of its node in place of a generated one.
+
+    Args:
+        at: where its records come out.
+    """
+
+    def __init__(self, at: Point) -> None:
+        self.at = at
+
+    def filter(self, predicate: Callable[[K, V], bool], *, name: str | None = None) -> KStream[K, V]:
+        """Keeps the records for which the predicate holds.
+
+        Shape: `KStream[K, V] -> KStream[K, V]`; 1 record -> 0 or 1.
+        Args:
+            predicate: `(key, value) -> bool`.
+            name: of the node.
+        State: none.
+        Source: `KStream#filter`; differs: no.
+        """
+        return self._filter(predicate, negate=False, name=name)
+
+    def filter_not(self, predicate: Callable[[K, V], bool], *, name: str | None = None) -> KStream[K, V]:
+        """Keeps the records for which the predicate does not hold.
+
+        Shape: `KStream[K, V] -> KStream[K, V]`; 1 record -> 0 or 1.
+        Args:
+            predicate: `(key, value) -> bool`.
+            name: of the node.
+        State: none.
+        Source: `KStream#filterNot`; differs: no.
+        """
+        return self._filter(predicate, negate=True, name=name)
+
+    def map(
+        self,
+        mapper: Callable[[K, V], tuple[KR, VR]],
+        *,
+        key: Typed[KR] | None = None,
+        value: Typed[VR] | None = None,
+        name: str | None = None,
+    ) -> KStream[KR, VR]:
+        """New key and value; the next operator that works by key makes a hop first.
+
+        Shape: `KStream[K, V] -> KStream[KR, VR]`; 1 record -> 1.
+        Args:
+            mapper: `(key, value) -> (key, value)`.
+            key: type or serde of the new key, if the mapper has no return annotation.
+            value: type or serde of the new value, likewise.
+            name: of the node.
+        State: none.
+        Source: `KStream#map`; differs: no.
+        """
+        where = call_site()
+        node = Map(name=self._name(name, "KSTREAM-MAP-"), parents=(self.at.node,), mapper=mapper, origin=where)
+        new_key, new_value = pair(returned(mapper))
+        return KStream(
+            self.at.then(
+                node,
+                key=self.at.settle(key, new_key, operator="map", argument="key", where=where),
+                value=self.at.settle(value, new_value, operator="map", argument="value", where=where),
+                rekeyed=True,
+            )
+        )
+
+    def map_values(
+        self, mapper: Callable[[V], VR], *, value: Typed[VR] | None = None, name: str | None = None
+    ) -> KStream[K, VR]:
+        """New value, same key.
+
+        Shape: `KStream[K, V] -> KStream[K, VR]`; 1 record -> 1.
+        Args:
+            mapper: `value -> value`.
+            value: type or serde of the new value, if the mapper has no return annotation.
+            name: of the node.
+        State: none.
+        Source: `KStream#mapValues`; differs: no.
+        """
+        return self._map_values(lambda _, old: mapper(old), returned(mapper), "map_values", value, name)
+
+    def map_values_with_key(
+        self, mapper: Callable[[K, V], VR], *, value: Typed[VR] | None = None, name: str | None = None
+    ) -> KStream[K, VR]:
+        """`map_values` with a mapper `(key, value) -> value`.
+
+        Source: `KStream#mapValues(ValueMapperWithKey)`; differs: no.
+        """
+        return self._map_values(mapper, returned(mapper), "map_values_with_key", value, name)
+
+    def flat_map(
+        self,
+        mapper: Callable[[K, V], Iterable[tuple[KR, VR]]],
+        *,
+        key: Typed[KR] | None = None,
+        value: Typed[VR] | None = None,
+        name: str | None = None,
+    ) -> KStream[KR, VR]:
+        """Any number of new keys and values; the next operator that works by key makes a hop first.
+
+        Shape: `KStream[K, V] -> KStream[KR, VR]`; 1 record -> 0 to n.
+        Args:
+            mapper: `(key, value) -> [(key, value), ...]`.
+            key: type or serde of the new key, if the mapper has no return annotation.
+            value: type or serde of the new value, likewise.
+            name: of the node.
+        State: none.
+        Source: `KStream#flatMap`; differs: no.
+        """
+        where = call_site()
+        node = FlatMap(name=self._name(name, "KSTREAM-FLATMAP-"), parents=(self.at.node,), mapper=mapper, origin=where)
+        new_key, new_value = pair(element(returned(mapper)))
+        return KStream(
+            self.at.then(
+                node,
+                key=self.at.settle(key, new_key, operator="flat_map", argument="key", where=where),
+                value=self.at.settle(value, new_value, operator="flat_map", argument="value", where=where),
+                rekeyed=True,
+            )
+        )
+
+    def flat_map_values(
+        self, mapper: Callable[[V], Iterable[VR]], *, value: Typed[VR] | None = None, name: str | None = None
+    ) -> KStream[K, VR]:
+        """Any number of new values, same key.
+
+        Shape: `KStream[K, V] -> KStream[K, VR]`; 1 record -> 0 to n.
+        Args:
+            mapper: `value -> [value, ...]`.
+            value: type or serde of the new value, if the mapper has no return annotation.
+            name: of the node.
+        State: none.
+        Source: `KStream#flatMapValues`; differs: no.
+        """
+        return self._flat_map_values(lambda _, old: mapper(old), returned(mapper), "flat_map_values", value, name)
+
+    def flat_map_values_with_key(
+        self, mapper: Callable[[K, V], Iterable[VR]], *, value: Typed[VR] | None = None, name: str | None = None
+    ) -> KStream[K, VR]:
+        """`flat_map_values` with a mapper `(key, value) -> [value, ...]`.
+
+        Source: `KStream#flatMapValues(ValueMapperWithKey)`; differs: no.
+        """
+        return self._flat_map_values(mapper, returned(mapper), "flat_map_values_with_key", value, name)
+
+    def select_key(
+        self, selector: Callable[[K, V], KR], *, key: Typed[KR] | None = None, name: str | None = None
+    ) -> KStream[KR, V]:
+        """New key, same value; the next operator that works by key makes a hop first.
+
+        Shape: `KStream[K, V] -> KStream[KR, V]`; 1 record -> 1.
+        Args:
+            selector: `(key, value) -> key`.
+            key: type or serde of the new key, if the selector has no return annotation.
+            name: of the node.
+        State: none.
+        Source: `KStream#selectKey`; differs: no.
+        """
+        return KStream(self._select_key(selector, key, "select_key", call_site(), name))
+
+    def peek(self, action: Callable[[K, V], object], *, name: str | None = None) -> KStream[K, V]:
+        """Calls a function for its effect and passes the record on. A batch that is run again calls it again.
+
+        Shape: `KStream[K, V] -> KStream[K, V]`; 1 record -> 1.
+        Args:
+            action: `(key, value) -> anything`.
+            name: of the node.
+        State: none.
+        Source: `KStream#peek`; differs: no.
+        """
+        node = Peek(name=self._name(name, "KSTREAM-PEEK-"), parents=(self.at.node,), action=action, origin=call_site())
+        return KStream(self.at.then(node))
+
+    def foreach(self, action: Callable[[K, V], object], *, name: str | None = None) -> None:
+        """Calls a function for its effect; the end of this way. A batch that is run again calls it again.
+
+        Args:
+            action: `(key, value) -> anything`.
+            name: of the node.
+        Source: `KStream#foreach`; differs: no.
+        """
+        node = Peek(
+            name=self._name(name, "KSTREAM-FOREACH-"),
+            parents=(self.at.node,),
+            action=action,
+            terminal=True,
+            origin=call_site(),
+        )
+        self.at.then(node)
+
+    def merge(self, other: KStream[K, V], *, name: str | None = None) -> KStream[K, V]:
+        """The records of both streams; those of one stream keep their order.
+
+        Shape: `KStream[K, V] + KStream[K, V] -> KStream[K, V]`; 1 record -> 1.
+        Args:
+            other: a stream with the same types.
+            name: of the node.
+        State: none.
+        Source: `KStream#merge`; differs: no.
+        """
+        where = call_site()
+        at, of = self.at, other.at
+        if of.graph is not at.graph:
+            at.graph.report("merge: the other stream belongs to another builder.", where, "use one builder for both")
+            return self
+        node = Merge(name=self._name(name, "KSTREAM-MERGE-"), parents=(at.node, of.node), origin=where)
+        return KStream(
+            at.then(
+                node,
+                key=at.key if at.key == of.key else Unknown("merge", where),
+                value=at.value if at.value == of.value else Unknown("merge", where),
+                rekeyed=of.rekeyed,
+            )
+        )
+
+    def split(self, name: str | None = None) -> BranchedKStream[K, V]:
+        """Begins to split the stream: then `.branch(...)`, and `.default_branch()` or `.no_default_branch()` at the end.
+
+        Shape: `KStream[K, V] -> dict[str, KStream[K, V]]`; 1 record -> 0 or 1, in the first branch that takes it.
+        Args:
+            name: of the node; the branches' nodes are called `<name>-<branch>`.
+        State: none.
+        Source: `KStream#split`; differs: the result is keyed by the bare names of the branches.
+        """
+        where = call_site()
+        node = self._name(f"{name}-" if name else None, "KSTREAM-BRANCH-")
+        self.at.graph.open_splits[node] = where
+        return BranchedKStream(self.at, node, where)
+
+    def group_by_key(
+        self, *, key: Typed[K] | None = None, value: Typed[V] | None = None, name: str | None = None
+    ) -> KGroupedStream[K, V]:
+        """Groups by the present key; makes a hop only if the key may have changed.
+
+        Args:
+            key: type or serde of the key, if it is not known and a hop needs it.
+            value: type or serde of the value, likewise.
+            name: of the hop. Aggregates of this grouping share a hop that has a name; without one, each makes its own.
+        Source: `KStream#groupByKey`; differs: no.
+        """
+        return KGroupedStream(Grouping(self._typed(key, value, "group_by_key", call_site()), name))
+
+    def group_by(
+        self,
+        selector: Callable[[K, V], KR],
+        *,
+        key: Typed[KR] | None = None,
+        value: Typed[V] | None = None,
+        name: str | None = None,
+    ) -> KGroupedStream[KR, V]:
+        """Groups by a new key; every aggregate makes a hop, or shares the one that has a name.
+
+        Args:
+            selector: `(key, value) -> key`.
+            key: type or serde of the new key, if the selector has no return annotation.
+            value: type or serde of the value, if it is not known.
+            name: of the hop and of the node that selects the key.
+        Source: `KStream#groupBy`; differs: no.
+        """
+        where = call_site()
+        at = KStream[K, V](self._typed(None, value, "group_by", where))._select_key(
+            selector, key, "group_by", where, name
+        )
+        return KGroupedStream(Grouping(at, name))
+
+    def repartition(
+        self,
+        *,
+        partitions: int | None = None,
+        key: Typed[K] | None = None,
+        value: Typed[V] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, V]:
+        """Sends every record to the task that owns its key; what follows is another stage.
+
+        Shape: `KStream[K, V] -> KStream[K, V]`; 1 record -> 1; a null key is dropped, unless a left join follows.
+        Args:
+            partitions: number of tasks behind the hop; None: as many as before it, or as joins need.
+            key: type or serde of the key, if it is not known.
+            value: type or serde of the value, if it is not known.
+            name: of the hop.
+        State: none.
+        Source: `KStream#repartition`; differs: a shuffle, not a topic.
+        """
+        where = call_site()
+        at = self._typed(key, value, "repartition", where)
+        if partitions is not None and partitions < 1:
+            at.graph.report(f"repartition: {partitions} partitions are too few.", where, "partitions=1 or more")
+        name = name or at.graph.next_name("KSTREAM-REPARTITION-")
+        return KStream(hop(at, name, operator="repartition", where=where, partitions=partitions))
+
+    def to_table(
+        self, *, store: str = "", key: Typed[K] | None = None, value: Typed[V] | None = None, name: str | None = None
+    ) -> KTable[K, V]:
+        """The records as updates of a table: a null key is dropped, a null value deletes.
+
+        Shape: `KStream[K, V] -> KTable[K, V]`; n records -> 1 row per key, updated.
+        Args:
+            store: name of its store; part of the pipeline's state, so keep it.
+            key: type or serde of the key, if it is not known.
+            value: type or serde of the value, if it is not known.
+            name: of the node.
+        State: a value per key, for ever.
+        Source: `KStream#toTable`; differs: no.
+        """
+        where = call_site()
+        at = self._typed(key, value, "to_table", where)
+        node = self._name(name, "KSTREAM-TOTABLE-")
+        if at.rekeyed:
+            at = hop(at, node, operator="to_table", where=where)
+        store = add_store(at, store, kind="key-value", value=at.value, operator="to_table", where=where, node=node)
+        return KTable(at.then(TableSource(name=node, parents=(at.node,), store=store, origin=where)), store=store)
+
+    def join(
+        self,
+        table: KTable[K, VT],
+        joiner: Callable[[V, VT], VR],
+        *,
+        value: Typed[VR] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, VR]:
+        """Adds the table's current row of the same key; a record without a row is dropped.
+
+        Only the stream triggers. Null keys and null values are dropped. Makes a hop first if the key may have changed.
+
+        Shape: `KStream[K, V] + KTable[K, VT] -> KStream[K, VR]`; 1 record -> 0 or 1.
+        Args:
+            table: has the same type of key and, without a hop, as many partitions.
+            joiner: `(value, row) -> value`.
+            value: type or serde of the new value, if the joiner has no return annotation.
+            name: of the node, and of the hop if there is one.
+        State: that of the table.
+        Source: `KStream#join(KTable)`; differs: no.
+        """
+        return self._join(
+            table, lambda _, left, right: joiner(left, right), returned(joiner), "inner", "join", value, name
+        )
+
+    def join_with_key(
+        self,
+        table: KTable[K, VT],
+        joiner: Callable[[K, V, VT], VR],
+        *,
+        value: Typed[VR] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, VR]:
+        """`join` with a joiner `(key, value, row) -> value`.
+
+        Source: `KStream#join(KTable, ValueJoinerWithKey)`; differs: no.
+        """
+        return self._join(table, joiner, returned(joiner), "inner", "join_with_key", value, name)
+
+    def left_join(
+        self,
+        table: KTable[K, VT],
+        joiner: Callable[[V, VT | None], VR],
+        *,
+        value: Typed[VR] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, VR]:
+        """Adds the table's current row of the same key; the joiner gets None for a record without a row.
+
+        Only the stream triggers. A null key finds no row, a null value is dropped.
+
+        Shape: `KStream[K, V] + KTable[K, VT] -> KStream[K, VR]`; 1 record -> 1.
+        Args:
+            table: has the same type of key and, without a hop, as many partitions.
+            joiner: `(value, row or None) -> value`.
+            value: type or serde of the new value, if the joiner has no return annotation.
+            name: of the node, and of the hop if there is one.
+        State: that of the table.
+        Source: `KStream#leftJoin(KTable)`; differs: no.
+        """
+        return self._join(
+            table, lambda _, left, right: joiner(left, right), returned(joiner), "left", "left_join", value, name
+        )
+
+    def left_join_with_key(
+        self,
+        table: KTable[K, VT],
+        joiner: Callable[[K, V, VT | None], VR],
+        *,
+        value: Typed[VR] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, VR]:
+        """`left_join` with a joiner `(key, value, row or None) -> value`.
+
+        Source: `KStream#leftJoin(KTable, ValueJoinerWithKey)`; differs: no.
+        """
+        return self._join(table, joiner, returned(joiner), "left", "left_join_with_key", value, name)
+
+    def to(
+        self, topic: str, *, key: Typed[K] | None = None, value: Typed[V] | None = None, name: str | None = None
+    ) -> None:
+        """Writes the records to a topic, exactly once, in the partitions that Kafka's own producer would choose.
+
+        Args:
+            topic: exists already, or is declared in the pipeline's `topics`.
+            key: type or serde of the key, if it is not known.
+            value: type or serde of the value, if it is not known.
+            name: of the node.
+        Source: `KStream#to`; differs: no.
+        """
+        where = call_site()
+        operator = f"to('{topic}')"
+        at = self._typed(key, value, operator, where)
+        at.then(
+            TopicSink(
+                name=self._name(name, "KSTREAM-SINK-"),
+                parents=(at.node,),
+                topic=topic,
+                key=at.need(at.key, operator=operator, argument="key", where=where),
+                value=at.need(at.value, operator=operator, argument="value", where=where),
+                origin=where,
+            )
+        )
+
+    def to_delta(
+        self, table: str, *, key: Typed[K] | None = None, value: Typed[V] | None = None, name: str | None = None
+    ) -> None:
+        """Appends every record to a Delta table, exactly once.
+
+        Args:
+            table: name of the Delta table.
+            key: type of the key, if it is not known.
+            value: type of the value, if it is not known; its fields become the columns.
+            name: of the node.
+        Source: none; in Kafka Streams a connector reads the output topic.
+        """
+        where = call_site()
+        operator = f"to_delta('{table}')"
+        at = self._typed(key, value, operator, where)
+        at.then(
+            DeltaSink(
+                name=self._name(name, "KSTREAM-TODELTA-"),
+                parents=(at.node,),
+                table=table,
+                kind=TableKind.APPEND,
+                key=at.need(at.key, operator=operator, argument="key", where=where).type,
+                value=at.need(at.value, operator=operator, argument="value", where=where).type,
+                origin=where,
+            )
+        )
+
+    def _name(self, given: str | None, prefix: str) -> str:
+        return self.at.graph.name_of(given, prefix)
+
+    def _typed(self, key: Typed[Any] | None, value: Typed[Any] | None, operator: str, where: Origin) -> Point:
+        """This point with the serdes that were given to an operator."""
+        at = self.at
+        return at.typed(
+            key=at.key_or(key, operator=operator, where=where), value=at.value_or(value, operator=operator, where=where)
+        )
+
+    def _filter(self, predicate: Callable[[K, V], bool], *, negate: bool, name: str | None) -> KStream[K, V]:
+        node = Filter(
+            name=self._name(name, "KSTREAM-FILTER-"),
+            parents=(self.at.node,),
+            predicate=predicate,
+            negate=negate,
+            origin=call_site(),
+        )
+        return KStream(self.at.then(node))
+
+    def _map_values(
+        self, mapper: Callable[[K, V], VR], hinted: Any, operator: str, value: Typed[VR] | None, name: str | None
+    ) -> KStream[K, VR]:
+        where = call_site()
+        node = MapValues(
+            name=self._name(name, "KSTREAM-MAPVALUES-"), parents=(self.at.node,), mapper=mapper, origin=where
+        )
+        known = self.at.settle(value, hinted, operator=operator, argument="value", where=where)
+        return KStream(self.at.then(node, value=known))
+
+    def _flat_map_values(
+        self,
+        mapper: Callable[[K, V], Iterable[VR]],
+        hinted: Any,
+        operator: str,
+        value: Typed[VR] | None,
+        name: str | None,
+    ) -> KStream[K, VR]:
+        where = call_site()
+        node = FlatMapValues(
+            name=self._name(name, "KSTREAM-FLATMAPVALUES-"), parents=(self.at.node,), mapper=mapper, origin=where
+        )
+        known = self.at.settle(value, element(hinted), operator=operator, argument="value", where=where)
+        return KStream(self.at.then(node, value=known))
+
+    def _select_key(
+        self,
+        selector: Callable[[K, V], Any],
+        key: Typed[Any] | None,
+        operator: str,
+        where: Origin,
+        name: str | None,
+    ) -> Point:
+        node = SelectKey(
+            name=self._name(name, "KSTREAM-KEY-SELECT-"), parents=(self.at.node,), selector=selector, origin=where
+        )
+        known = self.at.settle(key, returned(selector), operator=operator, argument="key", where=where)
+        return self.at.then(node, key=known, rekeyed=True)
+
+    def _join(
+        self,
+        table: KTable[K, VT],
+        joiner: Callable[[Any, Any, Any], VR],
+        hinted: Any,
+        kind: Literal["inner", "left"],
+        operator: str,
+        value: Typed[VR] | None,
+        name: str | None,
+    ) -> KStream[K, VR]:
+        where = call_site()
+        at = self.at
+        new_value = at.settle(value, hinted, operator=operator, argument="value", where=where)
+        if table.at.graph is not at.graph:
+            at.graph.report(f"{operator}: the table belongs to another builder.", where, "use one builder for both")
+            return KStream(at.typed(key=at.key, value=new_value))
+        if at.rekeyed:
+            at = hop(at, name or at.node, operator=operator, where=where)
+        _check_keys(at, table, operator, where)
+        node = StreamTableJoin(
+            name=self._name(name, "KSTREAM-JOIN-" if kind == "inner" else "KSTREAM-LEFTJOIN-"),
+            parents=(at.node,),
+            table_store=table.store,
+            table_view=table.view,
+            joiner=joiner,
+            kind=kind,
+            origin=where,
+        )
+        return KStream(at.then(node, value=new_value))
+
+
+def _check_keys(at: Point, table: KTable[Any, Any], operator: str, where: Origin) -> None:
+    """Rows are found by the bytes of the key, so both sides must write it alike."""
+    stream_key, table_key = at.key, table.at.key
+    if table.window_node is not None:
+        at.graph.report(
+            f"{operator}: the table of store '{table.store}' is windowed, so no key of a stream finds its rows.",
+            where,
+            "join a table that is not windowed",
+        )
+    elif stream_key.name != table_key.name and not isinstance(stream_key, Unknown):
+        at.graph.report(
+            f"{operator}: keys of the stream are {stream_key.name}, keys of the table of store '{table.store}' are"
+            f" {table_key.name}; a join needs keys of one type.",
+            where,
+            "select_key(...) to the type of the table's keys first",
+        )

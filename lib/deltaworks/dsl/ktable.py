@@ -1,0 +1,168 @@
+"""Tables: the latest value of each key, as a stream of updates that know the old value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from deltaworks.dsl.graph import call_site
+from deltaworks.dsl.point import Point, Typed
+from deltaworks.serdes.inference import returned
+from deltaworks.topology.nodes import DeltaSink, TableFilter, TableMapValues, TableToStream
+from deltaworks.topology.nodes.sinks import TableKind
+
+if TYPE_CHECKING:
+    from deltaworks.dsl.kstream import KStream
+
+K = TypeVar("K")
+V = TypeVar("V")
+VR = TypeVar("VR")
+
+
+class KTable(Generic[K, V]):
+    """A table at one point of a topology; a handle, made by the builder and by aggregates.
+
+    Args:
+        at: where its updates come out.
+        store: the store that holds its rows, or those of the table that it is derived from.
+        view: the operators between that store and this table, in order.
+        window_node: the aggregate that made the windows of its keys, if they are windowed.
+    """
+
+    def __init__(
+        self,
+        at: Point,
+        *,
+        store: str,
+        view: tuple[TableFilter | TableMapValues, ...] = (),
+        window_node: str | None = None,
+    ) -> None:
+        self.at = at
+        self.store = store
+        self.view = view
+        self.window_node = window_node
+
+    def filter(self, predicate: Callable[[K, V], bool], *, name: str | None = None) -> KTable[K, V]:
+        """Keeps the rows for which the predicate holds; a row that stops to hold is deleted.
+
+        Shape: `KTable[K, V] -> KTable[K, V]`; an update each, or none if the row was and is absent.
+
+        Args:
+            predicate: `(key, value) -> bool`; not called for a delete.
+            name: of the node.
+
+        State: none.
+        Source: `KTable#filter`; differs: no store of its own.
+        """
+        return self._filter(predicate, negate=False, name=name)
+
+    def filter_not(self, predicate: Callable[[K, V], bool], *, name: str | None = None) -> KTable[K, V]:
+        """Keeps the rows for which the predicate does not hold; see `filter`.
+
+        Source: `KTable#filterNot`; differs: no store of its own.
+        """
+        return self._filter(predicate, negate=True, name=name)
+
+    def map_values(
+        self, mapper: Callable[[V], VR], *, value: Typed[VR] | None = None, name: str | None = None
+    ) -> KTable[K, VR]:
+        """New value per row; a mapper that returns None deletes the row.
+
+        Shape: `KTable[K, V] -> KTable[K, VR]`; 1 update -> 1 update.
+
+        Args:
+            mapper: `value -> value`; not called for a delete.
+            value: type or serde of the new value, if the mapper has no return annotation.
+            name: of the node.
+
+        State: none.
+        Source: `KTable#mapValues`; differs: no store of its own.
+        """
+        return self._map(lambda _, row: mapper(row), mapper, "map_values", value, name)
+
+    def map_values_with_key(
+        self, mapper: Callable[[K, V], VR], *, value: Typed[VR] | None = None, name: str | None = None
+    ) -> KTable[K, VR]:
+        """`map_values` with a mapper `(key, value) -> value`.
+
+        Source: `KTable#mapValues(ValueMapperWithKey)`; differs: no store of its own.
+        """
+        return self._map(mapper, mapper, "map_values_with_key", value, name)
+
+    def to_stream(self, *, name: str | None = None) -> KStream[K, V]:
+        """The updates as a stream; a delete is a null value.
+
+        Shape: `KTable[K, V] -> KStream[K, V]`; 1 update -> 1 record.
+        State: none.
+        Source: `KTable#toStream`; differs: for a key selector, chain `select_key`.
+        """
+        from deltaworks.dsl.kstream import KStream
+
+        node = TableToStream(
+            name=self.at.graph.name_of(name, "KTABLE-TOSTREAM-"), parents=(self.at.node,), origin=call_site()
+        )
+        return KStream(self.at.then(node))
+
+    def to_delta(
+        self, table: str, *, key: Typed[K] | None = None, value: Typed[V] | None = None, name: str | None = None
+    ) -> None:
+        """Keeps the table as Delta tables, exactly once.
+
+        A table becomes `<table>_changelog` (every update that is forwarded) and `<table>` (its rows as of a batch).
+        A windowed table becomes `<table>`: one row per key and window, with `window_start`, `window_end`, `is_final`.
+
+        Args:
+            table: name of the Delta table.
+            key: type of the key, if it is not known; of the inner key if windowed.
+            value: type of the value, if it is not known; its fields become the columns.
+            name: of the node.
+
+        Source: none; in Kafka Streams a connector reads the topic of the table.
+        """
+        where = call_site()
+        at, operator = self.at, f"to_delta('{table}')"
+        inner = getattr(at.key, "inner", at.key) if self.window_node else at.key
+        known_key = inner if key is None else at.key_or(key, operator=operator, where=where)
+        known_value = at.value_or(value, operator=operator, where=where)
+        at.graph.add(
+            DeltaSink(
+                name=at.graph.name_of(name, "KTABLE-TODELTA-"),
+                parents=(at.node,),
+                table=table,
+                kind=TableKind.WINDOWED if self.window_node else TableKind.CHANGELOG,
+                key=at.need(known_key, operator=operator, argument="key", where=where).type,
+                value=at.need(known_value, operator=operator, argument="value", where=where).type,
+                window_node=self.window_node,
+                origin=where,
+            )
+        )
+
+    def _filter(self, predicate: Callable[[K, V], bool], *, negate: bool, name: str | None) -> KTable[K, V]:
+        node = TableFilter(
+            name=self.at.graph.name_of(name, "KTABLE-FILTER-"),
+            parents=(self.at.node,),
+            predicate=predicate,
+            negate=negate,
+            origin=call_site(),
+        )
+        return KTable(self.at.then(node), store=self.store, view=(*self.view, node), window_node=self.window_node)
+
+    def _map(
+        self,
+        mapper: Callable[[K, V], VR],
+        annotated: Callable[..., Any],
+        operator: str,
+        value: Typed[VR] | None,
+        name: str | None,
+    ) -> KTable[K, VR]:
+        where = call_site()
+        node = TableMapValues(
+            name=self.at.graph.name_of(name, "KTABLE-MAPVALUES-"),
+            parents=(self.at.node,),
+            mapper=mapper,
+            origin=where,
+        )
+        known = self.at.settle(value, returned(annotated), operator=operator, argument="value", where=where)
+        return KTable(
+            self.at.then(node, value=known), store=self.store, view=(*self.view, node), window_node=self.window_node
+        )

@@ -1,0 +1,74 @@
+"""A pipeline: a named topology and how it runs. One per file in `jobs/`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Literal
+
+from deltaworks.dsl.builder import StreamsBuilder
+from deltaworks.errors import Problem, TopologyError
+from deltaworks.topology.stages import Plan
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic that the pipeline reads or writes, as it is created where it does not exist."""
+
+    name: str
+    partitions: int = 4
+    compacted: bool = False
+    """Kafka keeps the last record of each key, for ever: what a table topic needs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pipeline:
+    """A topology with a name, and how it runs.
+
+    ```python
+    def topology(builder: StreamsBuilder) -> None:
+        builder.stream("words", key=str, value=str).group_by_key().count(store="counts").to_delta("word_counts")
+
+    pipeline = Pipeline(name="words", topology=topology, topics=(Topic("words"),))
+    ```
+    """
+
+    name: str
+    """Names the checkpoint, the transactions and the consumer groups; a rename is a new pipeline."""
+    topology: Callable[[StreamsBuilder], None]
+    """Builds the topology; called by `plan`, as often as it is needed."""
+    topics: tuple[Topic, ...] = ()
+    """Created at the start where they do not exist."""
+    on_error: Literal["fail", "continue"] = "fail"
+    """`continue` sets a record aside that does not decode or makes a function raise."""
+    dead_letter_topic: str | None = None
+    """Where such records go, with their coordinates and the error in headers."""
+    dead_letter_table: str | None = None
+    """The Delta table where such records go."""
+    trigger_interval: timedelta = timedelta(seconds=1)
+    """Time from the begin of one micro-batch to the next."""
+    record_cache: bool = True
+    """Tables forward the last update per key and micro-batch, else every update."""
+
+    def plan(self) -> Plan:
+        """Builds the topology and checks it.
+
+        Raises:
+            TopologyError: lists every problem, of the topology and of the pipeline.
+        """
+        builder = StreamsBuilder(self.name, record_cache=self.record_cache)
+        self.topology(builder)
+        problems: list[Problem] = []
+        try:
+            plan = builder.build()
+        except TopologyError as error:
+            problems += error.problems
+        else:
+            problems += self._problems(plan)
+            if not problems:
+                return plan
+        raise TopologyError(self.name, problems)
+
+    def _problems(self, plan: Plan) -> list[Problem]:
+        return []

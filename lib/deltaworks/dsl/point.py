@@ -1,0 +1,115 @@
+"""A point of a topology under construction, and what is known there about the types of keys and values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, TypeVar, get_origin
+
+from deltaworks.dsl.graph import Graph
+from deltaworks.serdes import Serde, serde_for
+from deltaworks.topology.nodes import AnyNode
+from deltaworks.topology.nodes.base import Origin
+
+T = TypeVar("T")
+
+Typed: TypeAlias = Serde[T] | type[T]
+"""How a user names a type: by a serde, or by the type itself (`str`, `Order`), which stands for its usual serde."""
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """A function made the key or value, and did not say of which type."""
+
+    operator: str
+    where: Origin
+
+    @property
+    def name(self) -> str:
+        """Not the name of a serde."""
+        return "unknown"
+
+    @property
+    def type(self) -> Any:
+        """Not a type."""
+        return None
+
+    def serialize(self, value: object) -> bytes:
+        """Never called: a topology that needs these bytes is refused."""
+        raise NotImplementedError(self.operator)
+
+    def deserialize(self, data: bytes) -> object:
+        """Never called: a topology that needs these bytes is refused."""
+        raise NotImplementedError(self.operator)
+
+
+Known: TypeAlias = Serde[Any] | Unknown
+
+
+@dataclass(frozen=True)
+class Point:
+    """The output of one node."""
+
+    graph: Graph
+    node: str
+    key: Known
+    value: Known
+    rekeyed: bool = False
+    """The key may have changed since the last hop, so an operator that works by key needs another one."""
+
+    def then(
+        self, node: AnyNode, *, key: Known | None = None, value: Known | None = None, rekeyed: bool = False
+    ) -> Point:
+        """The output of a node that is connected here; keys and values are those of this point unless given."""
+        self.graph.add(node)
+        return replace(
+            self, node=node.name, key=key or self.key, value=value or self.value, rekeyed=self.rekeyed or rekeyed
+        )
+
+    def typed(self, *, key: Known, value: Known) -> Point:
+        """The same output, of which more is known."""
+        return replace(self, key=key, value=value)
+
+    def settle(self, given: Typed[Any] | None, hinted: Any, *, operator: str, argument: str, where: Origin) -> Known:
+        """See `settle`."""
+        return settle(self.graph, given, hinted, operator=operator, argument=argument, where=where)
+
+    def key_or(self, given: Typed[Any] | None, *, operator: str, where: Origin) -> Known:
+        """The serde given for the key, else the one known here."""
+        return self.key if given is None else self.settle(given, None, operator=operator, argument="key", where=where)
+
+    def value_or(self, given: Typed[Any] | None, *, operator: str, where: Origin) -> Known:
+        """The serde given for the value, else the one known here."""
+        if given is None:
+            return self.value
+        return self.settle(given, None, operator=operator, argument="value", where=where)
+
+    def need(self, known: Known, *, operator: str, argument: str, where: Origin) -> Serde[Any]:
+        """A serde; that the type is unknown is a problem of the topology."""
+        if isinstance(known, Unknown):
+            self.graph.report(
+                f"{operator} needs the type of the {argument}, but {known.operator} at {known.where}"
+                " does not say what its function returns.",
+                where,
+                f"annotate what that function returns, or pass {argument}=..., such as {argument}=Json(Order),"
+                " there or here",
+            )
+        return known
+
+
+def settle(
+    graph: Graph, given: Typed[Any] | None, hinted: Any, *, operator: str, argument: str, where: Origin
+) -> Known:
+    """The serde that was given, else the one that a function's return annotation asks for, else unknown."""
+    if given is None:
+        return serde_for(hinted) or Unknown(operator, where)
+    if not (isinstance(given, type) or get_origin(given)):
+        return given
+    serde = serde_for(given)
+    if serde is None:
+        graph.report(
+            f"{operator}: there is no serde for {argument}={getattr(given, '__name__', given)}.",
+            where,
+            "give a msgspec.Struct, a dataclass, a builtin type, or a serde of your own",
+        )
+        return Unknown(operator, where)
+    return serde
