@@ -24,17 +24,26 @@ class CheckpointPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Partitions of every source topic."""
     tasks: tuple[int, ...]
     """Number of tasks per stage."""
+    slots: int
+    """Slots per stage (see `routes.Routes`), chosen when the checkpoint was made."""
 
 
-def open_plan(path: Path, pipeline: str, fingerprint: dict[str, Any], partitions: dict[str, int], tasks: tuple[int, ...]) -> CheckpointPlan:
-    """The stored plan of the checkpoint, written at its first start.
+def open_plan(
+    path: Path,
+    pipeline: str,
+    fingerprint: dict[str, Any],
+    partitions: dict[str, int],
+    tasks: tuple[int, ...],
+    slots: int,
+) -> CheckpointPlan:
+    """The stored plan of the checkpoint, written at its first start; a later start keeps the stored slots.
 
     Raises:
         IncompatibleCheckpointError: the topology, its stores or the partitions changed in a way the state cannot follow.
     """
     if not path.exists():
         plan = CheckpointPlan(
-            generation=uuid.uuid4().hex[:12], fingerprint=fingerprint, partitions=partitions, tasks=tasks
+            generation=uuid.uuid4().hex[:12], fingerprint=fingerprint, partitions=partitions, tasks=tasks, slots=slots
         )
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_suffix(".tmp")

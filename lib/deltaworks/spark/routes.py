@@ -1,7 +1,7 @@
-"""Which row goes to which task: one number per (stage, task), chosen so that tasks spread evenly over shuffle partitions.
+"""Which row goes where: one number per slot of a stage, chosen so that slots spread one per shuffle partition.
 
 Spark sends a row to partition `pmod(murmur3(route, seed 42), partitions)`. Any other choice of route would put two
-tasks of a stage on one partition and leave another one empty.
+slots of a stage on one partition and leave another one empty.
 """
 
 from __future__ import annotations
@@ -31,26 +31,36 @@ def spark_hash(value: int) -> int:
 
 @dataclass(frozen=True)
 class Routes:
-    """Routes of every task of a plan; a checkpoint depends on them."""
+    """Routes of every slot of a plan; a checkpoint depends on them.
+
+    A slot is one group of a stateful operator and hosts the tasks `slot, slot + slots, ...` of its stage. As many slots
+    as cores keep the fixed cost of a batch down; as many as tasks let a stage grow to that many cores.
+    """
 
     tasks: tuple[int, ...]
     """Number of tasks per stage."""
+    slots: int
+    """Largest number of slots per stage."""
 
     @property
     def partitions(self) -> int:
-        """Shuffle partitions: as many as the largest stage has tasks."""
-        return max(self.tasks)
+        """Shuffle partitions: as many as the largest stage has slots."""
+        return max(self.stage_slots(stage) for stage in range(len(self.tasks)))
+
+    def stage_slots(self, stage: int) -> int:
+        return min(self.tasks[stage], self.slots)
 
     def by_task(self) -> dict[tuple[int, int], int]:
         """`(stage, task) -> route`."""
         routes: dict[tuple[int, int], int] = {}
         candidate = 0
         for stage, count in enumerate(self.tasks):
-            wanted = dict.fromkeys(range(count))
+            slots = self.stage_slots(stage)
+            wanted = set(range(slots))
             while wanted:
-                partition = spark_hash(candidate) % self.partitions
-                if partition in wanted:
-                    del wanted[partition]
-                    routes[stage, partition] = candidate
+                slot = spark_hash(candidate) % self.partitions
+                if slot in wanted:
+                    wanted.remove(slot)
+                    routes.update({(stage, task): candidate for task in range(slot, count, slots)})
                 candidate += 1
         return routes

@@ -7,7 +7,7 @@ import msgspec
 from deltaworks.lakehouse.writes import TableWrite
 from deltaworks.spark.source import Range
 
-SCHEMA = "route int, kind int, payload binary, wall_ms long"
+SCHEMA = "route int, task int, kind int, payload binary, wall_ms long"
 
 RANGES = 0
 """msgpack `list[Range]`: what the task has to read from Kafka."""

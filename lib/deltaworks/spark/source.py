@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-SCHEMA = "route int, payload binary"
+SCHEMA = "route int, task int, payload binary"
 _METADATA_TIMEOUT_S = 30.0
 
 Offsets = dict[str, dict[str, int]]
@@ -41,7 +41,7 @@ class SourceConfig(msgspec.Struct, frozen=True, kw_only=True):
     partitions: dict[str, int]
     """Partitions per source topic, frozen with the checkpoint."""
     routes: dict[str, list[int]]
-    """Per topic: the route of the task that owns partition 0, 1, ..."""
+    """Per topic: the route to the task that owns partition 0, 1, ... (task and partition have the same number)."""
     start_offsets: str = "earliest"
     max_records_per_batch: int = 1_000_000
     drain_file: str | None = None
@@ -61,14 +61,15 @@ def limit_offsets(start: Offsets, end: Offsets, max_records: int) -> Offsets:
     }
 
 
-def ranges_by_route(config: SourceConfig, start: Offsets, end: Offsets) -> dict[int, list[Range]]:
-    """What each task has to read for the batch `[start, end)`; tasks without records are absent."""
-    ranges: dict[int, list[Range]] = {}
+def ranges_by_task(config: SourceConfig, start: Offsets, end: Offsets) -> dict[tuple[int, int], list[Range]]:
+    """`(route, task) -> ranges`: what each task has to read for `[start, end)`; tasks without records are absent."""
+    ranges: dict[tuple[int, int], list[Range]] = {}
     for topic, parts in sorted(end.items()):
         for text, stop in parts.items():
             partition, first = int(text), start[topic][text]
             if stop > first:
-                ranges.setdefault(config.routes[topic][partition], []).append(Range(topic, partition, first, stop))
+                owner = config.routes[topic][partition], partition
+                ranges.setdefault(owner, []).append(Range(topic, partition, first, stop))
     return ranges
 
 
@@ -106,12 +107,12 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._watermarks(latest=True)
 
     def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
-        ranges = ranges_by_route(self._config, start, end)
+        ranges = ranges_by_task(self._config, start, end)
         return [InputPartition(ranges)] if ranges else []
 
-    def read(self, partition: InputPartition) -> Iterator[tuple[int, bytes]]:  # type: ignore[override]
-        for route, ranges in partition.value.items():
-            yield route, msgspec.msgpack.encode(ranges)
+    def read(self, partition: InputPartition) -> Iterator[tuple[int, int, bytes]]:  # type: ignore[override]
+        for (route, task), ranges in partition.value.items():
+            yield route, task, msgspec.msgpack.encode(ranges)
 
     def stop(self) -> None:
         if self._consumer is not None:
@@ -152,7 +153,7 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class KafkaRanges(DataSource):
-    """Spark data source `kafka_ranges`: rows `(route, payload)`, the payload a msgpack list of `Range`."""
+    """Spark data source `kafka_ranges`: rows `(route, task, payload)`, the payload a msgpack list of `Range`."""
 
     @classmethod
     def name(cls) -> str:

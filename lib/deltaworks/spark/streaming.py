@@ -179,7 +179,9 @@ class StreamDriver:
         admin.create_topics(self._pipeline.all_topics())
         partitions = admin.partitions(self._plan.source_topics)
         tasks = self._plan.tasks(partitions)
-        checkpoint = open_plan(self._paths.plan, self._pipeline.name, self._plan.fingerprint(), partitions, tasks)
+        checkpoint = open_plan(
+            self._paths.plan, self._pipeline.name, self._plan.fingerprint(), partitions, tasks, self._settings.cores
+        )
         self._beat = msgspec.structs.replace(self._beat, generation=checkpoint.generation)
         return checkpoint
 
@@ -199,7 +201,7 @@ class StreamDriver:
         spark = session.build(
             f"deltaworks-{self._pipeline.name}",
             cores=settings.cores,
-            partitions=Routes(checkpoint.tasks).partitions,
+            partitions=Routes(checkpoint.tasks, checkpoint.slots).partitions,
             driver_memory=settings.driver_memory,
             scratch=self._paths.scratch,
             python_path=os.pathsep.join(settings.python_path),
@@ -243,7 +245,7 @@ class StreamDriver:
 
     def _dataflow(self, spark: SparkSession, checkpoint: CheckpointPlan) -> DataFrame:
         """Source of ranges, then one stateful operator per stage; the plan is a straight line."""
-        routes = Routes(checkpoint.tasks).by_task()
+        routes = Routes(checkpoint.tasks, checkpoint.slots).by_task()
         source = SourceConfig(
             bootstrap=self._settings.bootstrap,
             partitions=checkpoint.partitions,
@@ -272,6 +274,7 @@ class StreamDriver:
             .load()
             .select(
                 "route",
+                "task",
                 F.lit(row_kinds.RANGES).alias("kind"),
                 "payload",
                 F.unix_millis(F.current_timestamp()).alias("wall_ms"),

@@ -1,4 +1,4 @@
-"""A Kafka Streams task inside Spark: one group of `transformWithState` hosts one kernel task.
+"""A Kafka Streams task inside Spark: one group of `transformWithState` hosts the kernel tasks of one slot.
 
 A group gets a few rows per batch: the offset ranges to read, or the records that upstream tasks sent. The kernel does
 the rest; Spark's state keeps the stamp and the changelog. Rows of other stages pass through, because a branch in a
@@ -18,7 +18,6 @@ from pyspark.sql.streaming.stateful_processor import (
     StatefulProcessor,
     StatefulProcessorHandle,
     TimerValues,
-    ValueState,
 )
 
 from deltaworks.faults import reach
@@ -29,57 +28,60 @@ from deltaworks.spark.rows import TaskCounts, TaskResult
 from deltaworks.spark.source import Range
 from deltaworks.spark.worker import HostConfig, HostedTask, Worker, worker_for
 
-_OutputRow = Row("route", "kind", "payload", "wall_ms")
+_OutputRow = Row("route", "task", "kind", "payload", "wall_ms")
 _encode = msgspec.msgpack.Encoder().encode
 
 
 class SparkTruth:
-    """`protocol.Truth` over the state of one group."""
+    """`protocol.Truth` of one task over the state of its slot."""
 
-    def __init__(self, stamp: ValueState, segments: MapState) -> None:
-        self._stamp = stamp
+    def __init__(self, task: int, headers: MapState, segments: MapState) -> None:
+        self._task = task
+        self._headers = headers
         self._segments = segments
 
     def header(self) -> TruthHeader | None:
-        value = self._stamp.get()
+        value = self._headers.getValue((self._task,))
         return msgspec.msgpack.decode(bytes(value[0]), type=TruthHeader) if value is not None else None
 
     def update(self, header: TruthHeader) -> None:
-        self._stamp.update((_encode(header),))
+        self._headers.updateValue((self._task,), (_encode(header),))
 
     def segment(self, segment_id: int) -> bytes:
-        value = self._segments.getValue((segment_id,))
-        assert value is not None, f"segment {segment_id} is missing in Spark's state"
+        value = self._segments.getValue((self._task, segment_id))
+        assert value is not None, f"segment {segment_id} of task {self._task} is missing in Spark's state"
         return bytes(value[0])
 
     def put_segment(self, segment_id: int, data: bytes) -> None:
-        self._segments.updateValue((segment_id,), (data,))
+        self._segments.updateValue((self._task, segment_id), (data,))
 
     def remove_segment(self, segment_id: int) -> None:
-        self._segments.removeKey((segment_id,))
+        self._segments.removeKey((self._task, segment_id))
 
 
 class TaskHost(StatefulProcessor):
-    """Hosts the tasks of one stage."""
+    """Hosts the tasks of one stage; one group is one slot."""
 
     def __init__(self, config: HostConfig, stage: int, routes: dict[tuple[int, int], int]) -> None:
         self._config = config
         self._stage = stage
         self._routes = routes
-        self._tasks = {route: task for (s, task), route in routes.items() if s == stage}
+        self._mine = {route for (s, _), route in routes.items() if s == stage}
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self._truth = SparkTruth(
-            handle.getValueState("stamp", "header binary"), handle.getMapState("segments", "id long", "data binary")
-        )
+        self._headers = handle.getMapState("headers", "task int", "header binary")
+        self._segments = handle.getMapState("segments", "task int, id long", "data binary")
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:
-        task = self._tasks.get(key[0])
-        if task is None:
+        if key[0] not in self._mine:
             yield from rows
             return
         worker = worker_for(self._config, self._routes)
-        yield from run_batch(worker, self._stage, task, list(rows), self._truth)
+        passing, by_task = _split(rows)
+        yield from passing
+        for task, addressed in sorted(by_task.items()):
+            truth = SparkTruth(task, self._headers, self._segments)
+            yield from run_batch(worker, self._stage, task, addressed, truth)
 
     def close(self) -> None:
         pass
@@ -117,7 +119,7 @@ def run_batch(worker: Worker, stage: int, task: int, rows: list[Row], truth: Spa
     header = commit_store(hosted.local, truth, header, changes)
     hosted.kernel, hosted.stamp = kernel, header.stamp
     for downstream, batches in hosted.collector.hops():
-        yield _OutputRow(worker.routes[downstream], row_kinds.HOP, _encode(batches), wall_ms)
+        yield _OutputRow(worker.routes[downstream], downstream[1], row_kinds.HOP, _encode(batches), wall_ms)
     metrics = kernel.metrics
     counts = TaskCounts(
         records_in=metrics.records_in,
@@ -129,8 +131,20 @@ def run_batch(worker: Worker, stage: int, task: int, rows: list[Row], truth: Spa
         state_entries=hosted.local.entry_count(),
     )
     result = TaskResult(stage, task, ranges, counts, writes, opened.value, hosted.collector.skipping)
-    yield _OutputRow(worker.routes[stage, task], row_kinds.RESULT, _encode(result), wall_ms)
+    yield _OutputRow(worker.routes[stage, task], task, row_kinds.RESULT, _encode(result), wall_ms)
     reach("task.end")
+
+
+def _split(rows: Iterable[Row]) -> tuple[list[Row], dict[int, list[Row]]]:
+    """Results on their way to the driver, and what each task of this slot has to do."""
+    passing: list[Row] = []
+    by_task: dict[int, list[Row]] = {}
+    for row in rows:
+        if row.kind == row_kinds.RESULT:
+            passing.append(row)
+        else:
+            by_task.setdefault(row.task, []).append(row)
+    return passing, by_task
 
 
 def _portions(

@@ -11,7 +11,7 @@ from deltaworks.errors import IncompatibleCheckpointError, LeaseError
 from deltaworks.spark import batches
 from deltaworks.spark.checkpoint import open_plan
 from deltaworks.spark.lease import Lease, read_holder
-from deltaworks.spark.source import Range, SourceConfig, limit_offsets, ranges_by_route
+from deltaworks.spark.source import Range, SourceConfig, limit_offsets, ranges_by_task
 
 
 def test_a_second_driver_is_refused_and_told_who_runs(tmp_path: Path) -> None:
@@ -60,10 +60,10 @@ def test_batch_record_survives_a_torn_line_and_a_repeated_batch(tmp_path: Path) 
 
 def test_a_checkpoint_of_another_plan_is_refused_with_what_changed(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
-    first = open_plan(path, "orders", {"stores": {"s": "long"}}, {"t": 4}, (4,))
-    assert open_plan(path, "orders", {"stores": {"s": "long"}}, {"t": 4}, (4,)) == first
+    first = open_plan(path, "orders", {"stores": {"s": "long"}}, {"t": 4}, (4,), 2)
+    assert open_plan(path, "orders", {"stores": {"s": "long"}}, {"t": 4}, (4,), 2) == first
     with pytest.raises(IncompatibleCheckpointError) as error:
-        open_plan(path, "orders", {"stores": {"s": "string"}}, {"t": 6}, (6,))
+        open_plan(path, "orders", {"stores": {"s": "string"}}, {"t": 6}, (6,), 4)
     assert 'topology.stores.s: was "long", is "string"' in str(error.value)
     assert "partitions.t: was 4, is 6" in str(error.value)
     assert "Hint:" in str(error.value)
@@ -80,5 +80,5 @@ def test_a_backlog_is_cut_in_proportion_and_every_partition_moves() -> None:
 
 def test_ranges_go_to_the_task_that_owns_the_partition() -> None:
     config = SourceConfig(bootstrap="", partitions={"a": 2, "b": 2}, routes={"a": [7, 9], "b": [7, 9]})
-    ranges = ranges_by_route(config, {"a": {"0": 0, "1": 5}, "b": {"0": 1, "1": 1}}, {"a": {"0": 3, "1": 5}, "b": {"0": 2, "1": 4}})
-    assert ranges == {7: [Range("a", 0, 0, 3), Range("b", 0, 1, 2)], 9: [Range("b", 1, 1, 4)]}
+    ranges = ranges_by_task(config, {"a": {"0": 0, "1": 5}, "b": {"0": 1, "1": 1}}, {"a": {"0": 3, "1": 5}, "b": {"0": 2, "1": 4}})
+    assert ranges == {(7, 0): [Range("a", 0, 0, 3), Range("b", 0, 1, 2)], (9, 1): [Range("b", 1, 1, 4)]}
