@@ -19,10 +19,11 @@ from typing import Literal
 
 import msgspec
 
-from deltaworks import Bytes, Json, Pipeline, SessionWindows, StreamsBuilder, String, TimeWindows, Topic
+from deltaworks import Json, Pipeline, SessionWindows, StreamsBuilder, TimeWindows, Topic
 
 GRACE = timedelta(minutes=5)
 CENT = Decimal("0.01")
+TOPICS = ("raw-orders", "enriched-orders", "premium-orders", "standard-orders", "orders-dead-letters")
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -45,38 +46,22 @@ class User(msgspec.Struct, frozen=True):
     country: str
 
 
-class EnrichedOrder(msgspec.Struct, frozen=True):
-    """An order that knows its user."""
+class EnrichedOrder(Order, frozen=True):
+    """An order that knows its user, and where it went."""
 
-    order_id: str
-    user_id: str
     user_name: str
     user_country: str
-    amount: Decimal
-    type: Literal["PREMIUM", "STANDARD"]
-    item: str
     country: str
     city: str
-    event_time: datetime
 
 
 def enrich(order: Order, user: User) -> EnrichedOrder:
-    """Raises on a location that is not `COUNTRY/City`: the record becomes a dead letter."""
+    """Raises on a location that is not `COUNTRY/City`: such an order becomes a dead letter."""
     country, slash, city = order.location.partition("/")
     if not slash:
         raise ValueError(f"location {order.location!r} is not COUNTRY/City")
-    return EnrichedOrder(
-        order_id=order.order_id,
-        user_id=order.user_id,
-        user_name=user.name,
-        user_country=user.country,
-        amount=order.amount,
-        type=order.type,
-        item=order.item,
-        country=country,
-        city=city,
-        event_time=order.event_time,
-    )
+    fields = msgspec.structs.asdict(order)
+    return EnrichedOrder(**fields, user_name=user.name, user_country=user.country, country=country, city=city)
 
 
 def discounted(order: EnrichedOrder) -> EnrichedOrder:
@@ -88,37 +73,39 @@ def discounted(order: EnrichedOrder) -> EnrichedOrder:
 
 def topology(builder: StreamsBuilder) -> None:
     """Reads top to bottom as the picture above."""
-    users = builder.table("user-data", key=String(), value=Json(User), store="users")
+    users = builder.table("user-data", key=str, value=User, store="users", name="users-source")
     users.to_delta("users")
 
-    # Read as bytes first: an order without content is dropped, and only bytes that are there can fail to decode.
+    # Read as bytes first: an order without content is no error but dropped, and only what is there can fail to decode.
     enriched = (
-        builder.stream("raw-orders", key=String(), value=Bytes())
+        builder.stream("raw-orders", key=str, value=bytes, name="orders-source")
         .filter(lambda _, content: bool(content))
         .map_values(Json(Order).deserialize, name="decode-order")
         .filter(lambda _, order: order.amount > 0)
         .join(users, enrich, name="join-user")
     )
-    enriched.to("enriched-orders", key=String(), value=Json(EnrichedOrder))
+    enriched.to("enriched-orders")
     enriched.to_delta("enriched_orders")
 
-    tiers = enriched.split("tier").branch(lambda _, order: order.type == "PREMIUM", name="premium").default("standard")
-    premium = tiers["premium"].map_values(discounted, name="discount")
-    premium.to("premium-orders", key=String(), value=Json(EnrichedOrder))
-    tiers["standard"].to("standard-orders", key=String(), value=Json(EnrichedOrder))
+    tiers = enriched.split("tier").branch(lambda _, order: order.type == "PREMIUM", name="premium").default_branch()
+    tiers["premium"].map_values(discounted, name="discount").to("premium-orders")
+    tiers["default"].to("standard-orders")
 
-    by_key = enriched.group_by_key()
-    hourly = by_key.windowed_by(TimeWindows.of_size_and_grace(timedelta(hours=1), GRACE))
-    hourly.count(store="order-count-store").to_delta("order_counts")
     (
-        enriched.map_values(lambda order: order.amount)
+        enriched.group_by_key()
+        .windowed_by(TimeWindows.of_size_and_grace(timedelta(hours=1), GRACE))
+        .count(store="order-count-store")
+        .to_delta("order_counts")
+    )
+    (
+        enriched.map_values(lambda order: order.amount, value=Decimal)
         .group_by_key()
         .windowed_by(TimeWindows.of_size_and_grace(timedelta(minutes=5), GRACE).advance_by(timedelta(minutes=1)))
         .reduce(lambda total, amount: total + amount, store="revenue-store")
         .to_delta("user_revenue")
     )
-    (
-        enriched.group_by(lambda _, order: order.user_id, name="by-user")
+    (  # Keyed by what the order says, not by what its key says: records move to the task that owns this user.
+        enriched.group_by(lambda _, order: order.user_id, key=str, name="by-user")
         .windowed_by(SessionWindows.of_inactivity_gap_and_grace(timedelta(minutes=30), GRACE))
         .count(store="session-store")
         .to_delta("user_sessions")
@@ -126,9 +113,9 @@ def topology(builder: StreamsBuilder) -> None:
 
 
 pipeline = Pipeline(
-    "orders",
-    topology,
-    topics=(Topic("raw-orders"), Topic("user-data", compacted=True)),
+    name="orders",
+    topology=topology,
+    topics=(Topic("user-data", compacted=True), *map(Topic, TOPICS)),
     on_error="continue",
     dead_letter_topic="orders-dead-letters",
     dead_letter_table="dead_letters",

@@ -76,7 +76,7 @@ SELECT task, batch, position, timestamp_ms, key, value, "partition", "offset", k
     fields->>'$.order_id' AS order_id, fields->>'$.user_id' AS user_id,
     "user".name AS user_name, "user".country AS user_country,
     amount, fields->>'$.type' AS type, fields->>'$.item' AS item,
-    split_part(fields->>'$.location', '/', 1) AS country, substr(fields->>'$.location', instr(fields->>'$.location', '/') + 1) AS city,
+    fields->>'$.location' AS location, split_part(fields->>'$.location', '/', 1) AS country, substr(fields->>'$.location', instr(fields->>'$.location', '/') + 1) AS city,
     event_time
 FROM order_events WHERE verdict = 'enriched';
 
@@ -165,8 +165,8 @@ CREATE OR REPLACE MACRO instant(ms) AS make_timestamptz(ms * 1000);
 CREATE OR REPLACE MACRO money(amount) AS amount::DECIMAL(38, 18);
 
 CREATE OR REPLACE VIEW "expected enriched_orders" AS
-SELECT key_text AS key, order_id, user_id, user_name, user_country, money(amount) AS amount, type, item, country, city,
-    event_time, instant(timestamp_ms) AS timestamp, 'raw-orders' AS source_topic,
+SELECT key_text AS key, order_id, user_id, user_name, user_country, money(amount) AS amount, type, item,
+    location, country, city, event_time, instant(timestamp_ms) AS timestamp, 'raw-orders' AS source_topic,
     "partition" AS source_partition, "offset" AS source_offset
 FROM enriched;
 
@@ -182,7 +182,7 @@ SELECT topic, partition_of(key, getvariable('tasks')) AS "partition",
     row_number() OVER (PARTITION BY topic, key ORDER BY position) AS nth, key_text AS key, instant(timestamp_ms) AS timestamp,
     order_id, user_id, user_name, user_country,
     money(CASE WHEN topic = 'premium-orders' THEN round(amount::DECIMAL(18, 4) * 0.9, 2) ELSE amount END) AS amount,
-    type, item, country, city, event_time
+    type, item, location, country, city, event_time
 FROM enriched_to_topics;
 
 CREATE OR REPLACE VIEW "expected enriched-orders" AS

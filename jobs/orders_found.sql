@@ -16,11 +16,11 @@ SELECT key, value, topic, "partition", "offset", timestamp, error_class, operato
 CREATE OR REPLACE VIEW found_in_topics AS
 SELECT topic, "partition", row_number() OVER (PARTITION BY topic, key ORDER BY "partition", "offset") AS nth,
     decode(key) AS key, make_timestamptz(timestamp_ms * 1000) AS timestamp,
-    order_id, user_id, user_name, user_country, amount, type, item, country, city, event_time
+    order_id, user_id, user_name, user_country, amount, type, item, location, country, city, event_time
 FROM (
     SELECT *, unnest(from_json_strict(decode(value), '{"order_id": "VARCHAR", "user_id": "VARCHAR",
         "user_name": "VARCHAR", "user_country": "VARCHAR", "amount": "DECIMAL(38, 18)", "type": "VARCHAR",
-        "item": "VARCHAR", "country": "VARCHAR", "city": "VARCHAR", "event_time": "TIMESTAMPTZ"}'))
+        "item": "VARCHAR", "location": "VARCHAR", "country": "VARCHAR", "city": "VARCHAR", "event_time": "TIMESTAMPTZ"}'))
     FROM outputs WHERE topic IN ('enriched-orders', 'premium-orders', 'standard-orders')
 );
 
