@@ -255,7 +255,7 @@ class KStream(Generic[K, V]):
         )
 
     def split(self, name: str | None = None) -> BranchedKStream[K, V]:
-        """Begins to split the stream: then `.branch(...)`, and `.default_branch()` or `.no_default_branch()` at the end.
+        """Begins to split the stream: then `.branch(...)`, at the end `.default_branch()` or `.no_default_branch()`.
 
         Shape: `KStream[K, V] -> dict[str, KStream[K, V]]`; 1 record -> 0 or 1, in the first branch that takes it.
         Args:

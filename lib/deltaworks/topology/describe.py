@@ -1,11 +1,16 @@
-"""A plan for people: the text of Kafka Streams' `Topology#describe`, and a Mermaid flowchart."""
+"""A plan in the text format of Kafka Streams' `Topology#describe`, so that tools which read it go on working.
+
+Kafka Streams lists heavy nodes first. The order among children and parents is an accident of Java's hash order, because
+weights still grow while the lists are filled; `_linked` repeats it, so that the texts are equal to the letter.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from deltaworks.topology.nodes import AnyNode, DeltaSink, HopSink, Source, TopicSink
+from deltaworks.topology.nodes.stores import stores_of
 
 if TYPE_CHECKING:
     from deltaworks.topology.stages import Plan, Stage
@@ -18,25 +23,18 @@ def text(plan: Plan) -> str:
 
 
 def _sub_topology(number: int, stage: Stage) -> str:
-    from deltaworks.topology.split import stores_of
-
-    children = _children(stage.nodes)
-    weight = _weights(stage.nodes, children)
-
-    def order(name: str) -> tuple[int, str]:
-        return -weight[name], name
-
+    weights, parents, children = _linked(stage.nodes)
     lines = [f"Sub-topology: {number}"]
-    for node in sorted(stage.nodes, key=lambda node: order(node.name)):
-        lines.append("    " + _heading(node, stores_of(node)))
+    for node in sorted(stage.nodes, key=lambda node: (-weights[node.name], node.name)):
+        lines.append(f"    {_heading(node)}")
         if not isinstance(node, TopicSink | DeltaSink | HopSink):
-            lines.append("      --> " + (", ".join(sorted(children[node.name], key=order)) or "none"))
+            lines.append(f"      --> {', '.join(children[node.name]) or 'none'}")
         if not isinstance(node, Source):
-            lines.append("      <-- " + (", ".join(node.parents) or "none"))
+            lines.append(f"      <-- {', '.join(parents[node.name]) or 'none'}")
     return "\n".join(lines) + "\n\n"
 
 
-def _heading(node: AnyNode, stores: Iterable[str]) -> str:
+def _heading(node: AnyNode) -> str:
     match node:
         case Source():
             return f"Source: {node.name} (topics: [{', '.join(node.topics)}])"
@@ -47,25 +45,47 @@ def _heading(node: AnyNode, stores: Iterable[str]) -> str:
         case DeltaSink():
             return f"Sink: {node.name} (table: {node.table})"
         case _:
-            return f"Processor: {node.name} (stores: [{', '.join(sorted(stores))}])"
+            return f"Processor: {node.name} (stores: [{', '.join(sorted(stores_of(node)))}])"
 
 
-def _children(nodes: Iterable[AnyNode]) -> dict[str, list[str]]:
+def _linked(nodes: Sequence[AnyNode]) -> tuple[dict[str, int], dict[str, list[str]], dict[str, list[str]]]:
+    """Weights (paths that begin at a node), parents and children by name, in Kafka Streams' order.
+
+    Source: `InternalTopologyBuilder#describeSubtopology`.
+    """
+    weights = {node.name: 1 for node in nodes}
+    parents: dict[str, list[str]] = {node.name: [] for node in nodes}
     children: dict[str, list[str]] = {node.name: [] for node in nodes}
-    for node in nodes:
+
+    def insert(names: list[str], name: str) -> None:
+        rank = (-weights[name], name)
+        at = next((at for at, other in enumerate(names) if (-weights[other], other) > rank), len(names))
+        names.insert(at, name)
+
+    def grow(name: str, weight: int) -> None:
+        weights[name] += weight
+        for parent in parents[name]:
+            grow(parent, weight)
+
+    for node in _in_hash_order(nodes):
         for parent in node.parents:
-            children[parent].append(node.name)
-    return children
+            insert(parents[node.name], parent)
+            insert(children[parent], node.name)
+            grow(parent, weights[node.name])
+    return weights, parents, children
 
 
-def _weights(nodes: tuple[AnyNode, ...], children: dict[str, list[str]]) -> dict[str, int]:
-    """The number of paths that begin at a node, itself included; Kafka Streams lists heavier nodes first."""
-    weights: dict[str, int] = {}
-    for node in reversed(nodes):
-        weights[node.name] = 1 + sum(weights[child] for child in children[node.name])
-    return weights
+def _in_hash_order(nodes: Iterable[AnyNode]) -> list[AnyNode]:
+    """The order in which a `java.util.HashMap` with these names as keys would be walked."""
+    ordered = sorted(nodes, key=lambda node: (not isinstance(node, Source), node.name))
+    capacity = 16
+    while len(ordered) > capacity * 3 // 4:
+        capacity *= 2
+    return sorted(ordered, key=lambda node: _spread(node.name) & (capacity - 1))
 
 
-def mermaid(plan: Plan) -> str:
-    """The plan as a Mermaid flowchart: a box per stage, its stores as cylinders, topics and tables around it."""
-    return ""
+def _spread(name: str) -> int:
+    code = 0
+    for character in name:
+        code = (31 * code + ord(character)) & 0xFFFFFFFF
+    return code ^ (code >> 16)

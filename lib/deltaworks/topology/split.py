@@ -6,51 +6,10 @@ Nodes belong to one stage if they are connected, or share a store. Hops and topi
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import assert_never
 
-from deltaworks.topology.nodes import (
-    AnyNode,
-    Branch,
-    DeltaSink,
-    Filter,
-    FlatMap,
-    FlatMapValues,
-    HopSink,
-    Map,
-    MapValues,
-    Merge,
-    Passthrough,
-    Peek,
-    SelectKey,
-    SessionAggregate,
-    Source,
-    StreamAggregate,
-    StreamTableJoin,
-    TableFilter,
-    TableMapValues,
-    TableSource,
-    TableToStream,
-    TopicSink,
-    WindowAggregate,
-)
+from deltaworks.topology.nodes import AnyNode, HopSink, Source
+from deltaworks.topology.nodes.stores import stores_of
 from deltaworks.topology.stages import Stage, StoreSpec
-
-
-def stores_of(node: AnyNode) -> tuple[str, ...]:
-    """Names of the stores that a node reads or writes."""
-    match node:
-        case TableSource() | StreamAggregate() | WindowAggregate() | SessionAggregate():
-            return (node.store,)
-        case StreamTableJoin():
-            return (node.table_store,)
-        case (
-            Source() | Filter() | Map() | MapValues() | FlatMap() | FlatMapValues() | SelectKey() | Peek() | Merge()
-            | Branch() | Passthrough() | HopSink() | TableFilter() | TableMapValues() | TableToStream() | TopicSink()
-            | DeltaSink()
-        ):  # fmt: skip
-            return ()
-        case _:
-            assert_never(node)
 
 
 def split(nodes: Sequence[AnyNode], stores: Iterable[StoreSpec]) -> tuple[Stage, ...]:

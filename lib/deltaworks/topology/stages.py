@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from deltaworks.serdes.base import Serde
-from deltaworks.topology import describe, fingerprint, partitions
+from deltaworks.topology import describe, fingerprint, mermaid, partitions
 from deltaworks.topology.nodes import AnyNode
 from deltaworks.topology.nodes.repartition import HopSink
 from deltaworks.topology.nodes.sinks import DeltaSink, TopicSink
@@ -138,7 +138,7 @@ class Plan:
 
     def mermaid(self) -> str:
         """The plan as a Mermaid flowchart."""
-        return describe.mermaid(self)
+        return mermaid.text(self)
 
     def fingerprint(self) -> dict[str, Any]:
         """What a checkpoint depends on (stages, stores, serdes, hops), as JSON; functions do not count."""

@@ -70,8 +70,8 @@ class SessionWindows:
     grace_ms: int
 
     def __post_init__(self) -> None:
-        if self.gap_ms <= 0:
-            raise ValueError(f"the inactivity gap of a session must be at least 1 ms, not {self.gap_ms} ms")
+        if self.gap_ms < 0:
+            raise ValueError(f"the inactivity gap of a session must not be negative, but is {self.gap_ms} ms")
         _check_grace(self.grace_ms)
 
     @classmethod

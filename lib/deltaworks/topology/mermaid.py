@@ -1,0 +1,84 @@
+"""A plan as a Mermaid flowchart: a box per stage, stores as cylinders, topics and tables around them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from deltaworks.topology.nodes import (
+    AnyNode,
+    DeltaSink,
+    HopSink,
+    SessionAggregate,
+    Source,
+    StreamAggregate,
+    StreamTableJoin,
+    TableSource,
+    TopicSink,
+    WindowAggregate,
+)
+
+if TYPE_CHECKING:
+    from deltaworks.topology.stages import Plan, Stage
+
+
+def text(plan: Plan) -> str:
+    """The flowchart; it renders on GitHub inside a `mermaid` code block."""
+    chart = _Chart()
+    lines = ["flowchart LR"]
+    for stage in plan.stages:
+        lines += chart.stage(stage)
+    for node in plan.nodes:
+        lines += chart.edges(node)
+    return "\n".join(lines) + "\n"
+
+
+class _Chart:
+    """Short ids for things whose names Mermaid would not take."""
+
+    def __init__(self) -> None:
+        self._ids: dict[str, str] = {}
+        self._shown: set[str] = set()
+
+    def stage(self, stage: Stage) -> Iterator[str]:
+        yield f'  subgraph stage{stage.index}["stage {stage.index}"]'
+        for node in stage.nodes:
+            yield f'    {self._id(node.name)}["{node.name}"]'
+            if isinstance(node, HopSink):
+                self._ids[f"hop {node.hop}"] = self._id(node.name)
+        for store in stage.stores:
+            yield f'    {self._id(f"store {store.name}")}[("{store.name}")]'
+        yield "  end"
+
+    def edges(self, node: AnyNode) -> Iterator[str]:
+        me = self._id(node.name)
+        for parent in node.parents:
+            yield f"  {self._id(parent)} --> {me}"
+        match node:
+            case Source(hop=False):
+                for topic in node.topics:
+                    yield from self._outside(f"topic {topic}", f'(["topic {topic}"])')
+                    yield f"  {self._id(f'topic {topic}')} --> {me}"
+            case Source():
+                for hop in node.topics:
+                    yield f"  {self._id(f'hop {hop}')} -. {hop} .-> {me}"
+            case TopicSink():
+                yield from self._outside(f"topic {node.topic}", f'(["topic {node.topic}"])')
+                yield f"  {me} --> {self._id(f'topic {node.topic}')}"
+            case DeltaSink():
+                yield from self._outside(f"table {node.table}", f'[/"table {node.table}"/]')
+                yield f"  {me} --> {self._id(f'table {node.table}')}"
+            case TableSource() | StreamAggregate() | WindowAggregate() | SessionAggregate():
+                yield f"  {me} --- {self._id(f'store {node.store}')}"
+            case StreamTableJoin():
+                yield f"  {self._id(f'store {node.table_store}')} --- {me}"
+            case _:
+                pass
+
+    def _outside(self, key: str, shape: str) -> Iterator[str]:
+        if key not in self._shown:
+            self._shown.add(key)
+            yield f"  {self._id(key)}{shape}"
+
+    def _id(self, key: str) -> str:
+        return self._ids.setdefault(key, f"n{len(self._ids)}")
