@@ -45,6 +45,8 @@ class Settings:
     """Heap of a stream's JVM, as Spark writes it; DELTAWORKS_DRIVER_MEMORY."""
     max_records_per_batch: int = 400_000
     """A backlog is cut into micro-batches of at most this many records; DELTAWORKS_MAX_RECORDS_PER_BATCH."""
+    python_path: tuple[Path, ...] = ()
+    """Where workers find `deltaworks` and the pipelines: the package, the project, then PYTHONPATH."""
     start_offsets: str = "earliest"
     """Where a new checkpoint starts, `earliest` or `latest`; DELTAWORKS_START_OFFSETS."""
     fault_hook: str | None = None
@@ -78,6 +80,11 @@ class Settings:
             cores=_number(env, "DELTAWORKS_CORES", os.cpu_count() or default.cores),
             driver_memory=env.get("DELTAWORKS_DRIVER_MEMORY") or default.driver_memory,
             max_records_per_batch=_number(env, "DELTAWORKS_MAX_RECORDS_PER_BATCH", default.max_records_per_batch),
+            python_path=(
+                Path(__file__).resolve().parents[1],
+                project,
+                *(Path(entry) for entry in env.get("PYTHONPATH", "").split(os.pathsep) if entry),
+            ),
             start_offsets=_choice(env, "DELTAWORKS_START_OFFSETS", default.start_offsets, ("earliest", "latest")),
             fault_hook=env.get("DELTAWORKS_FAULT_HOOK") or None,
         )

@@ -71,8 +71,7 @@ def _alive(
     return [
         (key, value)
         for key, value in entries.items()
-        if (value is not None or not oldest)
-        and (bound_ms is None or int.from_bytes(key[-8:], "big") >= bound_ms)
+        if (value is not None or not oldest) and (bound_ms is None or int.from_bytes(key[-8:], "big") >= bound_ms)
     ]
 
 

@@ -59,7 +59,8 @@ def open_plan(
     ]
     if changes:
         raise IncompatibleCheckpointError(
-            f"the checkpoint of pipeline {pipeline!r} was made for another plan:\n" + "\n".join(f"  {c}" for c in changes),
+            f"the checkpoint of pipeline {pipeline!r} was made for another plan:\n"
+            + "\n".join(f"  {c}" for c in changes),
             hint="deploy the old code again, or start a new generation: "
             f"move {path.parent} away, and the pipeline starts over from its start offsets",
         )

@@ -9,7 +9,7 @@ from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.faults import reach
 from deltaworks.kafka.transactional import TransactionalSink
 from deltaworks.kernel.errors import dead_letter_record
-from deltaworks.kernel.hops import HopWriter
+from deltaworks.kernel.hops import HopOutput
 from deltaworks.kernel.records import Coordinates, DeadLetter, Headers, RecordBatch
 from deltaworks.lakehouse.tables import TaskTables
 from deltaworks.lakehouse.writes import TableWrite
@@ -30,7 +30,7 @@ class TaskCollector:
         self._tables = TaskTables(
             tables_root, plan.stages[stage].tables, pipeline.dead_letter_table, stage=stage, task=task
         )
-        self._hops = HopWriter(task)
+        self._hops = HopOutput(task, -1)
         self._batch_id = -1
         self._open = False
         self.sent = 0
@@ -42,11 +42,9 @@ class TaskCollector:
         self.sent = 0
         self.skipping = False
         self._tables.begin(batch_id)
-        self._hops.begin(batch_id)
+        self._hops = HopOutput(self._task, batch_id)
 
-    def send(
-        self, topic: str, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers
-    ) -> None:
+    def send(self, topic: str, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers) -> None:
         if not self._open:
             self._begin_transaction()
         self.sent += 1
@@ -56,7 +54,7 @@ class TaskCollector:
     def hop(
         self, hop: str, partition: int, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers
     ) -> None:
-        self._hops.append(hop, partition, key, value, timestamp_ms, headers)
+        self._hops.add(hop, partition, key, value, timestamp_ms, headers)
 
     def append_row(self, table: str, key: object, value: object, timestamp_ms: int, source: Coordinates) -> None:
         self._tables.append_row(table, key, value, timestamp_ms, source)
@@ -76,8 +74,8 @@ class TaskCollector:
         if self._has_dead_letter_table:
             self._tables.dead_letter(letter)
         if self._dead_letter_topic is not None:
-            record = dead_letter_record(letter)
-            self.send(self._dead_letter_topic, record.key, record.value, record.timestamp_ms, record.headers)
+            key, value, headers = dead_letter_record(letter)
+            self.send(self._dead_letter_topic, key, value, max(letter.timestamp_ms, 0), headers)
 
     def finish(self) -> list[TableWrite]:
         """Writes the Parquet files, then commits the transaction."""
@@ -96,8 +94,8 @@ class TaskCollector:
 
     def hops(self) -> Iterator[tuple[tuple[int, int], RecordBatch]]:
         """`((stage, task), batch)` for every downstream task that gets records."""
-        for batch, downstream in self._hops.batches():
-            yield (self._readers[batch.topic], downstream), batch
+        for (hop, downstream), batch in self._hops.batches().items():
+            yield (self._readers[hop], downstream), batch
 
     def _begin_transaction(self) -> None:
         assert self._sink is not None, "a record for a topic, but the plan writes none"

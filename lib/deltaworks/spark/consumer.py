@@ -87,13 +87,12 @@ class RangeReader:
     ) -> int:
         """Sorts messages into their ranges, closes ranges that are complete; returns how many records may be missing."""
         for message in messages:
-            key = (message.topic(), message.partition())
+            key, offset = _position(message)
             wanted = open_ranges.get(key)
             if wanted is None:
                 continue
             error = message.error()
             if error is None:
-                offset = message.offset()
                 if offset < wanted.stop:
                     found[key].append(message)
                     missing -= 1
@@ -101,7 +100,7 @@ class RangeReader:
                     del open_ranges[key]
             elif error.code() == KafkaError._PARTITION_EOF:
                 # The end of a range may be transaction markers, which are never delivered.
-                if message.offset() >= wanted.stop:
+                if offset >= wanted.stop:
                     del open_ranges[key]
             else:
                 raise KafkaReadError(
@@ -116,12 +115,17 @@ def _columns(topic: str, partition: int, messages: list[Message]) -> RecordBatch
     return RecordBatch(
         topic,
         partition,
-        [m.offset() for m in messages],
+        [m.offset() for m in messages],  # type: ignore[misc]  # None only without a position
         [m.timestamp()[1] for m in messages],
         [m.key() for m in messages],
         [m.value() for m in messages],
         [_headers(h) for h in headers] if any(headers) else None,
     )
+
+
+def _position(message: Message) -> tuple[tuple[str, int], int]:
+    """`((topic, partition), offset)`; all three are set on what a consumer with an assignment delivers."""
+    return (message.topic(), message.partition()), message.offset()  # type: ignore[return-value]
 
 
 def _headers(headers: object) -> Headers:

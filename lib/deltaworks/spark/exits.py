@@ -21,7 +21,12 @@ CONFIG = 78
 NO_RESTART = frozenset({DATA, LEASE, CONFIG})
 
 _CAUSE = re.compile(r"deltaworks\.errors\.(\w+): (.*?)(?=\n\s*(?:at |File |JVM stacktrace|$)|\Z)", re.S)
-_CODES = {"StreamsError": DATA, "SerializationError": DATA, "KafkaReadError": UNAVAILABLE, "KafkaWriteError": UNAVAILABLE}
+_CODES = {
+    "StreamsError": DATA,
+    "SerializationError": DATA,
+    "KafkaReadError": UNAVAILABLE,
+    "KafkaWriteError": UNAVAILABLE,
+}
 
 
 def reason(error: StreamingQueryException) -> str:

@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import lmdb
 import msgspec
@@ -28,6 +29,11 @@ _MARK = b"."
 _UNDO = b"!undo"
 _META = b"!meta"
 _STAMP = b"stamp"
+
+if TYPE_CHECKING:
+    from lmdb import Transaction, _Database
+
+    _Transaction = Transaction[bytes]
 
 Changes = Mapping[str, StoreChanges]
 _Image = tuple[str, bytes, bytes | None]
@@ -72,8 +78,8 @@ class LocalStore:
             readahead=True,
             lock=True,
         )
-        self._entries: dict[str, object] = {}
-        self._times: dict[str, object] = {}
+        self._entries: dict[str, _Database] = {}
+        self._times: dict[str, _Database] = {}
         self._meta = self._env.open_db(_META)
         self._undo = self._env.open_db(_UNDO)
         for name, is_timed in self._timed.items():
@@ -106,7 +112,7 @@ class LocalStore:
         if header is None or header.previous is None:
             raise ValueError(f"nothing to undo in {self._path}")
         with self._env.begin(write=True) as txn:
-            raw = txn.get(b"images", db=self._undo)
+            raw = txn.get(b"images", b"", db=self._undo)
             for name, key, value in reversed(msgspec.msgpack.decode(raw, type=list[_Image])):
                 self._put(txn, name, key, value, None)
             txn.drop(self._undo, delete=False)
@@ -136,16 +142,14 @@ class LocalStore:
     def close(self) -> None:
         self._env.close()
 
-    def _apply(self, txn: lmdb.Transaction, name: str, change: StoreChanges, images: list[_Image] | None) -> None:
+    def _apply(self, txn: _Transaction, name: str, change: StoreChanges, images: list[_Image] | None) -> None:
         for key, value in change.entries:
             self._put(txn, name, key, value, images)
         if change.expire_before_ms is not None and name in self._times:
             for key in self._expired(txn, name, change.expire_before_ms):
                 self._put(txn, name, key, None, images)
 
-    def _put(
-        self, txn: lmdb.Transaction, name: str, key: bytes, value: bytes | None, images: list[_Image] | None
-    ) -> None:
+    def _put(self, txn: _Transaction, name: str, key: bytes, value: bytes | None, images: list[_Image] | None) -> None:
         entries, stored = self._entries[name], _stored(key)
         old = txn.get(stored, db=entries)
         if images is not None:
@@ -161,7 +165,7 @@ class LocalStore:
             else:
                 txn.put(index, key, db=self._times[name])
 
-    def _expired(self, txn: lmdb.Transaction, name: str, before_ms: int) -> list[bytes]:
+    def _expired(self, txn: _Transaction, name: str, before_ms: int) -> list[bytes]:
         expired: list[bytes] = []
         with txn.cursor(db=self._times[name]) as cursor:
             for index, key in cursor:
@@ -174,7 +178,7 @@ class LocalStore:
 class LocalReader:
     """`StateReader` over one database; every call sees the last commit."""
 
-    def __init__(self, env: lmdb.Environment, entries: object, times: object | None) -> None:
+    def __init__(self, env: lmdb.Environment, entries: _Database, times: _Database | None) -> None:
         self._env = env
         self._entries = entries
         self._times = times
@@ -205,7 +209,7 @@ class LocalReader:
             for index, key in cursor:
                 if stop_ms is not None and int.from_bytes(index[:8], "big") >= stop_ms:
                     return
-                yield key, _value(key, txn.get(_stored(key), db=self._entries))
+                yield key, _value(key, txn.get(_stored(key), b"", db=self._entries))
 
 
 def discard(path: Path) -> None:

@@ -13,13 +13,18 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from deltaworks.errors import KafkaReadError
+from deltaworks.kafka.admin import admin
+
 SCHEMA = "route int, task int, payload binary"
-_METADATA_TIMEOUT_S = 30.0
+_BROKER_TIMEOUT_S = 60.0
+_REQUEST_TIMEOUT_S = 10.0
 
 Offsets = dict[str, dict[str, int]]
 """`{topic: {partition: next offset}}`; partitions are texts, because Spark keeps offsets as JSON."""
@@ -78,7 +83,7 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, config: SourceConfig) -> None:
         self._config = config
-        self._consumer: Consumer | None = None
+        self._admin: AdminClient | None = None
         self._target: Offsets | None = None
 
     def initialOffset(self) -> Offsets:
@@ -110,46 +115,37 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ranges = ranges_by_task(self._config, start, end)
         return [InputPartition(ranges)] if ranges else []
 
-    def read(self, partition: InputPartition) -> Iterator[tuple[int, int, bytes]]:  # type: ignore[override]
+    def read(self, partition: InputPartition) -> Iterator[tuple[int, int, bytes]]:
         for (route, task), ranges in partition.value.items():
             yield route, task, msgspec.msgpack.encode(ranges)
 
-    def stop(self) -> None:
-        if self._consumer is not None:
-            self._consumer.close()
-            self._consumer = None
-
     def _watermarks(self, *, latest: bool) -> Offsets:
         """First offsets, or the last stable ones: records of open transactions are not read."""
-        offsets: Offsets = {}
-        for topic, count in self._config.partitions.items():
-            offsets[topic] = {}
-            for partition in range(count):
-                low, high = self._watermark(TopicPartition(topic, partition))
-                offsets[topic][str(partition)] = high if latest else low
-        return offsets
-
-    def _watermark(self, partition: TopicPartition) -> tuple[int, int]:
-        deadline = time.monotonic() + _METADATA_TIMEOUT_S
+        spec = OffsetSpec.latest() if latest else OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+        wanted = {TopicPartition(t, p): spec for t, count in self._config.partitions.items() for p in range(count)}
+        deadline = time.monotonic() + _BROKER_TIMEOUT_S
         while True:
             try:
-                return self._client().get_watermark_offsets(partition, timeout=5.0)  # type: ignore[return-value]
-            except KafkaException:
+                futures = self._client().list_offsets(
+                    wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_REQUEST_TIMEOUT_S
+                )
+                found = {position: future.result().offset for position, future in futures.items()}
+                break
+            except KafkaException as error:
                 if time.monotonic() > deadline:
-                    raise
+                    raise KafkaReadError(
+                        f"no offsets from {self._config.bootstrap} for {_BROKER_TIMEOUT_S:.0f} s: {error.args[0].str()}",
+                        hint="check that the broker runs (deltaworks status) and that the source topics still exist",
+                    ) from error
+        offsets: Offsets = {topic: {} for topic in self._config.partitions}
+        for position, offset in found.items():
+            offsets[position.topic][str(position.partition)] = offset
+        return offsets
 
-    def _client(self) -> Consumer:
-        if self._consumer is None:
-            self._consumer = Consumer(
-                {
-                    "bootstrap.servers": self._config.bootstrap,
-                    "group.id": "deltaworks-planner",
-                    "enable.auto.commit": False,
-                    "isolation.level": "read_committed",
-                    "log_level": 0,
-                }
-            )
-        return self._consumer
+    def _client(self) -> AdminClient:
+        if self._admin is None:
+            self._admin = admin(self._config.bootstrap)
+        return self._admin
 
 
 class KafkaRanges(DataSource):

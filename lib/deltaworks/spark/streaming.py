@@ -6,11 +6,12 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import msgspec
 from pyspark import cloudpickle
@@ -20,10 +21,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from deltaworks import faults
-from deltaworks.dsl.pipeline import Pipeline
-from deltaworks.errors import DeltaworksError
+from deltaworks.dsl.pipeline import Pipeline, Topic
+from deltaworks.errors import DeltaworksError, KafkaTopicError
 from deltaworks.faults import reach
-from deltaworks.kafka.admin import KafkaAdmin
+from deltaworks.kafka import admin
+from deltaworks.kafka.admin import TopicSpec
 from deltaworks.lakehouse.committer import TableCommitter
 from deltaworks.settings import Settings
 from deltaworks.spark import batches, exits, heartbeat, session
@@ -41,6 +43,8 @@ from deltaworks.topology.stages import Plan
 _IDLE_BEAT_S = 1.0
 _POLL_S = 0.1
 
+_Handler = Callable[[int, FrameType | None], Any] | int | None
+
 
 @dataclass(frozen=True)
 class PipelinePaths:
@@ -50,7 +54,7 @@ class PipelinePaths:
 
     @classmethod
     def of(cls, settings: Settings, name: str) -> PipelinePaths:
-        return cls(settings.home / "pipelines" / name)
+        return cls(settings.pipeline(name))
 
     @property
     def checkpoint(self) -> Path:
@@ -155,9 +159,7 @@ class StreamDriver:
         self._plan = pipeline.plan()
         self._totals = _Totals()
         self._stop = threading.Event()
-        self._beat = Heartbeat(
-            pipeline=pipeline.name, generation="", state="starting", pid=os.getpid(), at=time.time()
-        )
+        self._beat = Heartbeat(pipeline=pipeline.name, generation="", state="starting", pid=os.getpid(), at=time.time())
         self._beat_lock = threading.Lock()
 
     def run(self, *, until_caught_up: bool) -> int:
@@ -175,9 +177,18 @@ class StreamDriver:
             spark.stop()
 
     def _open_checkpoint(self) -> CheckpointPlan:
-        admin = KafkaAdmin(self._settings.bootstrap)
-        admin.create_topics(self._pipeline.all_topics())
-        partitions = admin.partitions(self._plan.source_topics)
+        bootstrap = self._settings.bootstrap
+        admin.create_topics(bootstrap, map(_topic_spec, self._pipeline.topics))
+        existing = admin.partition_counts(bootstrap)
+        missing = [
+            t for t in (*self._plan.source_topics, *_output_topics(self._pipeline, self._plan)) if t not in existing
+        ]
+        if missing:
+            raise KafkaTopicError(
+                f"pipeline {self._pipeline.name!r} needs topics that do not exist: {', '.join(missing)}",
+                hint="list them in the pipeline's `topics`, then they are created at the start",
+            )
+        partitions = {topic: existing[topic] for topic in self._plan.source_topics}
         tasks = self._plan.tasks(partitions)
         checkpoint = open_plan(
             self._paths.plan, self._pipeline.name, self._plan.fingerprint(), partitions, tasks, self._settings.cores
@@ -188,10 +199,10 @@ class StreamDriver:
     def _open_tables(self, checkpoint: CheckpointPlan) -> TableCommitter:
         committer = TableCommitter(
             self._settings.tables,
-            pipeline=self._pipeline.name,
-            generation=checkpoint.generation,
-            tables=self._plan.tables,
-            dead_letter_table=self._pipeline.dead_letter_table,
+            self._pipeline.name,
+            checkpoint.generation,
+            self._plan.tables,
+            self._pipeline.dead_letter_table,
         )
         committer.open()
         return committer
@@ -204,7 +215,7 @@ class StreamDriver:
             partitions=Routes(checkpoint.tasks, checkpoint.slots).partitions,
             driver_memory=settings.driver_memory,
             scratch=self._paths.scratch,
-            python_path=os.pathsep.join(settings.python_path),
+            python_path=os.pathsep.join(map(str, settings.python_path)),
         )
         gateway = spark.sparkContext._gateway
         assert gateway is not None
@@ -223,7 +234,11 @@ class StreamDriver:
             .foreachBatch(partial(self._commit_batch, committer))
         )
         seconds = self._pipeline.trigger_interval.total_seconds()
-        writer = writer.trigger(availableNow=True) if until_caught_up else writer.trigger(processingTime=f"{seconds} seconds")
+        writer = (
+            writer.trigger(availableNow=True)
+            if until_caught_up
+            else writer.trigger(processingTime=f"{seconds} seconds")
+        )
         query = writer.start()
         self._write_beat("running")
         handlers = self._handle_signals()
@@ -259,12 +274,13 @@ class StreamDriver:
             drain_file=str(self._paths.drain),
         )
         config = HostConfig(
-            pipeline=cloudpickle.dumps(self._pipeline),
+            pipeline=cloudpickle.dumps(self._pipeline),  # type: ignore[no-untyped-call]
             bootstrap=self._settings.bootstrap,
             generation=checkpoint.generation,
             local_root=str(self._paths.local),
             tables_root=str(self._settings.tables),
             tasks=checkpoint.tasks,
+            hop_partitions=self._plan.hop_partitions(checkpoint.partitions),
             marker_topic=_marker_topic(self._pipeline, self._plan),
             fault_hook=self._settings.fault_hook,
         )
@@ -294,6 +310,7 @@ class StreamDriver:
         results = [msgspec.msgpack.decode(r.payload, type=TaskResult) for r in rows if r.kind == row_kinds.RESULT]
         committer.commit(batch_id, [write for result in results for write in result.writes])
         reach("driver.after_tables")
+        committer.refresh_snapshots()
         if rows:
             ranges = [r for result in results for r in result.ranges]
             batches.append(self._paths.batches, batches.record_of(batch_id, rows[0].wall_ms, ranges))
@@ -323,13 +340,13 @@ class StreamDriver:
             if time.monotonic() - last_beat >= _IDLE_BEAT_S:
                 self._write_beat(self._beat.state)
                 last_beat = time.monotonic()
-            query.awaitTermination(_POLL_S)
+            query.awaitTermination(_POLL_S)  # type: ignore[arg-type]  # parts of a second work
         query.awaitTermination()
         error = query.exception()
         if error is not None:
             raise error
 
-    def _handle_signals(self) -> Mapping[int, object]:
+    def _handle_signals(self) -> Mapping[int, _Handler]:
         """SIGTERM and SIGINT drain."""
 
         def stop(number: int, frame: FrameType | None) -> None:
@@ -359,6 +376,14 @@ class StreamDriver:
             heartbeat.write(self._paths.heartbeat, self._beat)
 
 
+def _output_topics(pipeline: Pipeline, plan: Plan) -> list[str]:
+    return [*plan.sink_topics, *([pipeline.dead_letter_topic] if pipeline.dead_letter_topic else [])]
+
+
 def _marker_topic(pipeline: Pipeline, plan: Plan) -> str | None:
-    topics: Sequence[str] = [*plan.sink_topics, *filter(None, [pipeline.dead_letter_topic])]
-    return topics[0] if topics else None
+    return next(iter(_output_topics(pipeline, plan)), None)
+
+
+def _topic_spec(topic: Topic) -> TopicSpec:
+    config = {"cleanup.policy": "compact"} if topic.compacted else {}
+    return TopicSpec(name=topic.name, partitions=topic.partitions, config=config)

@@ -165,5 +165,3 @@ def _ranges(payload: bytes | bytearray) -> list[Range]:
 
 def _record_batch(payload: bytes | bytearray) -> RecordBatch:
     return msgspec.msgpack.decode(payload, type=RecordBatch)
-
-

@@ -38,6 +38,8 @@ class HostConfig(msgspec.Struct, frozen=True, kw_only=True):
     tables_root: str
     tasks: tuple[int, ...]
     """Number of tasks per stage."""
+    hop_partitions: dict[str, int]
+    """Hop -> number of tasks that it spreads its keys over."""
     marker_topic: str | None
     """Topic whose partition 0 carries the batch id as a consumer-group offset; None if nothing goes to Kafka."""
     fault_hook: str | None = None
@@ -83,16 +85,13 @@ class Worker:
             state=hosted.local,
             collector=hosted.collector,
             errors=ErrorPolicy.of(self.pipeline.on_error),
-            hop_partitions=self._hop_partitions(),
+            hop_partitions=self.config.hop_partitions,
         )
 
     def reader(self, hosted: HostedTask) -> RangeReader:
         if hosted.reader is None:
             hosted.reader = RangeReader(self.config.bootstrap)
         return hosted.reader
-
-    def _hop_partitions(self) -> dict[str, int]:
-        return {hop: self.config.tasks[stage.index] for stage in self.plan.stages for hop in stage.hops_in}
 
     def _host(self, stage: int, task: int) -> HostedTask:
         config, spec = self.config, self.plan.stages[stage]
