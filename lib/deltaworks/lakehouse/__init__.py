@@ -1,0 +1,7 @@
+"""Delta tables: what they look like, how tasks write their files, how the driver commits them, how to read them.
+
+- `columns`, `schema`: columns from Python types
+- `tables`, `pages`, `parquet`, `writes`: inside a task: rows become Parquet files
+- `committer`, `log`, `compaction`, `snapshots`: inside the driver: files become commits
+- `catalog`: for whoever reads
+"""

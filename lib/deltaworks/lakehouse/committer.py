@@ -1,0 +1,282 @@
+"""The driver's side: files that tasks wrote become part of the tables, exactly once.
+
+The only committer of its tables. It reads each table's log once, at `open`, and goes on in memory; the log is the
+truth, whatever else is on disk can vanish. A batch is one commit per table, marked with the batch id under the
+application id `pipeline/table/step/query`, so a batch that is run again is recognised and skipped.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left, insort
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from deltaworks.faults import reach
+from deltaworks.lakehouse import control, layout, parquet
+from deltaworks.lakehouse.compaction import SmallFiles
+from deltaworks.lakehouse.control import TaskPages
+from deltaworks.lakehouse.layout import PageName
+from deltaworks.lakehouse.log import Commit, DeltaLog
+from deltaworks.lakehouse.schema import Role, TableSchema, changelog_name, plan_schemas
+from deltaworks.lakehouse.snapshots import Snapshot, SnapshotRefresh
+from deltaworks.lakehouse.writes import TableWrite
+from deltaworks.topology.nodes.sinks import DeltaSink
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableOptions:
+    """How long what nobody needs any more stays on disk."""
+
+    keep_replaced_ms: int = 15 * 60_000
+    """Replaced files stay this long for readers that still use them; also how far time travel goes."""
+    keep_log_ms: int = 60 * 60_000
+    """Log files that a checkpoint covers stay this long."""
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """As properties of a Delta table."""
+        return {
+            "delta.checkpointInterval": "1000",
+            "delta.logRetentionDuration": f"interval {self.keep_log_ms // 60_000} minutes",
+            "delta.deletedFileRetentionDuration": f"interval {self.keep_replaced_ms // 60_000} minutes",
+        }
+
+
+@dataclass(frozen=True)
+class TableCommit:
+    """What `commit` did to one table."""
+
+    table: str
+    batch_id: int
+    version: int
+    skipped: bool
+    """The batch was there already."""
+    changed_rows: int
+    added_bytes: int
+    seconds: float
+
+
+@dataclass
+class _Table:
+    """One physical table as the driver knows it."""
+
+    schema: TableSchema
+    log: DeltaLog
+    app_id: str
+    tag: str
+    small: SmallFiles = field(default_factory=SmallFiles)
+    pages: dict[int, list[str]] = field(default_factory=lambda: defaultdict(list))
+    closed: dict[int, int] = field(default_factory=dict)
+
+    def added(self, path: str, size_bytes: int) -> None:
+        if layout.is_page(path):
+            insort(self.pages[PageName(path).task], path)
+        else:
+            self.small.add(path, size_bytes)
+
+    def removed(self, path: str) -> None:
+        if layout.is_page(path):
+            pages = self.pages[PageName(path).task]
+            del pages[bisect_left(pages, path)]
+        else:
+            self.small.remove(path)
+
+
+class TableCommitter:
+    """Commits the batches of one query to its tables.
+
+    Args:
+        root: folder of all tables.
+        application: name of the pipeline.
+        query_id: identity of the checkpoint; a table belongs to one.
+        tables: the Delta sinks of all stages.
+        dead_letter_table: where records go that were set aside.
+        options: how long replaced files and log files stay.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        application: str,
+        query_id: str,
+        tables: Sequence[DeltaSink],
+        dead_letter_table: str | None = None,
+        *,
+        options: TableOptions | None = None,
+    ) -> None:
+        self._root, self._application, self._query_id = root, application, query_id
+        self._schemas = plan_schemas(tables, dead_letter_table)
+        self._options = options or TableOptions()
+        self._tables: dict[str, _Table] = {}
+        self._snapshots: dict[str, Snapshot] = {}
+        """By the name of the changelog."""
+
+    def open(self) -> None:
+        """Creates missing tables, reads the logs, removes what crashed attempts left, tells tasks about pages.
+
+        Raises:
+            TableError: a table has other columns, or belongs to another checkpoint.
+        """
+        self._tables = {schema.name: self._open(schema) for schema in self._schemas}
+        self._snapshots = {}
+        for table in self._tables.values():
+            if table.schema.role is Role.SNAPSHOT:
+                changelog = self._tables[changelog_name(table.schema.name)]
+                source = (changelog.schema, changelog.log, changelog.app_id)
+                apps = (table.app_id, self._app(table.schema.name, layout.AS_OF_MS))
+                snapshot = Snapshot(self._root, table.schema, table.log, apps, source, table.tag)
+                self._snapshots[changelog.schema.name] = snapshot
+
+    def commit(self, batch_id: int, writes: Iterable[TableWrite]) -> list[TableCommit]:
+        """Commits what the tasks of a batch wrote, a table after the other.
+
+        Returns:
+            One entry for each table that the batch changes.
+
+        Raises:
+            TableError: another process has committed to one of the tables.
+        """
+        by_table: dict[str, list[TableWrite]] = defaultdict(list)
+        for write in writes:
+            by_table[write.table].append(write)
+        return [
+            self._commit(table, batch_id, by_table[name]) for name, table in self._tables.items() if name in by_table
+        ]
+
+    def refresh_snapshots(self, *, force: bool = False) -> list[SnapshotRefresh]:
+        """Brings the snapshots of KTables up to their changelogs, where enough has changed.
+
+        Args:
+            force: wherever anything has changed.
+        """
+        refreshed = []
+        for snapshot in self._snapshots.values():
+            if (done := snapshot.refresh(force=force)) is not None:
+                refreshed.append(done)
+                self._tidy(self._tables[done.table], done.as_of_batch)
+        return refreshed
+
+    def committed_batch(self, table: str) -> int | None:
+        """The last batch that changed a table."""
+        entry = self._tables[table]
+        return entry.log.transaction_version(entry.app_id)
+
+    def already_committed(self, log: DeltaLog, app_id: str, batch_id: int) -> bool:
+        """Whether a table holds a batch."""
+        version = log.transaction_version(app_id)
+        return version is not None and version >= batch_id
+
+    def _app(self, table: str, step: str) -> str:
+        return layout.app_id(self._application, table, step, self._query_id)
+
+    def _open(self, schema: TableSchema) -> _Table:
+        log = DeltaLog.create_or_open(self._root, schema, query_id=self._query_id, properties=self._options.properties)
+        step = layout.SNAPSHOT if schema.role is Role.SNAPSHOT else layout.ROWS
+        table = _Table(schema, log, self._app(schema.name, step), layout.query_tag(self._query_id))
+        for path, entry in log.files.items():
+            if layout.is_page(path):
+                table.pages[PageName(path).task].append(path)
+            else:
+                table.small.add(path, entry.size_bytes)
+        for app, version in log.transactions.items():
+            if (task := layout.closed_task(layout.step_of(app))) is not None:
+                table.closed[task] = version
+        remove_orphans(log, table.tag)
+        self._publish_all(table)
+        return table
+
+    def _publish_all(self, table: _Table) -> None:
+        control.forget_pages(table.log.path)
+        control.publish_query(table.log.path, table.tag)
+        if table.schema.role is Role.WINDOWED:
+            for pages in table.pages.values():
+                pages.sort()
+            for task in table.pages.keys() | table.closed.keys():
+                self._publish(table, task, table.log.transaction_version(table.app_id) or 0)
+
+    def _publish(self, table: _Table, task: int, batch_id: int) -> None:
+        pages = TaskPages(batch_id, table.closed.get(task, -1), table.pages[task])
+        control.publish_pages(table.log.path, task, pages)
+
+    def _commit(self, table: _Table, batch_id: int, writes: Sequence[TableWrite]) -> TableCommit:
+        begun = time.perf_counter()
+        log, name = table.log, table.schema.name
+        rows = sum(write.changed_rows for write in writes)
+        size = sum(new.size_bytes for write in writes for new in write.added)
+        reach(f"delta.before_commit:{name}")
+        if self.already_committed(log, table.app_id, batch_id):
+            self._discard(table, writes)
+            return TableCommit(name, batch_id, log.version, True, rows, 0, time.perf_counter() - begun)
+        closed = {write.task: write.closed_before_ms for write in writes if write.closed_before_ms is not None}
+        commit = Commit(
+            added=[new for write in writes for new in write.added],
+            removed=[path for write in writes for path in write.removed],
+            transactions={
+                table.app_id: batch_id,
+                **{self._app(name, layout.closed_step(task)): before_ms for task, before_ms in closed.items()},
+            },
+            parameters={"queryId": self._query_id, "epochId": str(batch_id), "outputMode": "Update"},
+            metadata={"pipeline": self._application, "batchId": batch_id},
+        )
+        version = log.commit(commit)
+        reach(f"delta.after_commit:{name}")
+        for path in commit.removed:
+            table.removed(path)
+        for new in commit.added:
+            table.added(new.path, new.size_bytes)
+        table.closed.update(closed)
+        if name in self._snapshots:
+            self._snapshots[name].grew(rows)
+        if table.schema.role is Role.WINDOWED:
+            reach("delta.before_pages")
+            for task in {write.task for write in writes}:
+                self._publish(table, task, batch_id)
+        self._tidy(table, batch_id)
+        return TableCommit(name, batch_id, version, False, rows, size, time.perf_counter() - begun)
+
+    def _discard(self, table: _Table, writes: Iterable[TableWrite]) -> None:
+        """Files of a batch that was run again, though the table held it already."""
+        known = set(table.log.files) | {path for _, path in table.log.tombstones}
+        for write in writes:
+            for new in write.added:
+                if new.path not in known:
+                    (table.log.path / new.path).unlink(missing_ok=True)
+
+    def _tidy(self, table: _Table, batch_id: int) -> None:
+        while (group := table.small.full_group()) is not None:
+            rows = parquet.read_all(self._root, table.schema, group)
+            folder = group[0].rpartition("/")[0]
+            name = layout.part_name("merged", _first_batch(group, batch_id), 0, table.tag)
+            new = parquet.write(self._root, table.schema, f"{folder}/{name}" if folder else name, rows)
+            reach(f"delta.before_merge:{table.schema.name}")
+            table.log.commit(Commit(added=[new], removed=group, data_change=False, operation="OPTIMIZE"))
+            for path in group:
+                table.removed(path)
+            table.added(new.path, new.size_bytes)
+        table.log.expire(time.time_ns() // 1_000_000 - self._options.keep_replaced_ms)
+        table.log.checkpoint_if_due()
+
+
+def remove_orphans(log: DeltaLog, tag: str) -> int:
+    """Deletes files that a query's attempts wrote and that no version within reach of readers names.
+
+    Safe only while no task of that query is at work.
+    """
+    kept = set(log.files) | {path for _, path in log.tombstones}
+    removed = 0
+    for file in log.path.rglob("*.parquet"):
+        path = file.relative_to(log.path).as_posix()
+        found = layout.batch_of(path)
+        if path not in kept and found is not None and found[1] == tag and not path.startswith("_"):
+            file.unlink()
+            removed += 1
+    return removed
+
+
+def _first_batch(paths: Sequence[str], otherwise: int) -> int:
+    """A merged file takes the place of its oldest part."""
+    batches = [found[0] for path in paths if (found := layout.batch_of(path)) is not None]
+    return min(batches, default=otherwise)

@@ -1,0 +1,52 @@
+"""Many small files become few: in tiers, so that a row is copied a bounded number of times.
+
+Every batch of every task leaves a small file. Files of one partition are grouped by size; when a group is full, its
+files become one file of the next group. Rows keep the order of their files, and files the order of their batches.
+
+Pages are no concern of this module: they are few and are replaced anyway.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from deltaworks.lakehouse import layout
+
+_TIERS_BYTES = (64 * 1024, 512 * 1024, 4 * 1024 * 1024)
+"""A file below the first belongs to tier 0, and so on; above the last it stays as it is."""
+_FAN_IN = (32, 8, 8)
+
+
+class SmallFiles:
+    """The small files of one table by partition and size; kept up to date commit by commit."""
+
+    def __init__(self) -> None:
+        self._groups: dict[tuple[str, int], set[str]] = defaultdict(set)
+        self._tiers: dict[str, tuple[str, int]] = {}
+
+    def add(self, path: str, size_bytes: int) -> None:
+        """A file is now part of the table."""
+        tier = sum(size_bytes >= limit for limit in _TIERS_BYTES)
+        if tier < len(_TIERS_BYTES) and not layout.is_page(path):
+            place = path.rpartition("/")[0], tier
+            self._tiers[path] = place
+            self._groups[place].add(path)
+
+    def remove(self, path: str) -> None:
+        """A file is no longer part of the table."""
+        if (place := self._tiers.pop(path, None)) is not None:
+            self._groups[place].discard(path)
+            if not self._groups[place]:
+                del self._groups[place]
+
+    def full_group(self) -> list[str] | None:
+        """Files to merge, in the order of their batches; None when no group is full."""
+        for (_, tier), paths in self._groups.items():
+            if len(paths) >= _FAN_IN[tier]:
+                return sorted(paths, key=_by_batch)
+        return None
+
+
+def _by_batch(path: str) -> tuple[int, str]:
+    found = layout.batch_of(path)
+    return (found[0] if found else -1), path

@@ -1,0 +1,168 @@
+"""Names of files. They say by themselves which batch wrote them and, for pages, what they may hold.
+
+```
+<table>/_delta_log/                                          Delta's log: the only truth
+<table>/_deltaworks/                                         what the driver tells tasks (`control`)
+<table>/part-b<batch>-t<task>-<query>-<nonce>.parquet        appended rows
+<table>/merged-b<batch>-t0000-<query>-<nonce>.parquet        small files merged by the driver
+<table>/window_date=<date>/final-b<batch>-...parquet         closed windows
+<table>/window_date=<date>/open-t<task>-<start>-<hash>-<close>-<rows>-b<batch>-<query>-<nonce>.parquet   a page
+```
+
+Numbers of pages are hexadecimal of fixed width, so that the order of names is the order of pages.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import zlib
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+from deltaworks.errors import TableError
+
+CONTROL_FOLDER = "_deltaworks"
+LOG_FOLDER = "_delta_log"
+ROWS, SNAPSHOT, AS_OF_MS = "rows", "snapshot", "as-of-ms"
+_CLOSED = "closed-t"
+_MS_PER_DAY = 86_400_000
+_OURS = re.compile(
+    r"(?:part|merged|final|open|snapshot)-(?:.*-)?b(\d{10})-(?:t\d{4}-)?([0-9a-f]{8})-[0-9a-f]{12}\.parquet$"
+)
+
+
+@dataclass(frozen=True)
+class PageName:
+    """A page: open windows of one task and date, from `(start_ms, key_hash)` to the next page."""
+
+    path: str
+
+    @property
+    def task(self) -> int:
+        return int(self.path[29:33])
+
+    @property
+    def start_ms(self) -> int:
+        return int(self.path[34:50], 16)
+
+    @property
+    def key_hash(self) -> int:
+        return int(self.path[51:59], 16)
+
+    @property
+    def closes_ms(self) -> int:
+        """The lowest end of a window that is not final."""
+        return int(self.path[60:76], 16)
+
+    @property
+    def rows(self) -> int:
+        return int(self.path[77:85], 16)
+
+
+def query_tag(query_id: str) -> str:
+    """Eight hexadecimal digits that stand for a query in file names."""
+    return f"{zlib.crc32(query_id.encode()):08x}"
+
+
+def app_id(application: str, table: str, step: str, query_id: str) -> str:
+    """The application id of Delta transactions; steps are rows, snapshot, as-of-ms and closed-t<task>."""
+    return f"{application}/{table}/{step}/{query_id}"
+
+
+def step_of(app: str) -> str:
+    """The step in an application id of ours."""
+    return app.rsplit("/", 2)[-2] if app.count("/") >= 3 else ""
+
+
+def closed_step(task: int) -> str:
+    """The step whose version is the time up to which the windows of a task are closed."""
+    return f"{_CLOSED}{task:04d}"
+
+
+def closed_task(step: str) -> int | None:
+    """Inverse of `closed_step`; None for any other step."""
+    return int(step[len(_CLOSED) :]) if step.startswith(_CLOSED) else None
+
+
+def nonce() -> str:
+    """Makes a name unique among attempts."""
+    return os.urandom(6).hex()
+
+
+def part_name(kind: str, batch_id: int, task: int, tag: str) -> str:
+    """A file that is not a page; `kind` is part, merged, final or snapshot."""
+    return f"{kind}-b{batch_id:010d}-t{task:04d}-{tag}-{nonce()}.parquet"
+
+
+def page_path(
+    day: str, task: int, start_ms: int, key_hash: int, closes_ms: int, rows: int, batch_id: int, tag: str
+) -> str:
+    """The path of a new page; `day` comes from `window_day`."""
+    place = page_position(day, task, start_ms, key_hash)
+    return f"{place}-{closes_ms:016x}-{rows:08x}-b{batch_id:010d}-{tag}-{nonce()}.parquet"
+
+
+def page_position(day: str, task: int, start_ms: int, key_hash: int) -> str:
+    """The beginning of a page's path; positions sort as rows do."""
+    return f"window_date={day}/open-t{task:04d}-{start_ms:016x}-{key_hash:08x}"
+
+
+def is_page(path: str) -> bool:
+    """Whether a path inside a table names a page."""
+    return path[23:29] == "open-t" and path.startswith("window_date=")
+
+
+def page_closes(path: str) -> str:
+    """The part of a page's path that compares like `closes_ms`."""
+    return path[60:76]
+
+
+def closes_text(time_ms: int) -> str:
+    """What `page_closes` is compared with."""
+    return f"{max(0, time_ms):016x}"
+
+
+def window_day(start_ms: int) -> str:
+    """The UTC date of a window's start.
+
+    Raises:
+        TableError: the time is before 1970 or after 9999.
+    """
+    try:
+        if start_ms < 0:
+            raise OverflowError
+        return (_EPOCH + timedelta(days=start_ms // _MS_PER_DAY)).isoformat()
+    except OverflowError:
+        raise TableError(
+            f"A window starts at {start_ms} ms, which is no date between 1970-01-01 and 9999-12-31.",
+            hint="timestamps of records are milliseconds since 1970; check the timestamp extractor",
+        ) from None
+
+
+def partition_of(path: str) -> dict[str, str]:
+    """The partition values in a path."""
+    folders = path.split("/")[:-1]
+    return {name: value for name, _, value in (folder.partition("=") for folder in folders)}
+
+
+def batch_of(path: str) -> tuple[int, str] | None:
+    """Batch and query tag in the name of a file of ours; None for any other file."""
+    found = _OURS.search(path.rsplit("/", 1)[-1])
+    return (int(found[1]), found[2]) if found else None
+
+
+def utc(time_ms: int) -> str:
+    """For messages."""
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Readers see the old content or the new one, never a part."""
+    temporary = path.with_name(f".{path.name}.{nonce()}")
+    temporary.write_bytes(data)
+    temporary.replace(path)
+
+
+_EPOCH = date(1970, 1, 1)

@@ -1,0 +1,77 @@
+"""Parquet files of a table, with the statistics that Delta wants about them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from deltaworks.lakehouse.schema import TableSchema
+from deltaworks.lakehouse.writes import NewFile
+
+_MAX_TEXT = 64
+
+
+def write(root: Path, schema: TableSchema, path: str, rows: pa.Table) -> NewFile:
+    """Writes `rows` to `path` inside the table; the name must be new."""
+    target = root / schema.name / path
+    try:
+        pq.write_table(rows, target, compression="zstd", use_dictionary=_texts(schema))
+    except FileNotFoundError:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(rows, target, compression="zstd", use_dictionary=_texts(schema))
+    return NewFile(path, target.stat().st_size, rows.num_rows, statistics(rows, schema.statistics))
+
+
+def read(root: Path, schema: TableSchema, path: str) -> pa.Table:
+    """The rows of one file."""
+    with pq.ParquetFile(root / schema.name / path) as file:
+        return file.read(use_threads=False)
+
+
+def read_all(root: Path, schema: TableSchema, paths: Sequence[str]) -> pa.Table:
+    """The rows of several files, in order."""
+    if not paths:
+        return schema.file.empty_table()
+    return pa.concat_tables(read(root, schema, path) for path in paths)
+
+
+def statistics(rows: pa.Table, columns: Sequence[str]) -> str:
+    """Delta's statistics: rows, and bounds and nulls of `columns`."""
+    lowest: dict[str, Any] = {}
+    highest: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
+    for name in columns:
+        column = rows.column(name)
+        nulls[name] = column.null_count
+        bounds = pc.min_max(column)
+        low, high = _json(bounds["min"]), _json(bounds["max"])
+        if low is not None and high is not None:
+            lowest[name], highest[name] = low, high
+    return json.dumps({"numRecords": rows.num_rows, "minValues": lowest, "maxValues": highest, "nullCount": nulls})
+
+
+def _json(bound: pa.Scalar) -> Any:
+    """A bound as JSON; None: leave it out."""
+    if pa.types.is_timestamp(bound.type):
+        micros = bound.cast(pa.int64()).as_py()
+        return None if micros is None else _iso(micros)
+    value = bound.as_py()
+    if isinstance(value, str):
+        return value if len(value) <= _MAX_TEXT else None
+    return value.isoformat() if hasattr(value, "isoformat") else value
+
+
+def _iso(micros: int) -> str:
+    """Delta keeps milliseconds: readers know that the highest value may be up to one more."""
+    text: str = pa.scalar(micros // 1000, pa.timestamp("ms")).as_py().isoformat(timespec="milliseconds")
+    return text + "Z"
+
+
+def _texts(schema: TableSchema) -> list[str]:
+    return [field.name for field in schema.file if pa.types.is_string(field.type)]

@@ -1,0 +1,139 @@
+"""The snapshot of a KTable: the last row per key of its changelog, as of a batch.
+
+A snapshot is rewritten when its changelog has grown by a tenth, so a changed row is copied about ten times at most,
+however large the table is. It names the batch and the time up to which it is right; a crash changes nothing about that,
+because rows and as-of are one commit.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltaworks.faults import reach
+from deltaworks.lakehouse import layout, parquet
+from deltaworks.lakehouse.log import Commit, DeltaLog
+from deltaworks.lakehouse.schema import TableSchema
+
+MIN_GROWTH_ROWS = 10_000
+GROWTH = 0.1
+
+
+@dataclass(frozen=True)
+class SnapshotRefresh:
+    """What one refresh did."""
+
+    table: str
+    as_of_batch: int
+    """The snapshot holds this batch and all before it."""
+    as_of_ms: int
+    """When it was made."""
+    rows: int
+    seconds: float
+
+
+class Snapshot:
+    """Keeps the snapshot of one KTable up to its changelog.
+
+    Args:
+        root: folder of all tables.
+        schema: columns of the snapshot.
+        log: its log.
+        apps: application ids under which it keeps the batch and the time (ms) that it shows.
+        changelog: columns, log and application id of the changelog.
+        tag: the query, for file names.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        schema: TableSchema,
+        log: DeltaLog,
+        apps: tuple[str, str],
+        changelog: tuple[TableSchema, DeltaLog, str],
+        tag: str,
+    ) -> None:
+        self._root, self._schema, self._log = root, schema, log
+        self._app_id, self._as_of_app_id = apps
+        self._changelog_schema, self._changelog, self._changelog_app_id = changelog
+        self._tag = tag
+        self._held_rows = sum(entry.rows for entry in log.files.values())
+        self._grown_rows = sum(self._changelog.files[path].rows for path in self._news())
+
+    @property
+    def changelog(self) -> str:
+        """Name of the changelog table."""
+        return self._changelog_schema.name
+
+    @property
+    def as_of_batch(self) -> int:
+        """The snapshot holds this batch and all before it; -1: it holds nothing."""
+        version = self._log.transaction_version(self._app_id)
+        return -1 if version is None else version
+
+    def grew(self, rows: int) -> None:
+        """The changelog has that many more rows."""
+        self._grown_rows += rows
+
+    def refresh(self, *, force: bool) -> SnapshotRefresh | None:
+        """Rewrites the snapshot if that is due; None if not.
+
+        Args:
+            force: it is due as soon as anything has changed.
+        """
+        begun = time.perf_counter()
+        target = self._changelog.transaction_version(self._changelog_app_id)
+        if target is None or self.as_of_batch >= target:
+            return None
+        if not force and self._grown_rows < max(MIN_GROWTH_ROWS, GROWTH * self._held_rows):
+            return None
+        rows = self._latest()
+        now_ms = time.time_ns() // 1_000_000
+        added = []
+        if rows.num_rows:
+            name = layout.part_name("snapshot", target, 0, self._tag)
+            added.append(parquet.write(self._root, self._schema, name, rows))
+        reach(f"snapshot.before_commit:{self._schema.name}")
+        self._log.commit(
+            Commit(
+                added=added,
+                removed=list(self._log.files),
+                transactions={self._app_id: target, self._as_of_app_id: now_ms},
+                operation="WRITE",
+                parameters={"mode": "Overwrite"},
+                metadata={"asOfBatch": target, "asOfMs": now_ms},
+            )
+        )
+        reach(f"snapshot.after_commit:{self._schema.name}")
+        self._held_rows, self._grown_rows = rows.num_rows, 0
+        return SnapshotRefresh(self._schema.name, target, now_ms, rows.num_rows, time.perf_counter() - begun)
+
+    def _news(self) -> list[str]:
+        """Files of the changelog that hold batches that the snapshot does not, oldest first."""
+        as_of = self.as_of_batch
+        news = [path for path, entry in self._changelog.files.items() if _last_batch(entry.statistics) > as_of]
+        return sorted(news, key=lambda path: (layout.batch_of(path) or (-1, ""), path))
+
+    def _latest(self) -> pa.Table:
+        """The last row per key; the order of rows of one key is that of batches, then of the file."""
+        held = parquet.read_all(self._root, self._schema, list(self._log.files))
+        held = held.append_column("op", pa.repeat(pa.scalar("upsert"), held.num_rows))
+        news = parquet.read_all(self._root, self._changelog_schema, self._news())
+        news = news.filter(pc.greater(news.column("batch_id"), self.as_of_batch)).select(held.column_names)
+        news = news.sort_by([("batch_id", "ascending")])
+        rows = pa.concat_tables([held, news])
+        numbered = rows.select(self._schema.key_names).append_column(
+            "number", pa.array(range(rows.num_rows), pa.int64())
+        )
+        last = numbered.group_by(list(self._schema.key_names)).aggregate([("number", "max")])
+        rows = rows.take(last.column("number_max").sort())
+        return rows.filter(pc.not_equal(rows.column("op"), "delete")).drop_columns(["op"])
+
+
+def _last_batch(statistics: str | None) -> int:
+    return int(json.loads(statistics or "{}").get("maxValues", {}).get("batch_id", 1 << 62))

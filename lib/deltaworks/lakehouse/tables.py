@@ -1,0 +1,263 @@
+"""The table rows of one task and batch: collected as objects, written as Parquet at the end.
+
+The driver makes the files part of the tables (`committer`). A batch may be run again with the same rows: files of an
+attempt that was not committed are never seen by anyone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from deltaworks.errors import TableError
+from deltaworks.faults import reach
+from deltaworks.kernel.records import Coordinates, DeadLetter
+from deltaworks.lakehouse import control, layout, parquet
+from deltaworks.lakehouse.columns import TIMESTAMP
+from deltaworks.lakehouse.pages import ChangedRows, Identity, PageWriter, identities, late_change
+from deltaworks.lakehouse.schema import DEAD_LETTER, TableSchema, dead_letter_schema, schemas
+from deltaworks.lakehouse.writes import NewFile, TableWrite
+from deltaworks.topology.nodes.sinks import DeltaSink, TableKind
+
+
+class TaskTables:
+    """Takes the table rows of one task, batch after batch.
+
+    Args:
+        root: folder of all tables.
+        tables: the Delta sinks of the task's stage.
+        dead_letter_table: where records go that were set aside.
+        stage: part of the identity of the task.
+        task: number of the task within its stage; unique per table.
+    """
+
+    def __init__(
+        self, root: Path, tables: Sequence[DeltaSink], dead_letter_table: str | None, *, stage: int, task: int
+    ) -> None:
+        self._root, self._stage, self._task = root, stage, task
+        self._writers: dict[str, _AppendWriter | _ChangeWriter | _WindowWriter] = {}
+        for sink in tables:
+            schema = schemas(sink)[0]
+            match sink.kind:
+                case TableKind.APPEND:
+                    self._writers[sink.table] = _AppendWriter(root, schema, task)
+                case TableKind.CHANGELOG:
+                    self._writers[sink.table] = _ChangeWriter(root, schema, task)
+                case TableKind.WINDOWED:
+                    self._writers[sink.table] = _WindowWriter(root, schema, task)
+        self._letters: _DeadLetterWriter | None = None
+        if dead_letter_table is not None:
+            self._letters = _DeadLetterWriter(root, dead_letter_schema(dead_letter_table), task)
+        self._batch_id = -1
+
+    def begin(self, batch_id: int) -> None:
+        """Starts a batch; rows of one that was not finished are forgotten."""
+        self._batch_id = batch_id
+        for writer in self._all():
+            writer.clear()
+
+    def append_row(self, table: str, key: object, value: object, timestamp_ms: int, source: Coordinates) -> None:
+        """A row of an append-only table."""
+        writer = self._writers[table]
+        assert isinstance(writer, _AppendWriter)
+        writer.rows.append((key, value, timestamp_ms, source))
+
+    def change_row(self, table: str, key: object, value: object | None, timestamp_ms: int, source: Coordinates) -> None:
+        """An update, or a delete (None), of a KTable."""
+        writer = self._writers[table]
+        assert isinstance(writer, _ChangeWriter)
+        writer.rows.append((key, value, timestamp_ms, source))
+
+    def window_row(
+        self, table: str, key: object, start_ms: int, end_ms: int, value: object | None, timestamp_ms: int
+    ) -> None:
+        """The value of a window; None removes the row."""
+        writer = self._writers[table]
+        assert isinstance(writer, _WindowWriter)
+        writer.rows.append((key, value, timestamp_ms, start_ms, end_ms))
+
+    def close_windows(self, table: str, before_ms: int) -> None:
+        """Windows with `end_ms < before_ms` will not change any more; a lower bound than before changes nothing."""
+        writer = self._writers[table]
+        assert isinstance(writer, _WindowWriter)
+        writer.closed_before_ms = max(before_ms, writer.closed_before_ms)
+
+    def dead_letter(self, letter: DeadLetter) -> None:
+        """A record that was set aside."""
+        assert self._letters is not None, "a dead letter, but the pipeline names no table for it"
+        self._letters.rows.append(letter)
+
+    def finish(self) -> list[TableWrite]:
+        """Writes the files of the batch.
+
+        Returns:
+            One entry for each table that changes.
+
+        Raises:
+            TableError: a cell does not fit its column, or a final window changes.
+        """
+        reach("delta.before_parquet")
+        writes = [write for writer in self._all() if (write := writer.write(self._batch_id)) is not None]
+        reach("delta.after_parquet")
+        return writes
+
+    def _all(self) -> Iterable[_AppendWriter | _ChangeWriter | _WindowWriter | _DeadLetterWriter]:
+        yield from self._writers.values()
+        if self._letters is not None:
+            yield self._letters
+
+
+class _AppendWriter:
+    """Rows of a stream."""
+
+    def __init__(self, root: Path, schema: TableSchema, task: int) -> None:
+        self._root, self._schema, self._task = root, schema, task
+        self.rows: list[tuple[object, object, int, Coordinates]] = []
+
+    def clear(self) -> None:
+        self.rows = []
+
+    def write(self, batch_id: int) -> TableWrite | None:
+        if not self.rows:
+            return None
+        return _append(self._root, self._schema, self._task, batch_id, self._columns(batch_id))
+
+    def _columns(self, batch_id: int) -> list[pa.Array]:
+        keys, values, timestamps, sources = zip(*self.rows, strict=True)
+        return [*_cells(self._schema, keys, values), _times(timestamps), *_sources(sources)]
+
+
+class _ChangeWriter(_AppendWriter):
+    """Updates of a KTable."""
+
+    def _columns(self, batch_id: int) -> list[pa.Array]:
+        keys, values, timestamps, sources = zip(*self.rows, strict=True)
+        operations = ["delete" if value is None else "upsert" for value in values]
+        return [
+            *_cells(self._schema, keys, values),
+            pa.array(operations, pa.string()),
+            _times(timestamps),
+            *_sources(sources),
+            pa.repeat(pa.scalar(batch_id, pa.int64()), len(keys)),
+        ]
+
+
+class _DeadLetterWriter:
+    """Records that were set aside."""
+
+    def __init__(self, root: Path, schema: TableSchema, task: int) -> None:
+        self._root, self._schema, self._task = root, schema, task
+        self.rows: list[DeadLetter] = []
+
+    def clear(self) -> None:
+        self.rows = []
+
+    def write(self, batch_id: int) -> TableWrite | None:
+        if not self.rows:
+            return None
+        columns: list[list[Any]] = [
+            [letter.key for letter in self.rows],
+            [letter.value for letter in self.rows],
+            [[{"name": name, "value": value} for name, value in letter.headers] for letter in self.rows],
+            [letter.source.topic for letter in self.rows],
+            [letter.source.partition for letter in self.rows],
+            [letter.source.offset for letter in self.rows],
+            [letter.timestamp_ms * 1000 for letter in self.rows],
+            [letter.error_class for letter in self.rows],
+            [letter.message for letter in self.rows],
+            [letter.operator for letter in self.rows],
+            [letter.stacktrace for letter in self.rows],
+        ]
+        arrays = [pa.array(cells, kind) for cells, (_, kind) in zip(columns, DEAD_LETTER, strict=True)]
+        return _append(self._root, self._schema, self._task, batch_id, arrays)
+
+
+class _WindowWriter:
+    """Windows of a windowed KTable."""
+
+    def __init__(self, root: Path, schema: TableSchema, task: int) -> None:
+        self._root, self._schema, self._task = root, schema, task
+        self.clear()
+
+    def clear(self) -> None:
+        self.rows: list[tuple[object, object | None, int, int, int]] = []
+        self.closed_before_ms = -1
+
+    def write(self, batch_id: int) -> TableWrite | None:
+        if not self.rows and self.closed_before_ms < 0:
+            return None
+        folder = self._root / self._schema.name
+        tag = control.read_query(folder)
+        pages = control.read_pages(folder, self._task)
+        if pages.batch_id >= batch_id or (not self.rows and self.closed_before_ms <= pages.closed_before_ms):
+            return None
+        rows = self._changed()
+        self._check(rows, pages.closed_before_ms, batch_id)
+        bound = max(self.closed_before_ms, pages.closed_before_ms)
+        closes = bound if bound > pages.closed_before_ms else None
+        writer = PageWriter(self._root, self._schema, self._task, batch_id, tag)
+        changes = writer.apply(pages.paths, rows, closes)
+        count = rows.upserts.num_rows + len(rows.deletes)
+        return TableWrite(self._schema.name, self._task, tuple(changes.added), tuple(changes.removed), closes, count)
+
+    def _changed(self) -> ChangedRows:
+        """The last row per key and window."""
+        everything = self._table()
+        keys = identities(everything, self._schema)
+        last = {identity: number for number, identity in enumerate(keys)}
+        upserts = [number for number in last.values() if self.rows[number][1] is not None]
+        deletes: list[Identity] = [identity for identity, number in last.items() if self.rows[number][1] is None]
+        if len(upserts) == len(keys):
+            return ChangedRows(everything, deletes)
+        return ChangedRows(everything.take(pa.array(upserts, pa.int64())), deletes)
+
+    def _table(self) -> pa.Table:
+        if not self.rows:
+            return self._schema.file.empty_table()
+        keys, values, timestamps, starts, ends = zip(*self.rows, strict=True)
+        columns = [
+            *(column.array(keys) for column in self._schema.key),
+            _times(starts),
+            _times(ends),
+            *(column.array(values) for column in self._schema.value),
+            _times(timestamps),
+            pa.repeat(pa.scalar(False), len(keys)),
+        ]
+        return pa.table(columns, schema=self._schema.file)
+
+    def _check(self, rows: ChangedRows, closed_before_ms: int, batch_id: int) -> None:
+        """A window that an earlier batch closed must not change."""
+        if closed_before_ms < 0:
+            return
+        for identity in (*identities(rows.upserts, self._schema), *rows.deletes):
+            if identity[-1] < closed_before_ms:  # type: ignore[operator]
+                raise late_change(self._schema.name, self._task, identity, batch_id)
+
+
+def _append(root: Path, schema: TableSchema, task: int, batch_id: int, columns: list[pa.Array]) -> TableWrite:
+    rows = pa.table(columns, schema=schema.file)
+    path = layout.part_name("part", batch_id, task, control.read_query(root / schema.name))
+    file: NewFile = parquet.write(root, schema, path, rows)
+    return TableWrite(schema.name, task, (file,), changed_rows=rows.num_rows)
+
+
+def _cells(schema: TableSchema, keys: Sequence[Any], values: Sequence[Any]) -> list[pa.Array]:
+    try:
+        return [*(column.array(keys) for column in schema.key), *(column.array(values) for column in schema.value)]
+    except TableError as error:
+        raise TableError(f"Table '{schema.name}': {error.message}", hint=error.hint) from error
+
+
+def _times(times_ms: Sequence[int]) -> pa.Array:
+    return pa.array([time_ms * 1000 for time_ms in times_ms], pa.int64()).cast(TIMESTAMP)
+
+
+def _sources(sources: Sequence[Coordinates]) -> list[pa.Array]:
+    return [
+        pa.array([source.topic for source in sources], pa.string()),
+        pa.array([source.partition for source in sources], pa.int32()),
+        pa.array([source.offset for source in sources], pa.int64()),
+    ]
