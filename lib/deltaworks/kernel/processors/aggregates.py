@@ -20,8 +20,8 @@ from deltaworks.kernel.processors.wiring import Wiring
 from deltaworks.kernel.records import Headers
 from deltaworks.kernel.stores.session import Session
 from deltaworks.kernel.stores.window import NEVER
+from deltaworks.serdes.windowed import Windowed
 from deltaworks.topology.nodes.aggregates import SessionAggregate, StreamAggregate, WindowAggregate
-from deltaworks.topology.windows import Windowed
 
 
 def stream_aggregate(node: StreamAggregate, wiring: Wiring) -> Process:

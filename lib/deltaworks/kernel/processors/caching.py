@@ -15,7 +15,7 @@ from deltaworks.kernel.stores.entries import Entries
 from deltaworks.kernel.stores.key_value import KeyValueStore
 from deltaworks.kernel.stores.session import SessionStore
 from deltaworks.kernel.stores.window import WindowStore
-from deltaworks.topology.windows import Windowed
+from deltaworks.serdes.windowed import Windowed
 
 
 def forward_at_commit(

@@ -8,8 +8,8 @@ from deltaworks.kernel.change import Change
 from deltaworks.kernel.context import Process
 from deltaworks.kernel.processors.wiring import Wiring
 from deltaworks.kernel.records import Headers
+from deltaworks.serdes.windowed import Windowed
 from deltaworks.topology.nodes.sinks import DeltaSink, TableKind, TopicSink
-from deltaworks.topology.windows import Windowed
 
 
 def topic_sink(node: TopicSink, wiring: Wiring) -> Process:

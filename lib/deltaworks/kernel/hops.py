@@ -1,0 +1,48 @@
+"""What one task of a stage hands to the tasks of a later stage within a micro-batch.
+
+Every host uses this, so that offsets after a hop are the same everywhere: each upstream task is a partition, and the
+offset is `batch id * 2**32 + position within (hop, upstream task, downstream task)`.
+"""
+
+from __future__ import annotations
+
+from deltaworks.kernel.records import Headers, RecordBatch
+
+_BATCH_SHIFT = 32
+
+
+class HopOutput:
+    """Collects the records of one upstream task and one micro-batch."""
+
+    def __init__(self, task: int, batch_id: int) -> None:
+        self._task = task
+        self._first_offset = batch_id << _BATCH_SHIFT
+        self._batches: dict[tuple[str, int], RecordBatch] = {}
+        self._headers: dict[tuple[str, int], list[Headers]] = {}
+
+    def add(
+        self, hop: str, partition: int, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers
+    ) -> None:
+        """Appends a record for task `partition` of the stage that reads `hop`; the `hop` of a `Collector`."""
+        to = hop, partition
+        batch = self._batches.get(to)
+        if batch is None:
+            batch = self._batches[to] = RecordBatch(hop, self._task, [], [], [], [])
+        if headers or to in self._headers:
+            self._note_headers(to, len(batch.keys), headers)
+        batch.timestamps_ms.append(timestamp_ms)
+        batch.keys.append(key)
+        batch.values.append(value)
+
+    def batches(self) -> dict[tuple[str, int], RecordBatch]:
+        """`(hop, downstream task)` -> its records, in the order in which they were added."""
+        return {to: self._finished(to, batch) for to, batch in sorted(self._batches.items())}
+
+    def _note_headers(self, to: tuple[str, int], earlier: int, headers: Headers) -> None:
+        self._headers.setdefault(to, [()] * earlier).append(headers)
+
+    def _finished(self, to: tuple[str, int], batch: RecordBatch) -> RecordBatch:
+        offsets = list(range(self._first_offset, self._first_offset + len(batch.keys)))
+        return RecordBatch(
+            batch.topic, batch.partition, offsets, batch.timestamps_ms, batch.keys, batch.values, self._headers.get(to)
+        )

@@ -1,0 +1,22 @@
+"""Tests without an engine: the same kernel as in production, in one process, in milliseconds.
+
+`TopologyTestDriver` feeds records one by one; `recorded` runs micro-batches as a host recorded them, on many tasks.
+"""
+
+from deltaworks.testing.driver import TopologyTestDriver
+from deltaworks.testing.stores import ReadOnlyKeyValueStore, ReadOnlySessionStore, ReadOnlyWindowStore
+from deltaworks.testing.tables import AppendTable, KeyedTable, WindowTable
+from deltaworks.testing.topics import TestInputTopic, TestOutputTopic, TestRecord
+
+__all__ = [
+    "AppendTable",
+    "KeyedTable",
+    "ReadOnlyKeyValueStore",
+    "ReadOnlySessionStore",
+    "ReadOnlyWindowStore",
+    "TestInputTopic",
+    "TestOutputTopic",
+    "TestRecord",
+    "TopologyTestDriver",
+    "WindowTable",
+]

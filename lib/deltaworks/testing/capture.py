@@ -1,0 +1,45 @@
+"""A collector that keeps what tasks produce, in memory."""
+
+from __future__ import annotations
+
+from deltaworks.kernel.errors import dead_letter_record
+from deltaworks.kernel.records import DeadLetter, Headers
+from deltaworks.testing.tables import TablesInMemory
+from deltaworks.testing.topics import RawRecord
+
+
+class Topics:
+    """Every topic of a topology under test, hops included: its records, oldest first."""
+
+    def __init__(self) -> None:
+        self.records: dict[str, list[RawRecord]] = {}
+
+    def of(self, topic: str) -> list[RawRecord]:
+        return self.records.setdefault(topic, [])
+
+
+class Capture:
+    """The collector of the test driver: hops are topics, tables are dictionaries, dead letters are a list."""
+
+    def __init__(self, topics: Topics, tables: TablesInMemory, dead_letter_topic: str | None) -> None:
+        self.dead_letters: list[DeadLetter] = []
+        self._topics = topics
+        self._dead_letter_topic = dead_letter_topic
+        self.append_row = tables.append_row
+        self.change_row = tables.change_row
+        self.window_row = tables.window_row
+        self.close_windows = tables.close_windows
+
+    def send(self, topic: str, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers) -> None:
+        self._topics.of(topic).append(RawRecord(key, value, timestamp_ms, headers))
+
+    def hop(
+        self, hop: str, partition: int, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers
+    ) -> None:
+        self._topics.of(hop).append(RawRecord(key, value, timestamp_ms, headers))
+
+    def dead_letter(self, letter: DeadLetter) -> None:
+        self.dead_letters.append(letter)
+        if self._dead_letter_topic is not None:
+            key, value, headers = dead_letter_record(letter)
+            self.send(self._dead_letter_topic, key, value, letter.timestamp_ms, headers)

@@ -1,0 +1,254 @@
+"""The test driver: a whole topology in one process, one record at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any, assert_never
+
+from deltaworks.dsl.pipeline import Pipeline
+from deltaworks.errors import StreamsError
+from deltaworks.kernel.errors import ErrorPolicy
+from deltaworks.kernel.records import DeadLetter, RecordBatch
+from deltaworks.kernel.stores.key_value import KeyValueStore
+from deltaworks.kernel.stores.memory import MemoryState
+from deltaworks.kernel.stores.session import SessionStore
+from deltaworks.kernel.stores.window import WindowStore
+from deltaworks.kernel.task import Task, TaskMetrics
+from deltaworks.serdes.base import Serde
+from deltaworks.testing.capture import Capture, Topics
+from deltaworks.testing.stores import ReadOnlyKeyValueStore, ReadOnlySessionStore, ReadOnlyWindowStore
+from deltaworks.testing.tables import TablesInMemory
+from deltaworks.testing.topics import RawRecord, TestInputTopic, TestOutputTopic
+from deltaworks.topology.nodes import TopicSink, WindowAggregate
+from deltaworks.topology.stages import Plan, Stage
+
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+class TopologyTestDriver:
+    """Runs a topology without Kafka, Spark or Delta Lake, to test what it computes.
+
+    Write records into input topics; when `pipe_input` returns, the topology has processed the record completely:
+    output topics, stores and tables show the result.
+
+    ```python
+    driver = TopologyTestDriver(pipeline)
+    orders = driver.create_input_topic("raw-orders")
+    premium = driver.create_output_topic("premium-orders")
+
+    orders.pipe_input("ann", Order(amount=100, tier="PREMIUM"), timestamp_ms=5_000)
+
+    assert premium.read_key_value() == ("ann", Order(amount=90, tier="PREMIUM"))
+    assert driver.store("order-count-store").fetch("ann", 0) == 1
+    assert driver.table("order_counts").rows == {Windowed("ann", 0, 3_600_000): 1}
+    ```
+
+    **Order.** For each record the driver takes, as long as a topic has unread records, the one with the lowest
+    timestamp, sends it through its stage, commits (so record caches are flushed), and appends what was produced to
+    hops and to topics that the topology also reads.
+
+    **Time.** Stream time comes from the records. The wall clock starts at `wall_clock_ms` and moves only by
+    `advance_wall_clock_time`.
+
+    **Errors.** With `on_error="fail"` a bad record raises `StreamsError` from `pipe_input`, and the driver is done.
+    With `"continue"` it goes to `dead_letters`, and to the pipeline's dead letter topic if it has one.
+
+    **What it does not simulate.** Partitions: every topic has one, every stage one task, so co-partitioning and
+    skew do not show. Micro-batches: it commits after each record, while the stream commits after many, so with a
+    record cache the stream forwards fewer updates; tables and stores end up the same. Crashes, restarts,
+    transactions, Parquet and Delta commits: see `deltaworks.testing.recorded` for micro-batches on several tasks.
+
+    Source: `TopologyTestDriver`; differs: tables, dead letters.
+    """
+
+    def __init__(self, topology: Pipeline | Plan, *, wall_clock_ms: int = 0, errors: ErrorPolicy | None = None) -> None:
+        """
+        Args:
+            topology: A pipeline, or the plan that `StreamsBuilder.build` returned.
+            wall_clock_ms: Where the wall clock starts.
+            errors: In place of the pipeline's `on_error`; a plan alone fails on every error.
+        """
+        plan = topology.plan() if isinstance(topology, Pipeline) else topology
+        dead_letter_topic = None
+        if isinstance(topology, Pipeline):
+            dead_letter_topic = topology.dead_letter_topic
+            errors = errors or ErrorPolicy.of(topology.on_error)
+        self._plan = plan
+        self._topics = Topics()
+        self._tables = TablesInMemory(plan.tables)
+        self._capture = Capture(self._topics, self._tables, dead_letter_topic)
+        self._stages = [_StageUnderTest(stage, self._capture, errors or ErrorPolicy()) for stage in plan.stages]
+        self._readers = {topic: stage for stage in self._stages for topic in stage.positions}
+        self._outputs = {*plan.sink_topics, *filter(None, [dead_letter_topic])}
+        self._wall_clock_ms = wall_clock_ms
+        self._failure: StreamsError | None = None
+
+    def create_input_topic(
+        self,
+        topic: str,
+        *,
+        key: Serde[Any] | None = None,
+        value: Serde[Any] | None = None,
+        start_ms: int = 0,
+        auto_advance: timedelta = timedelta(0),
+    ) -> TestInputTopic[Any, Any]:
+        """A topic to write into.
+
+        Args:
+            topic: One that the topology reads.
+            key: Serde of its keys; None: the one that the topology reads it with.
+            value: Serde of its values, likewise.
+            start_ms: Where its clock starts, for records without a timestamp.
+            auto_advance: By how much the clock moves with each of them.
+        """
+        sources = {name: node for stage in self._plan.stages for node in stage.sources for name in node.topics}
+        if topic not in self._plan.source_topics:
+            raise _unknown("input topic", topic, self._plan.source_topics)
+        source = sources[topic]
+        return TestInputTopic(
+            lambda record: self._pipe(topic, record), key or source.key, value or source.value, start_ms, auto_advance
+        )
+
+    def create_output_topic(
+        self, topic: str, *, key: Serde[Any] | None = None, value: Serde[Any] | None = None
+    ) -> TestOutputTopic[Any, Any]:
+        """A topic to read from, from its beginning.
+
+        Args:
+            topic: One that the topology writes; for the dead letter topic give both serdes.
+            key: Serde of its keys; None: the one that the topology writes it with.
+            value: Serde of its values, likewise.
+        """
+        if topic not in self._outputs:
+            raise _unknown("output topic", topic, self._outputs)
+        if key is None or value is None:
+            sink = next(node for node in self._plan.nodes if isinstance(node, TopicSink) and node.topic == topic)
+            key, value = key or sink.key, value or sink.value
+        return TestOutputTopic(topic, self._topics.of(topic), key, value)
+
+    def store(self, name: str) -> Any:
+        """A state store, to read: key-value, window or session, by its kind.
+
+        Raises:
+            KeyError: There is no such store.
+        """
+        stores = {store_name: store for stage in self._stages for store_name, store in stage.task.stores.items()}
+        if name not in stores:
+            raise _unknown("store", name, stores)
+        match store := stores[name]:
+            case KeyValueStore():
+                return ReadOnlyKeyValueStore(store)
+            case WindowStore():
+                return ReadOnlyWindowStore(store, self._window_size_ms(name))
+            case SessionStore():
+                return ReadOnlySessionStore(store)
+            case _:
+                assert_never(store)
+
+    def table(self, name: str) -> Any:
+        """What a Delta table would hold: `AppendTable`, `KeyedTable` or `WindowTable`, by how it is written.
+
+        Raises:
+            KeyError: The topology writes no such table.
+        """
+        tables = self._tables.by_name
+        if name not in tables:
+            raise _unknown("table", name, tables)
+        return tables[name]
+
+    def advance_wall_clock_time(self, advance: timedelta) -> None:
+        """Moves the wall clock forward."""
+        if advance < timedelta(0):
+            raise ValueError(f"the wall clock cannot go back by {-advance}")
+        self._wall_clock_ms += advance // _MILLISECOND
+        for stage in self._stages:
+            stage.run([], self._wall_clock_ms)
+        self._run_until_idle()
+
+    @property
+    def dead_letters(self) -> list[DeadLetter]:
+        """The records that were set aside, oldest first."""
+        return self._capture.dead_letters
+
+    @property
+    def metrics(self) -> TaskMetrics:
+        """Counters since the driver was made, over all stages."""
+        return TaskMetrics(
+            records_in=sum(stage.total.records_in for stage in self._stages),
+            dropped=sum(stage.total.dropped for stage in self._stages),
+            late=sum(stage.total.late for stage in self._stages),
+            dead_letters=sum(stage.total.dead_letters for stage in self._stages),
+            stream_time_ms=max(stage.total.stream_time_ms for stage in self._stages),
+        )
+
+    @property
+    def produced(self) -> dict[str, list[RawRecord]]:
+        """Output topic -> its records as bytes, oldest first; hops and input topics are not in it."""
+        return {topic: list(self._topics.of(topic)) for topic in sorted(self._outputs)}
+
+    def _pipe(self, topic: str, record: RawRecord) -> None:
+        if self._failure is not None:
+            raise self._failure
+        self._topics.of(topic).append(record)
+        try:
+            self._run_until_idle()
+        except StreamsError as failure:
+            self._failure = failure
+            raise
+
+    def _run_until_idle(self) -> None:
+        while unread := [
+            (self._topics.of(topic)[stage.positions[topic]].timestamp_ms, topic)
+            for topic, stage in self._readers.items()
+            if stage.positions[topic] < len(self._topics.of(topic))
+        ]:
+            _, topic = min(unread)
+            stage = self._readers[topic]
+            offset = stage.positions[topic]
+            stage.positions[topic] += 1
+            record = self._topics.of(topic)[offset]
+            headers = [record.headers] if record.headers else None
+            batch = RecordBatch(topic, 0, [offset], [record.timestamp_ms], [record.key], [record.value], headers)
+            stage.run([batch], self._wall_clock_ms)
+
+    def _window_size_ms(self, store: str) -> int:
+        sizes = [
+            node.windows.size_ms
+            for node in self._plan.nodes
+            if isinstance(node, WindowAggregate) and node.store == store
+        ]
+        return sizes[0]
+
+
+class _StageUnderTest:
+    """A stage with its only task."""
+
+    def __init__(self, stage: Stage, collector: Capture, errors: ErrorPolicy) -> None:
+        self._state = MemoryState()
+        self.task = Task(
+            stage,
+            0,
+            state=self._state,
+            collector=collector,
+            errors=errors,
+            hop_partitions=dict.fromkeys(stage.hops_out, 1),
+        )
+        self.positions = dict.fromkeys((*stage.topics, *stage.hops_in), 0)
+        """Topic -> offset of the next record to read."""
+        self.total = TaskMetrics()
+
+    def run(self, batches: list[RecordBatch], wall_clock_ms: int) -> None:
+        """A micro-batch."""
+        self.task.process(batches, wall_clock_ms)
+        self._state.apply(self.task.commit())
+        batch = self.task.metrics
+        self.total.records_in += batch.records_in
+        self.total.dropped += batch.dropped
+        self.total.late += batch.late
+        self.total.dead_letters += batch.dead_letters
+        self.total.stream_time_ms = batch.stream_time_ms
+
+
+def _unknown(what: str, name: str, known: Iterable[str]) -> KeyError:
+    return KeyError(f"the topology has no {what} '{name}'; it has: {', '.join(sorted(known)) or 'none'}")

@@ -1,0 +1,193 @@
+"""The two ends of a topology under test: topics to write into and to read from, with typed keys and values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Generic, TypeVar
+
+from deltaworks.kernel.records import Headers
+from deltaworks.serdes.base import Serde
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_MILLISECOND = timedelta(milliseconds=1)
+_EPOCH = datetime.fromtimestamp(0, UTC)
+
+
+@dataclass(frozen=True)
+class RawRecord:
+    """A record as a topic holds it."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int
+    headers: Headers = ()
+
+
+@dataclass(frozen=True)
+class TestRecord(Generic[K, V]):
+    """A record with everything that a test may compare."""
+
+    __test__ = False
+
+    key: K | None
+    value: V | None
+    timestamp_ms: int = 0
+    headers: Headers = ()
+
+    @property
+    def time(self) -> datetime:
+        """The timestamp as an instant in UTC."""
+        return _EPOCH + self.timestamp_ms * _MILLISECOND
+
+
+class TestInputTopic(Generic[K, V]):
+    """Writes records into a topic; made by `TopologyTestDriver.create_input_topic`.
+
+    A record without a timestamp gets the topic's clock, which then advances by `auto_advance`.
+    """
+
+    __test__ = False
+
+    def __init__(
+        self,
+        pipe: Callable[[RawRecord], None],
+        key: Serde[K],
+        value: Serde[V],
+        start_ms: int,
+        auto_advance: timedelta,
+    ) -> None:
+        self._pipe = pipe
+        self._key = key
+        self._value = value
+        self._now_ms = start_ms
+        self._auto_advance_ms = auto_advance // _MILLISECOND
+
+    def advance_time(self, advance: timedelta) -> None:
+        """Moves the clock of the topic; back is an error."""
+        if advance < timedelta(0):
+            raise ValueError(f"the clock of a topic cannot go back by {-advance}")
+        self._now_ms += advance // _MILLISECOND
+
+    def pipe_input(
+        self,
+        key: K | None,
+        value: V | None,
+        *,
+        timestamp_ms: int | None = None,
+        at: datetime | None = None,
+        headers: Headers = (),
+    ) -> None:
+        """Writes one record; when this returns, the topology has processed it.
+
+        Args:
+            key: The key, or None.
+            value: The value, or None.
+            timestamp_ms: Its time in milliseconds since the epoch.
+            at: Its time as an instant, in place of `timestamp_ms`.
+            headers: Its headers.
+        """
+        if at is not None:
+            timestamp_ms = (at - _EPOCH) // _MILLISECOND
+        if timestamp_ms is None:
+            timestamp_ms = self._now_ms
+            self._now_ms += self._auto_advance_ms
+        key_bytes = None if key is None else self._key.serialize(key)
+        value_bytes = None if value is None else self._value.serialize(value)
+        self._pipe(RawRecord(key_bytes, value_bytes, timestamp_ms, headers))
+
+    def pipe_raw(
+        self, key: bytes | None, value: bytes | None, *, timestamp_ms: int | None = None, headers: Headers = ()
+    ) -> None:
+        """Writes bytes as they are: for records that do not decode."""
+        if timestamp_ms is None:
+            timestamp_ms = self._now_ms
+            self._now_ms += self._auto_advance_ms
+        self._pipe(RawRecord(key, value, timestamp_ms, headers))
+
+    def pipe_record(self, record: TestRecord[K, V]) -> None:
+        """Writes one record with its timestamp and headers."""
+        self.pipe_input(record.key, record.value, timestamp_ms=record.timestamp_ms, headers=record.headers)
+
+    def pipe_record_list(self, records: Iterable[TestRecord[K, V]]) -> None:
+        """Writes records one after the other."""
+        for record in records:
+            self.pipe_record(record)
+
+    def pipe_key_value_list(self, pairs: Iterable[tuple[K | None, V | None]]) -> None:
+        """Writes `(key, value)` pairs at the topic's clock."""
+        for key, value in pairs:
+            self.pipe_input(key, value)
+
+    def pipe_value_list(self, values: Iterable[V | None]) -> None:
+        """Writes values without a key at the topic's clock."""
+        for value in values:
+            self.pipe_input(None, value)
+
+
+class TestOutputTopic(Generic[K, V]):
+    """Reads what the topology wrote; made by `TopologyTestDriver.create_output_topic`. Every record is read once."""
+
+    __test__ = False
+
+    def __init__(self, topic: str, records: Sequence[RawRecord], key: Serde[K], value: Serde[V]) -> None:
+        self._topic = topic
+        self._records = records
+        self._key = key
+        self._value = value
+        self._position = 0
+
+    @property
+    def queue_size(self) -> int:
+        """Number of records not read yet."""
+        return len(self._records) - self._position
+
+    @property
+    def is_empty(self) -> bool:
+        """Everything has been read."""
+        return self.queue_size == 0
+
+    def read_record(self) -> TestRecord[K, V]:
+        """The next record with its timestamp and headers.
+
+        Raises:
+            LookupError: Everything has been read.
+        """
+        if self.is_empty:
+            raise LookupError(
+                f"no record left in topic '{self._topic}'; {self._position} have been read.\n"
+                "  Hint: the operator may have dropped the record, or its window is still open; see driver.metrics."
+            )
+        raw = self._records[self._position]
+        self._position += 1
+        key = None if raw.key is None else self._key.deserialize(raw.key)
+        value = None if raw.value is None else self._value.deserialize(raw.value)
+        return TestRecord(key, value, raw.timestamp_ms, raw.headers)
+
+    def read_key_value(self) -> tuple[K | None, V | None]:
+        """Key and value of the next record."""
+        record = self.read_record()
+        return record.key, record.value
+
+    def read_value(self) -> V | None:
+        """The value of the next record."""
+        return self.read_record().value
+
+    def read_records_to_list(self) -> list[TestRecord[K, V]]:
+        """All records not read yet."""
+        return [self.read_record() for _ in range(self.queue_size)]
+
+    def read_key_values_to_list(self) -> list[tuple[K | None, V | None]]:
+        """Keys and values of all records not read yet."""
+        return [(record.key, record.value) for record in self.read_records_to_list()]
+
+    def read_key_values_to_map(self) -> dict[K | None, V | None]:
+        """The last value per key of all records not read yet."""
+        return dict(self.read_key_values_to_list())
+
+    def read_values_to_list(self) -> list[V | None]:
+        """Values of all records not read yet."""
+        return [record.value for record in self.read_records_to_list()]
