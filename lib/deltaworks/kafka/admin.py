@@ -1,0 +1,169 @@
+"""Topics and offsets: what is needed before and after records flow.
+
+Every function opens an admin connection and closes it; nothing is kept. For records see `transactional` (writing)
+and the streaming host (reading).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+
+from deltaworks.errors import KafkaReadError, KafkaTopicError
+
+Position = tuple[str, int]
+"""Topic and partition."""
+
+_TIMEOUT_S = 30.0
+_POLL_S = 0.02
+_SILENT = logging.Logger("librdkafka", logging.CRITICAL + 1)
+"""The client writes a line per refused connection, hundreds while a broker starts."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopicSpec:
+    """A topic as it should be."""
+
+    name: str
+    partitions: int
+    replication: int = 1
+    config: Mapping[str, str] = field(default_factory=dict)
+    """Such as `{"cleanup.policy": "compact"}`; only for a topic that does not exist yet."""
+
+
+def admin(bootstrap: str) -> AdminClient:
+    """A quiet client."""
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, "socket.timeout.ms": 10_000}, logger=_SILENT)
+
+
+def answers(bootstrap: str, *, timeout_s: float = 2.0) -> bool:
+    """Whether a broker with a controller answers the admin protocol."""
+    client = admin(bootstrap)  # a client that is collected while it works never answers
+    try:
+        cluster = client.describe_cluster(request_timeout=timeout_s).result(timeout_s + 1)
+    except (KafkaException, TimeoutError):
+        return False
+    return cluster.controller is not None
+
+
+def create_topics(bootstrap: str, topics: Iterable[TopicSpec]) -> list[str]:
+    """Creates the topics that do not exist yet and waits until they can be used.
+
+    Returns:
+        The names of those that were created.
+
+    Raises:
+        KafkaTopicError: one exists with another number of partitions, or cannot be created.
+    """
+    wanted = {topic.name: topic for topic in topics}
+    client = admin(bootstrap)
+    existing = _partition_counts(client)
+    for name, topic in wanted.items():
+        if name in existing and existing[name] != topic.partitions:
+            raise KafkaTopicError(
+                f"Topic '{name}' has {existing[name]} partitions, {topic.partitions} are wanted.",
+                hint="the number of tasks, and so the state, depends on it: use another topic, or delete this one",
+            )
+    missing = [
+        NewTopic(t.name, num_partitions=t.partitions, replication_factor=t.replication, config=dict(t.config))
+        for t in wanted.values()
+        if t.name not in existing
+    ]
+    if not missing:
+        return []
+    created = []
+    for name, future in client.create_topics(missing, operation_timeout=_TIMEOUT_S).items():
+        try:
+            future.result()
+            created.append(name)
+        except KafkaException as error:
+            reason: KafkaError = error.args[0]
+            if reason.code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise KafkaTopicError(f"Topic '{name}' cannot be created: {reason.str()}.") from error
+    _wait_for(client, {t.name: t.partitions for t in wanted.values()})
+    return created
+
+
+def delete_topics(bootstrap: str, names: Sequence[str]) -> None:
+    """Deletes topics and waits until they are gone; those that do not exist are fine."""
+    if not names:
+        return
+    client = admin(bootstrap)
+    for name, future in client.delete_topics(list(names), operation_timeout=_TIMEOUT_S).items():
+        try:
+            future.result()
+        except KafkaException as error:
+            reason: KafkaError = error.args[0]
+            if reason.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise KafkaTopicError(f"Topic '{name}' cannot be deleted: {reason.str()}.") from error
+    _wait_for(client, dict.fromkeys(names))
+
+
+def partition_counts(bootstrap: str) -> dict[str, int]:
+    """Every topic that is not Kafka's own."""
+    return {name: count for name, count in _partition_counts(admin(bootstrap)).items() if not name.startswith("__")}
+
+
+def begin_offsets(bootstrap: str, topics: Sequence[str]) -> dict[Position, int]:
+    """The first offset that is still there, per partition."""
+    return _offsets(bootstrap, topics, OffsetSpec.earliest())
+
+
+def end_offsets(bootstrap: str, topics: Sequence[str], *, committed: bool = True) -> dict[Position, int]:
+    """The offset after the last record, per partition.
+
+    Args:
+        committed: up to the first transaction that is open, which is what a `read_committed` reader can reach.
+    """
+    return _offsets(bootstrap, topics, OffsetSpec.latest(), committed=committed)
+
+
+def offsets_at(bootstrap: str, topics: Sequence[str], timestamp_ms: int) -> dict[Position, int]:
+    """The first offset whose record is at least as late; the end of a partition that has none."""
+    found = _offsets(bootstrap, topics, OffsetSpec.for_timestamp(timestamp_ms))
+    ends = end_offsets(bootstrap, topics)
+    return {position: ends[position] if offset < 0 else offset for position, offset in found.items()}
+
+
+def _offsets(bootstrap: str, topics: Sequence[str], spec: OffsetSpec, *, committed: bool = True) -> dict[Position, int]:
+    client = admin(bootstrap)
+    counts = _partition_counts(client)
+    unknown = [topic for topic in topics if topic not in counts]
+    if unknown:
+        raise KafkaTopicError(f"There is no topic {', '.join(map(repr, unknown))} at {bootstrap}.")
+    wanted = {TopicPartition(topic, partition): spec for topic in topics for partition in range(counts[topic])}
+    level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+    if not wanted:
+        return {}
+    try:
+        futures = client.list_offsets(wanted, isolation_level=level, request_timeout=_TIMEOUT_S)
+        return {(at.topic, at.partition): future.result().offset for at, future in futures.items()}
+    except KafkaException as error:
+        raise KafkaReadError(f"Offsets of {', '.join(topics)} cannot be read: {error.args[0].str()}.") from error
+
+
+def _partition_counts(client: AdminClient) -> dict[str, int]:
+    try:
+        topics = client.list_topics(timeout=_TIMEOUT_S).topics
+    except KafkaException as error:
+        raise KafkaReadError(
+            f"The broker does not answer: {error.args[0].str()}.", hint="is it running? `deltaworks status`"
+        ) from error
+    return {name: len(metadata.partitions) for name, metadata in topics.items() if metadata.error is None}
+
+
+def _wait_for(client: AdminClient, wanted: Mapping[str, int | None]) -> None:
+    """Metadata follows an answer with a delay; None waits for a topic to go."""
+    end = time.monotonic() + _TIMEOUT_S
+    while True:
+        counts = _partition_counts(client)
+        if all(counts.get(name) == count for name, count in wanted.items()):
+            return
+        if time.monotonic() > end:
+            raise KafkaTopicError(f"Topics {', '.join(wanted)} are not settled after {_TIMEOUT_S:.0f} s.")
+        time.sleep(_POLL_S)

@@ -1,0 +1,59 @@
+"""Who listens on a port of this machine."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import closing
+
+import psutil
+
+from deltaworks.errors import StackError
+
+_LOOPBACK = "127.0.0.1"
+
+
+def is_free(port: int) -> bool:
+    """Whether a component could listen there."""
+    with closing(socket.socket()) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((_LOOPBACK, port))
+        except OSError:
+            return False
+    return True
+
+
+def answers(port: int) -> bool:
+    """Whether something accepts connections there."""
+    with closing(socket.socket()) as probe:
+        probe.settimeout(1.0)
+        return probe.connect_ex((_LOOPBACK, port)) == 0
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on now, all different."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for probe in sockets:
+            probe.bind((_LOOPBACK, 0))
+        return [probe.getsockname()[1] for probe in sockets]
+    finally:
+        for probe in sockets:
+            probe.close()
+
+
+def require_free(port: int, component: str, hint: str) -> None:
+    """Raises `StackError`, which names the holder, if the port is taken."""
+    if not is_free(port):
+        raise StackError(f"Port {port}, where {component} should listen, is taken by {_holder(port)}.", hint=hint)
+
+
+def _holder(port: int) -> str:
+    for connection in psutil.net_connections(kind="tcp"):
+        if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port and connection.pid:
+            try:
+                command = " ".join(psutil.Process(connection.pid).cmdline())
+            except psutil.Error:
+                command = "gone meanwhile"
+            return f"process {connection.pid} ({command[:120]})"
+    return "a process of another user"
