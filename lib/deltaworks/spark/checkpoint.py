@@ -39,7 +39,7 @@ def open_plan(
     """The stored plan of the checkpoint, written at its first start; a later start keeps the stored slots.
 
     Raises:
-        IncompatibleCheckpointError: the topology, its stores or the partitions changed in a way the state cannot follow.
+        IncompatibleCheckpointError: topology, stores or partitions changed in a way the state cannot follow.
     """
     if not path.exists():
         plan = CheckpointPlan(
@@ -59,8 +59,7 @@ def open_plan(
     ]
     if changes:
         raise IncompatibleCheckpointError(
-            f"the checkpoint of pipeline {pipeline!r} was made for another plan:\n"
-            + "\n".join(f"  {c}" for c in changes),
+            "\n  ".join([f"the checkpoint of pipeline {pipeline!r} was made for another plan:", *changes]),
             hint="deploy the old code again, or start a new generation: "
             f"move {path.parent} away, and the pipeline starts over from its start offsets",
         )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from deltaworks.kafka.transactional import TransactionalSink
+
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.faults import reach
-from deltaworks.kafka.transactional import TransactionalSink
 from deltaworks.kernel.errors import dead_letter_record
 from deltaworks.kernel.hops import HopOutput
 from deltaworks.kernel.records import Coordinates, DeadLetter, Headers, RecordBatch

@@ -85,7 +85,7 @@ class RangeReader:
         found: dict[tuple[str, int], list[Message]],
         missing: int,
     ) -> int:
-        """Sorts messages into their ranges, closes ranges that are complete; returns how many records may be missing."""
+        """Sorts messages into their ranges and closes complete ones; returns how many records may be missing."""
         for message in messages:
             key, offset = _position(message)
             wanted = open_ranges.get(key)

@@ -24,6 +24,7 @@ _CAUSE = re.compile(r"deltaworks\.errors\.(\w+): (.*?)(?=\n\s*(?:at |File |JVM s
 _CODES = {
     "StreamsError": DATA,
     "SerializationError": DATA,
+    "TableError": DATA,
     "KafkaReadError": UNAVAILABLE,
     "KafkaWriteError": UNAVAILABLE,
 }

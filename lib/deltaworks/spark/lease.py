@@ -1,7 +1,7 @@
 """One driver per checkpoint: a lock on a file that also says who holds it.
 
-The lock is the operating system's and ends with the process. What a killed driver leaves running (its JVM and that one's
-Python workers) is ended by the next holder, before it touches anything.
+The lock is the operating system's and ends with the process. What a killed driver leaves running (its JVM and the
+Python workers of that) is ended by the next holder, before it touches anything.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
 class Lease:
     """`with Lease(path, "orders"):` refuses if another driver holds the checkpoint.
 
-    What it does not do: reach across machines. A shared checkpoint on a network drive needs a lock that the drive honours.
+    What it does not do: reach across machines. A checkpoint on a network drive needs a lock that the drive honours.
     """
 
     def __init__(self, path: Path, pipeline: str) -> None:

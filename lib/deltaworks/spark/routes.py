@@ -13,7 +13,7 @@ _MASK = 0xFFFFFFFF
 
 
 def spark_hash(value: int) -> int:
-    """Spark's Murmur3 of one `int` column, as a signed 32-bit number (`org.apache.spark.unsafe.hash.Murmur3_x86_32`)."""
+    """Spark's Murmur3 of one `int` column, signed 32 bits (`org.apache.spark.unsafe.hash.Murmur3_x86_32`)."""
     k = (value * 0xCC9E2D51) & _MASK
     k = ((k << 15) | (k >> 17)) & _MASK
     k = (k * 0x1B873593) & _MASK

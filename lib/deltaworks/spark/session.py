@@ -10,6 +10,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 _STREAMING = "spark.sql.streaming"
+_CLASSES = "org.apache.spark.sql.execution.streaming"
 
 
 def build(
@@ -54,10 +55,10 @@ def build(
         "spark.speculation": "false",
         "spark.python.worker.reuse": "true",
         "spark.sql.session.timeZone": "UTC",
-        f"{_STREAMING}.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+        f"{_STREAMING}.stateStore.providerClass": f"{_CLASSES}.state.RocksDBStateStoreProvider",
         f"{_STREAMING}.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         f"{_STREAMING}.stateStore.rocksdb.trackTotalNumberOfRows": "false",
-        f"{_STREAMING}.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
+        f"{_STREAMING}.checkpointFileManagerClass": f"{_CLASSES}.checkpointing.FileSystemBasedCheckpointFileManager",
         f"{_STREAMING}.metricsEnabled": "false",
         f"{_STREAMING}.numRecentProgressUpdates": "10",
         f"{_STREAMING}.pollingDelay": "10ms",

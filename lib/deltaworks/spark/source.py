@@ -98,7 +98,7 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._config.drain_file is not None and Path(self._config.drain_file).exists():
             return start
         end = self._target or self._watermarks(latest=True)
-        # The end never lies before the start: a log that lost records is an error of the reading task, with its offsets.
+        # The end never lies before the start: a log that lost records is an error of the task that reads it.
         end = {t: {p: max(stop, start[t][p]) for p, stop in parts.items()} for t, parts in end.items()}
         match limit:
             case ReadAllAvailable():
@@ -134,7 +134,7 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             except KafkaException as error:
                 if time.monotonic() > deadline:
                     raise KafkaReadError(
-                        f"no offsets from {self._config.bootstrap} for {_BROKER_TIMEOUT_S:.0f} s: {error.args[0].str()}",
+                        f"no offsets from {self._config.bootstrap} for {_BROKER_TIMEOUT_S:.0f} s: {error}",
                         hint="check that the broker runs (deltaworks status) and that the source topics still exist",
                     ) from error
         offsets: Offsets = {topic: {} for topic in self._config.partitions}

@@ -180,9 +180,8 @@ class StreamDriver:
         bootstrap = self._settings.bootstrap
         admin.create_topics(bootstrap, map(_topic_spec, self._pipeline.topics))
         existing = admin.partition_counts(bootstrap)
-        missing = [
-            t for t in (*self._plan.source_topics, *_output_topics(self._pipeline, self._plan)) if t not in existing
-        ]
+        needed = [*self._plan.source_topics, *_output_topics(self._pipeline, self._plan)]
+        missing = [topic for topic in needed if topic not in existing]
         if missing:
             raise KafkaTopicError(
                 f"pipeline {self._pipeline.name!r} needs topics that do not exist: {', '.join(missing)}",
@@ -233,13 +232,10 @@ class StreamDriver:
             .option("checkpointLocation", str(self._paths.checkpoint))
             .foreachBatch(partial(self._commit_batch, committer))
         )
-        seconds = self._pipeline.trigger_interval.total_seconds()
-        writer = (
-            writer.trigger(availableNow=True)
-            if until_caught_up
-            else writer.trigger(processingTime=f"{seconds} seconds")
-        )
-        query = writer.start()
+        interval = f"{self._pipeline.trigger_interval.total_seconds()} seconds"
+        query = (
+            writer.trigger(availableNow=True) if until_caught_up else writer.trigger(processingTime=interval)
+        ).start()
         self._write_beat("running")
         handlers = self._handle_signals()
         try:

@@ -1,4 +1,4 @@
-"""What a Python worker keeps from batch to batch: the plan, consumers, local stores, kernel tasks, transactional producers.
+"""What a Python worker keeps from batch to batch: plan, consumers, local stores, kernel tasks, transactional producers.
 
 Everything here is a cache. Tasks wander between workers, so nothing may be trusted because it is here: the store
 protocol decides about state, the transaction marker about Kafka.
@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
+from deltaworks.kafka.transactional import TransactionalSink
 from pyspark import cloudpickle
 
 from deltaworks import faults
 from deltaworks.dsl.pipeline import Pipeline
-from deltaworks.kafka.transactional import TransactionalSink
 from deltaworks.kernel.errors import ErrorPolicy
 from deltaworks.kernel.task import Task
 from deltaworks.spark.collector import TaskCollector

@@ -20,9 +20,8 @@ def test_a_second_driver_is_refused_and_told_who_runs(tmp_path: Path) -> None:
         "import sys; from pathlib import Path; from deltaworks.spark.lease import Lease\n"
         f"with Lease(Path({str(path)!r}), 'orders'): print('held', flush=True); sys.stdin.read()"
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as other:
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None and other.stdout.readline() == "held\n"
         with pytest.raises(LeaseError, match=f"pid {other.pid}"), Lease(path, "orders"):
             pass
@@ -82,7 +81,6 @@ def test_a_backlog_is_cut_in_proportion_and_every_partition_moves() -> None:
 
 def test_ranges_go_to_the_task_that_owns_the_partition() -> None:
     config = SourceConfig(bootstrap="", partitions={"a": 2, "b": 2}, routes={"a": [7, 9], "b": [7, 9]})
-    ranges = ranges_by_task(
-        config, {"a": {"0": 0, "1": 5}, "b": {"0": 1, "1": 1}}, {"a": {"0": 3, "1": 5}, "b": {"0": 2, "1": 4}}
-    )
+    start, end = {"a": {"0": 0, "1": 5}, "b": {"0": 1, "1": 1}}, {"a": {"0": 3, "1": 5}, "b": {"0": 2, "1": 4}}
+    ranges = ranges_by_task(config, start, end)
     assert ranges == {(7, 0): [Range("a", 0, 0, 3), Range("b", 0, 1, 2)], (9, 1): [Range("b", 1, 1, 4)]}

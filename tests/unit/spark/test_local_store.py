@@ -86,7 +86,8 @@ def test_another_process_sees_what_was_committed(store: LocalStore, tmp_path: Pa
     put(store, FIRST, None, counts=StoreChanges([(b"a", b"1")]))
     code = (
         "from pathlib import Path; from deltaworks.spark.local_store import LocalStore; "
-        f"s = LocalStore(Path({str(tmp_path / '0-0')!r}), {STORES!r}); print(s.reader('counts').get(b'a'), s.header().stamp)"
+        f"s = LocalStore(Path({str(tmp_path / '0-0')!r}), {STORES!r}); "
+        "print(s.reader('counts').get(b'a'), s.header().stamp)"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out.strip() == "b'1' Stamp(version=1, nonce=b'a')"
