@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from deltaworks.dsl.graph import Graph, call_site
+from deltaworks.dsl.hops import keep_null_keys
 from deltaworks.dsl.kstream import KStream
 from deltaworks.dsl.ktable import KTable
 from deltaworks.dsl.materialize import add_store
@@ -93,8 +94,8 @@ class StreamsBuilder:
         problems = [*graph.problems, *check(graph.nodes, graph.stores)]
         if problems:
             raise TopologyError(graph.name, list(dict.fromkeys(problems)))
-        plan = Plan(name=graph.name, stages=split(graph.nodes, (spec for spec, _ in graph.stores)))
-        return plan
+        stages = split(keep_null_keys(graph.nodes), (spec for spec, _ in graph.stores))
+        return Plan(name=graph.name, stages=stages)
 
     def _source(
         self, topics: tuple[str, ...], key: Typed[K], value: Typed[V], name: str | None, operator: str
@@ -107,7 +108,7 @@ class StreamsBuilder:
             graph.report(f"{operator} reads no topic.", where, f"{operator}('orders', ...)")
         node = Source(
             name=graph.name_of(name, "KSTREAM-SOURCE-"),
-            topics=tuple(sorted(topics)),
+            topics=tuple(sorted(set(topics))),
             key=key_serde,
             value=value_serde,
             origin=where,

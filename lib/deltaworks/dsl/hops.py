@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from deltaworks.dsl.point import Point
-from deltaworks.topology.nodes import Filter, HopSink, Source
+from deltaworks.topology.nodes import AnyNode, Filter, HopSink, Source, StreamTableJoin
 from deltaworks.topology.nodes.base import Origin
 
 _SUFFIX = "-repartition"
@@ -22,6 +23,26 @@ def key_is_not_null(key: Any, _value: Any) -> bool:
 def always(_key: Any, _value: Any) -> bool:
     """The predicate before a hop to a left join, which keeps null keys."""
     return True
+
+
+def keep_null_keys(nodes: Sequence[AnyNode]) -> list[AnyNode]:
+    """The same nodes; before hops behind which a left join follows, the guard lets null keys pass.
+
+    Source: `InternalStreamsBuilder#rewriteRepartitionNodes`, KIP-962.
+    """
+    above: set[str] = set()
+    hops = {node.hop: node.name for node in nodes if isinstance(node, HopSink)}
+    for node in reversed(nodes):
+        if node.name in above or (isinstance(node, StreamTableJoin) and node.kind == "left"):
+            above.update(node.parents)
+            if isinstance(node, Source) and node.hop:
+                above.update(hops[topic] for topic in node.topics)
+    return [
+        replace(node, predicate=always)
+        if isinstance(node, Filter) and node.predicate is key_is_not_null and node.name in above
+        else node
+        for node in nodes
+    ]
 
 
 def hop(point: Point, name: str, *, operator: str, where: Origin, partitions: int | None = None) -> Point:

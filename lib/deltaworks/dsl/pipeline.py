@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
 
 from deltaworks.dsl.builder import StreamsBuilder
 from deltaworks.errors import Problem, TopologyError
+from deltaworks.topology.checks import table_names
 from deltaworks.topology.stages import Plan
+
+_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_-]{0,99}")
 
 
 @dataclass(frozen=True)
@@ -65,10 +69,26 @@ class Pipeline:
         except TopologyError as error:
             problems += error.problems
         else:
-            problems += self._problems(plan)
+            problems += self._check(plan)
             if not problems:
                 return plan
         raise TopologyError(self.name, problems)
 
-    def _problems(self, plan: Plan) -> list[Problem]:
-        return []
+    def _check(self, plan: Plan) -> Iterator[Problem]:
+        if not _NAME.fullmatch(self.name):
+            yield Problem(f"'{self.name}' cannot be the name of a pipeline.", hint="use letters, digits, '_' and '-'")
+        if self.dead_letter_table in {name for sink in plan.tables for name in table_names(sink)}:
+            yield Problem(
+                f"dead_letter_table '{self.dead_letter_table}' is also written by the topology; a table has one writer.",
+                hint="name another table for the dead letters",
+            )
+        if self.dead_letter_topic in plan.source_topics:
+            yield Problem(
+                f"dead_letter_topic '{self.dead_letter_topic}' is read by the topology, so a bad record would return.",
+                hint="name another topic for the dead letters",
+            )
+        names = [topic.name for topic in self.topics]
+        for name in sorted({name for name in names if names.count(name) > 1}):
+            yield Problem(f"topic '{name}' is declared twice.", hint="declare each topic once in topics=(...)")
+        if self.trigger_interval < timedelta(0):
+            yield Problem("trigger_interval is negative.", hint="timedelta(0) runs batches without a pause")

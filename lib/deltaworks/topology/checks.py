@@ -1,15 +1,163 @@
-"""What makes a topology wrong. Every check looks at the whole topology, so that all problems are told at once."""
+"""What makes a topology wrong. Every check looks at the whole topology, so that all problems are told at once.
+
+What only the DSL can see (types that nobody knows, keys that do not match) is reported there, where the user calls.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations
+from typing import TypeVar
 
 from deltaworks.errors import Problem
-from deltaworks.topology.nodes import AnyNode
+from deltaworks.topology.nodes import AnyNode, DeltaSink, HopSink, Source, TableSource, TopicSink
 from deltaworks.topology.nodes.base import Origin
+from deltaworks.topology.nodes.sinks import TableKind
+from deltaworks.topology.split import connected
 from deltaworks.topology.stages import StoreSpec
+
+T = TypeVar("T")
+
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_STORE = re.compile(r"[a-zA-Z0-9.-][a-zA-Z0-9._-]{0,199}")
+_TABLE = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]{0,127}")
 
 
 def check(nodes: Sequence[AnyNode], stores: Sequence[tuple[StoreSpec, Origin]]) -> Iterator[Problem]:
     """Every problem of a topology."""
-    yield from ()
+    if not nodes:
+        yield Problem(
+            "nothing is read, so there is nothing to do.", hint="begin with builder.stream(...) or .table(...)"
+        )
+    yield from _node_names(nodes)
+    yield from _stores(stores)
+    yield from _topics(nodes)
+    yield from _sources(nodes)
+    yield from _tables(nodes)
+    yield from _loops(nodes)
+
+
+def table_names(sink: DeltaSink) -> tuple[str, ...]:
+    """The Delta tables that a sink writes."""
+    return (sink.table, f"{sink.table}_changelog") if sink.kind is TableKind.CHANGELOG else (sink.table,)
+
+
+def _node_names(nodes: Iterable[AnyNode]) -> Iterator[Problem]:
+    for first, again in _repeated((node.name, node) for node in nodes):
+        yield Problem(
+            f"two operators are named '{again.name}'; the first is at {first.origin}.",
+            _at(again.origin),
+            "name= must be unique in a topology",
+        )
+
+
+def _stores(stores: Iterable[tuple[StoreSpec, Origin]]) -> Iterator[Problem]:
+    for store, where in stores:
+        if not _STORE.fullmatch(store.name):
+            yield Problem(
+                f"'{store.name}' cannot be the name of a store.",
+                _at(where),
+                "use letters, digits, '.', '_' and '-', and no '_' at the begin",
+            )
+    for first, again in _repeated((store.name, (store, where)) for store, where in stores):
+        yield Problem(
+            f"two stores are named '{again[0].name}'; the first is at {first[1]}.",
+            _at(again[1]),
+            "give each stateful operator a store of its own; to read one twice, keep the KTable in a variable",
+        )
+
+
+def _topics(nodes: Iterable[AnyNode]) -> Iterator[Problem]:
+    for node in nodes:
+        match node:
+            case Source(hop=False):
+                names: tuple[str, ...] = node.topics
+            case TopicSink():
+                names = (node.topic,)
+            case HopSink():
+                names = (node.hop,)
+            case _:
+                names = ()
+        for name in names:
+            if not _TOPIC.fullmatch(name) or name in {".", ".."}:
+                yield Problem(
+                    f"'{name}' cannot be the name of a topic.",
+                    _at(node.origin),
+                    "use letters, digits, '.', '_' and '-', at most 249",
+                )
+
+
+def _sources(nodes: Sequence[AnyNode]) -> Iterator[Problem]:
+    tables = {parent for node in nodes if isinstance(node, TableSource) for parent in node.parents}
+    sources = [node for node in nodes if isinstance(node, Source) and not node.hop]
+    for first, again in combinations(sources, 2):
+        for topic in sorted({*first.topics} & {*again.topics}):
+            kinds = {source.name in tables for source in (first, again)}
+            if kinds == {True, False}:
+                hint = "use the table for both: table.to_stream() is the stream of its updates"
+            elif kinds == {True}:
+                hint = "keep the table in a variable and use it twice"
+            else:
+                hint = "read the topic once, with one key and value type, and use the stream twice"
+            yield Problem(f"topic '{topic}' is read twice; the first time at {first.origin}.", _at(again.origin), hint)
+
+
+def _tables(nodes: Iterable[AnyNode]) -> Iterator[Problem]:
+    sinks = [node for node in nodes if isinstance(node, DeltaSink)]
+    for sink in sinks:
+        if not _TABLE.fullmatch(sink.table):
+            yield Problem(
+                f"'{sink.table}' cannot be the name of a Delta table.",
+                _at(sink.origin),
+                "use letters, digits and '_', with a letter first",
+            )
+    for first, again in _repeated((name, sink) for sink in sinks for name in table_names(sink)):
+        yield Problem(
+            f"Delta table '{again.table}' is also written at {first.origin}; a table has one writer.",
+            _at(again.origin),
+            "merge the streams first, or write to a table of another name",
+        )
+
+
+def _loops(nodes: Sequence[AnyNode]) -> Iterator[Problem]:
+    """A micro-batch goes through the stages once, so a hop cannot lead back."""
+    groups = connected(nodes)
+    writer = {node.hop: index for index, group in enumerate(groups) for node in group if isinstance(node, HopSink)}
+    reads = {
+        index: {writer[topic] for node in group if isinstance(node, Source) and node.hop for topic in node.topics}
+        for index, group in enumerate(groups)
+    }
+    for index, group in enumerate(groups):
+        if index in _reachable(index, reads):
+            hop = next((node for node in group if isinstance(node, HopSink)), None)
+            yield Problem(
+                "records would go in a circle: a stage feeds itself"
+                + (f" through the hop '{hop.hop}'." if hop else "."),
+                _at(hop.origin) if hop else None,
+                "write to a topic and read it back, or join another copy of the table",
+            )
+            return
+
+
+def _reachable(start: int, edges: dict[int, set[int]]) -> set[int]:
+    seen: set[int] = set()
+    waiting = list(edges[start])
+    while waiting:
+        if (index := waiting.pop()) not in seen:
+            seen.add(index)
+            waiting += edges[index]
+    return seen
+
+
+def _repeated(named: Iterable[tuple[str, T]]) -> Iterator[tuple[T, T]]:
+    """Pairs (first, again) of things with the same name."""
+    first: dict[str, T] = {}
+    for name, thing in named:
+        if name in first:
+            yield first[name], thing
+        first.setdefault(name, thing)
+
+
+def _at(origin: Origin | None) -> str | None:
+    return str(origin) if origin else None

@@ -1,13 +1,151 @@
-"""What a checkpoint depends on, and what to say when it has changed."""
+"""What a checkpoint depends on, and what to say when that has changed.
+
+Functions do not count: their code may be corrected under a running state. Neither do names of nodes, and whatever else
+leaves no state behind.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from deltaworks.topology.nodes import SessionAggregate, StreamAggregate, TableSource, WindowAggregate
+
 if TYPE_CHECKING:
-    from deltaworks.topology.stages import Plan
+    from deltaworks.topology.stages import Plan, Stage
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One change that a checkpoint cannot follow."""
+
+    what: str
+    hint: str
+    """What to do if the change was not meant."""
+
+    def __str__(self) -> str:
+        return f"{self.what}\n    Hint: {self.hint}"
 
 
 def of(plan: Plan) -> dict[str, Any]:
     """The fingerprint of a plan, as JSON."""
-    return {}
+    fillers = {node.store: _filler(node) for node in plan.nodes if isinstance(node, _Filler)}
+    return {
+        "format": FORMAT,
+        "stages": [_stage(stage) for stage in plan.stages],
+        "stores": {
+            store.name: {
+                "kind": store.kind,
+                "key": store.key.name,
+                "value": store.value.name,
+                "filled_by": fillers[store.name],
+            }
+            for store in sorted(plan.stores, key=lambda store: store.name)
+        },
+        "tables": {table.table: table.kind.value for table in plan.tables},
+    }
+
+
+def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Difference, ...]:
+    """What changed from one fingerprint to another, as sentences; empty if a checkpoint can go on."""
+    if before.get("format") != after.get("format"):
+        what = f"fingerprints have format {after.get('format')}, the checkpoint has {before.get('format')}"
+        return (Difference(what, "run the version of deltaworks that wrote the checkpoint"),)
+    return (
+        *_stores(before["stores"], after["stores"]),
+        *_tables(before["tables"], after["tables"]),
+        *_stages(before["stages"], after["stages"]),
+    )
+
+
+_Filler = TableSource | StreamAggregate | WindowAggregate | SessionAggregate
+
+
+def _filler(node: _Filler) -> str:
+    match node:
+        case TableSource():
+            return "table"
+        case StreamAggregate():
+            return "aggregate"
+        case WindowAggregate(windows=windows):
+            return f"aggregate in windows of {windows.size_ms} ms every {windows.advance_ms} ms"
+        case SessionAggregate(windows=windows):
+            return f"aggregate in sessions with a gap of {windows.gap_ms} ms"
+
+
+def _stage(stage: Stage) -> dict[str, list[str]]:
+    return {
+        "topics": list(stage.topics),
+        "hops": ["unnamed" if _generated(hop) else hop for hop in stage.hops_in],
+        "stores": [store.name for store in stage.stores],
+    }
+
+
+def _generated(hop: str) -> bool:
+    """Its number changes with every operator before it, so it cannot count."""
+    return hop.removesuffix("-repartition")[-10:].isdigit()
+
+
+def _stores(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Difference]:
+    for store in sorted(before.keys() - after.keys()):
+        yield Difference(
+            f"store '{store}' ({before[store]['filled_by']}) is gone", f"keep store='{store}'; a rename is a new store"
+        )
+    for store in sorted(after.keys() - before.keys()):
+        yield Difference(
+            f"store '{store}' ({after[store]['filled_by']}) is new, and would be empty for records already processed",
+            "start it in a new generation, which reads the topics again",
+        )
+    for store in sorted(before.keys() & after.keys()):
+        for part, old in before[store].items():
+            if (new := after[store].get(part)) != old:
+                yield Difference(
+                    f"store '{store}': {part.replace('_', ' ')} was {old}, is {new}",
+                    "give the new state a new store name",
+                )
+
+
+def _tables(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Difference]:
+    for table in sorted(before.keys() & after.keys()):
+        if before[table] != after[table]:
+            yield Difference(
+                f"table '{table}' was written as {before[table]}, is written as {after[table]}",
+                "write the new rows to a table of another name",
+            )
+
+
+def _stages(before: list[Any], after: list[Any]) -> Iterator[Difference]:
+    """Only what is not said by the stores: where they live, and what feeds them."""
+    if len(before) != len(after):
+        yield Difference(
+            f"the topology had {_count(len(before))}, has {_count(len(after))}",
+            "a new repartition or join moves state to other tasks; start a new generation",
+        )
+        return
+    for index, (old, new) in enumerate(zip(before, after, strict=True)):
+        for part in ("topics", "hops"):
+            if old[part] != new[part]:
+                yield Difference(
+                    f"stage {index} read the {part} {_list(old[part])}, reads {_list(new[part])}",
+                    "restore them, or start a new generation",
+                )
+        if old["stores"] != new["stores"] and sorted(_all(before, "stores")) == sorted(_all(after, "stores")):
+            yield Difference(
+                f"stage {index} held the stores {_list(old['stores'])}, holds {_list(new['stores'])}",
+                "restore the order of the sources, or start a new generation",
+            )
+
+
+def _all(stages: list[Any], part: str) -> list[str]:
+    return [name for stage in stages for name in stage[part]]
+
+
+def _list(names: list[str]) -> str:
+    return ", ".join(names) or "none"
+
+
+def _count(stages: int) -> str:
+    return "1 stage" if stages == 1 else f"{stages} stages"

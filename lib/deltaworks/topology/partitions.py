@@ -1,13 +1,21 @@
-"""How many tasks each stage has, and over how many of them a hop spreads its keys."""
+"""How many tasks each stage has, and over how many of them a hop spreads its keys.
+
+As in Kafka Streams: a stage has as many tasks as its widest source has partitions. A hop is as wide as the stage before
+it, unless it is joined: then it is as wide as what it is joined with.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from deltaworks.errors import Problem, TopologyError
+from deltaworks.topology.nodes import AnyNode, HopSink, Source, StreamTableJoin
+from deltaworks.topology.nodes.stores import stores_of
+
 if TYPE_CHECKING:
-    from deltaworks.topology.stages import Plan
+    from deltaworks.topology.stages import Plan, Stage
 
 
 @dataclass(frozen=True)
@@ -21,5 +29,78 @@ class Assignment:
 
 
 def assign(plan: Plan, topic_partitions: Mapping[str, int]) -> Assignment:
-    """Number of tasks per stage and hop."""
-    raise NotImplementedError
+    """Number of tasks per stage and hop.
+
+    Raises:
+        TopologyError: a topic is missing, or topics that are joined are not co-partitioned.
+    """
+    problems = [
+        Problem(f"topic '{topic}' has no partitions: it does not exist.", _where(plan, topic), "create the topic first")
+        for topic in plan.source_topics
+        if topic not in topic_partitions
+    ]
+    if problems:
+        raise TopologyError(plan.name, problems)
+    sinks = {node.hop: node for node in plan.nodes if isinstance(node, HopSink)}
+    widths = {topic: topic_partitions[topic] for topic in plan.source_topics}
+    widths |= {hop: sink.partitions for hop, sink in sinks.items() if sink.partitions is not None}
+    tasks: dict[int, int] = {}
+    before = {hop: stage.index for stage in plan.stages for hop in stage.hops_out}
+    for stage in plan.stages:
+        for join in stage.nodes:
+            if isinstance(join, StreamTableJoin):
+                problems += _join(stage, join, widths)
+        for hop in stage.hops_in:
+            widths.setdefault(hop, tasks.get(before[hop], 1))
+        tasks[stage.index] = max((widths[topic] for topic in (*stage.topics, *stage.hops_in)), default=1)
+    if problems:
+        raise TopologyError(plan.name, problems)
+    return Assignment(tuple(tasks[stage.index] for stage in plan.stages), {hop: widths[hop] for hop in sinks})
+
+
+def _join(stage: Stage, join: StreamTableJoin, widths: dict[str, int]) -> Iterable[Problem]:
+    """Gives the hops of a join the width of the other side; two sides of different width are a problem."""
+    left = _topics_above(stage, join.parents)
+    fillers = (node.name for node in stage.nodes if node is not join and join.table_store in _filled(node))
+    right = _topics_above(stage, fillers)
+    known = {topic: widths[topic] for topic in (*left, *right) if topic in widths}
+    if len(set(known.values())) > 1:
+        sizes = ", ".join(f"'{topic}' has {_count(width)}" for topic, width in known.items())
+        target = next((widths[topic] for topic in right if topic in widths), None)
+        yield Problem(
+            f"'{join.name}' (stream-table join): {sizes}; joined topics must be co-partitioned.",
+            str(join.origin) if join.origin else None,
+            f"repartition(partitions={target}) the stream before the join",
+        )
+    for topic in (*left, *right):
+        if known:
+            widths.setdefault(topic, max(known.values()))
+
+
+def _filled(node: AnyNode) -> tuple[str, ...]:
+    return () if isinstance(node, StreamTableJoin) else stores_of(node)
+
+
+def _topics_above(stage: Stage, names: Iterable[str]) -> tuple[str, ...]:
+    """The topics and hops from which records of this stage reach these nodes."""
+    nodes = {node.name: node for node in stage.nodes}
+    topics: dict[str, None] = {}
+    waiting, seen = list(names), set[str]()
+    while waiting:
+        node = nodes[waiting.pop()]
+        if node.name in seen:
+            continue
+        seen.add(node.name)
+        if isinstance(node, Source):
+            topics.update(dict.fromkeys(node.topics))
+        waiting += node.parents
+    return tuple(topics)
+
+
+def _where(plan: Plan, topic: str) -> str | None:
+    origins = (node.origin for node in plan.nodes if isinstance(node, Source) and topic in node.topics)
+    return next((str(origin) for origin in origins if origin), None)
+
+
+def _count(partitions: int) -> str:
+    return "1 partition" if partitions == 1 else f"{partitions} partitions"

@@ -19,7 +19,7 @@ def split(nodes: Sequence[AnyNode], stores: Iterable[StoreSpec]) -> tuple[Stage,
         nodes: parents before children.
         stores: every store that a node names.
     """
-    groups = _connected(nodes)
+    groups = connected(nodes)
     specs = {store.name: store for store in stores}
     ordered = _in_flow_order(groups)
     return tuple(
@@ -32,7 +32,7 @@ def split(nodes: Sequence[AnyNode], stores: Iterable[StoreSpec]) -> tuple[Stage,
     )
 
 
-def _connected(nodes: Sequence[AnyNode]) -> list[list[AnyNode]]:
+def connected(nodes: Sequence[AnyNode]) -> list[list[AnyNode]]:
     """Groups of nodes that are linked directly or by a store, each in the given order."""
     root: dict[str, str] = {}
 
