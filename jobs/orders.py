@@ -1,4 +1,5 @@
 """Orders of a shop: joined with their users, split by tier, counted and summed per user. The manual by example.
+Sample data: `orders_data.py`. What must come out: `orders_check.sql`.
 
 ```
 raw-orders -> decode -> join users -> enriched-orders, enriched_orders
@@ -7,8 +8,6 @@ user-data  -> users ------^            |-> premium-orders (10 % off), standard-o
                                        |-> user_revenue   (per user, 5 minutes, every minute)
                                        '-> user_sessions  (per user, 30 minutes of silence end a session)
 ```
-
-Sample data: `orders_data.py`. What must come out: `orders_check.sql`.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ import msgspec
 from deltaworks import Json, Pipeline, SessionWindows, StreamsBuilder, TimeWindows, Topic
 
 GRACE = timedelta(minutes=5)
-CENT = Decimal("0.01")
 TOPICS = ("raw-orders", "enriched-orders", "premium-orders", "standard-orders", "orders-dead-letters")
 
 
@@ -68,7 +66,8 @@ def discounted(order: EnrichedOrder) -> EnrichedOrder:
     """Ten percent off, to the cent; raises on a gift card, which only this branch sets aside."""
     if order.item == "gift card":
         raise ValueError("a gift card has no discount")
-    return msgspec.structs.replace(order, amount=(order.amount * Decimal("0.9")).quantize(CENT, ROUND_HALF_UP))
+    amount = (order.amount * Decimal("0.9")).quantize(Decimal("0.01"), ROUND_HALF_UP)
+    return msgspec.structs.replace(order, amount=amount)
 
 
 def topology(builder: StreamsBuilder) -> None:

@@ -178,5 +178,13 @@ def test_input_that_no_batch_covers_is_refused() -> None:
     cuts = random_cuts(rows, batches=2, rng=random.Random(0))
     cuts["user-data", 0][-1] -= 1
 
-    with pytest.raises(ValueError, match="the stream has not read them all"):
+    with pytest.raises(ValueError, match="wait until it has caught up"):
         recomputed(rows, cuts)
+
+
+def test_input_that_compaction_removed_is_refused() -> None:
+    rows = rows_of(records(50))
+    cuts = random_cuts(rows, batches=2, rng=random.Random(0))
+
+    with pytest.raises(ValueError, match="only .* are left in Kafka"):
+        recomputed(rows[1:], cuts)

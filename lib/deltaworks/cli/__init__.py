@@ -1,0 +1,10 @@
+"""The command line: `deltaworks --help`. Thin over `stack`, `spark` and `lakehouse`, which are imported when needed.
+
+- `console`: what the user sees, and what an error looks like
+- `stack`, `pipelines`, `tables`: the commands
+- `demo`: everything in one go, checked
+"""
+
+from deltaworks.cli.main import main
+
+__all__ = ["main"]

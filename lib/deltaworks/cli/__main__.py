@@ -1,0 +1,5 @@
+"""`python -m deltaworks.cli`."""
+
+from deltaworks.cli.main import main
+
+main()

@@ -1,0 +1,83 @@
+"""What the user sees: steps with their seconds, tables, and errors as one message without a traceback.
+
+On a terminal a step shows its latest line beside a spinner; elsewhere (a file, CI) every line is printed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+out = Console(highlight=False, soft_wrap=True)
+err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+@dataclass
+class Steps:
+    """A command that takes a while, step by step."""
+
+    seconds: list[tuple[str, float]] = field(default_factory=list)
+    """Title and duration of every step that is done."""
+
+    @contextmanager
+    def step(self, title: str) -> Iterator[Callable[[str], None]]:
+        """One step; yields what to call with each line of progress. The last line stays visible."""
+        begun = time.monotonic()
+        last = [""]
+
+        def seconds() -> str:
+            return f"{time.monotonic() - begun:6.1f} s"
+
+        if out.is_terminal:
+            with out.status(Text(title)) as spinner:
+
+                def report(line: str) -> None:
+                    last[0] = line
+                    spinner.update(Text(f"{title}  {line}"))
+
+                yield report
+        else:
+
+            def report(line: str) -> None:
+                last[0] = line
+                out.print(Text(f"  {seconds()}  {line}"))
+
+            out.print(Text(f"... {title}"))
+            yield report
+        self.seconds.append((title, time.monotonic() - begun))
+        out.print(Text.assemble((" ok ", "green"), f"{seconds()}  {title}", (f"  {last[0]}" if last[0] else "", "dim")))
+
+
+def print_table(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()
+) -> None:
+    """A table; numbers get thousands separators and stand right."""
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for column in columns:
+        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell_text(cell)) if not isinstance(cell, Text) else cell for cell in row))
+    out.print(table)
+    out.print()
+
+
+def cell_text(cell: object) -> str:
+    """How a value is shown."""
+    if cell is None:
+        return ""
+    if isinstance(cell, bool):
+        return "yes" if cell else "no"
+    if isinstance(cell, int):
+        return f"{cell:,}"
+    return str(cell)
+
+
+def print_error(message: str) -> None:
+    """One clear message."""
+    err.print(Text.assemble(("error: ", "bold red"), message))

@@ -1,0 +1,241 @@
+"""`demo`: the orders pipeline on real components, every result recomputed and compared.
+
+A second call finds the stack running, produces nothing twice and compares again. More `--orders` continue the data.
+What a call has started is stopped if it fails.
+"""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.text import Text
+
+from deltaworks.cli import pipelines
+from deltaworks.cli.console import Steps, out, print_table
+from deltaworks.errors import StackError
+from deltaworks.settings import Settings
+
+if TYPE_CHECKING:
+    from deltaworks.dsl.pipeline import Pipeline
+
+_NAME = "orders"
+_STUCK_S = 180.0
+_POLL_S = 0.5
+Report = Callable[[str], None]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Registers the command."""
+    app.command(rich_help_panel="Demo")(demo)
+
+
+def demo(
+    orders: Annotated[
+        int, typer.Option(min=1_000, help="How many; more than before continues what is there.")
+    ] = 20_000,
+    seed: Annotated[int, typer.Option(help="Other seeds give other data.")] = 7,
+    rate: Annotated[float, typer.Option(help="Records per second while the stream runs.")] = 2_000.0,
+) -> None:
+    """Start Kafka, produce untidy orders, run the pipeline, recompute every result from the topics and compare.
+
+    Exit code 1 if a single row differs.
+    """
+    signal.signal(signal.SIGTERM, _stop_like_interrupt)
+    settings, steps = Settings.from_environment(), Steps()
+    run = _Demo(settings, steps, orders, seed, rate)
+    try:
+        equal = run.everything()
+    except BaseException:
+        run.stop_what_was_started()
+        raise
+    if not equal:
+        run.stop_what_was_started()
+        raise typer.Exit(1)
+
+
+class _Demo:
+    """One call of the demo: knows what it has started."""
+
+    def __init__(self, settings: Settings, steps: Steps, orders: int, seed: int, rate: float) -> None:
+        self._settings, self._steps = settings, steps
+        self._orders, self._seed, self._rate = orders, seed, rate
+        self._started: list[str] = []
+        self._pipeline: Pipeline = pipelines.load(settings, _NAME)
+        self._data: Any = pipelines.load_module(settings, f"{_NAME}_data")
+
+    def everything(self) -> bool:
+        """All steps; whether every result is equal to its recomputation."""
+        step = self._steps.step
+        with step("preflight") as report:
+            self._preflight(report)
+        with step("jars") as report:
+            self._jars(report)
+        with step("kafka") as report:
+            self._kafka(report)
+        with step("topics") as report:
+            report(pipelines.create_topics(self._settings, self._pipeline))
+        with step("produce, before the stream runs") as report:
+            written = self._produce(self._orders // 2, None, report)
+        if written or self._missing() or not self._was_drained():
+            with step("start the pipeline") as report:
+                if pipelines.start_detached(self._settings, _NAME, report):
+                    self._started.append(_NAME)
+            with step("produce, while the stream runs") as report:
+                self._produce(self._orders, self._rate, report)
+            with step("wait until everything is in the tables") as report:
+                self._wait(report)
+            with step("drain the pipeline") as report:
+                pipelines.drain(self._settings, _NAME, report)
+        with step("recompute everything from the topics") as report:
+            comparisons = self._check(report)
+        self._print(comparisons)
+        return all(comparison.equal for comparison in comparisons)
+
+    def stop_what_was_started(self) -> None:
+        """Leaves running what ran before."""
+        from deltaworks.stack import lifecycle, processes
+
+        if "kafka" in self._started:
+            lifecycle.down(self._settings, lambda line: out.print(Text(f"  {line}")))
+        elif _NAME in self._started and (entry := processes.find(self._settings.run, _NAME)) is not None:
+            processes.stop(self._settings.run, entry)
+
+    def _preflight(self, report: Report) -> None:
+        import psutil
+
+        from deltaworks.stack.components import read_components
+        from deltaworks.stack.java import find_java
+
+        java = find_java(self._settings, read_components(self._settings.infra).java_versions)
+        self._settings.home.mkdir(parents=True, exist_ok=True)
+        free_gb = shutil.disk_usage(self._settings.home).free / 1e9
+        memory_gb = psutil.virtual_memory().available / 1e9
+        report(
+            f"Python {platform.python_version()}, Java {java.version}, "
+            f"{memory_gb:.1f} GB of memory and {free_gb:.0f} GB of disk free"
+        )
+
+    def _jars(self, report: Report) -> None:
+        from deltaworks.stack.jars import ensure_jars
+
+        paths = ensure_jars(self._settings, "kafka", report)
+        report(f"{len(paths)} jars, checked")
+
+    def _kafka(self, report: Report) -> None:
+        from deltaworks.stack import lifecycle
+
+        broker = lifecycle.up(self._settings, report)
+        if broker.started_now:
+            self._started.append("kafka")
+        report(f"{'started' if broker.started_now else 'was running'} on {broker.bootstrap}, process {broker.pid}")
+
+    def _produce(self, orders: int, rate: float | None, report: Report) -> int:
+        written: int = self._data.produce(
+            self._settings.bootstrap,
+            self._data.records(orders, self._seed),
+            present=pipelines.records_present(self._settings, self._pipeline),
+            records_per_second=rate,
+            progress=lambda count: report(f"{count:,} records"),
+        )
+        report(f"{written:,} records" if written else "everything is there")
+        return written
+
+    def _missing(self) -> int:
+        """Records in the topics that are not in the tables yet."""
+        from deltaworks.spark import batches
+
+        read: dict[tuple[str, int], int] = {}
+        for batch in batches.read(self._settings.pipeline(_NAME) / "batches"):
+            for topic, ranges in batch.offsets.items():
+                read |= {(topic, int(partition)): stop for partition, (_, stop) in ranges.items()}
+        ends = pipelines.records_present(self._settings, self._pipeline)
+        return sum(max(0, end - read.get(at, 0)) for at, end in ends.items())
+
+    def _was_drained(self) -> bool:
+        from deltaworks.spark import heartbeat
+
+        beat = heartbeat.read(self._settings.pipeline(_NAME) / "heartbeat.json")
+        return beat is not None and beat.state == "stopped"
+
+    def _wait(self, report: Report) -> None:
+        from deltaworks.spark import heartbeat
+        from deltaworks.stack import processes
+
+        path = self._settings.pipeline(_NAME) / "heartbeat.json"
+        log = self._settings.logs / f"{_NAME}.log"
+        least, since = sys.maxsize, time.monotonic()
+        while missing := self._missing():
+            if missing < least:
+                least, since = missing, time.monotonic()
+            entry, beat = processes.find(self._settings.run, _NAME), heartbeat.read(path)
+            stuck = time.monotonic() - since > _STUCK_S
+            if entry is None or not entry.alive or (beat and beat.state == "failed") or stuck:
+                what = f"makes no progress for {_STUCK_S:.0f} s" if stuck else "ended"
+                raise StackError(
+                    f"Pipeline {_NAME!r} {what}; {missing:,} records are not in the tables.",
+                    log=[beat.error] if beat and beat.error else processes.last_lines(log),
+                    hint=f"the whole log is {log}",
+                )
+            speed = f", {beat.records_per_second:,.0f} records/s" if beat else ""
+            report(f"{missing:,} records to go, batch {beat.batch_id if beat else '-'}{speed}")
+            time.sleep(_POLL_S)
+        report("no record is missing")
+
+    def _check(self, report: Report) -> list[Any]:
+        check: Any = pipelines.load_module(self._settings, f"{_NAME}_check")
+        comparisons: list[Any] = check.check(
+            self._settings.bootstrap, self._settings.tables, self._settings.pipeline(_NAME) / "batches"
+        )
+        report(f"{sum(c.expected for c in comparisons):,} rows and records")
+        return comparisons
+
+    def _print(self, comparisons: list[Any]) -> None:
+        out.print()
+        census = self._data.census(self._data.records(self._orders, self._seed))
+        print_table(
+            "What was produced",
+            ("records", "what"),
+            ((count, kind.value) for kind, count in census.items()),
+            right=("records",),
+        )
+        print_table(
+            "Results and their recomputation from the topics",
+            ("result", "kind", "expected", "found", "equal"),
+            (
+                (
+                    c.name,
+                    c.kind,
+                    c.expected,
+                    c.found,
+                    Text("yes", "green") if c.equal else Text(f"NO, {c.different:,} rows", "red"),
+                )
+                for c in comparisons
+            ),
+            right=("expected", "found"),
+        )
+        for comparison in comparisons:
+            for line in comparison.differences:
+                out.print(Text(f"{comparison.name}: {line}"))
+        print_table("Seconds", ("s", "step"), ((f"{s:.1f}", title) for title, s in self._steps.seconds), right=("s",))
+        total = sum(seconds for _, seconds in self._steps.seconds)
+        verdict = "Everything is equal" if all(c.equal for c in comparisons) else "SOME RESULTS DIFFER"
+        out.print(Text(f"{verdict} after {total:.0f} s.", "bold"))
+        out.print(
+            Text(
+                'query:  deltaworks tables; deltaworks sql "SELECT * FROM user_revenue ORDER BY value DESC LIMIT 5"\n'
+                "go on:  deltaworks run orders --detach; deltaworks produce orders --orders 40000; deltaworks status\n"
+                "stop:   deltaworks down   (--delete-data also removes topics and tables)"
+            )
+        )
+
+
+def _stop_like_interrupt(number: int, frame: FrameType | None) -> None:
+    sys.exit(128 + number)

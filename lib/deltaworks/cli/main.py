@@ -1,0 +1,86 @@
+"""The commands together, and what happens when one fails.
+
+Exit codes: 0 done; 1 results differ, or something is not as it should be; 2 wrong usage; and of a pipeline (`run`):
+65 a record failed and the pipeline says fail, 69 Kafka or Spark is not available, 70 anything unexpected,
+73 another driver runs this pipeline, 78 topology, settings, environment or checkpoint do not fit, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from deltaworks.cli import demo, pipelines, stack, tables
+from deltaworks.cli.console import err, print_error
+from deltaworks.errors import (
+    ConfigurationError,
+    DeltaworksError,
+    IncompatibleCheckpointError,
+    KafkaTopicError,
+    LeaseError,
+    SerializationError,
+    StreamsError,
+    TopologyError,
+    TransientError,
+)
+
+DATA, UNAVAILABLE, INTERNAL, LEASE, CONFIG, INTERRUPTED = 65, 69, 70, 73, 78, 130
+
+app = typer.Typer(
+    name="deltaworks",
+    help="Kafka Streams topologies in Python, run by Spark, kept in Delta Lake.",
+    epilog="Settings come from the environment: DELTAWORKS_HOME, DELTAWORKS_BOOTSTRAP and others, see the README.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback()
+def options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Options of all commands; `main` reads them."""
+
+
+for group in (stack, pipelines, tables, demo):
+    group.add_to(app)
+
+
+def main() -> None:
+    """The entry point `deltaworks`."""
+    debug = "--debug" in sys.argv[1:]
+    arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
+    try:
+        app(arguments)
+    except DeltaworksError as error:
+        if debug:
+            err.print_exception()
+        print_error(str(error))
+        sys.exit(exit_code(error))
+    except KeyboardInterrupt:
+        print_error("interrupted")
+        sys.exit(INTERRUPTED)
+    except Exception as error:
+        if debug:
+            err.print_exception()
+        print_error(f"unexpected {type(error).__name__}: {error}\n  Hint: --debug shows the traceback")
+        sys.exit(INTERNAL)
+
+
+def exit_code(error: DeltaworksError) -> int:
+    """What a supervisor needs to know: whether to start again, and when."""
+    match error:
+        case StreamsError() | SerializationError():
+            return DATA
+        case LeaseError():
+            return LEASE
+        case TopologyError() | ConfigurationError() | IncompatibleCheckpointError() | KafkaTopicError():
+            return CONFIG
+        case TransientError():
+            return UNAVAILABLE
+        case _:
+            return INTERNAL
