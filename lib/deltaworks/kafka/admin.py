@@ -21,6 +21,8 @@ Position = tuple[str, int]
 
 _TIMEOUT_S = 30.0
 _POLL_S = 0.02
+_NO_LEADER_YET = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
+"""What a topic that was just created answers for a moment."""
 _SILENT = logging.Logger("librdkafka", logging.CRITICAL + 1)
 """The client writes a line per refused connection, hundreds while a broker starts."""
 
@@ -140,11 +142,16 @@ def _offsets(bootstrap: str, topics: Sequence[str], spec: OffsetSpec, *, committ
     level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
     if not wanted:
         return {}
-    try:
-        futures = client.list_offsets(wanted, isolation_level=level, request_timeout=_TIMEOUT_S)
-        return {(at.topic, at.partition): future.result().offset for at, future in futures.items()}
-    except KafkaException as error:
-        raise KafkaReadError(f"Offsets of {', '.join(topics)} cannot be read: {error.args[0].str()}.") from error
+    deadline = time.monotonic() + _TIMEOUT_S
+    while True:
+        try:
+            futures = client.list_offsets(wanted, isolation_level=level, request_timeout=_TIMEOUT_S)
+            return {(at.topic, at.partition): future.result().offset for at, future in futures.items()}
+        except KafkaException as error:
+            if error.args[0].code() in _NO_LEADER_YET and time.monotonic() < deadline:
+                time.sleep(_POLL_S)
+                continue
+            raise KafkaReadError(f"Offsets of {', '.join(topics)} cannot be read: {error.args[0].str()}.") from error
 
 
 def _partition_counts(client: AdminClient) -> dict[str, int]:
