@@ -21,7 +21,7 @@ import msgspec
 from deltaworks import Json, Pipeline, SessionWindows, StreamsBuilder, TimeWindows, Topic
 
 GRACE = timedelta(minutes=5)
-TOPICS = ("raw-orders", "enriched-orders", "premium-orders", "standard-orders", "orders-dead-letters")
+TOPICS = ("raw-orders", "user-data", "enriched-orders", "premium-orders", "standard-orders", "orders-dead-letters")
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -114,7 +114,7 @@ def topology(builder: StreamsBuilder) -> None:
 pipeline = Pipeline(
     name="orders",
     topology=topology,
-    topics=(Topic("user-data", compacted=True), *map(Topic, TOPICS)),
+    topics=tuple(map(Topic, TOPICS)),  # not compacted: what must come out is recomputed from every update
     on_error="continue",
     dead_letter_topic="orders-dead-letters",
     dead_letter_table="dead_letters",

@@ -141,6 +141,7 @@ def produce(
             "partitioner": "murmur2_random",
             "compression.type": "lz4",
             "linger.ms": 20,
+            "log_level": 0,
         }
     )
     skip = dict(present or {})

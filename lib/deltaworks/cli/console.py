@@ -1,6 +1,6 @@
 """What the user sees: steps with their seconds, tables, and errors as one message without a traceback.
 
-On a terminal a step shows its latest line beside a spinner; elsewhere (a file, CI) every line is printed.
+On a terminal a step shows its latest line beside a spinner; elsewhere (a file, CI) a line is printed every second.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from rich.text import Text
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
+_LINE_S = 1.0
 
 
 @dataclass
@@ -28,8 +29,8 @@ class Steps:
     @contextmanager
     def step(self, title: str) -> Iterator[Callable[[str], None]]:
         """One step; yields what to call with each line of progress. The last line stays visible."""
-        begun = time.monotonic()
-        last = [""]
+        begun = printed = time.monotonic()
+        last = ""
 
         def seconds() -> str:
             return f"{time.monotonic() - begun:6.1f} s"
@@ -38,20 +39,24 @@ class Steps:
             with out.status(Text(title)) as spinner:
 
                 def report(line: str) -> None:
-                    last[0] = line
+                    nonlocal last
+                    last = line
                     spinner.update(Text(f"{title}  {line}"))
 
                 yield report
         else:
 
             def report(line: str) -> None:
-                last[0] = line
-                out.print(Text(f"  {seconds()}  {line}"))
+                nonlocal last, printed
+                last = line
+                if time.monotonic() - printed >= _LINE_S:
+                    printed = time.monotonic()
+                    out.print(Text(f"    {seconds()}  {line}"))
 
             out.print(Text(f"... {title}"))
             yield report
         self.seconds.append((title, time.monotonic() - begun))
-        out.print(Text.assemble((" ok ", "green"), f"{seconds()}  {title}", (f"  {last[0]}" if last[0] else "", "dim")))
+        out.print(Text.assemble((" ok ", "green"), f"{seconds()}  {title}", (f"  {last}" if last else "", "dim")))
 
 
 def print_table(
