@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from deltaworks.kernel.partitioning import partition_of as kafka_partition_of
+
 BIDS = "bench-bids"
 AUCTIONS = "bench-auctions"
 PARTITIONS = 4
@@ -43,29 +45,9 @@ class Bid:
     value: bytes
 
 
-def murmur2(data: bytes) -> int:
-    """Kafka's hash of a key, 32 bits."""
-    mask, mixer = 0xFFFFFFFF, 0x5BD1E995
-    length = len(data)
-    state = (0x9747B28C ^ length) & mask
-    whole = length & ~3
-    for index in range(0, whole, 4):
-        word = int.from_bytes(data[index : index + 4], "little")
-        word = (word * mixer) & mask
-        word ^= word >> 24
-        word = (word * mixer) & mask
-        state = ((state * mixer) & mask) ^ word
-    rest = data[whole:]
-    if rest:
-        state = ((state ^ int.from_bytes(rest, "little")) * mixer) & mask
-    state ^= state >> 13
-    state = (state * mixer) & mask
-    return state ^ (state >> 15)
-
-
 def partition_of(key: bytes) -> int:
     """Where Kafka's default partitioner puts a key."""
-    return (murmur2(key) & 0x7FFFFFFF) % PARTITIONS
+    return kafka_partition_of(key, PARTITIONS)
 
 
 def bid_value(auction: int, bidder: int, price: int, channel: str, date_time_ms: int, extra: str) -> bytes:

@@ -94,8 +94,8 @@ def join_delta_topology(builder: StreamsBuilder) -> None:
 
 def _pipeline(name: str, topology: Callable[[StreamsBuilder], None], *, record_cache: bool = True) -> Pipeline:
     return Pipeline(
-        name,
-        topology,
+        name=name,
+        topology=topology,
         topics=(Topic(INPUT, partitions=4), Topic(OUTPUT, partitions=4), Topic(AUCTIONS, partitions=4)),
         record_cache=record_cache,
         trigger_interval=TRIGGER,
