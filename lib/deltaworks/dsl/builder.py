@@ -48,7 +48,7 @@ class StreamsBuilder:
         """Reads one or several topics as a stream.
 
         Args:
-            topics: names; several topics are read as one stream.
+            topics: names; several topics are read as one stream. Read again with the same types, it is the same stream.
             key: type or serde of the keys.
             value: type or serde of the values.
             name: of the node.
@@ -113,5 +113,11 @@ class StreamsBuilder:
             value=value_serde,
             origin=where,
         )
-        graph.add(node)
+        same = graph.streams.get(node.topics)
+        if operator == "stream" and same is not None and (same.key, same.value) == (node.key, node.value):
+            node = same
+        else:
+            graph.add(node)
+        if operator == "stream":
+            graph.streams.setdefault(node.topics, node)
         return Point(graph, node.name, key_serde, value_serde)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from deltaworks.errors import Problem
-from deltaworks.topology.nodes import AnyNode
+from deltaworks.topology.nodes import AnyNode, Source
 from deltaworks.topology.nodes.base import Origin
 from deltaworks.topology.stages import StoreSpec
 
@@ -34,6 +34,8 @@ class Graph:
         self.stores: list[tuple[StoreSpec, Origin]] = []
         self.problems: list[Problem] = []
         self.open_splits: dict[str, Origin] = {}
+        self.streams: dict[tuple[str, ...], Source] = {}
+        """Topics -> the source that reads them as a stream."""
         self.hops: dict[str, tuple[str, str]] = {}
         """Name of a hop -> the node before it, the source behind it."""
         self._count = 0

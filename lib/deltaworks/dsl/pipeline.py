@@ -79,7 +79,7 @@ class Pipeline:
             yield Problem(f"'{self.name}' cannot be the name of a pipeline.", hint="use letters, digits, '_' and '-'")
         if self.dead_letter_table in {name for sink in plan.tables for name in table_names(sink)}:
             yield Problem(
-                f"dead_letter_table '{self.dead_letter_table}' is also written by the topology; a table has one writer.",
+                f"dead_letter_table '{self.dead_letter_table}' is also written by the topology; one writer per table.",
                 hint="name another table for the dead letters",
             )
         if self.dead_letter_topic in plan.source_topics:
