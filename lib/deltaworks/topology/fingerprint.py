@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from deltaworks.topology.nodes import SessionAggregate, StreamAggregate, TableSource, WindowAggregate
+from deltaworks.topology.nodes.sinks import TableKind
 
 if TYPE_CHECKING:
     from deltaworks.topology.stages import Plan, Stage
@@ -76,17 +77,13 @@ def _filler(node: _Filler) -> str:
             return f"aggregate in sessions with a gap of {windows.gap_ms} ms"
 
 
-def _stage(stage: Stage) -> dict[str, list[str]]:
+def _stage(stage: Stage) -> dict[str, Any]:
+    """Hops only by number: their names, often generated, leave nothing behind."""
     return {
         "topics": list(stage.topics),
-        "hops": ["unnamed" if _generated(hop) else hop for hop in stage.hops_in],
+        "hops": len(stage.hops_in),
         "stores": [store.name for store in stage.stores],
     }
-
-
-def _generated(hop: str) -> bool:
-    """Its number changes with every operator before it, so it cannot count."""
-    return hop.removesuffix("-repartition")[-10:].isdigit()
 
 
 def _stores(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Difference]:
@@ -109,6 +106,12 @@ def _stores(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Dif
 
 
 def _tables(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Difference]:
+    for table in sorted(after.keys() - before.keys()):
+        if after[table] == TableKind.CHANGELOG.value:
+            yield Difference(
+                f"table '{table}' is new, and would lack the rows that have not changed since",
+                "start it in a new generation, which reads the topics again",
+            )
     for table in sorted(before.keys() & after.keys()):
         if before[table] != after[table]:
             yield Difference(
@@ -126,12 +129,16 @@ def _stages(before: list[Any], after: list[Any]) -> Iterator[Difference]:
         )
         return
     for index, (old, new) in enumerate(zip(before, after, strict=True)):
-        for part in ("topics", "hops"):
-            if old[part] != new[part]:
-                yield Difference(
-                    f"stage {index} read the {part} {_list(old[part])}, reads {_list(new[part])}",
-                    "restore them, or start a new generation",
-                )
+        if old["topics"] != new["topics"]:
+            yield Difference(
+                f"stage {index} read the topics {_list(old['topics'])}, reads {_list(new['topics'])}",
+                "read the same topics in a stage, or start a new generation",
+            )
+        if old["hops"] != new["hops"]:
+            yield Difference(
+                f"stage {index} had {old['hops']} repartitions before it, has {new['hops']}",
+                "a new repartition moves state to other tasks; start a new generation",
+            )
         if old["stores"] != new["stores"] and sorted(_all(before, "stores")) == sorted(_all(after, "stores")):
             yield Difference(
                 f"stage {index} held the stores {_list(old['stores'])}, holds {_list(new['stores'])}",

@@ -1,0 +1,121 @@
+"""A checkpoint follows some changes of a topology and not others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from deltaworks import KStream, StreamsBuilder, TimeWindows
+from deltaworks.topology import fingerprint
+
+Words = KStream[str, str]
+TEN = timedelta(seconds=10)
+
+
+def fingerprint_of(topology: Callable[[Words], object]) -> dict[str, Any]:
+    builder = StreamsBuilder()
+    topology(builder.stream("words", key=str, value=str))
+    return builder.build().fingerprint()
+
+
+def counted(words: Words) -> None:
+    words.group_by(lambda _, word: word, key=str).count(store="counts").to_delta("counts")
+
+
+def more_sinks(words: Words) -> None:
+    counted(words)
+    words.to("copy")
+    words.to_delta("words")
+
+
+def windowed(words: Words, size: timedelta, grace: timedelta = timedelta(0)) -> None:
+    words.group_by_key().windowed_by(TimeWindows.of_size_and_grace(size, grace)).count(store="counts")
+
+
+def test_it_is_json() -> None:
+    value = fingerprint_of(counted)
+
+    assert json.loads(json.dumps(value)) == value
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        lambda words: counted(words.filter(lambda _, word: word > "a")),
+        lambda words: words.group_by(lambda _, word: word[:1], key=str).count(store="counts").to_delta("counts"),
+        lambda words: words.group_by(lambda _, word: word, key=str).count(store="counts", name="n").to_delta("counts"),
+        more_sinks,
+    ],
+    ids=["another operator", "another function", "another node name", "more sinks"],
+)
+def test_what_leaves_no_state_may_change(changed: Callable[[Words], object]) -> None:
+    assert fingerprint.differences(fingerprint_of(counted), fingerprint_of(changed)) == ()
+
+
+def test_a_longer_grace_may_come_later() -> None:
+    before = fingerprint_of(lambda words: windowed(words, TEN))
+    after = fingerprint_of(lambda words: windowed(words, TEN, grace=TEN))
+
+    assert fingerprint.differences(before, after) == ()
+
+
+def test_the_number_in_a_generated_hop_name_does_not_count() -> None:
+    def looked_up(words: Words) -> None:
+        rekeyed = words.select_key(lambda _, word: word, key=str)
+        rekeyed.repartition().to_table(store="last")
+
+    before = fingerprint_of(looked_up)
+    after = fingerprint_of(lambda words: looked_up(words.peek(print)))
+
+    assert fingerprint.differences(before, after) == ()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "what"),
+    [
+        (
+            counted,
+            lambda words: words.group_by(lambda _, word: word, key=str).count(store="tally").to_delta("counts"),
+            ["store 'counts' (aggregate) is gone", "store 'tally' (aggregate) is new"],
+        ),
+        (
+            lambda words: windowed(words, TEN),
+            lambda words: windowed(words, TEN * 2),
+            ["was aggregate in windows of 10000 ms every 10000 ms, is aggregate in windows of 20000 ms every 20000 ms"],
+        ),
+        (
+            lambda words: words.to_table(store="last"),
+            lambda words: words.map_values(len, value=int).to_table(store="last"),
+            ["store 'last': value was string, is long"],
+        ),
+        (
+            lambda words: words.to_delta("t"),
+            lambda words: words.to_table(store="last").to_delta("t"),
+            ["store 'last' (table) is new", "table 't' was written as append, is written as changelog"],
+        ),
+        (
+            lambda words: words.to_table(store="last"),
+            lambda words: words.repartition(name="spread").to_table(store="last"),
+            ["the topology had 1 stage, has 2 stages"],
+        ),
+        (
+            lambda words: words.to_table(store="last"),
+            lambda words: words.to_table(store="last").to_delta("last"),
+            ["table 'last' is new, and would lack the rows that have not changed since"],
+        ),
+    ],
+    ids=["renamed store", "window size", "value type", "table kind", "hop", "new table"],
+)
+def test_what_state_depends_on_is_told_in_a_sentence_with_a_hint(
+    before: Callable[[Words], object], after: Callable[[Words], object], what: list[str]
+) -> None:
+    found = fingerprint.differences(fingerprint_of(before), fingerprint_of(after))
+
+    assert len(found) == len(what)
+    for difference, part in zip(found, what, strict=True):
+        assert part in difference.what
+        assert difference.hint

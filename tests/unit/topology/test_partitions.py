@@ -1,0 +1,72 @@
+"""How many tasks there are, and which topics must have as many partitions as others."""
+
+from __future__ import annotations
+
+import pytest
+
+from deltaworks import KStream, Plan, StreamsBuilder, TopologyError
+
+
+def join(*, rekeyed: bool, partitions: int | None = None) -> Plan:
+    builder = StreamsBuilder("orders")
+    users = builder.table("users", key=str, value=str, store="users")
+    orders: KStream[str, str] = builder.stream("orders", key=str, value=str)
+    if rekeyed:
+        orders = orders.select_key(lambda _, value: value, key=str)
+    if partitions:
+        orders = orders.repartition(partitions=partitions, name="spread")
+    orders.join(users, str.__add__, value=str, name="enrich").to("out")
+    return builder.build()
+
+
+def test_a_stage_has_as_many_tasks_as_its_widest_topic_has_partitions() -> None:
+    builder = StreamsBuilder()
+    builder.stream("a", key=str, value=str).merge(builder.stream("b", key=str, value=str)).to("out")
+
+    assert builder.build().tasks({"a": 3, "b": 5}) == (5,)
+
+
+def test_joined_topics_must_have_as_many_partitions() -> None:
+    with pytest.raises(TopologyError) as error:
+        join(rekeyed=False).tasks({"orders": 4, "users": 6})
+
+    title, what, where, hint = str(error.value).splitlines()
+    assert title == "1 problem in topology 'orders'"
+    assert what.split(": ") == [
+        "  'enrich' (stream-table join)",
+        "'orders' has 4 partitions, 'users' has 6 partitions; joined topics must be co-partitioned.",
+    ]
+    assert where.startswith("    at ")
+    assert "test_partitions.py:" in where
+    assert hint == "    Hint: repartition(partitions=6) the stream before the join"
+
+
+def test_a_hop_to_a_join_takes_the_width_of_the_table() -> None:
+    plan = join(rekeyed=True)
+
+    assert plan.tasks({"orders": 4, "users": 6}) == (4, 6)
+    assert plan.hop_partitions({"orders": 4, "users": 6}) == {"enrich-repartition": 6}
+
+
+def test_an_explicit_width_must_fit_the_join() -> None:
+    plan = join(rekeyed=True, partitions=6)
+
+    assert plan.tasks({"orders": 4, "users": 6}) == (4, 6)
+    with pytest.raises(TopologyError, match="'spread-repartition' has 6 partitions, 'users' has 1 partition;"):
+        plan.tasks({"orders": 4, "users": 1})
+
+
+def test_a_hop_is_as_wide_as_the_stage_before_it() -> None:
+    builder = StreamsBuilder()
+    words = builder.stream("words", key=str, value=str)
+    words.group_by(lambda _, word: word, key=str).count(store="counts").to_stream().to("out")
+
+    plan = builder.build()
+
+    assert plan.tasks({"words": 7}) == (7, 7)
+    assert plan.hop_partitions({"words": 7}) == {"counts-repartition": 7}
+
+
+def test_a_topic_that_does_not_exist_is_named() -> None:
+    with pytest.raises(TopologyError, match="topic 'users' has no partitions: it does not exist"):
+        join(rekeyed=False).tasks({"orders": 4})
