@@ -11,6 +11,7 @@ from typing import assert_never
 
 from deltaworks.kernel.context import TaskContext, TaskMetrics
 from deltaworks.kernel.errors import ErrorPolicy
+from deltaworks.kernel.old_values import senders_of_old_values
 from deltaworks.kernel.order import Partition, run
 from deltaworks.kernel.processors.build import processor
 from deltaworks.kernel.processors.wiring import Store, Wiring
@@ -60,7 +61,10 @@ class Task:
         origins = {node.name: None if node.origin is None else str(node.origin) for node in stage.nodes}
         self._context = TaskContext(partition, collector, errors, origins)
         self._context.metrics.stream_time_ms = self._times.get(STREAM)
-        self._wiring = _wired(stage, Wiring(self._context, self._stores, hop_partitions, self._times.observed()))
+        old_values = senders_of_old_values(stage.nodes)
+        self._wiring = _wired(
+            stage, Wiring(self._context, self._stores, hop_partitions, self._times.observed(), old_values)
+        )
         self._sources = {topic: node for node in stage.nodes if isinstance(node, Source) for topic in node.topics}
         owners = self._wiring.window_owners
         self._window_tables = [

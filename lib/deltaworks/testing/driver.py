@@ -62,17 +62,24 @@ class TopologyTestDriver:
     Source: `TopologyTestDriver`; differs: tables, dead letters.
     """
 
-    def __init__(self, topology: Pipeline | Plan, *, wall_clock_ms: int = 0, errors: ErrorPolicy | None = None) -> None:
+    def __init__(
+        self,
+        topology: Pipeline | Plan,
+        *,
+        wall_clock_ms: int = 0,
+        errors: ErrorPolicy | None = None,
+        dead_letter_topic: str | None = None,
+    ) -> None:
         """
         Args:
             topology: A pipeline, or the plan that `StreamsBuilder.build` returned.
             wall_clock_ms: Where the wall clock starts.
             errors: In place of the pipeline's `on_error`; a plan alone fails on every error.
+            dead_letter_topic: In place of the pipeline's.
         """
         plan = topology.plan() if isinstance(topology, Pipeline) else topology
-        dead_letter_topic = None
         if isinstance(topology, Pipeline):
-            dead_letter_topic = topology.dead_letter_topic
+            dead_letter_topic = dead_letter_topic or topology.dead_letter_topic
             errors = errors or ErrorPolicy.of(topology.on_error)
         self._plan = plan
         self._topics = Topics()

@@ -37,8 +37,8 @@ class Wiring:
     hop_partitions: Mapping[str, int]
     observed_ms: Mapping[str, int]
     """Store of an aggregate -> the largest timestamp the aggregate has seen."""
-    old_values: frozenset[str] = frozenset()
-    """Nodes from which somebody downstream asked for old values; grouped tables and joins of tables will."""
+    old_values: frozenset[str]
+    """Nodes from which somebody downstream asked for old values."""
     processes: dict[str, Process] = field(default_factory=dict)
     """By node, those that are built."""
     children: dict[str, list[str]] = field(default_factory=dict)
