@@ -105,7 +105,7 @@ def topology(builder: StreamsBuilder) -> None:
     )
     (  # Keyed by what the order says, not by what its key says: records move to the task that owns this user.
         enriched.group_by(lambda _, order: order.user_id, key=str, name="by-user")
-        .windowed_by(SessionWindows.of_inactivity_gap_and_grace(timedelta(minutes=30), GRACE))
+        .windowed_by(SessionWindows.of_inactivity_gap_and_grace(timedelta(minutes=30), timedelta(minutes=30)))
         .count(store="session-store")
         .to_delta("user_sessions")
     )

@@ -131,7 +131,7 @@ FROM (
 -- Per user, record by record: sessions in reach are merged; the result is dropped if it ends before the task's stream
 -- time less gap and grace. A session that ended `retention` ago has left the store (but stays in the table).
 CREATE OR REPLACE MACRO session_gap_ms() AS 1800000;
-CREATE OR REPLACE MACRO session_retention_ms() AS 1800000 + 300000;  -- gap + grace
+CREATE OR REPLACE MACRO session_retention_ms() AS 1800000 + 1800000;  -- gap + grace
 CREATE OR REPLACE MACRO in_reach(s, r) AS
     s.end_ms > r.seen_ms - session_retention_ms()
     AND s.end_ms >= r.timestamp_ms - session_gap_ms() AND s.start_ms <= r.timestamp_ms + session_gap_ms();

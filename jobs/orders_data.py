@@ -267,8 +267,8 @@ class _Shop:
             case Kind.SESSION_MERGE:
                 user = f"s-{self._turn // len(_TROUBLES) % 12:02}"
                 self._order(user)
-                for minutes, kind in ((50, Kind.REGULAR), (25, trouble)):
-                    self._order(user, kind, at=self._now + minutes * MINUTE, delivered=self._now + 51 * MINUTE)
+                for minutes, kind in ((40, Kind.REGULAR), (20, trouble)):
+                    self._order(user, kind, at=self._now + minutes * MINUTE, delivered=self._now + 41 * MINUTE)
             case Kind.NULL_KEY:
                 self._order(user, trouble, key=None)
             case Kind.NULL_VALUE | Kind.EMPTY_VALUE:

@@ -141,7 +141,7 @@ class Model:
                 self.revenue[key, start] += amount
 
     def _session(self, task: int, user: str, at: int) -> None:
-        gap, retention = 30 * MINUTE, 35 * MINUTE
+        gap, retention = 30 * MINUTE, 60 * MINUTE
         seen, now = self.session_time[task], max(self.session_time[task], at)
         self.session_time[task] = now
         stored = self.sessions[user]

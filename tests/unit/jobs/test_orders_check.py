@@ -186,5 +186,5 @@ def test_input_that_compaction_removed_is_refused() -> None:
     rows = rows_of(records(50))
     cuts = random_cuts(rows, batches=2, rng=random.Random(0))
 
-    with pytest.raises(ValueError, match="only .* are left in Kafka"):
+    with pytest.raises(ValueError, match="are left in Kafka"):
         recomputed(rows[1:], cuts)
