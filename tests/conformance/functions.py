@@ -45,7 +45,7 @@ def predicate(reference: Reference) -> Predicate:
         case ["field_eq", f, x]:
             return lambda k, v: _field(v, f) is not None and _field(v, f) == x
         case ["fail_on", x]:
-            return lambda k, v: _fail_on(v, x) or True
+            return lambda k, v: _unless(v, x, True)
         case _:
             raise ValueError(f"unknown predicate {reference}")
 
@@ -108,7 +108,7 @@ def _value_mapper(reference: Reference) -> Callable[[Any], Any]:
         case ["null_if", x]:
             return lambda v: None if v == x else v
         case ["fail_on", x]:
-            return lambda v: _fail_on(v, x) or v
+            return lambda v: _unless(v, x, v)
         case _:
             raise ValueError(f"unknown mapper {reference}")
 
@@ -132,7 +132,7 @@ def key_selector(reference: Reference) -> Mapper:
         case ["value_mod", n]:
             return lambda k, v: None if v is None else text(_number(v) % n)
         case ["key_append", s]:
-            return lambda k, v: None if k is None else text(k) + s
+            return lambda k, v: text(k) + s
         case ["key_text"]:
             return lambda k, v: None if k is None else text(k)
         case ["unwindow"]:
@@ -189,7 +189,7 @@ def joiner(reference: Reference) -> Callable[[Any, Any, Any], Any]:
         case ["null_if_equal"]:
             return lambda k, left, right: None if left == right else f"{text(left)}+{text(right)}"
         case ["fail_on_right", x]:
-            return lambda k, left, right: _fail_on(right, x) or f"{text(left)}+{text(right)}"
+            return lambda k, left, right: _unless(right, x, f"{text(left)}+{text(right)}")
         case _:
             raise ValueError(f"unknown joiner {reference}")
 
@@ -228,7 +228,7 @@ def aggregator(reference: Reference) -> Callable[[Any, Any, Any], Any]:
         case ["concat_list"]:
             return lambda k, v, a: [*(a or []), *(v or [])]
         case ["fail_on", x]:
-            return lambda k, v, a: _fail_on(v, x) or _sum(a, v)
+            return lambda k, v, a: _sum(a, _unless(v, x, v))
         case _:
             raise ValueError(f"unknown aggregator {reference}")
 
@@ -260,6 +260,7 @@ def _without_first(items: list[Any], item: Any) -> list[Any]:
     return rest
 
 
-def _fail_on(value: Any, forbidden: Any) -> None:
+def _unless(value: Any, forbidden: Any, result: Any) -> Any:
     if value is not None and value == forbidden:
         raise RuntimeError(f"failed on {text(value)}")
+    return result

@@ -75,6 +75,7 @@ class _Run:
                 processing=config.get("processing_handler", "fail"),
             ),
             dead_letter_topic=config.get("dlq_topic"),
+            expired_stay_cached=True,
         )
         self._types = {
             topic: node["value_type"]

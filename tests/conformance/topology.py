@@ -28,11 +28,45 @@ Handle = Stream | Table | Group | Windowed
 Peek = Callable[[str, Any, Any], None]
 
 _OPERATORS = frozenset(
-    "stream table to foreach filter filter_not map map_values flat_map flat_map_values select_key peek split merge"
-    " repartition to_table group_by_key group_by windowed_by count reduce aggregate to_stream join_stream_table".split()
+    [
+        "stream",
+        "table",
+        "to",
+        "foreach",
+        "filter",
+        "filter_not",
+        "map",
+        "map_values",
+        "flat_map",
+        "flat_map_values",
+        "select_key",
+        "peek",
+        "split",
+        "merge",
+        "repartition",
+        "to_table",
+        "group_by_key",
+        "group_by",
+        "windowed_by",
+        "count",
+        "reduce",
+        "aggregate",
+        "to_stream",
+        "join_stream_table",
+    ]
 )
 _LATER = frozenset(
-    "history_ms timestamp_extractor topic_pattern topic_extractor adder subtractor grace_ms caching emit".split()
+    [
+        "history_ms",
+        "timestamp_extractor",
+        "topic_pattern",
+        "topic_extractor",
+        "adder",
+        "subtractor",
+        "grace_ms",
+        "caching",
+        "emit",
+    ]
 )
 """Fields of nodes that the DSL has no word for yet."""
 _WINDOWS = ("tumbling", "hopping", "session")
@@ -171,7 +205,7 @@ class Interpreter:
                 raise ValueError(f"{operator} on a stream")
 
     def _split(self, node: Node, stream: Stream) -> None:
-        branched = stream.split()
+        branched = stream.split(node["id"])
         for branch in node["branches"]:
             branched = branched.branch(functions.predicate(branch["predicate"]), name=branch["id"])
         default = node.get("default")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, assert_never
 
@@ -24,6 +25,7 @@ from deltaworks.topology.nodes import TopicSink, WindowAggregate
 from deltaworks.topology.stages import Plan, Stage
 
 _MILLISECOND = timedelta(milliseconds=1)
+_FOR_EVER_MS = 1 << 62
 
 
 class TopologyTestDriver:
@@ -69,6 +71,7 @@ class TopologyTestDriver:
         wall_clock_ms: int = 0,
         errors: ErrorPolicy | None = None,
         dead_letter_topic: str | None = None,
+        expired_stay_cached: bool = False,
     ) -> None:
         """
         Args:
@@ -76,6 +79,8 @@ class TopologyTestDriver:
             wall_clock_ms: Where the wall clock starts.
             errors: In place of the pipeline's `on_error`; a plan alone fails on every error.
             dead_letter_topic: In place of the pipeline's.
+            expired_stay_cached: Window and session stores with a record cache show entries past their retention, as
+                those of Kafka Streams do until the cache is full. On our hosts what has expired is gone.
         """
         plan = topology.plan() if isinstance(topology, Pipeline) else topology
         if isinstance(topology, Pipeline):
@@ -85,7 +90,8 @@ class TopologyTestDriver:
         self._topics = Topics()
         self._tables = TablesInMemory(plan.tables)
         self._capture = Capture(self._topics, self._tables, dead_letter_topic)
-        self._stages = [_StageUnderTest(stage, self._capture, errors or ErrorPolicy()) for stage in plan.stages]
+        stages = [_with_expired(stage) for stage in plan.stages] if expired_stay_cached else plan.stages
+        self._stages = [_StageUnderTest(stage, self._capture, errors or ErrorPolicy()) for stage in stages]
         self._readers = {topic: stage for stage in self._stages for topic in stage.positions}
         self._outputs = {*plan.sink_topics, *filter(None, [dead_letter_topic])}
         self._wall_clock_ms = wall_clock_ms
@@ -255,6 +261,15 @@ class _StageUnderTest:
         self.total.late += batch.late
         self.total.dead_letters += batch.dead_letters
         self.total.stream_time_ms = batch.stream_time_ms
+
+
+def _with_expired(stage: Stage) -> Stage:
+    return replace(
+        stage,
+        stores=tuple(
+            replace(spec, retention_ms=_FOR_EVER_MS) if spec.timed and spec.cached else spec for spec in stage.stores
+        ),
+    )
 
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> KeyError:
