@@ -35,6 +35,7 @@ def build(
         extra: Further Spark settings, which win.
     """
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = python_path  # the JVM hands it to every Python process that it starts
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     scratch.mkdir(parents=True, exist_ok=True)
     config = {
@@ -48,6 +49,7 @@ def build(
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.executorEnv.PYTHONPATH": python_path,
+        "spark.python.daemon.module": "deltaworks.spark.daemon",
         "spark.sql.shuffle.partitions": str(partitions),
         "spark.sql.adaptive.enabled": "false",
         "spark.shuffle.compress": "false",
