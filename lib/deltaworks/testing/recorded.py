@@ -1,0 +1,254 @@
+"""Recorded micro-batches, run in one process: several partitions, every stage with all its tasks, a commit per batch.
+
+The streaming host records which offsets and which wall clock each micro-batch had. Given the same batches, this host
+gives the same bytes: the same records per output topic and task in the same order, the same rows, the same stores.
+It does not simulate Spark, transactions or Delta commits; it has no crashes, but tasks can be built again from their
+state between batches (`Restarts`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from deltaworks.kernel.errors import ErrorPolicy
+from deltaworks.kernel.hops import HopOutput
+from deltaworks.kernel.records import Coordinates, DeadLetter, Headers, RecordBatch
+from deltaworks.kernel.stores.memory import MemoryState
+from deltaworks.kernel.task import Task, TaskMetrics
+from deltaworks.testing.tables import TablesInMemory
+from deltaworks.testing.topics import RawRecord
+from deltaworks.topology.stages import Plan, Stage
+
+TaskId = tuple[int, int]
+"""`(stage, task)`"""
+Restarts = Callable[[int, TaskId], bool]
+"""`(batch id, task)` -> whether the task is built from its state before that batch."""
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """What one micro-batch of a stream consisted of."""
+
+    wall_clock_ms: int
+    records: tuple[RecordBatch, ...]
+    """Of source topics; per topic-partition in offset order."""
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """A row that a task handed over for a Delta table, in the words of `Collector`."""
+
+    kind: str
+    """`append`, `change`, `window` or `close`."""
+    key: Any = None
+    value: Any = None
+    timestamp_ms: int = 0
+    source: Coordinates | None = None
+    start_ms: int = 0
+    end_ms: int = 0
+    """Of the window; for `close`: windows that end before are final."""
+
+
+@dataclass
+class TaskOutput:
+    """Everything that one task produced, in order."""
+
+    topics: dict[str, list[RawRecord]] = field(default_factory=dict)
+    rows: dict[str, list[TableRow]] = field(default_factory=dict)
+    """By table."""
+    dead_letters: list[DeadLetter] = field(default_factory=list)
+
+
+@dataclass
+class Recording:
+    """The result of a run."""
+
+    tasks: dict[TaskId, TaskOutput]
+    tables: TablesInMemory
+    """What the tables hold at the end, all tasks together. Which windows are final differs from task to task: `rows`."""
+    stores: dict[TaskId, dict[str, list[tuple[bytes, bytes]]]]
+    """Committed entries per store at the end, the reserved store `__task__` included; empty stores are left out."""
+    hops: list[dict[TaskId, list[RecordBatch]]]
+    """Per micro-batch: what each task received through hops."""
+    metrics: list[dict[TaskId, TaskMetrics]]
+    """Per micro-batch, for the tasks that ran."""
+
+    def topic(self, topic: str) -> list[RawRecord]:
+        """Every record of an output topic, task by task."""
+        return [record for task in sorted(self.tasks) for record in self.tasks[task].topics.get(topic, ())]
+
+
+def run_recorded(
+    plan: Plan,
+    topic_partitions: Mapping[str, int],
+    batches: Iterable[MicroBatch],
+    *,
+    errors: ErrorPolicy | None = None,
+    first_batch_id: int = 0,
+    restarts: Restarts = lambda batch_id, task: False,
+) -> Recording:
+    """Runs micro-batches through every stage of a plan.
+
+    A task runs in a batch if it has input. Stages run in order, so what one hands to a later one arrives in the same
+    batch.
+
+    Args:
+        plan: The topology.
+        topic_partitions: Partitions of every source topic; they decide the number of tasks.
+        batches: In order.
+        errors: What happens to records that fail; None: fail.
+        first_batch_id: Id of the first batch; offsets after a hop depend on it.
+        restarts: Which tasks lose their memory before which batch.
+
+    Raises:
+        StreamsError: A record failed and the policy says `fail`.
+    """
+    host = _Host(plan, topic_partitions, errors or ErrorPolicy())
+    for batch_id, batch in enumerate(batches, start=first_batch_id):
+        host.run(batch_id, batch, restarts)
+    return host.recording()
+
+
+def cut(records: Sequence[RecordBatch], ends: Sequence[Sequence[int]]) -> list[tuple[RecordBatch, ...]]:
+    """Cuts records into micro-batches.
+
+    Args:
+        records: One per topic-partition.
+        ends: Per micro-batch, how many records of each of them have been read at its end. What is left after the last
+            cut makes one more batch.
+    """
+    batches: list[tuple[RecordBatch, ...]] = []
+    read = [0] * len(records)
+    for upto in [*ends, [len(each.offsets) for each in records]]:
+        parts = [part_of(each, start, max(start, stop)) for each, start, stop in zip(records, read, upto, strict=True)]
+        read = [max(start, stop) for start, stop in zip(read, upto, strict=True)]
+        batches.append(tuple(part for part in parts if part.offsets))
+    return batches
+
+
+def part_of(records: RecordBatch, start: int, stop: int) -> RecordBatch:
+    """The records from one position to another."""
+    part = slice(start, stop)
+    return RecordBatch(
+        records.topic,
+        records.partition,
+        records.offsets[part],
+        records.timestamps_ms[part],
+        records.keys[part],
+        records.values[part],
+        None if records.headers is None else records.headers[part],
+    )
+
+
+class _Host:
+    def __init__(self, plan: Plan, topic_partitions: Mapping[str, int], errors: ErrorPolicy) -> None:
+        self._plan = plan
+        self._tables = TablesInMemory(plan.tables)
+        hop_partitions = plan.hop_partitions(topic_partitions)
+        self._tasks = {
+            (stage.index, task): _TaskSlot(stage, task, errors, hop_partitions, self._tables)
+            for stage, count in zip(plan.stages, plan.tasks(topic_partitions), strict=True)
+            for task in range(count)
+        }
+        self._hops: list[dict[TaskId, list[RecordBatch]]] = []
+        self._metrics: list[dict[TaskId, TaskMetrics]] = []
+
+    def run(self, batch_id: int, batch: MicroBatch, restarts: Restarts) -> None:
+        hopped: dict[tuple[str, int], list[RecordBatch]] = {}
+        received: dict[TaskId, list[RecordBatch]] = {}
+        metrics: dict[TaskId, TaskMetrics] = {}
+        for (stage, task), slot in self._tasks.items():
+            read = [each for each in batch.records if each.partition == task and each.topic in slot.stage.topics]
+            arrived = [each for hop in slot.stage.hops_in for each in hopped.get((hop, task), ())]
+            if arrived:
+                received[stage, task] = arrived
+            if not (read or arrived):
+                continue
+            if restarts(batch_id, (stage, task)):
+                slot.rebuild()
+            for to, records in slot.run(batch_id, [*read, *arrived], batch.wall_clock_ms).items():
+                hopped.setdefault(to, []).append(records)
+            metrics[stage, task] = slot.metrics
+        self._hops.append(received)
+        self._metrics.append(metrics)
+
+    def recording(self) -> Recording:
+        return Recording(
+            tasks={task: slot.output for task, slot in self._tasks.items()},
+            tables=self._tables,
+            stores={task: slot.state.contents() for task, slot in self._tasks.items()},
+            hops=self._hops,
+            metrics=self._metrics,
+        )
+
+
+class _TaskSlot:
+    """A task with its state and what it produced; the collector of the task."""
+
+    def __init__(
+        self, stage: Stage, number: int, errors: ErrorPolicy, hop_partitions: Mapping[str, int], tables: TablesInMemory
+    ) -> None:
+        self.stage = stage
+        self.state = MemoryState()
+        self.output = TaskOutput()
+        self._number = number
+        self._errors = errors
+        self._hop_partitions = hop_partitions
+        self._tables = tables
+        self._hopped = HopOutput(number, 0)
+        self.rebuild()
+
+    @property
+    def metrics(self) -> TaskMetrics:
+        return self._task.metrics
+
+    def rebuild(self) -> None:
+        self._task = Task(
+            self.stage,
+            self._number,
+            state=self.state,
+            collector=self,
+            errors=self._errors,
+            hop_partitions=self._hop_partitions,
+        )
+
+    def run(
+        self, batch_id: int, batches: Sequence[RecordBatch], wall_clock_ms: int
+    ) -> dict[tuple[str, int], RecordBatch]:
+        self._hopped = HopOutput(self._number, batch_id)
+        self._task.process(batches, wall_clock_ms)
+        self.state.apply(self._task.commit())
+        return self._hopped.batches()
+
+    def send(self, topic: str, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers) -> None:
+        self.output.topics.setdefault(topic, []).append(RawRecord(key, value, timestamp_ms, headers))
+
+    def hop(
+        self, hop: str, partition: int, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers
+    ) -> None:
+        self._hopped.add(hop, partition, key, value, timestamp_ms, headers)
+
+    def append_row(self, table: str, key: object, value: object, timestamp_ms: int, source: Coordinates) -> None:
+        self._row(table, TableRow("append", key, value, timestamp_ms, source))
+        self._tables.append_row(table, key, value, timestamp_ms, source)
+
+    def change_row(self, table: str, key: object, value: object | None, timestamp_ms: int, source: Coordinates) -> None:
+        self._row(table, TableRow("change", key, value, timestamp_ms, source))
+        self._tables.change_row(table, key, value, timestamp_ms, source)
+
+    def window_row(
+        self, table: str, key: object, start_ms: int, end_ms: int, value: object | None, timestamp_ms: int
+    ) -> None:
+        self._row(table, TableRow("window", key, value, timestamp_ms, None, start_ms, end_ms))
+        self._tables.window_row(table, key, start_ms, end_ms, value, timestamp_ms)
+
+    def close_windows(self, table: str, before_ms: int) -> None:
+        self._row(table, TableRow("close", end_ms=before_ms))
+
+    def dead_letter(self, letter: DeadLetter) -> None:
+        self.output.dead_letters.append(letter)
+
+    def _row(self, table: str, row: TableRow) -> None:
+        self.output.rows.setdefault(table, []).append(row)
