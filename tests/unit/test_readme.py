@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+def test_the_pipeline_in_the_readme_runs_and_prints_what_it_says(tmp_path: Path) -> None:
+    code = re.search(r"```python\n(.*?)```", README.read_text(), re.S)
+    assert code is not None
+    script = tmp_path / "words.py"
+    script.write_text(code[1])
+    said = re.search(r"# (\{.*\})", code[1])
+    assert said is not None
+
+    ran = subprocess.run(
+        [sys.executable, str(script)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONPATH": str(README.parent / "lib")},
+    )
+
+    assert ran.stdout.strip() == said[1]
+
+
+def test_files_that_the_readme_names_exist() -> None:
+    text = README.read_text()
+    links = re.findall(r"\]\(([^)#:]+)\)", text)
+    paths = re.findall(r"`((?:lib|jobs|tests|infra)/[\w/.]*)`", text)
+
+    assert [path for path in (*links, *paths) if not (README.parent / path).exists()] == []
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.read_text().splitlines()) < 200
