@@ -1,0 +1,71 @@
+"""A stream finds the rows of a table by its key."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from deltaworks import StreamsBuilder, TimeWindows, TopologyError
+from deltaworks.topology.nodes import StreamTableJoin, TableFilter, TableMapValues
+
+
+def test_a_derived_table_is_looked_up_in_the_store_it_comes_from() -> None:
+    builder = StreamsBuilder()
+    users = builder.table("users", key=str, value=str, store="users")
+    shouting = users.filter(lambda _, name: bool(name)).map_values(str.upper, value=str)
+    builder.stream("words", key=str, value=str).join(shouting, str.__add__, value=str).to("out")
+
+    (join,) = (node for node in builder.build().nodes if isinstance(node, StreamTableJoin))
+
+    assert join.table_store == "users"
+    assert [type(node) for node in join.table_view] == [TableFilter, TableMapValues]
+
+
+def test_an_aggregate_can_be_joined() -> None:
+    builder = StreamsBuilder()
+    words = builder.stream("words", key=str, value=str)
+    counts = words.group_by_key().count(store="counts")
+    words.left_join_with_key(counts, lambda key, word, count: f"{key} {word} {count}", value=str).to("out")
+
+    (join,) = (node for node in builder.build().nodes if isinstance(node, StreamTableJoin))
+
+    assert (join.table_store, join.kind, join.joiner("a", "b", 1)) == ("counts", "left", "a b 1")
+
+
+def problem(builder: StreamsBuilder) -> str:
+    with pytest.raises(TopologyError) as error:
+        builder.build()
+    (only,) = error.value.problems
+    assert only.hint
+    return only.what
+
+
+def test_keys_have_one_type() -> None:
+    builder = StreamsBuilder()
+    users = builder.table("users", key=int, value=str, store="users")
+    words = builder.stream("words", key=str, value=str)
+    words.join(users, str.__add__, value=str).to("out")  # type: ignore[arg-type]
+
+    assert problem(builder) == (
+        "join: keys of the stream are string, keys of the table of store 'users' are long;"
+        " a join needs keys of one type."
+    )
+
+
+def test_a_windowed_table_has_no_rows_for_the_keys_of_a_stream() -> None:
+    builder = StreamsBuilder()
+    words = builder.stream("words", key=str, value=str)
+    windows = TimeWindows.of_size_with_no_grace(timedelta(seconds=1))
+    counts = words.group_by_key().windowed_by(windows).count(store="counts")
+    words.join(counts, lambda word, count: word, value=str).to("out")  # type: ignore[arg-type]
+
+    assert problem(builder).startswith("join: the table of store 'counts' is windowed")
+
+
+def test_handles_of_two_builders_do_not_mix() -> None:
+    builder, other = StreamsBuilder(), StreamsBuilder()
+    words = builder.stream("words", key=str, value=str)
+    words.merge(other.stream("more", key=str, value=str)).to("out")
+
+    assert problem(builder) == "merge: the other stream belongs to another builder."

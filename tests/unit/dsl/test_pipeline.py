@@ -1,0 +1,57 @@
+"""A pipeline is a topology with a name and how it runs; its plan is checked as a whole."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from deltaworks import Pipeline, StreamsBuilder, Topic, TopologyError
+
+
+def topology(builder: StreamsBuilder) -> None:
+    builder.table("users", key=str, value=str, store="users").to_delta("users")
+
+
+def test_a_plan_can_be_built_again() -> None:
+    pipeline = Pipeline(name="users", topology=topology)
+
+    assert pipeline.plan() == pipeline.plan()
+    assert pipeline.plan().name == "users"
+
+
+def test_the_record_cache_is_a_setting_of_the_pipeline() -> None:
+    assert [store.cached for store in Pipeline(name="users", topology=topology).plan().stores] == [True]
+    assert [store.cached for store in Pipeline(name="users", topology=topology, record_cache=False).plan().stores] == [
+        False
+    ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "what"),
+    [
+        ({"name": "a b"}, "'a b' cannot be the name of a pipeline."),
+        ({"dead_letter_table": "users_changelog"}, "'users_changelog' is also written by the topology"),
+        ({"dead_letter_topic": "users"}, "'users' is read by the topology"),
+        ({"topics": (Topic("users"), Topic("users", partitions=1))}, "topic 'users' is declared twice."),
+        ({"trigger_interval": timedelta(seconds=-1)}, "trigger_interval is negative."),
+    ],
+)
+def test_a_setting_that_does_not_fit_the_topology_is_told(settings: dict[str, Any], what: str) -> None:
+    pipeline = replace(Pipeline(name="users", topology=topology), **settings)
+
+    with pytest.raises(TopologyError) as error:
+        pipeline.plan()
+
+    (problem,) = error.value.problems
+    assert what in problem.what
+    assert problem.hint
+
+
+def test_problems_of_the_topology_carry_the_name_of_the_pipeline() -> None:
+    pipeline = Pipeline(name="empty", topology=lambda builder: None)
+
+    with pytest.raises(TopologyError, match="1 problem in topology 'empty'"):
+        pipeline.plan()

@@ -1,0 +1,183 @@
+"""Serdes come from arguments, types and annotations; where nobody knows, the build says what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+import pytest
+
+from deltaworks import (
+    DeltaworksError,
+    Json,
+    KStream,
+    Long,
+    Plan,
+    Serde,
+    SessionWindowed,
+    SessionWindows,
+    StreamsBuilder,
+    String,
+    TimeWindowed,
+    TimeWindows,
+    TopologyError,
+)
+from deltaworks.topology.nodes import DeltaSink, HopSink, TopicSink
+
+
+class Order(msgspec.Struct, frozen=True):
+    amount: Decimal
+
+
+class Receipt(msgspec.Struct, frozen=True):
+    total: Decimal
+
+
+def receipt(order: Order) -> Receipt | None:
+    return Receipt(order.amount)
+
+
+def by_amount(key: str, order: Order) -> tuple[int, Order]:
+    return int(order.amount), order
+
+
+def halves(order: Order) -> Iterator[Order]:
+    yield Order(order.amount / 2)
+    yield Order(order.amount / 2)
+
+
+def sink(plan: Plan) -> TopicSink:
+    (node,) = (node for node in plan.nodes if isinstance(node, TopicSink))
+    return node
+
+
+@pytest.fixture
+def builder() -> StreamsBuilder:
+    return StreamsBuilder("orders")
+
+
+@pytest.fixture
+def orders(builder: StreamsBuilder) -> KStream[str, Order]:
+    return builder.stream("orders", key=str, value=Order)
+
+
+def test_a_type_stands_for_its_serde(builder: StreamsBuilder, orders: KStream[str, Order]) -> None:
+    orders.to("out")
+
+    assert (sink(builder.build()).key, sink(builder.build()).value) == (String(), Json(Order))
+
+
+def test_annotations_give_the_types_that_functions_return(builder: StreamsBuilder, orders: KStream[str, Order]) -> None:
+    orders.flat_map_values(halves).map(by_amount).map_values(receipt).to("out")
+
+    assert (sink(builder.build()).key, sink(builder.build()).value) == (Long(), Json(Receipt))
+
+
+def test_an_argument_wins_over_an_annotation(builder: StreamsBuilder, orders: KStream[str, Order]) -> None:
+    numbers: Serde[Receipt | None] = Json(Receipt, decimals="number")
+    orders.map_values(receipt, value=numbers).to("out")
+
+    assert sink(builder.build()).value == numbers
+
+
+def test_what_keeps_the_value_keeps_its_type(builder: StreamsBuilder, orders: KStream[str, Order]) -> None:
+    kept = orders.filter(lambda _, order: order.amount > 0).peek(print).select_key(lambda key, _: key, key=str)
+    kept.merge(kept.filter_not(lambda _, order: order.amount > 9)).to("out")
+
+    assert sink(builder.build()).value == Json(Order)
+
+
+def test_an_unknown_type_is_no_problem_until_bytes_are_needed(
+    builder: StreamsBuilder, orders: KStream[str, Order]
+) -> None:
+    orders.map_values(lambda order: order.amount).filter(lambda _, amount: amount > 0).map_values(
+        lambda amount: str(amount), value=str
+    ).to("out")
+
+    assert sink(builder.build()).value == String()
+
+
+def test_an_unknown_type_is_told_with_both_lines(builder: StreamsBuilder, orders: KStream[str, Order]) -> None:
+    orders.map_values(lambda order: order.amount).to("out")
+
+    with pytest.raises(TopologyError) as error:
+        builder.build()
+
+    (problem,) = error.value.problems
+    assert problem.what.startswith("to('out') needs the type of the value, but map_values at ")
+    assert problem.what.endswith(" does not say what its function returns.")
+    assert problem.hint is not None
+    assert "value=Json(Order)" in problem.hint
+
+
+def test_one_unknown_type_is_told_once_per_operator(builder: StreamsBuilder, orders: KStream[str, Order]) -> None:
+    unknown = orders.map(lambda key, order: (order.amount, key))
+    unknown.group_by_key().reduce(lambda old, new: new, store="last")
+
+    with pytest.raises(TopologyError) as error:
+        builder.build()
+
+    assert [problem.what.split(",")[0] for problem in error.value.problems] == [
+        "reduce needs the type of the key",
+        "reduce needs the type of the value",
+    ]
+
+
+def test_a_type_without_a_serde_is_refused(builder: StreamsBuilder) -> None:
+    builder.stream("in", key=str, value=complex)
+
+    with pytest.raises(DeltaworksError, match="stream: there is no serde for value=complex"):
+        builder.build()
+
+
+def test_counts_are_longs_and_windowed_keys_have_the_serde_of_their_windows(
+    builder: StreamsBuilder, orders: KStream[str, Order]
+) -> None:
+    from datetime import timedelta
+
+    group = orders.group_by_key()
+    group.windowed_by(TimeWindows.of_size_with_no_grace(timedelta(seconds=1))).count(store="a").to_stream().to("a")
+    sessions = SessionWindows.of_inactivity_gap_with_no_grace(timedelta(seconds=1))
+    group.windowed_by(sessions).count(store="b").to_stream().to("b")
+
+    a, b = (node for node in builder.build().nodes if isinstance(node, TopicSink))
+    assert (a.key, a.value) == (TimeWindowed(String(), 1_000), Long())
+    assert (b.key, b.value) == (SessionWindowed(String()), Long())
+
+
+@pytest.mark.parametrize(
+    ("initializer", "aggregator", "value"),
+    [
+        (lambda: Decimal(0), lambda _, order, total: total + order.amount, Decimal),
+        (Decimal, lambda _, order, total: total + order.amount, None),
+    ],
+    ids=["argument", "initializer is a class"],
+)
+def test_the_type_of_an_aggregate(
+    builder: StreamsBuilder, orders: KStream[str, Order], initializer: Any, aggregator: Any, value: Any
+) -> None:
+    orders.group_by_key().aggregate(initializer, aggregator, value=value, store="total")
+
+    (store,) = builder.build().stores
+    assert store.value == Json(Decimal)
+
+
+def test_hops_carry_the_types_that_were_given_to_the_grouping(
+    builder: StreamsBuilder, orders: KStream[str, Order]
+) -> None:
+    orders.map_values(lambda order: order.amount).group_by(lambda _, amount: int(amount), key=int, value=Decimal).count(
+        store="counts"
+    )
+
+    (hop,) = (node for node in builder.build().nodes if isinstance(node, HopSink))
+    assert (hop.key, hop.value) == (Long(), Json(Decimal))
+
+
+def test_delta_tables_get_python_types(builder: StreamsBuilder, orders: KStream[str, Order]) -> None:
+    orders.to_delta("all_orders")
+    orders.to_table(store="last").to_delta("last_orders")
+
+    tables = [(node.table, node.key, node.value) for node in builder.build().nodes if isinstance(node, DeltaSink)]
+    assert tables == [("all_orders", str, Order), ("last_orders", str, Order)]
