@@ -1,0 +1,317 @@
+"""Writes the Kafka records of one task, exactly once: one transaction per task and batch.
+
+The batch id + 1 (the *marker*) is committed in the same transaction, as an offset of a consumer group of the task's
+own. A batch that runs again reads it and skips what is already there. Consumers see each record once if they read
+with `read_committed`.
+
+Two things fence, and only one of them matters: Spark moves tasks between its Python workers, and each worker's
+producer fences the one before it. That is normal: a fenced sink takes its task back and reads the marker again.
+Therefore the transactional id does not decide between two *drivers*; their lease does.
+
+Marker and records live as long as the broker keeps them: `offsets.retention.minutes` (7 days by default, counted
+from the last batch) must be longer than any pause after which a pipeline shall go on.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TypeVar
+
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
+
+from deltaworks.errors import KafkaWriteError
+from deltaworks.faults import reach
+from deltaworks.kafka.admin import admin
+
+T = TypeVar("T")
+
+_TIMEOUT_S = 60.0
+_QUEUE_WAIT_S = 0.05
+_SETTLE_S = 0.02
+"""A producer that asks for its coordinator before it has a connection asks again only after half a second."""
+_FENCED = (
+    KafkaError.PRODUCER_FENCED,
+    KafkaError._FENCED,
+    KafkaError.INVALID_PRODUCER_EPOCH,
+    KafkaError.INVALID_PRODUCER_ID_MAPPING,
+)
+_PASSING = (
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.UNSTABLE_OFFSET_COMMIT,
+    KafkaError._TIMED_OUT,
+    KafkaError._TRANSPORT,
+)
+"""What the admin client does not mark as something to try again."""
+
+
+class TransactionalSink:
+    """The producer of one task, kept in its worker process from batch to batch.
+
+    Args:
+        bootstrap: `host:port[,host:port...]`.
+        application: names the run of a pipeline that one checkpoint belongs to; batch ids of another checkpoint
+            start anew, so they need another name.
+        stage: index of the task's stage.
+        task: index of the task within the stage.
+        marker_topic: an existing topic, on whose partition 0 the marker is committed; nothing is written to it.
+    """
+
+    def __init__(self, bootstrap: str, application: str, stage: int, task: int, marker_topic: str) -> None:
+        self._bootstrap = bootstrap
+        self._id = f"{application}-{stage}-{task}"
+        self._group = f"{self._id}-batches"
+        self._membership = _without_members(bootstrap, self._group)
+        self._marker_topic = marker_topic
+        self._next_batch = 0
+        """Lowest batch id that is not committed, as far as this sink knows."""
+        self._batch_id = 0
+        self._open = False
+        self._ready = False
+        self._new_producer()
+
+    def begin(self, batch_id: int) -> bool:
+        """Opens the transaction of a batch.
+
+        Returns:
+            False if the batch is already committed: its records must not be sent again.
+
+        Raises:
+            KafkaWriteError: the broker refuses or does not answer.
+        """
+        if self._open:
+            self.abort()
+        for _ in range(2):
+            if not self._ready:
+                self._take_over()
+            if batch_id < self._next_batch:
+                return False
+            try:
+                self._attempt("begin a transaction", self._producer.begin_transaction)
+                self._open = True
+                self._batch_id = batch_id
+                reach("kafka.after_begin")
+                reach("kafka.before_marker")
+                # First of all, because it is where a fenced producer is told so: before any record is sent in vain.
+                self._mark(batch_id)
+            except _Fenced:
+                self._drop()
+                continue
+            return True
+        raise KafkaWriteError(
+            f"Another producer took over '{self._id}' twice while batch {batch_id} began.",
+            hint="do two drivers run the same pipeline? `deltaworks status`",
+        )
+
+    def send(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp_ms: int,
+        headers: tuple[tuple[str, bytes | None], ...] = (),
+    ) -> None:
+        """Queues a record; its partition is Kafka's murmur2 of the key, as with the Java client.
+
+        Raises:
+            KafkaWriteError: it is too large, or the queue stays full; abort the transaction.
+        """
+        # Zero would mean "now" to the client.
+        timestamp_ms = timestamp_ms or 1
+        try:
+            if headers:
+                self._produce(topic, value, key, -1, None, None, timestamp_ms, list(headers))
+            else:
+                self._produce(topic, value, key, -1, None, None, timestamp_ms)
+        except BufferError:
+            self._send_when_there_is_room(topic, key, value, timestamp_ms, headers)
+        except KafkaException as error:
+            raise self._failure(f"send a record to '{topic}'", error) from error
+
+    def commit(self) -> None:
+        """Makes the records and the marker of the batch visible, all or none.
+
+        Raises:
+            KafkaWriteError: the transaction was aborted, or its outcome is unknown; running the batch again is
+                right in both cases.
+        """
+        assert self._open, "commit without begin"
+        reach("kafka.before_commit")
+        try:
+            self._attempt("commit", lambda: self._producer.commit_transaction(_TIMEOUT_S))
+        except _Fenced as error:
+            self._drop()
+            raise KafkaWriteError(
+                f"Another producer took over '{self._id}' during batch {self._batch_id}; nothing was written by this one."
+            ) from error
+        self._open = False
+        self._next_batch = self._batch_id + 1
+        reach("kafka.after_commit")
+
+    def abort(self) -> None:
+        """Drops the records of the batch. Never raises: a producer that cannot abort is dropped itself."""
+        if not self._open:
+            return
+        self._open = False
+        try:
+            self._producer.abort_transaction(_TIMEOUT_S)
+        except KafkaException:
+            self._drop()
+
+    def close(self) -> None:
+        """Aborts what is open and closes the connection; the sink cannot be used again."""
+        self.abort()
+        self._producer.purge()
+        self._producer.close()
+
+    def _new_producer(self) -> None:
+        """Connects in the background, while the task reads and computes."""
+        self._producer = Producer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "transactional.id": self._id,
+                "transaction.timeout.ms": 600_000,
+                "partitioner": "murmur2_random",
+                "linger.ms": 5,
+                "queue.buffering.max.messages": 1_000_000,
+                "queue.buffering.max.kbytes": 131_072,
+                "delivery.report.only.error": True,
+                "enable.metrics.push": False,
+                "reconnect.backoff.ms": 1,
+                "reconnect.backoff.max.ms": 1_000,
+                "log_level": 0,
+            },
+            logger=_SILENT,
+        )
+        self._produce = self._producer.produce
+        self._made_s = time.monotonic()
+        self._ready = False
+
+    def _take_over(self) -> None:
+        """Fences whoever had the task before, which ends its open transaction, and reads the marker."""
+        try:
+            self._producer.list_topics(self._marker_topic, timeout=_TIMEOUT_S)
+            time.sleep(max(0.0, self._made_s + _SETTLE_S - time.monotonic()))
+            self._attempt("start transactions", lambda: self._producer.init_transactions(_TIMEOUT_S))
+            self._next_batch = self._read_marker()
+        except _Fenced as error:
+            self._drop()
+            raise KafkaWriteError(f"Another producer took over '{self._id}' at the same moment.") from error
+        except KafkaException as error:
+            self._drop()
+            raise self._failure("connect", error) from error
+        self._ready = True
+
+    def _read_marker(self) -> int:
+        """Waits for a transaction that is being ended."""
+        wanted = ConsumerGroupTopicPartitions(self._group, [TopicPartition(self._marker_topic, 0)])
+        client = _shared_admin(self._bootstrap)
+
+        def ask() -> int:
+            future = client.list_consumer_group_offsets(
+                [wanted], require_stable=True, request_timeout=_TIMEOUT_S
+            )[self._group]
+            found = future.result().topic_partitions[0]
+            if found.error is not None:
+                raise KafkaException(found.error)
+            return int(found.offset)
+
+        return max(0, self._attempt("read the marker", ask))
+
+    def _mark(self, batch_id: int) -> None:
+        """Puts the marker into the transaction."""
+        marker = [TopicPartition(self._marker_topic, 0, batch_id + 1)]
+        self._attempt(
+            "write the marker",
+            lambda: self._producer.send_offsets_to_transaction(marker, self._membership, _TIMEOUT_S),
+        )
+
+    def _send_when_there_is_room(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp_ms: int,
+        headers: tuple[tuple[str, bytes | None], ...],
+    ) -> None:
+        deadline = time.monotonic() + _TIMEOUT_S
+        while True:
+            self._producer.poll(_QUEUE_WAIT_S)
+            try:
+                self._produce(topic, value, key, -1, None, None, timestamp_ms, list(headers))
+                return
+            except BufferError as error:
+                if time.monotonic() > deadline:
+                    raise KafkaWriteError(
+                        f"The queue of '{self._id}' stays full: the broker took nothing for {_TIMEOUT_S:.0f} s.",
+                        hint="is it running, and has it disk space? `deltaworks status`",
+                    ) from error
+            except KafkaException as error:
+                raise self._failure(f"send a record to '{topic}'", error) from error
+
+    def _attempt(self, what: str, action: Callable[[], T]) -> T:
+        """Tries again what may be tried again; ends the transaction where the broker wants it ended."""
+        deadline = time.monotonic() + _TIMEOUT_S
+        while True:
+            try:
+                return action()
+            except KafkaException as error:
+                reason: KafkaError = error.args[0]
+                if reason.code() in _FENCED:
+                    raise _Fenced(reason.str()) from error
+                passing = reason.retriable() or reason.code() in _PASSING
+                if passing and not reason.txn_requires_abort() and time.monotonic() < deadline:
+                    self._producer.poll(_QUEUE_WAIT_S)
+                    continue
+                raise self._failure(what, error) from error
+
+    def _failure(self, what: str, error: KafkaException) -> KafkaWriteError:
+        reason: KafkaError = error.args[0]
+        if self._open and reason.txn_requires_abort():
+            self.abort()
+        elif reason.fatal():
+            self._drop()
+        return KafkaWriteError(
+            f"'{self._id}' cannot {what} (batch {self._batch_id}): {reason.name()}, {reason.str()}",
+            hint="the batch runs again; see the broker's log (`deltaworks logs kafka`) if this repeats",
+        )
+
+    def _drop(self) -> None:
+        self._open = False
+        self._ready = False
+        self._producer.purge()
+        self._new_producer()
+
+
+def _without_members(bootstrap: str, group: str) -> object:
+    """What a transaction needs to know of a group; a consumer that never joins is the only way to it."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0}, logger=_SILENT)
+    try:
+        return consumer.consumer_group_metadata()
+    finally:
+        consumer.close()
+
+
+class _Fenced(Exception):
+    """Another producer has the transactional id now."""
+
+
+_SILENT = logging.Logger("librdkafka", logging.CRITICAL + 1)
+
+
+@lru_cache(maxsize=4)
+def _shared_admin(bootstrap: str) -> AdminClient:
+    """One connection of the worker process for all its tasks."""
+    return admin(bootstrap)

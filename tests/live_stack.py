@@ -1,0 +1,94 @@
+"""The real components that tests share: one stack per run of pytest, in a home and on ports of its own."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+
+from deltaworks.kafka.admin import TopicSpec, begin_offsets, create_topics, end_offsets
+from deltaworks.settings import Settings
+from deltaworks.stack.ports import free_ports
+
+
+@dataclass(frozen=True)
+class LiveStack:
+    """A broker that answers, and what tests do with it."""
+
+    settings: Settings
+    _numbers: itertools.count[int] = field(default_factory=itertools.count)
+
+    @property
+    def bootstrap(self) -> str:
+        return self.settings.bootstrap
+
+    def topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
+        """Creates a topic that no other test has; returns its name."""
+        unique = f"{name}-{next(self._numbers)}"
+        create_topics(self.bootstrap, [TopicSpec(name=unique, partitions=partitions, config=config or {})])
+        return unique
+
+    def environment(self) -> dict[str, str]:
+        """For a process that shall use this stack."""
+        settings = self.settings
+        return {
+            **os.environ,
+            "DELTAWORKS_HOME": str(settings.home),
+            "DELTAWORKS_CACHE": str(settings.cache),
+            "DELTAWORKS_BOOTSTRAP": settings.bootstrap,
+            "DELTAWORKS_CONTROLLER_PORT": str(settings.controller_port),
+        }
+
+    def read(self, *topics: str, committed: bool = True) -> list[Message]:
+        """Every record of some topics, by partition and offset."""
+        return read_all(self.bootstrap, *topics, committed=committed)
+
+
+def test_settings(home: Path) -> Settings:
+    """The settings of this machine, with a home and ports that nobody else has."""
+    port, controller_port = free_ports(2)
+    return replace(
+        Settings.from_environment(), home=home, bootstrap=f"127.0.0.1:{port}", controller_port=controller_port
+    )
+
+
+def read_all(bootstrap: str, *topics: str, committed: bool = True) -> list[Message]:
+    """Every record of some topics, by topic, partition and offset.
+
+    Args:
+        committed: those that a `read_committed` reader sees, else all.
+    """
+    ends = end_offsets(bootstrap, topics, committed=committed)
+    begins = begin_offsets(bootstrap, topics)
+    wanted = [TopicPartition(t, p, begins[t, p]) for (t, p), end in sorted(ends.items()) if end > begins[t, p]]
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "tests",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed" if committed else "read_uncommitted",
+            "enable.partition.eof": True,
+            "log_level": 0,
+        }
+    )
+    found: list[Message] = []
+    left = {(at.topic, at.partition) for at in wanted}
+    try:
+        consumer.assign(wanted)
+        while left:
+            message = consumer.poll(30)
+            assert message is not None, f"the end of {left} was not reached in 30 s"
+            error = message.error()
+            if error is None:
+                found.append(message)
+            elif error.code() == KafkaError._PARTITION_EOF:
+                left.discard((str(message.topic()), int(message.partition() or 0)))
+            else:
+                raise AssertionError(error.str())
+    finally:
+        consumer.close()
+    return sorted(found, key=lambda m: (m.topic(), m.partition(), m.offset()))
