@@ -1,0 +1,156 @@
+"""Element types flow through the DSL: mypy finds a wrong attribute in a lambda before anything runs.
+
+The snippets are checked in one run of mypy; a line with `# error: <text>` must give an error with that
+text, and every other line none.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PREAMBLE = """
+from collections.abc import Iterator
+from datetime import timedelta
+from decimal import Decimal
+
+import msgspec
+
+from deltaworks import Json, KStream, KTable, SessionWindows, StreamsBuilder, TimeWindows, Windowed
+
+
+class User(msgspec.Struct, frozen=True):
+    name: str
+
+
+class Order(msgspec.Struct, frozen=True):
+    order_id: str
+    amount: Decimal
+
+
+class Enriched(Order, frozen=True):
+    user: str
+
+
+def enrich(order: Order, user: User) -> Enriched:
+    return Enriched(order.order_id, order.amount, user.name)
+
+
+builder = StreamsBuilder()
+users = builder.table("users", key=str, value=User, store="users")
+orders = builder.stream("orders", key=str, value=Json(Order))
+enriched = orders.join(users, enrich)
+hourly = TimeWindows.of_size_with_no_grace(timedelta(hours=1))
+sessions = SessionWindows.of_inactivity_gap_with_no_grace(timedelta(minutes=30))
+"""
+
+SNIPPETS = {
+    "filter": """
+orders.filter(lambda _, order: order.amount > 0)
+orders.filter(lambda _, order: order.amuont > 0)  # error: no attribute "amuont"
+orders.filter_not(lambda key, _: key.amount)  # error: no attribute "amount"
+""",
+    "map_values": """
+orders.map_values(lambda order: order.amount).filter(lambda _, amount: amount.is_signed())
+orders.map_values(lambda order: order.user)  # error: no attribute "user"
+orders.map_values(lambda order: order.amount).map_values(lambda a: a.amount)  # error: no attribute "amount"
+orders.map_values(lambda order: order.amount, value=Decimal).to("amounts")
+""",
+    "map": """
+swapped: KStream[Decimal, str] = orders.map(lambda key, order: (order.amount, key))
+swapped.filter(lambda amount, key: amount > 0 and key.isupper())
+swapped.filter(lambda amount, key: key.is_signed())  # error: no attribute "is_signed"
+""",
+    "flat_map": """
+def each(key: str, order: Order) -> Iterator[tuple[int, User]]:
+    yield 1, User(key)
+
+orders.flat_map(each).filter(lambda number, user: number > 0 and user.name != "")
+orders.flat_map(each).filter(lambda number, user: user.amount > 0)  # error: no attribute "amount"
+orders.flat_map_values(lambda order: [order.amount]).filter(lambda _, a: a.amount)  # error: no attribute "amount"
+""",
+    "join": """
+enriched.filter(lambda _, order: order.user != "")
+enriched.filter(lambda _, order: order.name != "")  # error: no attribute "name"
+orders.join(users, lambda order, user: user.name + order.order_id)
+orders.join(users, lambda order, user: user.nmae)  # error: no attribute "nmae"
+orders.left_join(users, lambda order, user: user.name)  # error: Item "None" of "User | None" has no attribute "name"
+orders.left_join_with_key(users, lambda key, order, user: key if user is None else user.name)
+""",
+    "select_key": """
+orders.select_key(lambda _, order: order.amount).filter(lambda amount, _: amount > 0)
+orders.select_key(lambda _, order: order.amount).filter(lambda a, _: a.order_id)  # error: no attribute "order_id"
+orders.group_by(lambda _, order: order.amount, key=Decimal).count(store="n").filter(lambda amount, n: amount > n)
+""",
+    "split": """
+branches = orders.split("size").branch(lambda _, order: order.amount > 9, name="big").default_branch()
+branches["big"].filter(lambda _, order: order.user)  # error: no attribute "user"
+orders.split().branch(lambda _, order: order.user, name="x")  # error: no attribute "user"
+""",
+    "aggregates": """
+counts: KTable[str, int] = orders.group_by_key().count(store="a")
+per_hour: KTable[Windowed[str], int] = orders.group_by_key().windowed_by(hourly).count(store="b")
+per_hour.filter(lambda key, count: key.key.isupper() and key.start_ms > count)
+per_hour.filter(lambda key, count: key.isupper())  # error: no attribute "isupper"
+total = orders.group_by_key().aggregate(lambda: Decimal(0), lambda _, order, sum: sum + order.amount, store="c")
+total.filter(lambda _, amount: amount.is_signed())
+total.filter(lambda _, amount: amount.order_id)  # error: no attribute "order_id"
+orders.group_by_key().reduce(lambda old, new: new.newer, store="d")  # error: no attribute "newer"
+per_session = orders.group_by_key().windowed_by(sessions).aggregate(
+    lambda: 0, lambda _, order, n: n + 1, lambda _, left, right: left + right, store="e"
+)
+per_session.to_stream().map_values_with_key(lambda key, n: key.end_ms - n)
+""",
+    "types that do not fit": """
+orders.merge(enriched)  # error: Argument 1 to "merge" of "KStream" has
+orders.map_values(lambda order: order.amount, value=Json(User))  # error: expected "User"
+orders.to("out", value=Json(User))  # error: "type[User]"
+orders.map_values(enrich)  # error: Argument 1 to "map_values"
+orders.peek(print).foreach(lambda key, order: None)
+""",
+}
+
+
+@pytest.fixture(scope="module")
+def reported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[int, list[str]]]:
+    """Snippet -> line -> errors."""
+    folder = tmp_path_factory.mktemp("snippets")
+    names = {name: f"snippet_{number}.py" for number, name in enumerate(SNIPPETS)}
+    for name, text in SNIPPETS.items():
+        (folder / names[name]).write_text(PREAMBLE + text)
+    root = Path(__file__).parents[3]
+    run = subprocess.run(
+        [
+            *(sys.executable, "-m", "mypy", "--strict", "--hide-error-context", "--no-error-summary", "--no-pretty"),
+            *("--config-file", "", "--cache-dir", str(root / ".deltaworks" / "cache" / "mypy"), str(folder)),
+        ],
+        env={"MYPYPATH": str(root / "lib")},
+        cwd=root,
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode in (0, 1), run.stdout + run.stderr
+    errors: dict[str, dict[int, list[str]]] = {name: {} for name in SNIPPETS}
+    by_file = {file: name for name, file in names.items()}
+    for match in re.finditer(r"(\w+\.py):(\d+): error: (.*)", run.stdout):
+        assert match[1] in by_file, match[0]
+        errors[by_file[match[1]]].setdefault(int(match[2]), []).append(match[3])
+    return errors
+
+
+@pytest.mark.parametrize("snippet", SNIPPETS)
+def test_mypy_finds_each_mistake_and_nothing_else(reported: dict[str, dict[int, list[str]]], snippet: str) -> None:
+    lines = (PREAMBLE + SNIPPETS[snippet]).splitlines()
+    expected = {
+        number: line.partition("# error: ")[2] for number, line in enumerate(lines, start=1) if "# error: " in line
+    }
+
+    found = reported[snippet]
+
+    assert found.keys() == expected.keys(), found
+    for number, text in expected.items():
+        assert any(text in message for message in found[number]), found[number]
