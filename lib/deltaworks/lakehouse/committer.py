@@ -8,7 +8,6 @@ application id `pipeline/table/step/query`, so a batch that is run again is reco
 from __future__ import annotations
 
 import time
-from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from pathlib import Path
 from deltaworks.faults import reach
 from deltaworks.lakehouse import control, layout, parquet
 from deltaworks.lakehouse.compaction import SmallFiles
-from deltaworks.lakehouse.control import TaskPages
+from deltaworks.lakehouse.control import PageChange, PageList, PageListWriter
 from deltaworks.lakehouse.layout import PageName
 from deltaworks.lakehouse.log import Commit, DeltaLog
 from deltaworks.lakehouse.schema import Role, TableSchema, changelog_name, plan_schemas
@@ -60,7 +59,7 @@ class TableCommit:
 
 
 @dataclass
-class _Table:
+class OpenTable:
     """One physical table as the driver knows it."""
 
     schema: TableSchema
@@ -68,21 +67,8 @@ class _Table:
     app_id: str
     tag: str
     small: SmallFiles = field(default_factory=SmallFiles)
-    pages: dict[int, list[str]] = field(default_factory=lambda: defaultdict(list))
-    closed: dict[int, int] = field(default_factory=dict)
-
-    def added(self, path: str, size_bytes: int) -> None:
-        if layout.is_page(path):
-            insort(self.pages[PageName(path).task], path)
-        else:
-            self.small.add(path, size_bytes)
-
-    def removed(self, path: str) -> None:
-        if layout.is_page(path):
-            pages = self.pages[PageName(path).task]
-            del pages[bisect_left(pages, path)]
-        else:
-            self.small.remove(path)
+    pages: dict[int, PageListWriter] = field(default_factory=dict)
+    """Windowed tables: per task."""
 
 
 class TableCommitter:
@@ -110,7 +96,8 @@ class TableCommitter:
         self._root, self._application, self._query_id = root, application, query_id
         self._schemas = plan_schemas(tables, dead_letter_table)
         self._options = options or TableOptions()
-        self._tables: dict[str, _Table] = {}
+        self.tables: dict[str, OpenTable] = {}
+        """By name, once `open` was called."""
         self._snapshots: dict[str, Snapshot] = {}
         """By the name of the changelog."""
 
@@ -120,11 +107,11 @@ class TableCommitter:
         Raises:
             TableError: a table has other columns, or belongs to another checkpoint.
         """
-        self._tables = {schema.name: self._open(schema) for schema in self._schemas}
+        self.tables = {schema.name: self._open(schema) for schema in self._schemas}
         self._snapshots = {}
-        for table in self._tables.values():
+        for table in self.tables.values():
             if table.schema.role is Role.SNAPSHOT:
-                changelog = self._tables[changelog_name(table.schema.name)]
+                changelog = self.tables[changelog_name(table.schema.name)]
                 source = (changelog.schema, changelog.log, changelog.app_id)
                 apps = (table.app_id, self._app(table.schema.name, layout.AS_OF_MS))
                 snapshot = Snapshot(self._root, table.schema, table.log, apps, source, table.tag)
@@ -143,7 +130,7 @@ class TableCommitter:
         for write in writes:
             by_table[write.table].append(write)
         return [
-            self._commit(table, batch_id, by_table[name]) for name, table in self._tables.items() if name in by_table
+            self._commit(table, batch_id, by_table[name]) for name, table in self.tables.items() if name in by_table
         ]
 
     def refresh_snapshots(self, *, force: bool = False) -> list[SnapshotRefresh]:
@@ -156,12 +143,12 @@ class TableCommitter:
         for snapshot in self._snapshots.values():
             if (done := snapshot.refresh(force=force)) is not None:
                 refreshed.append(done)
-                self._tidy(self._tables[done.table], done.as_of_batch)
+                self._tidy(self.tables[done.table], done.as_of_batch)
         return refreshed
 
     def committed_batch(self, table: str) -> int | None:
         """The last batch that changed a table."""
-        entry = self._tables[table]
+        entry = self.tables[table]
         return entry.log.transaction_version(entry.app_id)
 
     def already_committed(self, log: DeltaLog, app_id: str, batch_id: int) -> bool:
@@ -172,36 +159,29 @@ class TableCommitter:
     def _app(self, table: str, step: str) -> str:
         return layout.app_id(self._application, table, step, self._query_id)
 
-    def _open(self, schema: TableSchema) -> _Table:
+    def _open(self, schema: TableSchema) -> OpenTable:
         log = DeltaLog.create_or_open(self._root, schema, query_id=self._query_id, properties=self._options.properties)
         step = layout.SNAPSHOT if schema.role is Role.SNAPSHOT else layout.ROWS
-        table = _Table(schema, log, self._app(schema.name, step), layout.query_tag(self._query_id))
+        table = OpenTable(schema, log, self._app(schema.name, step), layout.query_tag(self._query_id))
         for path, entry in log.files.items():
-            if layout.is_page(path):
-                table.pages[PageName(path).task].append(path)
-            else:
-                table.small.add(path, entry.size_bytes)
-        for app, version in log.transactions.items():
-            if (task := layout.closed_task(layout.step_of(app))) is not None:
-                table.closed[task] = version
+            table.small.add(path, entry.size_bytes)
         remove_orphans(log, table.tag)
-        self._publish_all(table)
+        control.publish_query(log.path, table.tag)
+        table.pages = {task: PageListWriter(log.path, task, pages) for task, pages in self._page_lists(table).items()}
         return table
 
-    def _publish_all(self, table: _Table) -> None:
-        control.forget_pages(table.log.path)
-        control.publish_query(table.log.path, table.tag)
-        if table.schema.role is Role.WINDOWED:
-            for pages in table.pages.values():
-                pages.sort()
-            for task in table.pages.keys() | table.closed.keys():
-                self._publish(table, task, table.log.transaction_version(table.app_id) or 0)
+    def _page_lists(self, table: OpenTable) -> dict[int, PageList]:
+        """The open pages of every task, from the log."""
+        batch_id = table.log.transaction_version(table.app_id)
+        lists: dict[int, PageList] = defaultdict(lambda: PageList(-1 if batch_id is None else batch_id))
+        for path in sorted(filter(layout.is_page, table.log.files)):
+            lists[PageName(path).task].paths.append(path)
+        for app, version in table.log.transactions.items():
+            if (task := layout.closed_task(layout.step_of(app))) is not None:
+                lists[task].closed_before_ms = version
+        return lists
 
-    def _publish(self, table: _Table, task: int, batch_id: int) -> None:
-        pages = TaskPages(batch_id, table.closed.get(task, -1), table.pages[task])
-        control.publish_pages(table.log.path, task, pages)
-
-    def _commit(self, table: _Table, batch_id: int, writes: Sequence[TableWrite]) -> TableCommit:
+    def _commit(self, table: OpenTable, batch_id: int, writes: Sequence[TableWrite]) -> TableCommit:
         begun = time.perf_counter()
         log, name = table.log, table.schema.name
         rows = sum(write.changed_rows for write in writes)
@@ -223,21 +203,25 @@ class TableCommitter:
         )
         version = log.commit(commit)
         reach(f"delta.after_commit:{name}")
-        for path in commit.removed:
-            table.removed(path)
         for new in commit.added:
-            table.added(new.path, new.size_bytes)
-        table.closed.update(closed)
+            table.small.add(new.path, new.size_bytes)
         if name in self._snapshots:
             self._snapshots[name].grew(rows)
         if table.schema.role is Role.WINDOWED:
             reach("delta.before_pages")
-            for task in {write.task for write in writes}:
-                self._publish(table, task, batch_id)
+            for write in writes:
+                self._change_pages(table, batch_id, write)
         self._tidy(table, batch_id)
         return TableCommit(name, batch_id, version, False, rows, size, time.perf_counter() - begun)
 
-    def _discard(self, table: _Table, writes: Iterable[TableWrite]) -> None:
+    def _change_pages(self, table: OpenTable, batch_id: int, write: TableWrite) -> None:
+        if (pages := table.pages.get(write.task)) is None:
+            pages = table.pages[write.task] = PageListWriter(table.log.path, write.task, PageList())
+        closed = write.closed_before_ms if write.closed_before_ms is not None else pages.pages.closed_before_ms
+        added = [new.path for new in write.added if layout.is_page(new.path)]
+        pages.change(PageChange(batch_id, closed, list(write.removed), added))
+
+    def _discard(self, table: OpenTable, writes: Iterable[TableWrite]) -> None:
         """Files of a batch that was run again, though the table held it already."""
         known = set(table.log.files) | {path for _, path in table.log.tombstones}
         for write in writes:
@@ -245,7 +229,7 @@ class TableCommitter:
                 if new.path not in known:
                     (table.log.path / new.path).unlink(missing_ok=True)
 
-    def _tidy(self, table: _Table, batch_id: int) -> None:
+    def _tidy(self, table: OpenTable, batch_id: int) -> None:
         while (group := table.small.full_group()) is not None:
             rows = parquet.read_all(self._root, table.schema, group)
             folder = group[0].rpartition("/")[0]
@@ -254,8 +238,8 @@ class TableCommitter:
             reach(f"delta.before_merge:{table.schema.name}")
             table.log.commit(Commit(added=[new], removed=group, data_change=False, operation="OPTIMIZE"))
             for path in group:
-                table.removed(path)
-            table.added(new.path, new.size_bytes)
+                table.small.remove(path)
+            table.small.add(new.path, new.size_bytes)
         table.log.expire(time.time_ns() // 1_000_000 - self._options.keep_replaced_ms)
         table.log.checkpoint_if_due()
 

@@ -22,29 +22,34 @@ class SmallFiles:
 
     def __init__(self) -> None:
         self._groups: dict[tuple[str, int], set[str]] = defaultdict(set)
-        self._tiers: dict[str, tuple[str, int]] = {}
+        self._places: dict[str, tuple[str, int]] = {}
+        self._full: set[tuple[str, int]] = set()
 
     def add(self, path: str, size_bytes: int) -> None:
         """A file is now part of the table."""
         tier = sum(size_bytes >= limit for limit in _TIERS_BYTES)
         if tier < len(_TIERS_BYTES) and not layout.is_page(path):
             place = path.rpartition("/")[0], tier
-            self._tiers[path] = place
-            self._groups[place].add(path)
+            self._places[path] = place
+            group = self._groups[place]
+            group.add(path)
+            if len(group) >= _FAN_IN[tier]:
+                self._full.add(place)
 
     def remove(self, path: str) -> None:
         """A file is no longer part of the table."""
-        if (place := self._tiers.pop(path, None)) is not None:
-            self._groups[place].discard(path)
-            if not self._groups[place]:
+        if (place := self._places.pop(path, None)) is not None:
+            group = self._groups[place]
+            group.discard(path)
+            if len(group) < _FAN_IN[place[1]]:
+                self._full.discard(place)
+            if not group:
                 del self._groups[place]
 
     def full_group(self) -> list[str] | None:
         """Files to merge, in the order of their batches; None when no group is full."""
-        for (_, tier), paths in self._groups.items():
-            if len(paths) >= _FAN_IN[tier]:
-                return sorted(paths, key=_by_batch)
-        return None
+        place = min(self._full, default=None)
+        return None if place is None else sorted(self._groups[place], key=_by_batch)
 
 
 def _by_batch(path: str) -> tuple[int, str]:

@@ -1,10 +1,17 @@
 """What the driver tells tasks about a table: small files beside it, rebuilt from the Delta log at every start.
 
-A task reads them when it writes; the driver replaces them after a commit, before the next batch begins.
+Tasks read them when they write. The driver changes them after a commit, before the next batch begins, so nobody reads
+while they change; a driver that dies in between leaves nothing that matters: the next one starts with new files.
+
+The pages of a task are a list, followed by what each commit changed: both sides do work for the change only. A task
+that was moved to another process reads all of it once.
 """
 
 from __future__ import annotations
 
+import os
+from bisect import bisect_left, insort
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -12,25 +19,96 @@ import msgspec
 from deltaworks.errors import TableError
 from deltaworks.lakehouse import layout
 
+_IDENTITY_BYTES, _HEADER_BYTES = 16, 4
+_MIN_REWRITE_BYTES = 64 * 1024
 
-class TaskPages(msgspec.Struct, frozen=True):
+
+class PageList(msgspec.Struct):
     """The open pages of one task of a windowed table."""
 
-    batch_id: int
+    batch_id: int = -1
     """The pages hold this batch and all before it; the last commit that concerned this task."""
-    closed_before_ms: int
+    closed_before_ms: int = -1
     """Windows that end before are final; -1: none is."""
-    paths: list[str]
+    paths: list[str] = []
     """Sorted."""
 
+    def change(self, change: PageChange) -> None:
+        """Applies a commit."""
+        self.batch_id, self.closed_before_ms = change.batch_id, change.closed_before_ms
+        for path in change.removed:
+            del self.paths[bisect_left(self.paths, path)]
+        for path in change.added:
+            insort(self.paths, path)
 
-NO_PAGES = TaskPages(-1, -1, [])
+
+class PageChange(msgspec.Struct, frozen=True, array_like=True):
+    """What one commit changes about the pages of one task."""
+
+    batch_id: int
+    closed_before_ms: int
+    removed: list[str]
+    added: list[str]
+
+
+class PageListWriter:
+    """The driver's side of one task's pages."""
+
+    def __init__(self, table: Path, task: int, pages: PageList) -> None:
+        self._path, self.pages = _path(table, task), pages
+        self._base_bytes = self._bytes = 0
+        self._rewrite()
+
+    def change(self, change: PageChange) -> None:
+        """Applies a commit and tells the task."""
+        self.pages.change(change)
+        if self._bytes > max(_MIN_REWRITE_BYTES, 2 * self._base_bytes):
+            self._rewrite()
+            return
+        with self._path.open("ab") as file:
+            self._bytes += file.write(_frame(msgspec.msgpack.encode(change)))
+
+    def _rewrite(self) -> None:
+        data = os.urandom(_IDENTITY_BYTES) + _frame(msgspec.msgpack.encode(self.pages))
+        layout.write_atomically(self._path, data)
+        self._base_bytes = self._bytes = len(data)
+
+
+class PageListReader:
+    """The task's side: goes on reading where it stopped, as long as the file is the one it knows."""
+
+    def __init__(self, table: Path, task: int) -> None:
+        self._path = _path(table, task)
+        self._identity = b""
+        self._position = 0
+        self._pages: PageList | None = None
+
+    def read(self) -> PageList:
+        """The pages as of the last commit; the caller must not change them."""
+        try:
+            file = self._path.open("rb")
+        except FileNotFoundError:
+            return PageList()
+        with file:
+            identity = file.read(_IDENTITY_BYTES)
+            if identity != self._identity:
+                self._position, self._identity, self._pages = _IDENTITY_BYTES, identity, None
+            file.seek(self._position)
+            frames = list(_frames(file.read()))
+            self._position = file.tell()
+        if self._pages is None:
+            self._pages = msgspec.msgpack.decode(frames.pop(0), type=PageList)
+        for frame in frames:
+            self._pages.change(msgspec.msgpack.decode(frame, type=PageChange))
+        return self._pages
 
 
 def publish_query(table: Path, tag: str) -> None:
-    """Says which query writes the table."""
+    """Says which query writes the table, and forgets what earlier drivers said."""
     folder = table / layout.CONTROL_FOLDER
     folder.mkdir(parents=True, exist_ok=True)
+    for path in folder.iterdir():
+        path.unlink()
     layout.write_atomically(folder / "query", tag.encode())
 
 
@@ -49,23 +127,16 @@ def read_query(table: Path) -> str:
         ) from None
 
 
-def publish_pages(table: Path, task: int, pages: TaskPages) -> None:
-    """Replaces what `read_pages` returns."""
-    layout.write_atomically(_path(table, task), msgspec.msgpack.encode(pages))
+def _frame(data: bytes) -> bytes:
+    return len(data).to_bytes(_HEADER_BYTES, "big") + data
 
 
-def read_pages(table: Path, task: int) -> TaskPages:
-    """The pages of a task as of the last commit that changed them."""
-    try:
-        return msgspec.msgpack.decode(_path(table, task).read_bytes(), type=TaskPages)
-    except FileNotFoundError:
-        return NO_PAGES
-
-
-def forget_pages(table: Path) -> None:
-    """Removes what earlier drivers published."""
-    for path in (table / layout.CONTROL_FOLDER).glob("pages-*"):
-        path.unlink()
+def _frames(data: bytes) -> Iterator[bytes]:
+    position = 0
+    while position < len(data):
+        begin = position + _HEADER_BYTES
+        position = begin + int.from_bytes(data[position:begin], "big")
+        yield data[begin:position]
 
 
 def _path(table: Path, task: int) -> Path:

@@ -29,7 +29,7 @@ from deltaworks.lakehouse import layout
 from deltaworks.lakehouse.schema import TableSchema
 from deltaworks.lakehouse.writes import NewFile
 
-_CHECKPOINT_MIN_ACTIONS = 1000
+_CHECKPOINT_MIN_ACTIONS = 2000
 _CHECKPOINT_MAX_COMMITS = 1000
 _QUERY_PROPERTY = "deltaworks.query"
 _ENGINE = "deltaworks"
@@ -220,9 +220,12 @@ class DeltaLog:
     def _create(self, version: int, data: bytes) -> bool:
         """Whether the version was free. A link either makes the whole file visible or fails."""
         folder = self.path / layout.CONTROL_FOLDER
-        folder.mkdir(exist_ok=True)
         temporary = folder / f".commit-{layout.nonce()}"
-        temporary.write_bytes(data)
+        try:
+            temporary.write_bytes(data)
+        except FileNotFoundError:
+            folder.mkdir()
+            temporary.write_bytes(data)
         try:
             os.link(temporary, self._commit_path(version))
         except FileExistsError:

@@ -17,6 +17,7 @@ from deltaworks.faults import reach
 from deltaworks.kernel.records import Coordinates, DeadLetter
 from deltaworks.lakehouse import control, layout, parquet
 from deltaworks.lakehouse.columns import TIMESTAMP
+from deltaworks.lakehouse.control import PageListReader
 from deltaworks.lakehouse.pages import ChangedRows, Identity, PageWriter, identities, late_change
 from deltaworks.lakehouse.schema import DEAD_LETTER, TableSchema, dead_letter_schema, schemas
 from deltaworks.lakehouse.writes import NewFile, TableWrite
@@ -180,6 +181,7 @@ class _WindowWriter:
 
     def __init__(self, root: Path, schema: TableSchema, task: int) -> None:
         self._root, self._schema, self._task = root, schema, task
+        self._pages = PageListReader(root / schema.name, task)
         self.clear()
 
     def clear(self) -> None:
@@ -189,9 +191,8 @@ class _WindowWriter:
     def write(self, batch_id: int) -> TableWrite | None:
         if not self.rows and self.closed_before_ms < 0:
             return None
-        folder = self._root / self._schema.name
-        tag = control.read_query(folder)
-        pages = control.read_pages(folder, self._task)
+        tag = control.read_query(self._root / self._schema.name)
+        pages = self._pages.read()
         if pages.batch_id >= batch_id or (not self.rows and self.closed_before_ms <= pages.closed_before_ms):
             return None
         rows = self._changed()

@@ -1,0 +1,210 @@
+"""Is the cost of a window table that of the change? Measures one batch on tables of growing size.
+
+    python -m tests.benchmarks.window_tables --scratch DIR [--sizes 10000,100000,1000000,10000000] [--output FILE]
+
+One stream at different times of its day: keys count in windows of ten seconds, four tasks, 1,000 changed rows a batch.
+95 % of them lie in the three newest windows, 5 % are late, anywhere in the windows of the two days before that are
+still open. Every few batches the newest window moves on, and the oldest one closes. Two ways for the open day to
+grow:
+
+- `open`: grace of two days, so that every window of the day is open;
+- `final`: windows of the day close after an hour, so that a large day is mostly final; late rows go to windows of a
+  second table's days before, which are open.
+
+Reported per size: seconds and CPU seconds of a batch (tasks and commit), of the commit alone, bytes written and rows
+rewritten per changed row, and each of them relative to the smallest size.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import shutil
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from deltaworks.lakehouse.committer import TableCommitter
+from deltaworks.lakehouse.tables import TaskTables
+from deltaworks.lakehouse.writes import TableWrite
+from deltaworks.topology.nodes.sinks import DeltaSink, TableKind
+
+TASKS = 4
+KEYS = 1_160
+WINDOW_MS = 10_000
+DAY_MS = 86_400_000
+FIRST_DAY_MS = 20_000 * DAY_MS
+OLDER_DAYS = 2
+OLDER_ROWS_PER_DAY = 200_000
+CHANGED_ROWS = 1_000
+LATE_SHARE = 0.05
+NEWEST_WINDOWS = 3
+BATCHES_PER_WINDOW = 5
+SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
+TABLE = DeltaSink(name="counts", table="counts", kind=TableKind.WINDOWED, key=str, value=int)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One size of the open day; means over the batches unless said otherwise."""
+
+    rows_in_open_day: int
+    table_rows: int
+    table_files: int
+    open_pages: int
+    batches: int
+    batch_seconds: float
+    batch_seconds_p50: float
+    batch_cpu_seconds: float
+    commit_seconds: float
+    commit_seconds_p50: float
+    commit_seconds_max: float
+    bytes_per_changed_row: float
+    rewritten_rows_per_changed_row: float
+    changed_rows: int
+
+
+RATIOS = ("batch_seconds", "batch_cpu_seconds", "commit_seconds", "bytes_per_changed_row")
+
+
+class Day:
+    """A table whose open day grows, written the way the streaming host writes it."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        shutil.rmtree(root, ignore_errors=True)
+        self.committer = TableCommitter(root, "benchmark", "query", [TABLE])
+        self.committer.open()
+        self._tasks = [TaskTables(root, [TABLE], None, stage=0, task=task) for task in range(TASKS)]
+        self._random = random.Random(42)
+        self._keys = [[f"user-{key:06d}" for key in range(KEYS) if key % TASKS == task] for task in range(TASKS)]
+        self.batch_id = -1
+        self.newest_ms = FIRST_DAY_MS + OLDER_DAYS * DAY_MS
+        self._closed_ms = -1
+
+    def fill_older_days(self) -> None:
+        """Two days of open windows."""
+        for day in range(OLDER_DAYS):
+            first = FIRST_DAY_MS + day * DAY_MS
+            count = OLDER_ROWS_PER_DAY // KEYS
+            step = DAY_MS // count // WINDOW_MS * WINDOW_MS
+            self._fill([first + number * step for number in range(count)])
+
+    def grow_to(self, rows: int) -> None:
+        """Fills the open day up to a number of rows."""
+        first = FIRST_DAY_MS + OLDER_DAYS * DAY_MS
+        wanted = first + max(NEWEST_WINDOWS, rows // KEYS) * WINDOW_MS
+        starts = list(range(self.newest_ms, wanted, WINDOW_MS))
+        for begin in range(0, len(starts), 100):
+            self._fill(starts[begin : begin + 100])
+        self.newest_ms = max(self.newest_ms, wanted)
+
+    def batch(self, *, moves_on: bool) -> tuple[float, float, float, list[TableWrite]]:
+        """One batch of changes: seconds of the batch, its CPU seconds, seconds of its commit, what the tasks wrote."""
+        if moves_on:
+            self.newest_ms += WINDOW_MS
+        self.batch_id += 1
+        for task, tables in enumerate(self._tasks):
+            tables.begin(self.batch_id)
+            for key, start in self._changes(task, moves_on):
+                tables.window_row("counts", key, start, start + WINDOW_MS, self._random.randrange(1000), start)
+        if moves_on:
+            self._closed_ms = max(self._closed_ms, FIRST_DAY_MS) + WINDOW_MS
+            for tables in self._tasks:
+                tables.close_windows("counts", self._closed_ms)
+        return self._write()
+
+    def _write(self) -> tuple[float, float, float, list[TableWrite]]:
+        begun, cpu = time.perf_counter(), time.process_time()
+        writes = [write for tables in self._tasks for write in tables.finish()]
+        written = time.perf_counter()
+        self.committer.commit(self.batch_id, writes)
+        ended = time.perf_counter()
+        return ended - begun, time.process_time() - cpu, ended - written, writes
+
+    def _changes(self, task: int, moves_on: bool) -> Iterator[tuple[str, int]]:
+        choose = self._random
+        for _ in range(CHANGED_ROWS // TASKS):
+            key = choose.choice(self._keys[task])
+            if choose.random() < LATE_SHARE:
+                day = FIRST_DAY_MS + choose.randrange(OLDER_DAYS) * DAY_MS
+                count = OLDER_ROWS_PER_DAY // KEYS
+                step = DAY_MS // count // WINDOW_MS * WINDOW_MS
+                yield key, day + choose.randrange(count // 2, count) * step
+            else:
+                yield key, self.newest_ms - choose.randrange(1, NEWEST_WINDOWS + 1) * WINDOW_MS
+
+    def _fill(self, starts: Sequence[int]) -> None:
+        self.batch_id += 1
+        for task, tables in enumerate(self._tasks):
+            tables.begin(self.batch_id)
+            for start in starts:
+                for key in self._keys[task]:
+                    tables.window_row("counts", key, start, start + WINDOW_MS, 1, start)
+        self._write()
+
+
+def measure(scratch: Path, sizes: Sequence[int], batches: int) -> list[Cell]:
+    """Runs `batches` batches at every size of the open day, smallest first, on one table that grows."""
+    day = Day(scratch / "window-tables")
+    day.fill_older_days()
+    cells = []
+    for size in sorted(sizes):
+        day.grow_to(size)
+        cells.append(_cell(day, size, batches))
+        print(json.dumps(asdict(cells[-1])), flush=True)
+    shutil.rmtree(scratch / "window-tables", ignore_errors=True)
+    return cells
+
+
+def _cell(day: Day, size: int, batches: int) -> Cell:
+    for number in range(10):
+        day.batch(moves_on=number % BATCHES_PER_WINDOW == 0)
+    runs = [day.batch(moves_on=number % BATCHES_PER_WINDOW == 0) for number in range(batches)]
+    writes = [write for run in runs for write in run[3]]
+    changed = sum(write.changed_rows for write in writes)
+    added = [file for write in writes for file in write.added]
+    table = day.committer.tables["counts"]
+    return Cell(
+        rows_in_open_day=size,
+        table_rows=sum(entry.rows for entry in table.log.files.values()),
+        table_files=len(table.log.files),
+        open_pages=sum(len(pages.pages.paths) for pages in table.pages.values()),
+        batches=batches,
+        batch_seconds=statistics.mean(run[0] for run in runs),
+        batch_seconds_p50=statistics.median(run[0] for run in runs),
+        batch_cpu_seconds=statistics.mean(run[1] for run in runs),
+        commit_seconds=statistics.mean(run[2] for run in runs),
+        commit_seconds_p50=statistics.median(run[2] for run in runs),
+        commit_seconds_max=max(run[2] for run in runs),
+        bytes_per_changed_row=sum(file.size_bytes for file in added) / changed,
+        rewritten_rows_per_changed_row=sum(file.rows for file in added) / changed,
+        changed_rows=changed,
+    )
+
+
+def ratios(cells: Sequence[Cell]) -> dict[str, list[float]]:
+    """Each cost relative to that of the smallest table."""
+    return {name: [round(getattr(cell, name) / getattr(cells[0], name), 3) for cell in cells] for name in RATIOS}
+
+
+def main() -> None:
+    """Measures, prints and keeps the result."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scratch", type=Path, required=True)
+    parser.add_argument("--sizes", default=",".join(map(str, SIZES)))
+    parser.add_argument("--batches", type=int, default=110)
+    parser.add_argument("--output", type=Path)
+    arguments = parser.parse_args()
+    cells = measure(arguments.scratch, [int(size) for size in arguments.sizes.split(",")], arguments.batches)
+    result = {"cells": [asdict(cell) for cell in cells], "ratios": ratios(cells)}
+    print(json.dumps(result["ratios"], indent=1))
+    if arguments.output:
+        arguments.output.write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
