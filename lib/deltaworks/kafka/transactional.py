@@ -17,22 +17,18 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from functools import lru_cache
 from typing import TypeVar
 
 from confluent_kafka import (
     Consumer,
-    ConsumerGroupTopicPartitions,
     KafkaError,
     KafkaException,
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient
 
 from deltaworks.errors import KafkaWriteError
 from deltaworks.faults import reach
-from deltaworks.kafka.admin import admin
 
 T = TypeVar("T")
 
@@ -73,14 +69,13 @@ class TransactionalSink:
         self._bootstrap = bootstrap
         self._id = f"{application}-{stage}-{task}"
         self._group = f"{self._id}-batches"
-        self._membership = _without_members(bootstrap, self._group)
         self._marker_topic = marker_topic
         self._next_batch = 0
         """Lowest batch id that is not committed, as far as this sink knows."""
         self._batch_id = 0
         self._open = False
         self._ready = False
-        self._new_producer()
+        self._connect()
 
     def begin(self, batch_id: int) -> bool:
         """Opens the transaction of a batch.
@@ -176,11 +171,15 @@ class TransactionalSink:
         self._producer.purge()
         self._producer.close()
 
-    def _new_producer(self) -> None:
+    def _connect(self) -> None:
         """Connects in the background, while the task reads and computes."""
+        # It never joins its group: it reads the marker, and it is the only way to what a transaction must know
+        # about a group.
+        self._consumer = Consumer({**self._client(), "group.id": self._group})
+        self._membership = self._consumer.consumer_group_metadata()
         self._producer = Producer(
             {
-                "bootstrap.servers": self._bootstrap,
+                **self._client(),
                 "transactional.id": self._id,
                 "transaction.timeout.ms": 600_000,
                 "partitioner": "murmur2_random",
@@ -188,16 +187,21 @@ class TransactionalSink:
                 "queue.buffering.max.messages": 1_000_000,
                 "queue.buffering.max.kbytes": 131_072,
                 "delivery.report.only.error": True,
-                "enable.metrics.push": False,
-                "reconnect.backoff.ms": 1,
-                "reconnect.backoff.max.ms": 1_000,
-                "log_level": 0,
-            },
-            logger=_SILENT,
+            }
         )
         self._produce = self._producer.produce
         self._made_s = time.monotonic()
         self._ready = False
+
+    def _client(self) -> dict[str, object]:
+        return {
+            "bootstrap.servers": self._bootstrap,
+            "reconnect.backoff.ms": 1,
+            "reconnect.backoff.max.ms": 1_000,
+            "enable.metrics.push": False,
+            "log_level": 0,
+            "logger": _SILENT,
+        }
 
     def _take_over(self) -> None:
         """Fences whoever had the task before, which ends its open transaction, and reads the marker."""
@@ -215,20 +219,18 @@ class TransactionalSink:
         self._ready = True
 
     def _read_marker(self) -> int:
-        """Waits for a transaction that is being ended."""
-        wanted = ConsumerGroupTopicPartitions(self._group, [TopicPartition(self._marker_topic, 0)])
-        client = _shared_admin(self._bootstrap)
+        """Waits for a transaction that is being ended. (The admin client's way to it crashes on a loading broker.)"""
 
         def ask() -> int:
-            future = client.list_consumer_group_offsets(
-                [wanted], require_stable=True, request_timeout=_TIMEOUT_S
-            )[self._group]
-            found = future.result().topic_partitions[0]
+            found = self._consumer.committed([TopicPartition(self._marker_topic, 0)], timeout=_TIMEOUT_S)[0]
             if found.error is not None:
                 raise KafkaException(found.error)
             return int(found.offset)
 
-        return max(0, self._attempt("read the marker", ask))
+        try:
+            return max(0, self._attempt("read the marker", ask))
+        finally:
+            self._consumer.close()
 
     def _mark(self, batch_id: int) -> None:
         """Puts the marker into the transaction."""
@@ -292,16 +294,7 @@ class TransactionalSink:
         self._open = False
         self._ready = False
         self._producer.purge()
-        self._new_producer()
-
-
-def _without_members(bootstrap: str, group: str) -> object:
-    """What a transaction needs to know of a group; a consumer that never joins is the only way to it."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0}, logger=_SILENT)
-    try:
-        return consumer.consumer_group_metadata()
-    finally:
-        consumer.close()
+        self._connect()
 
 
 class _Fenced(Exception):
@@ -310,8 +303,3 @@ class _Fenced(Exception):
 
 _SILENT = logging.Logger("librdkafka", logging.CRITICAL + 1)
 
-
-@lru_cache(maxsize=4)
-def _shared_admin(bootstrap: str) -> AdminClient:
-    """One connection of the worker process for all its tasks."""
-    return admin(bootstrap)
