@@ -20,10 +20,16 @@ V = TypeVar("V")
 class BranchedKStream(Generic[K, V]):
     """A stream that is being split; a handle, made by `split`. End it with `default_branch` or `no_default_branch`.
 
-    ```python
-    tiers = orders.split("tier").branch(is_premium, name="premium").default_branch(name="rest")
-    tiers["premium"].to("premium-orders")
-    ```
+    >>> from deltaworks import StreamsBuilder
+    >>> from deltaworks.testing import TopologyTestDriver
+    >>> builder = StreamsBuilder()
+    >>> amounts = builder.stream("amounts", key=str, value=int)
+    >>> sizes = amounts.split("size").branch(lambda _, amount: amount > 99, name="big").default_branch(name="rest")
+    >>> sizes["big"].to("big-amounts")
+    >>> driver = TopologyTestDriver(builder.build())
+    >>> driver.create_input_topic("amounts").pipe_key_value_list([("ann", 20), ("bob", 200)])
+    >>> driver.create_output_topic("big-amounts").read_key_values_to_list()
+    [('bob', 200)]
     """
 
     def __init__(

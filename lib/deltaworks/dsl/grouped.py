@@ -24,6 +24,16 @@ class KGroupedStream(Generic[K, V]):
     """A stream grouped by key; a handle, made by `group_by_key` and `group_by`.
 
     Aggregates per key drop null keys and null values.
+
+    >>> from deltaworks import StreamsBuilder
+    >>> from deltaworks.testing import TopologyTestDriver
+    >>> builder = StreamsBuilder()
+    >>> words = builder.stream("words", key=str, value=str)
+    >>> words.group_by(lambda _, word: word, key=str).count(store="counts").to_stream().to("totals")
+    >>> driver = TopologyTestDriver(builder.build())
+    >>> driver.create_input_topic("words").pipe_value_list(["to", "be", "or", "not", "to", "be"])
+    >>> driver.create_output_topic("totals").read_key_values_to_list()[-2:]
+    [('to', 2), ('be', 2)]
     """
 
     def __init__(self, grouping: Grouping) -> None:

@@ -9,6 +9,7 @@ from deltaworks.dsl.branched import BranchedKStream
 from deltaworks.dsl.graph import call_site
 from deltaworks.dsl.grouped import KGroupedStream
 from deltaworks.dsl.hops import hop
+from deltaworks.dsl.joins import join_table
 from deltaworks.dsl.ktable import KTable
 from deltaworks.dsl.materialize import Grouping, add_store
 from deltaworks.dsl.point import Point, Typed, Unknown
@@ -23,7 +24,6 @@ from deltaworks.topology.nodes import (
     Merge,
     Peek,
     SelectKey,
-    StreamTableJoin,
     TableSource,
     TopicSink,
 )
@@ -42,6 +42,16 @@ class KStream(Generic[K, V]):
 
     Functions that get a key or a value may get None where the stream has null keys or values.
     Every operator takes `name=`, the name of its node in place of a generated one.
+
+    >>> from deltaworks import StreamsBuilder
+    >>> from deltaworks.testing import TopologyTestDriver
+    >>> builder = StreamsBuilder()
+    >>> lines = builder.stream("lines", key=str, value=str)
+    >>> lines.flat_map_values(str.split, value=str).filter(lambda _, word: word != "the").to("words")
+    >>> driver = TopologyTestDriver(builder.build())
+    >>> driver.create_input_topic("lines").pipe_input("page 1", "the old lighthouse")
+    >>> driver.create_output_topic("words").read_key_values_to_list()
+    [('page 1', 'old'), ('page 1', 'lighthouse')]
 
     Args:
         at: where its records come out.
@@ -552,40 +562,5 @@ class KStream(Generic[K, V]):
         value: Typed[VR] | None,
         name: str | None,
     ) -> KStream[K, VR]:
-        where = call_site()
-        at = self.at
-        new_value = at.settle(value, hinted, operator=operator, argument="value", where=where)
-        if table.at.graph is not at.graph:
-            at.graph.report(f"{operator}: the table belongs to another builder.", where, "use one builder for both")
-            return KStream(at.typed(key=at.key, value=new_value))
-        if at.rekeyed:
-            at = hop(at, name or at.node, operator=operator, where=where)
-        _check_keys(at, table, operator, where)
-        node = StreamTableJoin(
-            name=self._name(name, "KSTREAM-JOIN-" if kind == "inner" else "KSTREAM-LEFTJOIN-"),
-            parents=(at.node,),
-            table_store=table.store,
-            table_view=table.view,
-            joiner=joiner,
-            kind=kind,
-            origin=where,
-        )
-        return KStream(at.then(node, value=new_value))
-
-
-def _check_keys(at: Point, table: KTable[Any, Any], operator: str, where: Origin) -> None:
-    """Rows are found by the bytes of the key, so both sides must write it alike."""
-    stream_key, table_key = at.key, table.at.key
-    if table.window_node is not None:
-        at.graph.report(
-            f"{operator}: the table of store '{table.store}' is windowed, so no key of a stream finds its rows.",
-            where,
-            "join a table that is not windowed",
-        )
-    elif stream_key.name != table_key.name and not isinstance(stream_key, Unknown):
-        at.graph.report(
-            f"{operator}: keys of the stream are {stream_key.name}, keys of the table of store '{table.store}' are"
-            f" {table_key.name}; a join needs keys of one type.",
-            where,
-            "select_key(...) to the type of the table's keys first",
-        )
+        joined = join_table(self.at, table, joiner, hinted, kind, operator, value, name, call_site())
+        return KStream(joined)

@@ -22,6 +22,17 @@ VR = TypeVar("VR")
 class KTable(Generic[K, V]):
     """A table at one point of a topology; a handle, made by the builder and by aggregates.
 
+    >>> from deltaworks import StreamsBuilder
+    >>> from deltaworks.testing import TopologyTestDriver
+    >>> builder = StreamsBuilder()
+    >>> users = builder.table("users", key=str, value=str, store="users")
+    >>> users.filter(lambda _, city: city == "Utrecht").to_stream().to("locals")
+    >>> driver = TopologyTestDriver(builder.build())
+    >>> updates = driver.create_input_topic("users")
+    >>> updates.pipe_key_value_list([("ann", "Utrecht"), ("bob", "Gouda"), ("ann", "Gouda")])
+    >>> driver.create_output_topic("locals").read_key_values_to_list()
+    [('ann', 'Utrecht'), ('ann', None)]
+
     Args:
         at: where its updates come out.
         store: the store that holds its rows, or those of the table that it is derived from.

@@ -25,6 +25,18 @@ class TimeWindowedKStream(Generic[K, V]):
 
     A record counts for a window `[start, end)` as long as stream time has not reached `end + grace`. A null key is
     dropped, a null value is not. Results are forwarded as they change, with the time of the window's latest record.
+
+    >>> from deltaworks import StreamsBuilder
+    >>> from deltaworks.testing import TopologyTestDriver
+    >>> builder = StreamsBuilder()
+    >>> clicks = builder.stream("clicks", key=str, value=str).group_by_key()
+    >>> minutes = TimeWindows.of_size_with_no_grace(timedelta(minutes=1))
+    >>> clicks.windowed_by(minutes).count(store="clicks").to_delta("clicks")
+    >>> driver = TopologyTestDriver(builder.build())
+    >>> for time in (1_000, 59_999, 60_000, 2_000):  # the last one comes after its window has ended
+    ...     driver.create_input_topic("clicks").pipe_input("ann", "click", timestamp_ms=time)
+    >>> {str(key): count for key, count in driver.table("clicks").rows.items()}
+    {'[ann@0/60000]': 2, '[ann@60000/120000]': 1}
     """
 
     def __init__(self, grouping: Grouping, windows: TimeWindows) -> None:
@@ -111,6 +123,23 @@ class SessionWindowedKStream(Generic[K, V]):
 
     A record joins all sessions of its key that are at most `gap` away; each session that is merged away is deleted
     with a tombstone before the merged one is forwarded. A null key is dropped, a null value is not.
+
+    >>> from deltaworks import StreamsBuilder
+    >>> from deltaworks.testing import TopologyTestDriver
+    >>> builder = StreamsBuilder()
+    >>> clicks = builder.stream("clicks", key=str, value=str).group_by_key()
+    >>> visits = SessionWindows.of_inactivity_gap_and_grace(timedelta(seconds=30), timedelta(minutes=1))
+    >>> clicks.windowed_by(visits).count(store="visits").to_stream().to("visits")
+    >>> driver = TopologyTestDriver(builder.build())
+    >>> for time in (0, 50_000, 25_000):  # the last one joins two sessions
+    ...     driver.create_input_topic("clicks").pipe_input("ann", "click", timestamp_ms=time)
+    >>> for key, count in driver.create_output_topic("visits").read_key_values_to_list():
+    ...     print(key, count)
+    [ann@0/0] 1
+    [ann@50000/50000] 1
+    [ann@0/0] None
+    [ann@50000/50000] None
+    [ann@0/50000] 3
     """
 
     def __init__(self, grouping: Grouping, windows: SessionWindows) -> None:

@@ -1,0 +1,37 @@
+"""The examples in docstrings run."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+
+import pytest
+
+import deltaworks.dsl
+import deltaworks.serdes
+import deltaworks.topology
+
+MODULES = [
+    module.name
+    for package in (deltaworks.dsl, deltaworks.serdes, deltaworks.topology)
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_show_what_happens(name: str) -> None:
+    assert doctest.testmod(importlib.import_module(name)).failed == 0
+
+
+def test_every_handle_has_an_example() -> None:
+    for handle in (
+        deltaworks.StreamsBuilder,
+        deltaworks.KStream,
+        deltaworks.KTable,
+        deltaworks.KGroupedStream,
+        deltaworks.TimeWindowedKStream,
+        deltaworks.SessionWindowedKStream,
+        deltaworks.BranchedKStream,
+    ):
+        assert ">>> " in (handle.__doc__ or ""), handle
