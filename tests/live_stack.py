@@ -10,7 +10,7 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
-from deltaworks.kafka.admin import TopicSpec, begin_offsets, create_topics, end_offsets
+from deltaworks.kafka.admin import TopicSpec, begin_offsets, create_topics, end_offsets, settled_end_offsets
 from deltaworks.settings import Settings
 from deltaworks.stack.ports import free_ports
 
@@ -62,7 +62,7 @@ def read_all(bootstrap: str, *topics: str, committed: bool = True) -> list[Messa
     Args:
         committed: those that a `read_committed` reader sees, else all.
     """
-    ends = end_offsets(bootstrap, topics, committed=committed)
+    ends = settled_end_offsets(bootstrap, topics) if committed else end_offsets(bootstrap, topics, committed=False)
     begins = begin_offsets(bootstrap, topics)
     wanted = [TopicPartition(t, p, begins[t, p]) for (t, p), end in sorted(ends.items()) if end > begins[t, p]]
     consumer = Consumer(

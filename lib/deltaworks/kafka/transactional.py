@@ -216,6 +216,9 @@ class TransactionalSink:
         except KafkaException as error:
             self._drop()
             raise self._failure("connect", error) from error
+        except KafkaWriteError:
+            self._drop()
+            raise
         self._ready = True
 
     def _read_marker(self) -> int:
