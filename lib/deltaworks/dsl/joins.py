@@ -16,6 +16,7 @@ def join_table(
     at: Point,
     table: KTable[Any, Any],
     joiner: Callable[[Any, Any, Any], Any],
+    *,
     hinted: Any,
     kind: Literal["inner", "left"],
     operator: str,

@@ -562,5 +562,15 @@ class KStream(Generic[K, V]):
         value: Typed[VR] | None,
         name: str | None,
     ) -> KStream[K, VR]:
-        joined = join_table(self.at, table, joiner, hinted, kind, operator, value, name, call_site())
+        joined = join_table(
+            self.at,
+            table,
+            joiner,
+            hinted=hinted,
+            kind=kind,
+            operator=operator,
+            value=value,
+            name=name,
+            where=call_site(),
+        )
         return KStream(joined)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, TypeVar, get_origin
+from typing import Any, TypeAlias, TypeVar
 
 from deltaworks.dsl.graph import Graph
 from deltaworks.serdes import Serde, serde_for
@@ -102,14 +102,16 @@ def settle(
     """The serde that was given, else the one that a function's return annotation asks for, else unknown."""
     if given is None:
         return serde_for(hinted) or Unknown(operator, where)
-    if not (isinstance(given, type) or get_origin(given)):
+    is_serde = hasattr(given, "serialize") and hasattr(given, "deserialize")
+    if is_serde and not isinstance(given, type):
         return given
-    serde = serde_for(given)
-    if serde is None:
-        graph.report(
-            f"{operator}: there is no serde for {argument}={getattr(given, '__name__', given)}.",
-            where,
-            "give a msgspec.Struct, a dataclass, a builtin type, or a serde of your own",
-        )
-        return Unknown(operator, where)
-    return serde
+    name = getattr(given, "__name__", given)
+    if is_serde:
+        what, hint = f"{operator}: {argument}={name} is the class of a serde, not a serde.", f"{argument}={name}(...)"
+    elif serde := serde_for(given):
+        return serde
+    else:
+        what = f"{operator}: there is no serde for {argument}={name}."
+        hint = "give a msgspec.Struct, a dataclass, a builtin type, or a serde of your own"
+    graph.report(what, where, hint)
+    return Unknown(operator, where)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, NewType
 
 import msgspec
 import pytest
@@ -25,6 +26,8 @@ from deltaworks import (
     TopologyError,
 )
 from deltaworks.topology.nodes import DeltaSink, HopSink, TopicSink
+
+UserId = NewType("UserId", str)
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -132,11 +135,19 @@ def test_a_type_without_a_serde_is_refused(builder: StreamsBuilder) -> None:
         builder.build()
 
 
+def test_a_new_type_is_its_type_and_a_class_of_serdes_is_a_slip(builder: StreamsBuilder) -> None:
+    builder.stream("in", key=UserId, value=str).to("out")
+    assert sink(builder.build()).key == String()
+
+    builder.stream("other", key=String, value=str)
+    with pytest.raises(TopologyError, match="stream: key=String is the class of a serde, not a serde") as error:
+        builder.build()
+    assert error.value.problems[0].hint == "key=String(...)"
+
+
 def test_counts_are_longs_and_windowed_keys_have_the_serde_of_their_windows(
     builder: StreamsBuilder, orders: KStream[str, Order]
 ) -> None:
-    from datetime import timedelta
-
     group = orders.group_by_key()
     group.windowed_by(TimeWindows.of_size_with_no_grace(timedelta(seconds=1))).count(store="a").to_stream().to("a")
     sessions = SessionWindows.of_inactivity_gap_with_no_grace(timedelta(seconds=1))
