@@ -39,7 +39,7 @@ def check(nodes: Sequence[AnyNode], stores: Sequence[tuple[StoreSpec, Origin]]) 
 
 
 def table_names(sink: DeltaSink) -> tuple[str, ...]:
-    """The Delta tables that a sink writes."""
+    """The Delta tables that a sink writes; most readers do not tell upper from lower case."""
     return (sink.table, f"{sink.table}_changelog") if sink.kind is TableKind.CHANGELOG else (sink.table,)
 
 
@@ -112,7 +112,7 @@ def _tables(nodes: Iterable[AnyNode]) -> Iterator[Problem]:
                 _at(sink.origin),
                 "use letters, digits and '_', with a letter first",
             )
-    for first, again in _repeated((name, sink) for sink in sinks for name in table_names(sink)):
+    for first, again in _repeated((name.lower(), sink) for sink in sinks for name in table_names(sink)):
         yield Problem(
             f"Delta table '{again.table}' is also written at {first.origin}; a table has one writer.",
             _at(again.origin),

@@ -65,10 +65,10 @@ def test_a_store_has_one_owner() -> None:
 def test_a_delta_table_has_one_writer_its_changelog_included() -> None:
     def topology(builder: StreamsBuilder) -> None:
         words(builder).to_table(store="last").to_delta("words")
-        words(builder).to_delta("words_changelog")
+        words(builder).to_delta("Words_changelog")
 
     (what,) = problems(topology)
-    assert what.startswith("Delta table 'words_changelog' is also written at ")
+    assert what.startswith("Delta table 'Words_changelog' is also written at ")
 
 
 def test_a_node_name_is_unique() -> None:
