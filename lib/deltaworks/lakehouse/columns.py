@@ -106,13 +106,12 @@ def fields(kind: Any) -> list[tuple[str, Any]] | None:
 
 def flat_columns(kind: Any, scalar: str) -> list[Column]:
     """The columns of a key or value type: one per field, or a single one named `scalar`."""
-    kind = _strip(kind)
-    if (parts := fields(kind)) is None:
+    if (parts := fields(_strip(kind))) is None:
         arrow, convert = arrow_type(kind)
         return [Column(scalar, arrow, None, convert)]
     columns = []
     for name, part in parts:
-        arrow, convert = arrow_type(part, (kind,))
+        arrow, convert = arrow_type(part, (_strip(kind),))
         get = _get_if_set(name) if _may_be_unset(part) else attrgetter(name)
         columns.append(Column(name, arrow, get, convert))
     return columns
