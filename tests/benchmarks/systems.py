@@ -153,9 +153,8 @@ class Deltaworks:
             latest = heartbeat.read(beat)
             return 0 if latest is None else sum(latest.next_offsets.get(job.input, {}).values())
 
-        module = f"{_HERE / 'pipelines.py'}:{pipeline}"
         return Launch(
-            command=[sys.executable, "-m", "deltaworks.cli", "run", module],
+            command=[sys.executable, "-m", "tests.benchmarks.host", pipeline],
             environment={**os.environ, **environment},
             progress=progress,
             settings={

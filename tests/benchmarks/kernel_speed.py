@@ -1,0 +1,236 @@
+"""Records per CPU second of the kernel alone, in one process: JSON in, no Kafka, no Spark, no disk.
+
+Run `python -m tests.benchmarks.kernel_speed` (`--profile` says where the time goes). Every pipeline runs with and
+without a record cache: with it a commit forwards the last update per key, without it every update is forwarded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import pstats
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+
+import msgspec
+
+from deltaworks import Json, SessionWindows, StreamsBuilder, TimeWindows
+from deltaworks.kernel.records import Coordinates, DeadLetter, Headers, RecordBatch
+from deltaworks.kernel.stores.memory import MemoryState
+from deltaworks.kernel.task import ErrorPolicy, Task
+
+_BATCH = 50_000
+_KEYS = 10_000
+
+
+class Bid(msgspec.Struct, frozen=True):
+    """A bid of about 290 bytes of JSON."""
+
+    auction: int
+    bidder: int
+    price: int
+    channel: str
+    url: str
+    date_time: int
+    extra: str
+
+
+class Auction(msgspec.Struct, frozen=True):
+    """What a bid is joined with."""
+
+    seller: str
+    category: int
+
+
+class JoinedBid(msgspec.Struct, frozen=True):
+    """A bid with its auction."""
+
+    bid: Bid
+    seller: str
+
+
+class Discard:
+    """A collector that only counts."""
+
+    def __init__(self) -> None:
+        self.records_out = 0
+
+    def send(self, topic: str, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers) -> None:
+        self.records_out += 1
+
+    def hop(
+        self, hop: str, partition: int, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers
+    ) -> None:
+        self.records_out += 1
+
+    def append_row(self, table: str, key: object, value: object, timestamp_ms: int, source: Coordinates) -> None:
+        self.records_out += 1
+
+    def change_row(self, table: str, key: object, value: object | None, timestamp_ms: int, source: Coordinates) -> None:
+        self.records_out += 1
+
+    def window_row(
+        self, table: str, key: object, start_ms: int, end_ms: int, value: object | None, timestamp_ms: int
+    ) -> None:
+        self.records_out += 1
+
+    def close_windows(self, table: str, before_ms: int) -> None:
+        pass
+
+    def dead_letter(self, letter: DeadLetter) -> None:
+        raise AssertionError(letter)
+
+
+def filter_topic(builder: StreamsBuilder) -> None:
+    builder.stream("bids", key=str, value=Json(Bid)).filter(lambda _, bid: bid.price % 2 == 0).to("even")
+
+
+def window_count(builder: StreamsBuilder) -> None:
+    windows = TimeWindows.of_size_and_grace(timedelta(seconds=10), timedelta(seconds=5))
+    bids = builder.stream("bids", key=str, value=Json(Bid))
+    bids.group_by_key().windowed_by(windows).count(store="counts").to_delta("counts")
+
+
+def window_count_to_topic(builder: StreamsBuilder) -> None:
+    windows = TimeWindows.of_size_and_grace(timedelta(seconds=10), timedelta(seconds=5))
+    bids = builder.stream("bids", key=str, value=Json(Bid))
+    bids.group_by_key().windowed_by(windows).count(store="counts").to_stream().to("counts")
+
+
+def hopping_sum(builder: StreamsBuilder) -> None:
+    windows = TimeWindows.of_size_and_grace(timedelta(seconds=10), timedelta(seconds=5))
+    bids = builder.stream("bids", key=str, value=Json(Bid))
+    (
+        bids.map_values(lambda bid: bid.price, value=int)
+        .group_by_key()
+        .windowed_by(windows.advance_by(timedelta(seconds=2)))
+        .reduce(lambda total, price: total + price, store="sums")
+        .to_delta("sums")
+    )
+
+
+def session_count(builder: StreamsBuilder) -> None:
+    windows = SessionWindows.of_inactivity_gap_and_grace(timedelta(seconds=2), timedelta(seconds=5))
+    bids = builder.stream("bids", key=str, value=Json(Bid))
+    bids.group_by_key().windowed_by(windows).count(store="sessions").to_delta("sessions")
+
+
+def stream_table_join(builder: StreamsBuilder) -> None:
+    auctions = builder.table("auctions", key=str, value=Json(Auction), store="auctions")
+    bids = builder.stream("bids", key=str, value=Json(Bid))
+    bids.join(auctions, lambda bid, auction: JoinedBid(bid, auction.seller), value=Json(JoinedBid)).to("joined")
+
+
+def rekeyed(builder: StreamsBuilder) -> None:
+    bids = builder.stream("bids", key=str, value=Json(Bid))
+    bids.select_key(lambda _, bid: str(bid.bidder % _KEYS), key=str).repartition(name="by-bidder").to("by-bidder")
+
+
+TOPOLOGIES: dict[str, Callable[[StreamsBuilder], None]] = {
+    "stateless filter": filter_topic,
+    "windowed count": window_count,
+    "windowed count to a topic": window_count_to_topic,
+    "hopping reduce (5 windows)": hopping_sum,
+    "session count": session_count,
+    "stream-table join": stream_table_join,
+    "select_key and hop (first stage)": rekeyed,
+}
+
+
+@dataclass(frozen=True)
+class Speed:
+    """One measurement."""
+
+    records: int
+    seconds: float
+    records_out: int
+    changed: int
+
+    def __str__(self) -> str:
+        rate = self.records / self.seconds / 1e6
+        return f"{rate:5.2f} M records/CPU-s   {self.records_out:>9} out   {self.changed:>8} entries committed"
+
+
+def bids(count: int) -> list[RecordBatch]:
+    """Seeded bids: 10 per millisecond, 2 % up to 4 s late."""
+    rng = random.Random(7)
+    batches: list[RecordBatch] = []
+    now_ms = 1_700_000_000_000
+    for first in range(0, count, _BATCH):
+        batch = RecordBatch("bids", 0, [], [], [], [])
+        for offset in range(first, min(first + _BATCH, count)):
+            now_ms += rng.random() < 0.1
+            timestamp_ms = now_ms - (rng.randrange(4000) if rng.random() < 0.02 else 0)
+            bid = Bid(
+                offset, offset * 7, offset % 1000, "Google", "https://www.nexmark.com/a/b?x=1", timestamp_ms, "x" * 150
+            )
+            batch.offsets.append(offset)
+            batch.timestamps_ms.append(timestamp_ms)
+            batch.keys.append(f"auction-{rng.randrange(_KEYS)}".encode())
+            batch.values.append(msgspec.json.encode(bid))
+        batches.append(batch)
+    return batches
+
+
+def auctions() -> RecordBatch:
+    keys: list[bytes | None] = [f"auction-{number}".encode() for number in range(_KEYS)]
+    values: list[bytes | None] = [msgspec.json.encode(Auction(f"seller-{n % 100}", n % 10)) for n in range(_KEYS)]
+    return RecordBatch("auctions", 0, list(range(_KEYS)), [0] * _KEYS, keys, values)
+
+
+def measure(topology: Callable[[StreamsBuilder], None], batches: list[RecordBatch], *, record_cache: bool) -> Speed:
+    """CPU time of `process` and `commit`, without the first batch; applying the commit is not part of it."""
+    builder = StreamsBuilder(record_cache=record_cache)
+    topology(builder)
+    stage = builder.build().stages[0]
+    state, collector = MemoryState(), Discard()
+    task = Task(
+        stage,
+        0,
+        state=state,
+        collector=collector,
+        errors=ErrorPolicy(),
+        hop_partitions=dict.fromkeys(stage.hops_out, 4),
+    )
+    if "auctions" in stage.topics:
+        task.process([auctions()], 0)
+        state.apply(task.commit())
+    seconds, changed = 0.0, 0
+    for number, batch in enumerate(batches):
+        start = time.process_time()
+        task.process([batch], 0)
+        changes = task.commit()
+        if number > 0:
+            seconds += time.process_time() - start
+            changed += sum(len(change.entries) for change in changes.values())
+        else:
+            collector.records_out = 0
+        state.apply(changes)
+    return Speed(sum(len(batch.offsets) for batch in batches[1:]), seconds, collector.records_out, changed)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--records", type=int, default=300_000)
+    parser.add_argument("--only", default="", help="part of the name of a pipeline")
+    parser.add_argument("--profile", action="store_true")
+    arguments = parser.parse_args()
+    batches = bids(arguments.records)
+    for name, topology in TOPOLOGIES.items():
+        if arguments.only in name:
+            for record_cache in (True, False):
+                profile = cProfile.Profile() if arguments.profile else None
+                if profile:
+                    profile.enable()
+                speed = measure(topology, batches, record_cache=record_cache)
+                if profile:
+                    profile.disable()
+                    pstats.Stats(profile).sort_stats("tottime").print_stats(12)
+                print(f"{name:34} {'cached  ' if record_cache else 'uncached'} {speed}")
+
+
+if __name__ == "__main__":
+    main()
