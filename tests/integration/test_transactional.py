@@ -164,9 +164,7 @@ def test_a_failure_after_the_commit_does_not_write_twice(kafka: LiveStack) -> No
     assert values(kafka, topic) == [b"a"]
 
 
-def test_a_marker_outside_the_transaction_would_lose_records(
-    kafka: LiveStack, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_marker_outside_the_transaction_would_lose_records(kafka: LiveStack, monkeypatch: pytest.MonkeyPatch) -> None:
     """The marker must be part of the transaction; this shows that the tests above would notice."""
     topic = kafka.topic("out")
     to = sink(kafka, topic)

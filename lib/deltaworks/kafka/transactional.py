@@ -14,6 +14,7 @@ from the last batch) must be longer than any pause after which a pipeline shall 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable
@@ -34,8 +35,7 @@ T = TypeVar("T")
 
 _TIMEOUT_S = 60.0
 _QUEUE_WAIT_S = 0.05
-_SETTLE_S = 0.02
-"""A producer that asks for its coordinator before it has a connection asks again only after half a second."""
+_FIRST_ANSWER_S = 0.02
 _FENCED = (
     KafkaError.PRODUCER_FENCED,
     KafkaError._FENCED,
@@ -75,7 +75,7 @@ class TransactionalSink:
         self._batch_id = 0
         self._open = False
         self._ready = False
-        self._connect()
+        self._use(_Connection(bootstrap, self._id, self._group))
 
     def begin(self, batch_id: int) -> bool:
         """Opens the transaction of a batch.
@@ -168,47 +168,19 @@ class TransactionalSink:
     def close(self) -> None:
         """Aborts what is open and closes the connection; the sink cannot be used again."""
         self.abort()
-        self._producer.purge()
-        self._producer.close()
+        self._connection.close()
 
-    def _connect(self) -> None:
-        """Connects in the background, while the task reads and computes."""
-        # It never joins its group: it reads the marker, and it is the only way to what a transaction must know
-        # about a group.
-        self._consumer = Consumer({**self._client(), "group.id": self._group})
-        self._membership = self._consumer.consumer_group_metadata()
-        self._producer = Producer(
-            {
-                **self._client(),
-                "transactional.id": self._id,
-                "transaction.timeout.ms": 600_000,
-                "partitioner": "murmur2_random",
-                "linger.ms": 5,
-                "queue.buffering.max.messages": 1_000_000,
-                "queue.buffering.max.kbytes": 131_072,
-                "delivery.report.only.error": True,
-            }
-        )
-        self._produce = self._producer.produce
-        self._made_s = time.monotonic()
+    def _use(self, connection: _Connection) -> None:
+        self._connection = connection
+        self._producer = connection.producer
+        self._produce = connection.producer.produce
         self._ready = False
-
-    def _client(self) -> dict[str, object]:
-        return {
-            "bootstrap.servers": self._bootstrap,
-            "reconnect.backoff.ms": 1,
-            "reconnect.backoff.max.ms": 1_000,
-            "enable.metrics.push": False,
-            "log_level": 0,
-            "logger": _SILENT,
-        }
 
     def _take_over(self) -> None:
         """Fences whoever had the task before, which ends its open transaction, and reads the marker."""
         try:
             self._producer.list_topics(self._marker_topic, timeout=_TIMEOUT_S)
-            time.sleep(max(0.0, self._made_s + _SETTLE_S - time.monotonic()))
-            self._attempt("start transactions", lambda: self._producer.init_transactions(_TIMEOUT_S))
+            self._attempt("start transactions", self._init_transactions)
             self._next_batch = self._read_marker()
         except _Fenced as error:
             self._drop()
@@ -221,26 +193,35 @@ class TransactionalSink:
             raise
         self._ready = True
 
+    def _init_transactions(self) -> None:
+        """Asks often at first: a producer that misses the moment at which its coordinator is connected looks again
+        only after half a second, unless it is asked."""
+        wait_s = _FIRST_ANSWER_S
+        while True:
+            try:
+                return self._producer.init_transactions(wait_s)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError._TIMED_OUT or wait_s > _TIMEOUT_S:
+                    raise
+            wait_s *= 2
+
     def _read_marker(self) -> int:
         """Waits for a transaction that is being ended. (The admin client's way to it crashes on a loading broker.)"""
 
         def ask() -> int:
-            found = self._consumer.committed([TopicPartition(self._marker_topic, 0)], timeout=_TIMEOUT_S)[0]
+            found = self._connection.consumer.committed([TopicPartition(self._marker_topic, 0)], timeout=_TIMEOUT_S)[0]
             if found.error is not None:
                 raise KafkaException(found.error)
             return int(found.offset)
 
-        try:
-            return max(0, self._attempt("read the marker", ask))
-        finally:
-            self._consumer.close()
+        return max(0, self._attempt("read the marker", ask))
 
     def _mark(self, batch_id: int) -> None:
         """Puts the marker into the transaction."""
         marker = [TopicPartition(self._marker_topic, 0, batch_id + 1)]
         self._attempt(
             "write the marker",
-            lambda: self._producer.send_offsets_to_transaction(marker, self._membership, _TIMEOUT_S),
+            lambda: self._producer.send_offsets_to_transaction(marker, self._connection.membership, _TIMEOUT_S),
         )
 
     def _send_when_there_is_room(
@@ -295,9 +276,49 @@ class TransactionalSink:
 
     def _drop(self) -> None:
         self._open = False
-        self._ready = False
-        self._producer.purge()
-        self._connect()
+        self._connection.close()
+        self._use(_Connection(self._bootstrap, self._id, self._group))
+
+
+class _Connection:
+    """A producer that has not claimed its transactional id yet, and what reads and describes the marker's group.
+
+    Connects in the background, while the task reads and computes.
+    """
+
+    def __init__(self, bootstrap: str, transactional_id: str, group: str) -> None:
+        client = {
+            "bootstrap.servers": bootstrap,
+            "reconnect.backoff.ms": 1,
+            "reconnect.backoff.max.ms": 1_000,
+            "retry.backoff.ms": 5,
+            "retry.backoff.max.ms": 500,
+            "enable.metrics.push": False,
+            "log_level": 0,
+            "logger": _SILENT,
+        }
+        self.consumer = Consumer({**client, "group.id": group})
+        """Never joins its group."""
+        self.membership = self.consumer.consumer_group_metadata()
+        self.producer = Producer(
+            {
+                **client,
+                "transactional.id": transactional_id,
+                "transaction.timeout.ms": 600_000,
+                "partitioner": "murmur2_random",
+                "linger.ms": 5,
+                "queue.buffering.max.messages": 1_000_000,
+                "queue.buffering.max.kbytes": 131_072,
+                "delivery.report.only.error": True,
+            }
+        )
+
+    def close(self) -> None:
+        """Forgets what is queued."""
+        self.producer.purge()
+        with contextlib.suppress(KafkaException):  # a fenced one says so once more
+            self.producer.close()
+        self.consumer.close()
 
 
 class _Fenced(Exception):
@@ -305,4 +326,3 @@ class _Fenced(Exception):
 
 
 _SILENT = logging.Logger("librdkafka", logging.CRITICAL + 1)
-
