@@ -54,7 +54,7 @@ def test_partitions_follow_kafkas_murmur2_of_the_key(kafka: LiveStack) -> None:
     to.commit()
 
     for message in kafka.read(topic):
-        assert message.partition() == partition_of(message.key(), 5)
+        assert message.partition() == partition_of(message.key() or b"", 5)
 
 
 def test_a_batch_that_runs_again_is_recognised_by_the_same_sink_and_by_a_new_one(kafka: LiveStack) -> None:

@@ -149,7 +149,7 @@ class TransactionalSink:
         except _Fenced as error:
             self._drop()
             raise KafkaWriteError(
-                f"Another producer took over '{self._id}' during batch {self._batch_id}; nothing was written by this one."
+                f"Another producer took over '{self._id}' during batch {self._batch_id}; this one wrote nothing."
             ) from error
         self._open = False
         self._next_batch = self._batch_id + 1

@@ -135,7 +135,8 @@ def _ivy_xml(modules: Sequence[Module], transitive: bool) -> str:
     )
     return (
         '<ivy-module version="2.0"><info organisation="deltaworks" module="jars"/>'
-        f'<configurations><conf name="default"/></configurations><dependencies>{dependencies}</dependencies></ivy-module>'
+        '<configurations><conf name="default"/></configurations>'
+        f"<dependencies>{dependencies}</dependencies></ivy-module>"
     )
 
 

@@ -38,7 +38,7 @@ def find_java(settings: Settings, versions: Sequence[int]) -> Java:
     rejected: list[str] = []
     for home in dict.fromkeys(_homes(settings)):
         version = _version(home / "bin" / "java")
-        if version in versions:
+        if version is not None and version in versions:
             return Java(home=home, version=version)
         rejected.append(f"  {home}: {'does not start' if version is None else f'version {version}'}")
     wanted = " or ".join(map(str, versions))

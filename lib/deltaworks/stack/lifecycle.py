@@ -88,14 +88,11 @@ def log_of(settings: Settings, name: str) -> Path:
 
 def _status(entry: processes.Registered) -> Status:
     members = entry.members()
-    if not members:
-        state = "dead"
-    else:
-        state = "running" if members[0].pid == entry.pid else "remains"
+    alive = bool(members) and members[0].pid == entry.pid
     return Status(
         name=entry.name,
         kind=entry.kind,
-        state=state,
+        state="running" if alive else "remains" if members else "dead",
         pid=entry.pid,
         memory_mb=_memory_mb(members),
         ports=tuple(port for port in entry.ports if ports.answers(port)),

@@ -50,7 +50,8 @@ def require_free(port: int, component: str, hint: str) -> None:
 
 def _holder(port: int) -> str:
     for connection in psutil.net_connections(kind="tcp"):
-        if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port and connection.pid:
+        listens = connection.status == psutil.CONN_LISTEN and connection.laddr and connection.laddr.port == port
+        if listens and connection.pid:
             try:
                 command = " ".join(psutil.Process(connection.pid).cmdline())
             except psutil.Error:
