@@ -127,14 +127,15 @@ def compare(connection: duckdb.DuckDBPyConnection, name: str, show: int = 5) -> 
     """Counts the rows of one result that are not in both `expected <name>` and `found <name>`."""
     columns = connection.sql(f'SELECT * FROM "expected {name}" LIMIT 0').columns
     chosen = ", ".join(f'"{column}"' for column in columns)
-    sides = {side: f'(SELECT {chosen} FROM "{side} {name}")' for side in ("expected", "found")}
+    for side in ("expected", "found"):
+        connection.execute(f'CREATE OR REPLACE TEMP TABLE {side} AS SELECT {chosen} FROM "{side} {name}"')
     connection.execute(
-        f"CREATE OR REPLACE TEMP TABLE differences AS "
-        f"SELECT '-' AS sign, * FROM ({sides['expected']} EXCEPT ALL {sides['found']}) UNION ALL "
-        f"SELECT '+' AS sign, * FROM ({sides['found']} EXCEPT ALL {sides['expected']})"
+        "CREATE OR REPLACE TEMP TABLE differences AS "
+        "SELECT '-' AS sign, * FROM (FROM expected EXCEPT ALL FROM found) UNION ALL "
+        "SELECT '+' AS sign, * FROM (FROM found EXCEPT ALL FROM expected)"
     )
     counts = [
-        connection.sql(f"SELECT count(*) FROM {side}").fetchall()[0][0] for side in (*sides.values(), "differences")
+        connection.sql(f"SELECT count(*) FROM {side}").fetchall()[0][0] for side in ("expected", "found", "differences")
     ]
     rows = connection.sql(f"SELECT * FROM differences ORDER BY {chosen}, sign LIMIT {show}").fetchall()
     return Comparison(
@@ -169,7 +170,7 @@ def read_topics(bootstrap: str, topics: Sequence[str]) -> tuple[pa.Table, int]:
         unread = {(topic, partition) for topic in topics for partition in known[topic].partitions}
         consumer.assign([TopicPartition(topic, partition, 0) for topic, partition in sorted(unread)])
         while unread:
-            for message in consumer.consume(10_000, timeout=1.0):
+            for message in consumer.consume(1_000, timeout=0.1):
                 at = (str(message.topic()), int(message.partition() or 0))
                 error = message.error()
                 if error is None:

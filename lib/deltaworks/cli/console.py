@@ -1,22 +1,27 @@
 """What the user sees: steps with their seconds, tables, and errors as one message without a traceback.
 
-On a terminal a step shows its latest line beside a spinner; elsewhere (a file, CI) a line is printed every second.
+On a terminal a step shows its latest line beside a spinner; elsewhere (a file, CI) a line is printed every second,
+or every ten if it says nothing new.
 """
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-out = Console(highlight=False, soft_wrap=True)
-err = Console(stderr=True, highlight=False, soft_wrap=True)
-_LINE_S = 1.0
+_WIDTH = None if sys.stdout.isatty() else 160
+out = Console(highlight=False, soft_wrap=True, width=_WIDTH)
+err = Console(stderr=True, highlight=False, soft_wrap=True, width=_WIDTH)
+_LINE_S, _SAME_LINE_S = 1.0, 10.0
 
 
 @dataclass
@@ -48,8 +53,9 @@ class Steps:
 
             def report(line: str) -> None:
                 nonlocal last, printed
+                wait_s = _LINE_S if line != last else _SAME_LINE_S
                 last = line
-                if time.monotonic() - printed >= _LINE_S:
+                if time.monotonic() - printed >= wait_s:
                     printed = time.monotonic()
                     out.print(Text(f"    {seconds()}  {line}"))
 
@@ -80,6 +86,10 @@ def cell_text(cell: object) -> str:
         return "yes" if cell else "no"
     if isinstance(cell, int):
         return f"{cell:,}"
+    if isinstance(cell, Decimal):
+        return f"{cell.normalize():f}"
+    if isinstance(cell, datetime):
+        return cell.replace(tzinfo=None).isoformat(" ", "milliseconds" if cell.microsecond else "seconds")
     return str(cell)
 
 

@@ -68,6 +68,7 @@ class _Demo:
         self._settings, self._steps = settings, steps
         self._orders, self._seed, self._rate = orders, seed, rate
         self._started: list[str] = []
+        self._memory_mb = 0
         self._pipeline: Pipeline = pipelines.load(settings, _NAME)
         self._data: Any = pipelines.load_module(settings, f"{_NAME}_data")
 
@@ -85,13 +86,14 @@ class _Demo:
         with step("produce, before the stream runs") as report:
             written = self._produce(self._orders // 2, None, report)
         if written or self._missing() or not self._was_drained():
-            with step("start the pipeline") as report:
+            with step("start the pipeline, wait for its first batch") as report:
                 if pipelines.start_detached(self._settings, _NAME, report):
                     self._started.append(_NAME)
+                self._wait(report, for_all=False)
             with step("produce, while the stream runs") as report:
                 self._produce(self._orders, self._rate, report)
             with step("wait until everything is in the tables") as report:
-                self._wait(report)
+                self._wait(report, for_all=True)
             with step("drain the pipeline") as report:
                 pipelines.drain(self._settings, _NAME, report)
         with step("recompute everything from the topics") as report:
@@ -165,9 +167,10 @@ class _Demo:
         beat = heartbeat.read(self._settings.pipeline(_NAME) / "heartbeat.json")
         return beat is not None and beat.state == "stopped"
 
-    def _wait(self, report: Report) -> None:
+    def _wait(self, report: Report, *, for_all: bool) -> None:
+        """Until a batch has been committed, or all records are in the tables."""
         from deltaworks.spark import heartbeat
-        from deltaworks.stack import processes
+        from deltaworks.stack import lifecycle, processes
 
         path = self._settings.pipeline(_NAME) / "heartbeat.json"
         log = self._settings.logs / f"{_NAME}.log"
@@ -184,10 +187,15 @@ class _Demo:
                     log=[beat.error] if beat and beat.error else processes.last_lines(log),
                     hint=f"the whole log is {log}",
                 )
-            speed = f", {beat.records_per_second:,.0f} records/s" if beat else ""
-            report(f"{missing:,} records to go, batch {beat.batch_id if beat else '-'}{speed}")
+            self._memory_mb = max(self._memory_mb, sum(s.memory_mb for s in lifecycle.status(self._settings)))
+            if beat is None or beat.batch_id is None:
+                report(f"{missing:,} records to go, the first batch is under way")
+            elif for_all:
+                report(f"{missing:,} records to go, batch {beat.batch_id}, {beat.records_per_second:,.0f} records/s")
+            else:
+                break
             time.sleep(_POLL_S)
-        report("no record is missing")
+        report(f"{missing:,} records to go" if missing else "no record is missing")
 
     def _check(self, report: Report) -> list[Any]:
         check: Any = pipelines.load_module(self._settings, f"{_NAME}_check")
@@ -227,7 +235,8 @@ class _Demo:
         print_table("Seconds", ("s", "step"), ((f"{s:.1f}", title) for title, s in self._steps.seconds), right=("s",))
         total = sum(seconds for _, seconds in self._steps.seconds)
         verdict = "Everything is equal" if all(c.equal for c in comparisons) else "SOME RESULTS DIFFER"
-        out.print(Text(f"{verdict} after {total:.0f} s.", "bold"))
+        memory = f", {self._memory_mb:,} MB of memory at the peak" if self._memory_mb else ""
+        out.print(Text(f"{verdict} after {total:.0f} s{memory}.", "bold"))
         out.print(
             Text(
                 'query:  deltaworks tables; deltaworks sql "SELECT * FROM user_revenue ORDER BY value DESC LIMIT 5"\n'

@@ -33,8 +33,8 @@ def tables() -> None:
                 f"{table.size_bytes / 1e6:.1f}",
                 table.version,
                 table.batch_id,
-                table.committed_at and table.committed_at.isoformat(" ", "seconds"),
-                table.as_of and table.as_of.isoformat(" ", "seconds"),
+                table.committed_at and table.committed_at.replace(microsecond=0),
+                table.as_of and table.as_of.replace(microsecond=0),
             )
             for table in catalog.tables(settings.tables)
         ),
