@@ -8,19 +8,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+Patch = Callable[[Any, str, Any], None]
+"""`setattr`, or that of pytest's `monkeypatch`."""
 
-def plant(name: str) -> None:
+
+def plant(name: str, patch: Patch = setattr) -> None:
     """Installs a breakage in this process."""
-    BREAKAGES[name]()
+    BREAKAGES[name](patch)
 
 
-def _nonce_not_compared() -> None:
+def _nonce_not_compared(patch: Patch) -> None:
     from deltaworks.spark import protocol
 
-    protocol.same_stamp = lambda local, truth: local.version == truth.version
+    patch(protocol, "same_stamp", lambda local, truth: local.version == truth.version)
 
 
-def _undo_skipped() -> None:
+def _undo_skipped(patch: Patch) -> None:
     from deltaworks.spark import protocol
     from deltaworks.spark.local_store import LocalStore
 
@@ -29,16 +32,16 @@ def _undo_skipped() -> None:
         assert header is not None and header.previous is not None
         local.commit({}, header.previous, None)
 
-    protocol.undo = pretend
+    patch(protocol, "undo", pretend)
 
 
-def _marker_skipped() -> None:
+def _marker_skipped(patch: Patch) -> None:
     from deltaworks.kafka.transactional import TransactionalSink
 
-    TransactionalSink._read_marker = lambda self: 0  # type: ignore[method-assign]
+    patch(TransactionalSink, "_read_marker", lambda self: 0)
 
 
-def _offset_outside_the_transaction() -> None:
+def _offset_outside_the_transaction(patch: Patch) -> None:
     from confluent_kafka import Consumer, TopicPartition
 
     from deltaworks.kafka.transactional import TransactionalSink
@@ -48,16 +51,16 @@ def _offset_outside_the_transaction() -> None:
         consumer.commit(offsets=[TopicPartition(self._marker_topic, 0, batch_id + 1)], asynchronous=False)
         consumer.close()
 
-    TransactionalSink._mark = commit_alone  # type: ignore[method-assign]
+    patch(TransactionalSink, "_mark", commit_alone)
 
 
-def _delta_transaction_ignored() -> None:
+def _delta_transaction_ignored(patch: Patch) -> None:
     from deltaworks.lakehouse.committer import TableCommitter
 
-    TableCommitter.already_committed = lambda *args: False  # type: ignore[method-assign]
+    patch(TableCommitter, "already_committed", lambda *args: False)
 
 
-def _one_row_altered() -> None:
+def _one_row_altered(patch: Patch) -> None:
     from deltaworks.spark.collector import TaskCollector
 
     original = TaskCollector.window_row
@@ -69,10 +72,10 @@ def _one_row_altered() -> None:
             value += 1
         original(self, table, key, start, end, value, timestamp)
 
-    TaskCollector.window_row = window_row  # type: ignore[method-assign]
+    patch(TaskCollector, "window_row", window_row)
 
 
-BREAKAGES: dict[str, Callable[[], None]] = {
+BREAKAGES: dict[str, Callable[[Patch], None]] = {
     "nonce not compared": _nonce_not_compared,
     "undo skipped": _undo_skipped,
     "transaction marker not read": _marker_skipped,

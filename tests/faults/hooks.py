@@ -48,7 +48,7 @@ class _Hook:
 
     def __call__(self, point: str) -> None:
         self._trace.write(f"{time.time():.6f} {point}\n".encode())
-        order = self._root / "inject" / point.replace("/", "_")
+        order = self._root / "inject" / point
         try:
             action = order.read_text()
             order.replace(self._root / "done" / order.name)

@@ -98,8 +98,6 @@ class OrdersUnderKills:
 
     def catch_up(self) -> None:
         """Runs the pipeline to the end of the topics, without faults."""
-        for order in (self._faults / "inject").iterdir():
-            order.unlink()
         for _ in range(3):
             if self._start("--until-caught-up").wait(timeout=_START_S) == 0:
                 self._note_totals()
@@ -165,10 +163,21 @@ class OrdersUnderKills:
 
     def inject(self, point: str, action: str) -> None:
         """A failure (`raise`) or a SIGKILL (`kill`) the next time that any process reaches the point."""
-        name = point.replace("/", "_")
-        (self._faults / "inject" / name).write_text(action)
-        self._until(lambda: (self._faults / "done" / name).exists(), _POINT_S, f"nobody reached {point}")
-        (self._faults / "done" / name).unlink()
+        self.order(point, action)
+        self.await_order(point)
+
+    def order(self, point: str, action: str) -> None:
+        """As `inject`, without waiting for it."""
+        temporary = self._faults / "order"
+        temporary.write_text(action)
+        temporary.replace(self._faults / "inject" / point)
+
+    def await_order(self, point: str) -> None:
+        """Until an order has been carried out."""
+        done = self._faults / "done" / point
+        self._until(done.exists, _POINT_S, f"nobody reached {point}")
+        action = done.read_text()
+        done.unlink()
         self.outcome.injected.append(point)
         self._report(f"{action} at {point}")
 

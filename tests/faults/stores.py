@@ -1,4 +1,4 @@
-"""The stream's own record of its batches, run again in one process, and compared byte for byte with what the stream left."""
+"""The stream's record of its batches, run again in one process and compared byte for byte with what the stream left."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, TopicPartition
 
 from deltaworks.dsl.pipeline import Pipeline
-from deltaworks.kernel.errors import ErrorPolicy
+from deltaworks.kernel.errors import ErrorPolicy, dead_letter_record
 from deltaworks.kernel.records import Headers, RecordBatch
 from deltaworks.settings import Settings
 from deltaworks.spark import batches
@@ -49,7 +49,9 @@ def replay(settings: Settings, pipeline: Pipeline) -> Recording:
             for topic, partitions in record.offsets.items()
             for partition, (start, stop) in partitions.items()
         ]
-        micro_batches.append(MicroBatch(record.wall_clock_ms, _joined([p for part in reader.read(ranges) for p in part])))
+        micro_batches.append(
+            MicroBatch(record.wall_clock_ms, _joined([p for part in reader.read(ranges) for p in part]))
+        )
     reader.close()
     partitions = {topic.name: topic.partitions for topic in pipeline.topics}
     return run_recorded(plan, partitions, micro_batches, errors=ErrorPolicy.of(pipeline.on_error))
@@ -82,9 +84,10 @@ def compare_topics(settings: Settings, pipeline: Pipeline, recording: Recording)
     topics = [*plan.sink_topics, *([pipeline.dead_letter_topic] if pipeline.dead_letter_topic else [])]
     for topic in topics:
         found = read_committed(settings.bootstrap, topic)
-        expected = [
-            (record.key, record.value, record.timestamp_ms, record.headers) for record in recording.topic(topic)
-        ]
+        if topic == pipeline.dead_letter_topic:
+            expected = _dead_letters(recording)
+        else:
+            expected = [(r.key, r.value, r.timestamp_ms, r.headers) for r in recording.topic(topic)]
         found_by_key, expected_by_key = _by_key(found), _by_key(expected)
         differ = [k for k in found_by_key.keys() | expected_by_key.keys() if found_by_key[k] != expected_by_key[k]]
         result[topic] = (len(found), len(expected), len(differ))
@@ -136,6 +139,12 @@ def _joined(parts: Sequence[RecordBatch]) -> tuple[RecordBatch, ...]:
             whole.keys + part.keys, whole.values + part.values, headers,
         )  # fmt: skip
     return tuple(joined.values())
+
+
+def _dead_letters(recording: Recording) -> list[OutputRecord]:
+    letters = [letter for task in sorted(recording.tasks) for letter in recording.tasks[task].dead_letters]
+    records = [(dead_letter_record(letter), letter.timestamp_ms) for letter in letters]
+    return [(key, value, timestamp_ms, headers) for (key, value, headers), timestamp_ms in records]
 
 
 def _by_key(records: Sequence[OutputRecord]) -> dict[bytes | None, list[OutputRecord]]:

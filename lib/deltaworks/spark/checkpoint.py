@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from deltaworks.errors import IncompatibleCheckpointError
+from deltaworks.topology import fingerprint as fingerprints
 
 FORMAT = 1
 
@@ -52,12 +53,11 @@ def open_plan(
         return plan
     stored = msgspec.json.decode(path.read_bytes(), type=CheckpointPlan)
     changes = [
-        *_changes("format", stored.format, FORMAT),
-        *_changes("partitions", stored.partitions, partitions),
-        *_changes("tasks", list(stored.tasks), list(tasks)),
-        *_changes("topology", stored.fingerprint, msgspec.json.decode(msgspec.json.encode(fingerprint))),
+        *_changed("partitions of the source topics", stored.partitions, partitions),
+        *_changed("tasks per stage", stored.tasks, tasks),
+        *map(str, fingerprints.differences(stored.fingerprint, fingerprint)),
     ]
-    if changes:
+    if stored.format != FORMAT or changes:
         raise IncompatibleCheckpointError(
             "\n  ".join([f"the checkpoint of pipeline {pipeline!r} was made for another plan:", *changes]),
             hint="deploy the old code again, or start a new generation: "
@@ -66,15 +66,5 @@ def open_plan(
     return stored
 
 
-def _changes(where: str, old: Any, new: Any) -> list[str]:
-    """Every difference of two JSON trees, by path."""
-    if type(old) is type(new) is dict:
-        keys = sorted({*old, *new})
-        return [c for k in keys for c in _changes(f"{where}.{k}", old.get(k), new.get(k))]
-    if type(old) is type(new) is list and len(old) == len(new):
-        return [c for i, (a, b) in enumerate(zip(old, new, strict=True)) for c in _changes(f"{where}[{i}]", a, b)]
-    return [] if old == new else [f"{where}: was {_text(old)}, is {_text(new)}"]
-
-
-def _text(value: Any) -> str:
-    return "absent" if value is None else msgspec.json.encode(value).decode()
+def _changed(what: str, old: object, new: object) -> list[str]:
+    return [] if old == new else [f"{what}: was {old}, is {new}"]

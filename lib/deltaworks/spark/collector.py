@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-
-from deltaworks.kafka.transactional import TransactionalSink
 
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.faults import reach
+from deltaworks.kafka.transactional import TransactionalSink
 from deltaworks.kernel.errors import dead_letter_record
 from deltaworks.kernel.hops import HopOutput
 from deltaworks.kernel.records import Coordinates, DeadLetter, Headers, RecordBatch
@@ -21,9 +20,25 @@ class TaskCollector:
     """`Collector` of one task; `begin` and `finish` (or `abort`) bracket a batch."""
 
     def __init__(
-        self, pipeline: Pipeline, plan: Plan, tables_root: Path, stage: int, task: int, sink: TransactionalSink | None
+        self,
+        pipeline: Pipeline,
+        plan: Plan,
+        tables_root: Path,
+        stage: int,
+        task: int,
+        connect: Callable[[], TransactionalSink],
     ) -> None:
-        self._sink = sink
+        """
+        Args:
+            pipeline: says where dead letters go.
+            plan: the stages; a hop leads to the one that reads it.
+            tables_root: folder of all tables.
+            stage: of the task.
+            task: its number.
+            connect: makes the producer; called when the task writes its first record.
+        """
+        self._connect = connect
+        self._sink: TransactionalSink | None = None
         self._dead_letter_topic = pipeline.dead_letter_topic
         self._has_dead_letter_table = pipeline.dead_letter_table is not None
         self._stage, self._task = stage, task
@@ -93,12 +108,17 @@ class TaskCollector:
             self._sink.abort()
         self._open = False
 
+    def close(self) -> None:
+        if self._sink is not None:
+            self._sink.close()
+
     def hops(self) -> Iterator[tuple[tuple[int, int], RecordBatch]]:
         """`((stage, task), batch)` for every downstream task that gets records."""
         for (hop, downstream), batch in self._hops.batches().items():
             yield (self._readers[hop], downstream), batch
 
     def _begin_transaction(self) -> None:
-        assert self._sink is not None, "a record for a topic, but the plan writes none"
+        if self._sink is None:
+            self._sink = self._connect()
         self.skipping = not self._sink.begin(self._batch_id)
         self._open = True

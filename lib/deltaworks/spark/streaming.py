@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from deltaworks import faults
-from deltaworks.dsl.pipeline import Pipeline, Topic
+from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import DeltaworksError, KafkaTopicError
 from deltaworks.faults import reach
 from deltaworks.kafka import admin
@@ -178,7 +178,7 @@ class StreamDriver:
 
     def _open_checkpoint(self) -> CheckpointPlan:
         bootstrap = self._settings.bootstrap
-        admin.create_topics(bootstrap, map(_topic_spec, self._pipeline.topics))
+        admin.create_topics(bootstrap, topic_specs(self._pipeline))
         existing = admin.partition_counts(bootstrap)
         needed = [*self._plan.source_topics, *_output_topics(self._pipeline, self._plan)]
         missing = [topic for topic in needed if topic not in existing]
@@ -380,6 +380,13 @@ def _marker_topic(pipeline: Pipeline, plan: Plan) -> str | None:
     return next(iter(_output_topics(pipeline, plan)), None)
 
 
-def _topic_spec(topic: Topic) -> TopicSpec:
-    config = {"cleanup.policy": "compact"} if topic.compacted else {}
-    return TopicSpec(name=topic.name, partitions=topic.partitions, config=config)
+def topic_specs(pipeline: Pipeline) -> list[TopicSpec]:
+    """The topics of a pipeline as the broker shall have them."""
+    return [
+        TopicSpec(
+            name=topic.name,
+            partitions=topic.partitions,
+            config={"cleanup.policy": "compact"} if topic.compacted else {},
+        )
+        for topic in pipeline.topics
+    ]

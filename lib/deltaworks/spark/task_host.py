@@ -23,7 +23,7 @@ from pyspark.sql.streaming.stateful_processor import (
 from deltaworks.faults import reach
 from deltaworks.kernel.records import RecordBatch
 from deltaworks.spark import rows as row_kinds
-from deltaworks.spark.protocol import TruthHeader, commit_store, open_store
+from deltaworks.spark.protocol import Truth, TruthHeader, commit_store, open_store
 from deltaworks.spark.rows import TaskCounts, TaskResult
 from deltaworks.spark.source import Range
 from deltaworks.spark.worker import HostConfig, HostedTask, Worker, worker_for
@@ -77,25 +77,25 @@ class TaskHost(StatefulProcessor):
             yield from rows
             return
         worker = worker_for(self._config, self._routes)
+        context = TaskContext.get()
+        assert context is not None
+        batch_id = int(context.getLocalProperty("streaming.sql.batchId") or -1)
         passing, by_task = _split(rows)
         yield from passing
         for task, addressed in sorted(by_task.items()):
             truth = SparkTruth(task, self._headers, self._segments)
-            yield from run_batch(worker, self._stage, task, addressed, truth)
+            yield from run_batch(worker, self._stage, task, batch_id, addressed, truth)
 
     def close(self) -> None:
         pass
 
 
-def run_batch(worker: Worker, stage: int, task: int, rows: list[Row], truth: SparkTruth) -> Iterator[Row]:
+def run_batch(worker: Worker, stage: int, task: int, batch_id: int, rows: list[Row], truth: Truth) -> Iterator[Row]:
     """One batch of one task: open the stores, process, make durable, answer.
 
     The order is Kafka transaction, local store, changelog: whatever is lost in between is done again with the same
     result, and the transaction marker and the stamp recognise what was already done.
     """
-    context = TaskContext.get()
-    assert context is not None
-    batch_id = int(context.getLocalProperty("streaming.sql.batchId") or -1)
     reach("task.start")
     hosted = worker.task(stage, task)
     header, opened = open_store(hosted.local, truth)

@@ -7,14 +7,15 @@ protocol decides about state, the transaction marker about Kafka.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import msgspec
-from deltaworks.kafka.transactional import TransactionalSink
 from pyspark import cloudpickle
 
 from deltaworks import faults
 from deltaworks.dsl.pipeline import Pipeline
+from deltaworks.kafka.transactional import TransactionalSink
 from deltaworks.kernel.errors import ErrorPolicy
 from deltaworks.kernel.task import Task
 from deltaworks.spark.collector import TaskCollector
@@ -51,7 +52,6 @@ class HostedTask:
     """One kernel task with what belongs to it in this process."""
 
     local: LocalStore
-    sink: TransactionalSink | None
     collector: TaskCollector
     kernel: Task | None = None
     """Its object caches are valid for the state `stamp`."""
@@ -88,6 +88,15 @@ class Worker:
             hop_partitions=self.config.hop_partitions,
         )
 
+    def close(self) -> None:
+        """Lets go of local stores, consumers and producers."""
+        for hosted in self._tasks.values():
+            hosted.local.close()
+            hosted.collector.close()
+            if hosted.reader is not None:
+                hosted.reader.close()
+        self._tasks.clear()
+
     def reader(self, hosted: HostedTask) -> RangeReader:
         if hosted.reader is None:
             hosted.reader = RangeReader(self.config.bootstrap)
@@ -96,12 +105,17 @@ class Worker:
     def _host(self, stage: int, task: int) -> HostedTask:
         config, spec = self.config, self.plan.stages[stage]
         timed = {store.name: store.timed for store in spec.stores} | {TASK_STORE: False}
-        sink = None
-        if config.marker_topic is not None:
-            application = f"{self.pipeline.name}-{config.generation}"
-            sink = TransactionalSink(config.bootstrap, application, stage, task, config.marker_topic)
-        collector = TaskCollector(self.pipeline, self.plan, Path(config.tables_root), stage, task, sink)
-        return HostedTask(LocalStore(local_path(Path(config.local_root), stage, task), timed), sink, collector)
+        local = LocalStore(local_path(Path(config.local_root), stage, task), timed)
+        collector = TaskCollector(
+            self.pipeline, self.plan, Path(config.tables_root), stage, task, partial(self._sink, stage, task)
+        )
+        return HostedTask(local, collector)
+
+    def _sink(self, stage: int, task: int) -> TransactionalSink:
+        config = self.config
+        assert config.marker_topic is not None, "a record for a topic, but the plan writes none"
+        application = f"{self.pipeline.name}-{config.generation}"
+        return TransactionalSink(config.bootstrap, application, stage, task, config.marker_topic)
 
 
 _workers: dict[str, Worker] = {}

@@ -7,11 +7,13 @@ from pathlib import Path
 import psutil
 import pytest
 
+from deltaworks import StreamsBuilder
 from deltaworks.errors import IncompatibleCheckpointError, LeaseError
 from deltaworks.spark import batches
 from deltaworks.spark.checkpoint import open_plan
 from deltaworks.spark.lease import Lease, read_holder
 from deltaworks.spark.source import Range, SourceConfig, limit_offsets, ranges_by_task
+from deltaworks.topology.stages import Plan
 
 
 def test_a_second_driver_is_refused_and_told_who_runs(tmp_path: Path) -> None:
@@ -61,13 +63,20 @@ def test_batch_record_survives_a_torn_line_and_a_repeated_batch(tmp_path: Path) 
 
 def test_a_checkpoint_of_another_plan_is_refused_with_what_changed(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
-    first = open_plan(path, "orders", {"stores": {"s": "long"}}, {"t": 4}, (4,), 2)
-    assert open_plan(path, "orders", {"stores": {"s": "long"}}, {"t": 4}, (4,), 2) == first
+    before, after = counting("counts").fingerprint(), counting("totals").fingerprint()
+    first = open_plan(path, "orders", before, {"t": 4}, (4,), 2)
+    assert open_plan(path, "orders", before, {"t": 4}, (4,), 8) == first
     with pytest.raises(IncompatibleCheckpointError) as error:
-        open_plan(path, "orders", {"stores": {"s": "string"}}, {"t": 6}, (6,), 4)
-    assert 'topology.stores.s: was "long", is "string"' in str(error.value)
-    assert "partitions.t: was 4, is 6" in str(error.value)
-    assert "Hint:" in str(error.value)
+        open_plan(path, "orders", after, {"t": 6}, (6,), 2)
+    assert "counts" in str(error.value) and "totals" in str(error.value)
+    assert "partitions of the source topics: was {'t': 4}, is {'t': 6}" in str(error.value)
+    assert "Hint: deploy the old code again" in str(error.value)
+
+
+def counting(store: str) -> Plan:
+    builder = StreamsBuilder()
+    builder.stream("t", key=str, value=str).group_by_key().count(store=store)
+    return builder.build()
 
 
 def test_a_backlog_is_cut_in_proportion_and_every_partition_moves() -> None:

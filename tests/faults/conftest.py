@@ -1,0 +1,24 @@
+"""A clean place for one run of the orders pipeline on the shared stack."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from deltaworks.kafka import admin
+from deltaworks.settings import Settings
+from deltaworks.spark.streaming import topic_specs
+from jobs.orders import pipeline
+from tests.live_stack import LiveStack
+
+
+@pytest.fixture
+def orders_settings(kafka: LiveStack, tmp_path: Path) -> Iterator[Settings]:
+    """Empty topics, a home of its own."""
+    names = [topic.name for topic in pipeline.topics]
+    admin.delete_topics(kafka.bootstrap, [name for name in names if name in admin.partition_counts(kafka.bootstrap)])
+    admin.create_topics(kafka.bootstrap, topic_specs(pipeline))
+    yield replace(kafka.settings, home=tmp_path / "home")
