@@ -1,7 +1,7 @@
 """The benchmark's records: auction bids in the form of Nexmark, seeded, and the table of auctions they join with.
 
 Bids advance 0.1 ms of event time per record; 2 % of them are late by up to 8 s, so that some miss the 5 s of grace that
-windows have. None misses the 10 s of grace that sessions have: what Kafka Streams makes of a bid that does depends on the
+windows have. None misses the 10 s of grace that sessions have: what Kafka Streams makes of such a bid depends on the
 moments of its commits (a cached store still finds sessions that the store below, kept for grace and gap, has expired;
 the bid may join one of them with a session that is alive).
 
