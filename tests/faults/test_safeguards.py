@@ -33,7 +33,8 @@ def run_under_failures(settings: Settings, seed: int) -> InProcessStream:
             stream.lose_worker()
         if batch_id % 5 == 4:
             stream.lose_disk(rng.choice(list(stream.routes)))
-        return rng.sample(sorted(points - stream.failed_at or points), 2)
+        candidates = sorted(points - stream.failed_at or points)
+        return rng.sample(candidates, min(2, len(candidates)))
 
     stream.run_to_the_end(rng, BATCH, failures)
     stream.close()
