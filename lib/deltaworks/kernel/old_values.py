@@ -1,7 +1,7 @@
 """Which operators tell their readers the value from before an update.
 
-Nobody does unless somebody downstream asks. A filter of a table asks: without the old value it could not know that there
-was no row before, and would forward a delete for every row it never let through.
+Nobody does unless somebody downstream asks. A filter of a table asks: without the old value it could not know that
+there was no row before, and would forward a delete for every row that it never let through.
 Source: `KTableImpl#enableSendingOldValues`.
 """
 

@@ -66,13 +66,13 @@ class Task:
             stage, Wiring(self._context, self._stores, hop_partitions, self._times.observed(), old_values)
         )
         self._sources = {topic: node for node in stage.nodes if isinstance(node, Source) for topic in node.topics}
-        owners = self._wiring.window_owners
+        clocks = self._wiring.clocks
         self._window_tables = [
-            (node.table, owners[node.window_node])
+            (node.table, clocks[node.window_node])
             for node in stage.tables
             if node.kind is TableKind.WINDOWED and node.window_node is not None
         ]
-        self._final_before_ms = [max(0, owner.final_before_ms()) for _, owner in self._window_tables]
+        self._final_before_ms = [max(0, clock.final_before_ms) for _, clock in self._window_tables]
         self._committed = True
 
     @property
@@ -126,8 +126,8 @@ class Task:
         for flush in reversed(self._wiring.flushes):
             flush()
         self._close_windows()
-        for name, owner in self._wiring.observers.items():
-            self._times.advance(f"observed/{name}", owner.observed_ms)
+        for name, clock in self._wiring.clocks_by_store.items():
+            self._times.advance(f"observed/{name}", clock.observed_ms)
         changes: dict[str, StoreChanges] = {}
         for name, store in self._stores.items():
             changed = store.take_changes()
@@ -149,8 +149,8 @@ class Task:
         return Partition(source, self._wiring.processes[source.name], numbers, self._context)
 
     def _close_windows(self) -> None:
-        for position, (table, owner) in enumerate(self._window_tables):
-            before_ms = owner.final_before_ms()
+        for position, (table, clock) in enumerate(self._window_tables):
+            before_ms = clock.final_before_ms
             if before_ms > self._final_before_ms[position]:
                 self._final_before_ms[position] = before_ms
                 self._context.collector.close_windows(table, before_ms)

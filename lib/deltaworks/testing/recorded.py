@@ -67,7 +67,7 @@ class Recording:
 
     tasks: dict[TaskId, TaskOutput]
     tables: TablesInMemory
-    """What the tables hold at the end, all tasks together. Which windows are final differs from task to task: `rows`."""
+    """What the tables hold at the end, all tasks together; which windows are final differs by task (`rows`)."""
     stores: dict[TaskId, dict[str, list[tuple[bytes, bytes]]]]
     """Committed entries per store at the end, the reserved store `__task__` included; empty stores are left out."""
     hops: list[dict[TaskId, list[RecordBatch]]]

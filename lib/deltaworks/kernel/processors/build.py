@@ -66,9 +66,9 @@ def processor(node: AnyNode, wiring: Wiring) -> Process:
         case StreamAggregate():
             return aggregates.stream_aggregate(node, wiring)
         case WindowAggregate():
-            return wiring.owner(node, aggregates.WindowAggregating(node, wiring)).process
+            return aggregates.window_aggregate(node, wiring)
         case SessionAggregate():
-            return wiring.owner(node, aggregates.SessionAggregating(node, wiring)).process
+            return aggregates.session_aggregate(node, wiring)
         case StreamTableJoin():
             return joins.stream_table_join(node, wiring)
         case TopicSink():

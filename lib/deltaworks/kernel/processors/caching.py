@@ -55,14 +55,18 @@ def forward_sessions_at_commit(
     codec = store.codec
 
     def flush() -> None:
-        for session_id, entry in list(store.updates.items()):
-            cached_key, start_ms, end_ms = session_id
-            old = store.committed_value(session_id) if old_values or entry[0] is None else None
-            if entry[0] is None and old is None:
-                continue
-            context.number, context.index = entry[2], entry[3]
-            change = Change(codec.value_of_cached(entry[0]), codec.value_of_cached(old) if old_values else None)
-            forward(Windowed(codec.key_of_cached(cached_key), start_ms, end_ms), change, end_ms, context.headers)
+        for cached_key, removed, written, latest in list(store.changes()):
+            key = codec.key_of_cached(cached_key)
+            if latest is not None:
+                context.number, context.index = latest[3], latest[4]
+            for end_ms, start_ms, value, *_ in removed:
+                old = codec.value_of_cached(value) if old_values else None
+                forward(Windowed(key, start_ms, end_ms), Change(None, old), end_ms, context.headers)
+            for (end_ms, start_ms, value, number, index), before in written:
+                context.number, context.index = number, index
+                old = codec.value_of_cached(before[2]) if old_values and before is not None else None
+                change = Change(codec.value_of_cached(value), old)
+                forward(Windowed(key, start_ms, end_ms), change, end_ms, context.headers)
 
     return flush
 

@@ -4,28 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
 
 from deltaworks.kernel.context import Process, TaskContext
+from deltaworks.kernel.processors.window_clock import WindowClock
 from deltaworks.kernel.records import Headers
 from deltaworks.kernel.stores.key_value import KeyValueStore
 from deltaworks.kernel.stores.session import SessionStore
-from deltaworks.kernel.stores.window import WindowStore
+from deltaworks.kernel.stores.window import NEVER, WindowStore
 from deltaworks.topology.nodes.aggregates import SessionAggregate, WindowAggregate
 
 Store = KeyValueStore | WindowStore | SessionStore
-
-
-class WindowOwner(Protocol):
-    """The aggregate that a window table belongs to."""
-
-    observed_ms: int
-    """The largest timestamp it has seen."""
-
-    def process(self, key: Any, value: Any, timestamp_ms: int, headers: Headers) -> None: ...
-
-    def final_before_ms(self) -> int:
-        """Windows whose `end_ms` is below will never change again."""
 
 
 @dataclass
@@ -44,10 +32,9 @@ class Wiring:
     children: dict[str, list[str]] = field(default_factory=dict)
     flushes: list[Callable[[], None]] = field(default_factory=list)
     """Record caches, the last operator first."""
-    window_owners: dict[str, WindowOwner] = field(default_factory=dict)
-    """By node."""
-    observers: dict[str, WindowOwner] = field(default_factory=dict)
-    """The same by store."""
+    clocks: dict[str, WindowClock] = field(default_factory=dict)
+    """Of windowed aggregates, by node."""
+    clocks_by_store: dict[str, WindowClock] = field(default_factory=dict)
 
     def forward(self, node: str) -> Process:
         """Hands a record to every child of a node, in the order in which they were connected."""
@@ -60,11 +47,11 @@ class Wiring:
             case _:
                 return _everywhere(tuple(children))
 
-    def owner(self, node: WindowAggregate | SessionAggregate, owner: WindowOwner) -> WindowOwner:
-        """Makes an aggregate known to the tables that its windows are written to, and to the task's own state."""
-        self.window_owners[node.name] = owner
-        self.observers[node.store] = owner
-        return owner
+    def clock(self, node: WindowAggregate | SessionAggregate, *, stays_open_ms: int) -> WindowClock:
+        """The clock of an aggregate; the task remembers it, the tables of its windows ask it what is final."""
+        clock = WindowClock(self.observed_ms.get(node.store, NEVER), stays_open_ms)
+        self.clocks[node.name] = self.clocks_by_store[node.store] = clock
+        return clock
 
     def key_value_store(self, name: str) -> KeyValueStore:
         store = self.stores[name]
