@@ -1,0 +1,56 @@
+# `make help` lists what there is. Everything runs in .venv, which is made on first use.
+
+BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: .venv/.complete ## Run the orders pipeline on a real Kafka and check every result
+	@$(BIN)/deltaworks demo
+
+.PHONY: down
+down: .venv/.complete ## Stop all that was started and delete its data (`.venv/bin/deltaworks down` keeps the data)
+	@$(BIN)/deltaworks down --delete-data
+
+.PHONY: check
+check: lint ## Lint, types, unit and conformance tests; no JVM
+	$(PYTEST) -q tests/architecture tests/unit tests/conformance
+
+.PHONY: test
+test: lint ## All tests, the cheapest first; starts a Kafka of its own
+	$(PYTEST) -q
+
+.PHONY: bench
+bench: .venv/.complete ## Benchmarks against Kafka Streams, about 30 minutes, into bench-results.json
+	$(BIN)/python -m tests.benchmarks.run
+
+.PHONY: lint
+lint: .venv/.complete ## Style, types and who may import whom
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+.PHONY: format
+format: .venv/.complete ## Rewrite the sources in the common style
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+.PHONY: lock
+lock: .venv/.complete ## Resolve the Python packages and the jars anew
+	$(BIN)/uv pip compile pyproject.toml --group dev --python-version 3.11 --universal --no-header --quiet -o constraints.txt
+	$(BIN)/python -m deltaworks.stack.jar_locks
+
+.PHONY: clean
+clean: ## Stop what runs; delete data, caches and .venv
+	@if [ -x $(BIN)/deltaworks ]; then $(BIN)/deltaworks down --delete-data; fi
+	rm -rf .deltaworks .hypothesis .mypy_cache .pytest_cache .ruff_cache .venv build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/.complete: pyproject.toml constraints.txt infra/bootstrap
+	@infra/bootstrap
