@@ -23,7 +23,7 @@ from deltaworks.lakehouse.committer import TableCommitter
 from deltaworks.settings import Settings
 from deltaworks.spark import batches, rows
 from deltaworks.spark.local_store import discard
-from deltaworks.spark.protocol import TruthHeader
+from deltaworks.spark.protocol import TruthHeader, open_store
 from deltaworks.spark.routes import Routes
 from deltaworks.spark.rows import TaskResult
 from deltaworks.spark.source import Offsets, Range
@@ -236,5 +236,7 @@ class InProcessStream:
             self.worker.close()
 
     def close(self) -> None:
-        """Lets go of local stores, consumers and producers."""
+        """Brings every local store to the committed state, then lets go of stores, consumers and producers."""
+        for task, state in self.states.items():
+            open_store(self.worker.task(*task).local, state)
         self.worker.close()
