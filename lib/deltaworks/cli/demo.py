@@ -184,7 +184,7 @@ class _Demo:
                 what = f"makes no progress for {_STUCK_S:.0f} s" if stuck else "ended"
                 raise StackError(
                     f"Pipeline {_NAME!r} {what}; {missing:,} records are not in the tables.",
-                    log=[beat.error] if beat and beat.error else processes.last_lines(log),
+                    log=pipelines.why(log),
                     hint=f"the whole log is {log}",
                 )
             self._memory_mb = max(self._memory_mb, sum(s.memory_mb for s in lifecycle.status(self._settings)))

@@ -22,6 +22,7 @@ from deltaworks.errors import (
     LeaseError,
     SerializationError,
     StreamsError,
+    TableError,
     TopologyError,
     TransientError,
 )
@@ -74,7 +75,7 @@ def main() -> None:
 def exit_code(error: DeltaworksError) -> int:
     """What a supervisor needs to know: whether to start again, and when."""
     match error:
-        case StreamsError() | SerializationError():
+        case StreamsError() | SerializationError() | TableError():
             return DATA
         case LeaseError():
             return LEASE

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from deltaworks.dsl.pipeline import Pipeline
 
 _POLL_S = 0.2
+_PYTHON_ERROR = re.compile(r"(error: |(?!org\.|java\.|py4j\.|pyspark\.)[\w.]*(Error|Exception): )")
 _START_TIMEOUT_S = 180.0
 Name = Annotated[str, typer.Argument(help="Of the pipeline: that of its file in jobs/.")]
 
@@ -165,7 +168,7 @@ def start_detached(
             if not entry.alive:
                 raise StackError(
                     f"Pipeline {name!r} (process {entry.pid}) ended while it was starting.",
-                    log=processes.last_lines(log),
+                    log=why(log),
                     hint=f"the whole log is {log}",
                 )
             if time.time() - begun > _START_TIMEOUT_S:
@@ -179,6 +182,15 @@ def start_detached(
     except BaseException:
         processes.stop(settings.run, entry, timeout_s=5.0)
         raise
+
+
+def why(log: Path) -> list[str]:
+    """The Python errors at the end of a pipeline's log, else its last lines: Spark says everything many times over."""
+    from deltaworks.stack import processes
+
+    lines = processes.last_lines(log, 300)
+    errors = [line for line in lines if _PYTHON_ERROR.match(line)]
+    return list(dict.fromkeys(errors))[-5:] or lines[-15:]
 
 
 def stop(name: Name, timeout: Annotated[float, typer.Option(help="Seconds until it is killed.")] = 60.0) -> None:
