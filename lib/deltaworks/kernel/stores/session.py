@@ -47,6 +47,8 @@ class SessionStore:
         self._touched: dict[Any, list[Session]] = {}
         """Keys that were written since the last commit, with their sessions as committed."""
         self._latest: dict[Any, Session] = {}
+        self._outlived: dict[Any, list[Session]] = {}
+        """Sessions that were written and have expired since the last commit: nobody finds them, but they happened."""
         self._committed_newest_ms = newest_ms
         self._reader = reader
         self._max_cached = max_cached
@@ -91,7 +93,8 @@ class SessionStore:
         """What has been written since the last commit, key by key; a session that came and went is not in it."""
         for cached_key, committed in self._touched.items():
             before = {_bounds(session): session for session in committed}
-            after = {_bounds(session): session for session in self._by_key[cached_key]}
+            sessions = [*self._outlived.get(cached_key, ()), *self._by_key[cached_key]]
+            after = {_bounds(session): session for session in sessions}
             removed = [session for bounds, session in before.items() if bounds not in after]
             written = [
                 (session, before.get(bounds)) for bounds, session in after.items() if before.get(bounds) is not session
@@ -128,6 +131,7 @@ class SessionStore:
             ]
         self._touched = {}
         self._latest = {}
+        self._outlived = {}
         expires = self.newest_ms > self._committed_newest_ms and visible > 0
         self._committed_newest_ms = self.newest_ms
         if len(self._by_key) > self._max_cached:
@@ -141,8 +145,10 @@ class SessionStore:
         committed = self._touched.get(cached_key, [])
         while sessions and sessions[0][0] < visible:
             gone = sessions.pop(0)
-            if gone in committed:
+            if any(gone is session for session in committed):
                 committed.remove(gone)
+            elif cached_key in self._touched:
+                self._outlived.setdefault(cached_key, []).append(gone)
 
     def _load(self, cached_key: Any) -> list[Session]:
         if self._committed_newest_ms == NEVER:
