@@ -27,6 +27,8 @@ CONTROL_FOLDER = "_deltaworks"
 LOG_FOLDER = "_delta_log"
 ROWS, SNAPSHOT, AS_OF_MS = "rows", "snapshot", "as-of-ms"
 _CLOSED = "closed-t"
+LAST_MS = 253_402_300_799_999
+"""The last millisecond of the year 9999, beyond which readers know no timestamps."""
 _MS_PER_DAY = 86_400_000
 _OURS = re.compile(
     r"(?:part|merged|final|open|snapshot)-(?:.*-)?b(\d{10})-(?:t\d{4}-)?([0-9a-f]{8})-[0-9a-f]{12}\.parquet$"
@@ -50,6 +52,11 @@ class PageName:
     @property
     def key_hash(self) -> int:
         return int(self.path[51:59], 16)
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """The lowest window start and key hash that it may hold."""
+        return self.start_ms, self.key_hash
 
     @property
     def closes_ms(self) -> int:
@@ -139,6 +146,11 @@ def window_day(start_ms: int) -> str:
             f"A window starts at {start_ms} ms, which is no date between 1970-01-01 and 9999-12-31.",
             hint="timestamps of records are milliseconds since 1970; check the timestamp extractor",
         ) from None
+
+
+def day_end_ms(start_ms: int) -> int:
+    """The first moment of the next UTC date."""
+    return (start_ms // _MS_PER_DAY + 1) * _MS_PER_DAY
 
 
 def partition_of(path: str) -> dict[str, str]:

@@ -11,9 +11,9 @@ Not here: who knows which pages there are (`committer` tells tasks through `cont
 from __future__ import annotations
 
 import zlib
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,11 +30,12 @@ from deltaworks.lakehouse.writes import NewFile
 
 PAGE_ROWS = 4096
 """Reading and writing a page of this size costs about as much per file as per row."""
-_FILL = PAGE_ROWS * 3 // 4
 _NEVER_MS = (1 << 63) - 1
 
-Identity = tuple[Hashable, ...]
+Identity = tuple[Any, ...]
 """Key cells, window start and window end (ms) of a row."""
+Position = tuple[int, int]
+"""Window start (ms) and hash of the key: the order of rows, within a task, by which pages are cut."""
 
 
 @dataclass
@@ -50,16 +51,22 @@ class ChangedRows:
     """The last state of every row that a batch changed."""
 
     upserts: pa.Table
-    """In the columns of a data file; `is_final` not yet true."""
-    deletes: list[Identity]
-    """As `identities` shows them."""
+    """In order of position, in the columns of a data file; `is_final` not yet true."""
+    positions: list[Position]
+    identities: list[Identity]
+    """Of `upserts`, as `positions`."""
+    deletes: list[tuple[Position, Identity]]
 
 
 @dataclass
 class _Touched:
-    """What one page gets."""
+    """What one page, or a date without pages, gets."""
 
-    upserts: list[int] = field(default_factory=list)
+    day: str
+    page: int | None
+    begin: int
+    """Upserts from here."""
+    end: int
     deletes: list[Identity] = field(default_factory=list)
 
 
@@ -68,20 +75,26 @@ class _Rewritten:
     """Rows of one or several neighbouring pages after the batch."""
 
     day: str
-    start_ms: int
-    key_hash: int
+    position: Position
     rows: pa.Table
 
 
 class PageWriter:
     """Applies one batch of one task to the pages of one table."""
 
-    def __init__(self, root: Path, schema: TableSchema, task: int, batch_id: int, tag: str) -> None:
+    def __init__(
+        self, root: Path, schema: TableSchema, *, task: int, batch_id: int, tag: str, page_rows: int = PAGE_ROWS
+    ) -> None:
         self._root, self._schema = root, schema
-        self._task, self._batch_id, self._tag = task, batch_id, tag
+        self._task, self._batch_id, self._tag, self._page_rows = task, batch_id, tag, page_rows
 
     def apply(self, pages: Sequence[str], rows: ChangedRows, closed_before_ms: int | None) -> PageChanges:
         """Reads the touched pages among `pages` (sorted), writes their successors and final files.
+
+        Args:
+            pages: paths of the task's pages.
+            rows: what the batch changes.
+            closed_before_ms: windows that end before become final; None: none does.
 
         Raises:
             TableError: a change to a window that is final.
@@ -90,24 +103,24 @@ class PageWriter:
         final: dict[str, list[pa.Table]] = defaultdict(list)
         pending: _Rewritten | None = None
         previous: int | None = None
-        for index, day, touched in self._route(pages, rows, closed_before_ms):
-            page = pages[index] if index is not None else None
-            rewritten = self._rewrite(page, day, touched, rows.upserts, closed_before_ms)
-            if page is not None:
-                changes.removed.append(page)
+        for touched in self._route(pages, rows, closed_before_ms):
+            rewritten = self._rewrite(pages, touched, rows, closed_before_ms)
+            if touched.page is not None:
+                changes.removed.append(pages[touched.page])
             if not rewritten.rows.num_rows:
                 continue
             if pc.all(rewritten.rows.column("is_final")).as_py():
-                final[day].append(rewritten.rows)
+                final[touched.day].append(rewritten.rows)
                 continue
-            if pending is not None and previous is not None and index == previous + 1 and _joinable(pending, rewritten):
+            adjacent = previous is not None and touched.page == previous + 1
+            if pending is not None and adjacent and self._joinable(pending, rewritten):
                 pending.rows = pa.concat_tables([pending.rows, rewritten.rows])
             else:
                 if pending is not None:
                     changes.added += self._write(pending, is_last=False)
                 pending = rewritten
-            previous = index
-            if index is None or _is_last_of_day(pages, index):
+            previous = touched.page
+            if touched.page is None or _is_last_of_day(pages, touched.page):
                 changes.added += self._write(pending, is_last=True)
                 pending = None
         if pending is not None:
@@ -116,54 +129,55 @@ class PageWriter:
             changes.added.append(self._write_final(day, pa.concat_tables(tables)))
         return changes
 
-    def _route(
-        self, pages: Sequence[str], rows: ChangedRows, closed_before_ms: int | None
-    ) -> Iterator[tuple[int | None, str, _Touched]]:
-        """Touched pages in order; None stands for the first page of a new date."""
-        touched: dict[tuple[str, int | None], _Touched] = defaultdict(_Touched)
-        for number, identity in enumerate(identities(rows.upserts, self._schema)):
-            touched[self._find(pages, identity)].upserts.append(number)
-        for identity in rows.deletes:
-            place = self._find(pages, identity)
-            if place[1] is not None:
-                touched[place].deletes.append(identity)
+    def _route(self, pages: Sequence[str], rows: ChangedRows, closed_before_ms: int | None) -> list[_Touched]:
+        """Touched pages in order: rows and pages are sorted, so a page gets consecutive rows."""
+        touched: dict[tuple[str, int], _Touched] = {}
+        begin = 0
+        while begin < len(rows.positions):
+            day, page, limit = self._find(pages, rows.positions[begin])
+            end = bisect_left(rows.positions, limit, lo=begin + 1)
+            place = (day, -1 if page is None else page)
+            if place in touched:
+                touched[place].end = end
+            else:
+                touched[place] = _Touched(day, page, begin, end)
+            begin = end
+        for position, identity in rows.deletes:
+            day, page, _ = self._find(pages, position)
+            if page is not None:
+                touched.setdefault((day, page), _Touched(day, page, 0, 0)).deletes.append(identity)
         if closed_before_ms is not None:
-            limit = layout.closes_text(closed_before_ms)
-            closing = [index for index, path in enumerate(pages) if layout.page_closes(path) < limit]
-            touched.update({(_day(pages[i]), i): _Touched() for i in closing if (_day(pages[i]), i) not in touched})
-        for place in sorted(touched, key=lambda place: (place[0], -1 if place[1] is None else place[1])):
-            yield place[1], place[0], touched[place]
+            for page in _closing(pages, closed_before_ms):
+                touched.setdefault((_day(pages[page]), page), _Touched(_day(pages[page]), page, 0, 0))
+        return [touched[place] for place in sorted(touched)]
 
-    def _find(self, pages: Sequence[str], identity: Identity) -> tuple[str, int | None]:
-        start_ms = identity[-2]
-        assert isinstance(start_ms, int)
-        day = layout.window_day(start_ms)
-        position = layout.page_position(day, self._task, start_ms, key_hash(identity))
-        index = bisect_right(pages, position + "~") - 1
-        if index >= 0 and _day(pages[index]) == day:
-            return day, index
-        if index + 1 < len(pages) and _day(pages[index + 1]) == day:
-            return day, index + 1
-        return day, None
+    def _find(self, pages: Sequence[str], position: Position) -> tuple[str, int | None, Position]:
+        """The page of a position, and where the next page begins. A date's first page takes what lies before it."""
+        day = layout.window_day(position[0])
+        index = bisect_right(pages, layout.page_position(day, self._task, *position) + "~") - 1
+        if (index < 0 or _day(pages[index]) != day) and index + 1 < len(pages) and _day(pages[index + 1]) == day:
+            index += 1
+        end_of_day = layout.day_end_ms(position[0]), 0
+        if index < 0 or _day(pages[index]) != day:
+            return day, None, end_of_day
+        return day, index, end_of_day if _is_last_of_day(pages, index) else PageName(pages[index + 1]).position
 
     def _rewrite(
-        self, page: str | None, day: str, touched: _Touched, upserts: pa.Table, closed_before_ms: int | None
+        self, pages: Sequence[str], touched: _Touched, changed: ChangedRows, closed_before_ms: int | None
     ) -> _Rewritten:
-        new = upserts.take(pa.array(touched.upserts, pa.int64())) if touched.upserts else upserts.slice(0, 0)
-        starts = [_lowest_position(new, self._schema)] if new.num_rows else []
+        new = changed.upserts.slice(touched.begin, touched.end - touched.begin)
+        positions = changed.positions[touched.begin : touched.begin + 1] if new.num_rows else []
         rows = new
-        if page is not None:
-            old = parquet.read(self._root, self._schema, page)
-            changed = set(identities(new, self._schema)) | set(touched.deletes)
-            if changed:
-                old = old.filter(self._keep(old, changed))
+        if touched.page is not None:
+            old = parquet.read(self._root, self._schema, pages[touched.page])
+            identities = {*changed.identities[touched.begin : touched.end], *touched.deletes}
+            if identities:
+                old = old.filter(self._keep(old, identities))
             rows = pa.concat_tables([old, new]) if new.num_rows else old
-            name = PageName(page)
-            starts.append((name.start_ms, name.key_hash))
+            positions.append(PageName(pages[touched.page]).position)
         if closed_before_ms is not None:
             rows = _close(rows, closed_before_ms)
-        start_ms, hashed = min(starts)
-        return _Rewritten(day, start_ms, hashed, rows)
+        return _Rewritten(touched.day, min(positions), rows)
 
     def _keep(self, old: pa.Table, changed: set[Identity]) -> pa.Array:
         """Mask of the rows that stay as they are."""
@@ -179,30 +193,37 @@ class PageWriter:
                 keep[index] = False
         return pa.array(keep)
 
+    def _joinable(self, left: _Rewritten, right: _Rewritten) -> bool:
+        return left.day == right.day and left.rows.num_rows + right.rows.num_rows <= self._page_rows // 2
+
     def _write(self, page: _Rewritten, *, is_last: bool) -> list[NewFile]:
-        if page.rows.num_rows <= PAGE_ROWS:
-            return [self._write_page(page.day, page.start_ms, page.key_hash, page.rows)]
-        positions = [(key[-2], key_hash(key)) for key in identities(page.rows, self._schema)]
+        if page.rows.num_rows <= self._page_rows:
+            return [self._write_page(page.day, page.position, page.rows)]
+        positions = [position_of(identity) for identity in identities(page.rows, self._schema)]
         order = sorted(range(len(positions)), key=positions.__getitem__)
         rows = page.rows.take(pa.array(order, pa.int64()))
+        starts = [0, *_cuts([positions[number] for number in order], self._page_rows, is_last=is_last)]
         written = []
-        cuts = _cuts([positions[index] for index in order], is_last=is_last)
-        for begin, end in zip([0, *cuts], [*cuts, len(order)], strict=True):
-            start_ms, hashed = positions[order[begin]] if begin else (page.start_ms, page.key_hash)
-            assert isinstance(start_ms, int)
-            written.append(self._write_page(page.day, start_ms, hashed, rows.slice(begin, end - begin)))
+        for begin, end in zip(starts, [*starts[1:], len(order)], strict=True):
+            position = positions[order[begin]] if begin else page.position
+            written.append(self._write_page(page.day, position, rows.slice(begin, end - begin)))
         return written
 
-    def _write_page(self, day: str, start_ms: int, hashed: int, rows: pa.Table) -> NewFile:
+    def _write_page(self, day: str, position: Position, rows: pa.Table) -> NewFile:
         is_open = rows.filter(pc.invert(rows.column("is_final")))
         closes_ms = _lowest_ms(is_open.column("window_end")) if is_open.num_rows else _NEVER_MS
-        path = layout.page_path(day, self._task, start_ms, hashed, closes_ms, rows.num_rows, self._batch_id, self._tag)
+        path = layout.page_path(day, self._task, *position, closes_ms, rows.num_rows, self._batch_id, self._tag)
         return parquet.write(self._root, self._schema, path, rows)
 
     def _write_final(self, day: str, rows: pa.Table) -> NewFile:
         sorted_rows = rows.sort_by([("window_start", "ascending")])
         name = layout.part_name("final", self._batch_id, self._task, self._tag)
         return parquet.write(self._root, self._schema, f"window_date={day}/{name}", sorted_rows)
+
+
+def any_closes(pages: Sequence[str], before_ms: int) -> bool:
+    """Whether a page holds an open window that ends before a time."""
+    return bool(_closing(pages, before_ms))
 
 
 def identities(rows: pa.Table, schema: TableSchema) -> list[Identity]:
@@ -213,28 +234,21 @@ def identities(rows: pa.Table, schema: TableSchema) -> list[Identity]:
     return list(zip(*columns, strict=True))
 
 
-def key_hash(identity: Identity) -> int:
-    """32 bits of the key's cells, the same in every process."""
+def position_of(identity: Identity) -> Position:
+    """Where a row belongs; the same in every process."""
     cells = identity[:-2]
-    first = cells[0]
-    text = first if len(cells) == 1 and isinstance(first, str) else repr(cells)
-    return zlib.crc32(text.encode("utf-8", "surrogatepass"))
+    text = cells[0] if len(cells) == 1 and isinstance(cells[0], str) else repr(cells)
+    return identity[-2], zlib.crc32(text.encode("utf-8", "surrogatepass"))
 
 
 def late_change(table: str, task: int, identity: Identity, batch_id: int) -> TableError:
     """The error for a change to a window that is final."""
     *key, start_ms, end_ms = identity
-    assert isinstance(start_ms, int)
-    assert isinstance(end_ms, int)
     return TableError(
         f"Batch {batch_id} changes a window of table '{table}' that was final already: key {key}, "
         f"[{layout.utc(start_ms)}, {layout.utc(end_ms)}], task {task}.",
         hint="an operator wrote to a window after it said that the window is closed; please report this",
     )
-
-
-def _joinable(left: _Rewritten, right: _Rewritten) -> bool:
-    return left.day == right.day and left.rows.num_rows + right.rows.num_rows <= PAGE_ROWS // 2
 
 
 def _close(rows: pa.Table, before_ms: int) -> pa.Table:
@@ -244,17 +258,13 @@ def _close(rows: pa.Table, before_ms: int) -> pa.Table:
     return rows.set_column(index, rows.schema.field(index), closed)
 
 
-def _lowest_position(rows: pa.Table, schema: TableSchema) -> tuple[int, int]:
-    return min((_int(key[-2]), key_hash(key)) for key in identities(rows, schema))
+def _closing(pages: Sequence[str], before_ms: int) -> list[int]:
+    limit = layout.closes_text(before_ms)
+    return [number for number, path in enumerate(pages) if layout.page_closes(path) < limit]
 
 
 def _lowest_ms(column: pa.ChunkedArray) -> int:
     return int(pc.min(column).cast(pa.int64()).as_py()) // 1000
-
-
-def _int(value: Any) -> int:
-    assert isinstance(value, int)
-    return value
 
 
 def _day(path: str) -> str:
@@ -265,13 +275,14 @@ def _is_last_of_day(pages: Sequence[str], index: int) -> bool:
     return index + 1 == len(pages) or _day(pages[index + 1]) != _day(pages[index])
 
 
-def _cuts(positions: Sequence[tuple[Any, int]], *, is_last: bool) -> list[int]:
-    """Where to split rows into pages; rows at one position stay together.
+def _cuts(positions: Sequence[Position], page_rows: int, *, is_last: bool) -> list[int]:
+    """Where to split sorted rows into pages; rows at one position stay together.
 
-    New windows come at the end: the last page of a date leaves full pages behind, others split evenly.
+    New windows come at the end: the last page of a date leaves pages behind that are three quarters full, others split
+    evenly.
     """
-    count = len(positions)
-    size = _FILL if is_last else -(-count // -(-count // _FILL))
+    count, fill = len(positions), max(1, page_rows * 3 // 4)
+    size = fill if is_last else -(-count // -(-count // fill))
     cuts: list[int] = []
     for wanted in range(size, count, size):
         cut = max(wanted, cuts[-1] + 1 if cuts else 1)
@@ -279,4 +290,4 @@ def _cuts(positions: Sequence[tuple[Any, int]], *, is_last: bool) -> list[int]:
             cut += 1
         if cut < count:
             cuts.append(cut)
-    return sorted(set(cuts))
+    return cuts

@@ -11,14 +11,24 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from deltaworks.errors import TableError
 from deltaworks.faults import reach
 from deltaworks.kernel.records import Coordinates, DeadLetter
 from deltaworks.lakehouse import control, layout, parquet
-from deltaworks.lakehouse.columns import TIMESTAMP
+from deltaworks.lakehouse.columns import TIMESTAMP, Column
 from deltaworks.lakehouse.control import PageListReader
-from deltaworks.lakehouse.pages import ChangedRows, Identity, PageWriter, identities, late_change
+from deltaworks.lakehouse.pages import (
+    PAGE_ROWS,
+    ChangedRows,
+    Identity,
+    PageWriter,
+    Position,
+    any_closes,
+    late_change,
+    position_of,
+)
 from deltaworks.lakehouse.schema import DEAD_LETTER, TableSchema, dead_letter_schema, schemas
 from deltaworks.lakehouse.writes import NewFile, TableWrite
 from deltaworks.topology.nodes.sinks import DeltaSink, TableKind
@@ -33,10 +43,18 @@ class TaskTables:
         dead_letter_table: where records go that were set aside.
         stage: part of the identity of the task.
         task: number of the task within its stage; unique per table.
+        page_rows: rows of a page of open windows at most.
     """
 
     def __init__(
-        self, root: Path, tables: Sequence[DeltaSink], dead_letter_table: str | None, *, stage: int, task: int
+        self,
+        root: Path,
+        tables: Sequence[DeltaSink],
+        dead_letter_table: str | None,
+        *,
+        stage: int,
+        task: int,
+        page_rows: int = PAGE_ROWS,
     ) -> None:
         self._root, self._stage, self._task = root, stage, task
         self._writers: dict[str, _AppendWriter | _ChangeWriter | _WindowWriter] = {}
@@ -48,7 +66,7 @@ class TaskTables:
                 case TableKind.CHANGELOG:
                     self._writers[sink.table] = _ChangeWriter(root, schema, task)
                 case TableKind.WINDOWED:
-                    self._writers[sink.table] = _WindowWriter(root, schema, task)
+                    self._writers[sink.table] = _WindowWriter(root, schema, task, page_rows)
         self._letters: _DeadLetterWriter | None = None
         if dead_letter_table is not None:
             self._letters = _DeadLetterWriter(root, dead_letter_schema(dead_letter_table), task)
@@ -128,7 +146,10 @@ class _AppendWriter:
 
     def _columns(self, batch_id: int) -> list[pa.Array]:
         keys, values, timestamps, sources = zip(*self.rows, strict=True)
-        return [*_cells(self._schema, keys, values), _times(timestamps), *_sources(sources)]
+        return [*self._user_cells(keys, values), _times(timestamps), *_sources(sources)]
+
+    def _user_cells(self, keys: Sequence[Any], values: Sequence[Any]) -> list[pa.Array]:
+        return [*_cells(self._schema, self._schema.key, keys), *_cells(self._schema, self._schema.value, values)]
 
 
 class _ChangeWriter(_AppendWriter):
@@ -138,7 +159,7 @@ class _ChangeWriter(_AppendWriter):
         keys, values, timestamps, sources = zip(*self.rows, strict=True)
         operations = ["delete" if value is None else "upsert" for value in values]
         return [
-            *_cells(self._schema, keys, values),
+            *self._user_cells(keys, values),
             pa.array(operations, pa.string()),
             _times(timestamps),
             *_sources(sources),
@@ -166,7 +187,7 @@ class _DeadLetterWriter:
             [letter.source.topic for letter in self.rows],
             [letter.source.partition for letter in self.rows],
             [letter.source.offset for letter in self.rows],
-            [letter.timestamp_ms * 1000 for letter in self.rows],
+            [min(letter.timestamp_ms, layout.LAST_MS) * 1000 for letter in self.rows],
             [letter.error_class for letter in self.rows],
             [letter.message for letter in self.rows],
             [letter.operator for letter in self.rows],
@@ -179,8 +200,8 @@ class _DeadLetterWriter:
 class _WindowWriter:
     """Windows of a windowed KTable."""
 
-    def __init__(self, root: Path, schema: TableSchema, task: int) -> None:
-        self._root, self._schema, self._task = root, schema, task
+    def __init__(self, root: Path, schema: TableSchema, task: int, page_rows: int) -> None:
+        self._root, self._schema, self._task, self._page_rows = root, schema, task, page_rows
         self._pages = PageListReader(root / schema.name, task)
         self.clear()
 
@@ -193,48 +214,54 @@ class _WindowWriter:
             return None
         tag = control.read_query(self._root / self._schema.name)
         pages = self._pages.read()
-        if pages.batch_id >= batch_id or (not self.rows and self.closed_before_ms <= pages.closed_before_ms):
+        if pages.batch_id >= batch_id:
+            return None
+        closes = self.closed_before_ms if self.closed_before_ms > pages.closed_before_ms else None
+        if not self.rows and (closes is None or not any_closes(pages.paths, closes)):
             return None
         rows = self._changed()
         self._check(rows, pages.closed_before_ms, batch_id)
-        bound = max(self.closed_before_ms, pages.closed_before_ms)
-        closes = bound if bound > pages.closed_before_ms else None
-        writer = PageWriter(self._root, self._schema, self._task, batch_id, tag)
+        writer = PageWriter(
+            self._root, self._schema, task=self._task, batch_id=batch_id, tag=tag, page_rows=self._page_rows
+        )
         changes = writer.apply(pages.paths, rows, closes)
         count = rows.upserts.num_rows + len(rows.deletes)
         return TableWrite(self._schema.name, self._task, tuple(changes.added), tuple(changes.removed), closes, count)
 
     def _changed(self) -> ChangedRows:
-        """The last row per key and window."""
-        everything = self._table()
-        keys = identities(everything, self._schema)
-        last = {identity: number for number, identity in enumerate(keys)}
-        upserts = [number for number in last.values() if self.rows[number][1] is not None]
-        deletes: list[Identity] = [identity for identity, number in last.items() if self.rows[number][1] is None]
-        if len(upserts) == len(keys):
-            return ChangedRows(everything, deletes)
-        return ChangedRows(everything.take(pa.array(upserts, pa.int64())), deletes)
-
-    def _table(self) -> pa.Table:
+        """The last row per key and window, in order of position."""
         if not self.rows:
-            return self._schema.file.empty_table()
+            return ChangedRows(self._schema.file.empty_table(), [], [], [])
         keys, values, timestamps, starts, ends = zip(*self.rows, strict=True)
+        key_columns = _cells(self._schema, self._schema.key, keys)
+        if max(ends) > layout.LAST_MS:
+            ends = tuple(min(end, layout.LAST_MS) for end in ends)
+        identities = list(zip(*(column.to_pylist() for column in key_columns), starts, ends, strict=True))
+        upserts: list[tuple[Position, int]] = []
+        deletes: list[tuple[Position, Identity]] = []
+        for identity, number in {identity: number for number, identity in enumerate(identities)}.items():
+            if values[number] is None:
+                deletes.append((position_of(identity), identity))
+            else:
+                upserts.append((position_of(identity), number))
+        upserts.sort()
+        numbers = [number for _, number in upserts]
+        chosen = pa.array(numbers, pa.int64())
         columns = [
-            *(column.array(keys) for column in self._schema.key),
-            _times(starts),
-            _times(ends),
-            *(column.array(values) for column in self._schema.value),
-            _times(timestamps),
-            pa.repeat(pa.scalar(False), len(keys)),
+            *(column.take(chosen) for column in key_columns),
+            _times([starts[number] for number in numbers]),
+            _times([ends[number] for number in numbers]),
+            *_cells(self._schema, self._schema.value, [values[number] for number in numbers]),
+            _times([timestamps[number] for number in numbers]),
+            pa.repeat(pa.scalar(False), len(numbers)),
         ]
-        return pa.table(columns, schema=self._schema.file)
+        rows = pa.table(columns, schema=self._schema.file)
+        return ChangedRows(rows, [place for place, _ in upserts], [identities[number] for number in numbers], deletes)
 
     def _check(self, rows: ChangedRows, closed_before_ms: int, batch_id: int) -> None:
         """A window that an earlier batch closed must not change."""
-        if closed_before_ms < 0:
-            return
-        for identity in (*identities(rows.upserts, self._schema), *rows.deletes):
-            if identity[-1] < closed_before_ms:  # type: ignore[operator]
+        for identity in (*rows.identities, *(identity for _, identity in rows.deletes)):
+            if identity[-1] < closed_before_ms:
                 raise late_change(self._schema.name, self._task, identity, batch_id)
 
 
@@ -245,15 +272,17 @@ def _append(root: Path, schema: TableSchema, task: int, batch_id: int, columns: 
     return TableWrite(schema.name, task, (file,), changed_rows=rows.num_rows)
 
 
-def _cells(schema: TableSchema, keys: Sequence[Any], values: Sequence[Any]) -> list[pa.Array]:
+def _cells(schema: TableSchema, columns: Sequence[Column], objects: Sequence[Any]) -> list[pa.Array]:
     try:
-        return [*(column.array(keys) for column in schema.key), *(column.array(values) for column in schema.value)]
+        return [column.array(objects) for column in columns]
     except TableError as error:
         raise TableError(f"Table '{schema.name}': {error.message}", hint=error.hint) from error
 
 
 def _times(times_ms: Sequence[int]) -> pa.Array:
-    return pa.array([time_ms * 1000 for time_ms in times_ms], pa.int64()).cast(TIMESTAMP)
+    """Times after the year 9999, which no table can hold, are shown as its end."""
+    times = pc.min_element_wise(pa.array(times_ms, pa.int64()), layout.LAST_MS)
+    return pc.multiply(times, 1000).cast(TIMESTAMP)
 
 
 def _sources(sources: Sequence[Coordinates]) -> list[pa.Array]:

@@ -19,6 +19,7 @@ from deltaworks.topology.nodes.sinks import DeltaSink, TableKind
 
 QUERY = "0b7f6a0e-query"
 TASKS = 2
+PAGE_ROWS = 16
 MINUTE_MS = 60_000
 NOON_MS = 1_790_000_000_000 // MINUTE_MS * MINUTE_MS
 
@@ -58,7 +59,7 @@ def open_tables(root: Path, *, query: str = QUERY) -> TableCommitter:
 
 def task_tables(root: Path) -> list[TaskTables]:
     """The tasks' side."""
-    return [TaskTables(root, SINKS, DEAD, stage=0, task=task) for task in range(TASKS)]
+    return [TaskTables(root, SINKS, DEAD, stage=0, task=task, page_rows=PAGE_ROWS) for task in range(TASKS)]
 
 
 def write_batch(tables: list[TaskTables], batch_id: int, expected: Expected) -> list[TableWrite]:

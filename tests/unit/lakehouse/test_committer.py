@@ -10,7 +10,7 @@ import pytest
 
 from deltaworks import faults
 from deltaworks.errors import TableError
-from deltaworks.lakehouse import layout, pages
+from deltaworks.lakehouse import layout
 from deltaworks.lakehouse.committer import TableCommitter
 from tests.unit.lakehouse.lake import (
     COUNTS,
@@ -49,11 +49,6 @@ class Crash(Exception):
 def no_faults() -> Iterator[None]:
     yield
     faults.arm(None)
-
-
-@pytest.fixture(autouse=True)
-def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pages, "PAGE_ROWS", 16)
 
 
 def test_tables_hold_what_the_batches_said(tmp_path: Path) -> None:

@@ -1,0 +1,133 @@
+"""The snapshot of a KTable is its changelog, reduced, as of a batch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from deltaworks.kernel.records import Coordinates
+from deltaworks.lakehouse import snapshots
+from deltaworks.lakehouse.catalog import duckdb_connection, table
+from deltaworks.lakehouse.committer import TableCommitter
+from deltaworks.lakehouse.tables import TaskTables
+from deltaworks.topology.nodes.sinks import DeltaSink, TableKind
+from tests.unit.lakehouse.lake import query
+
+USERS = DeltaSink(name="n", table="users", kind=TableKind.CHANGELOG, key=str, value=str)
+
+
+class Users:
+    """One KTable with two tasks."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.committer = TableCommitter(root, "app", "q", [USERS])
+        self.committer.open()
+        self.tasks = [TaskTables(root, [USERS], None, stage=0, task=task) for task in range(2)]
+        self.batch_id = -1
+
+    def batch(self, *changes: tuple[int, str, str | None]) -> None:
+        self.batch_id += 1
+        for tables in self.tasks:
+            tables.begin(self.batch_id)
+        for task, key, value in changes:
+            self.tasks[task].change_row("users", key, value, 1000, Coordinates("users", task, 0))
+        self.committer.commit(self.batch_id, [write for tables in self.tasks for write in tables.finish()])
+
+    def snapshot(self) -> dict[str, str]:
+        with duckdb_connection(self.root) as connection:
+            rows = query(connection, "select key, value from users")
+        assert len(dict(rows)) == len(rows)
+        return dict(rows)
+
+
+def test_the_last_update_in_the_order_of_rows_wins_and_deletes_drop_the_key(tmp_path: Path) -> None:
+    users = Users(tmp_path)
+    users.batch((0, "a", "1"), (0, "a", "2"), (1, "b", "1"), (0, "c", "1"))
+    users.batch((0, "a", "3"), (0, "a", "4"), (0, "c", None))
+
+    users.committer.refresh_snapshots(force=True)
+
+    assert users.snapshot() == {"a": "4", "b": "1"}
+
+
+def test_a_key_may_come_back(tmp_path: Path) -> None:
+    users = Users(tmp_path)
+    users.batch((0, "a", "1"))
+    users.committer.refresh_snapshots(force=True)
+    users.batch((0, "a", None))
+    users.committer.refresh_snapshots(force=True)
+    assert users.snapshot() == {}
+    users.batch((0, "a", "2"))
+    users.committer.refresh_snapshots(force=True)
+
+    assert users.snapshot() == {"a": "2"}
+
+
+def test_a_snapshot_says_up_to_which_batch_it_is_right(tmp_path: Path) -> None:
+    users = Users(tmp_path)
+    users.batch((0, "a", "1"))
+    (refreshed,) = users.committer.refresh_snapshots(force=True)
+    users.batch((0, "a", "2"))
+
+    info = table(tmp_path, "users")
+
+    assert (refreshed.as_of_batch, refreshed.rows) == (0, 1)
+    assert info.batch_id == 0
+    assert info.as_of is not None
+    assert int(info.as_of.timestamp() * 1000 + 0.5) == refreshed.as_of_ms
+    assert table(tmp_path, "users_changelog").batch_id == 1
+
+
+def test_a_snapshot_is_rewritten_only_when_its_changelog_has_grown_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshots, "MIN_GROWTH_ROWS", 10)
+    users = Users(tmp_path)
+    refreshes = []
+    for batch_id in range(300):
+        users.batch(*[(0, f"k{batch_id * 5 + number}", "x") for number in range(5)])
+        refreshes += users.committer.refresh_snapshots()
+
+    copied = sum(done.rows for done in refreshes)
+
+    assert copied <= 1500 / snapshots.GROWTH * 1.1
+    assert len(refreshes) < 80
+
+
+def test_growth_is_known_after_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshots, "MIN_GROWTH_ROWS", 10)
+    for batch_id in range(11):
+        users = Users(tmp_path)
+        users.batch_id = batch_id - 1
+        users.batch((0, f"k{batch_id}", "x"))
+        refreshed = users.committer.refresh_snapshots()
+        assert bool(refreshed) == (batch_id == 9)
+
+
+def test_nothing_new_is_nothing_to_do(tmp_path: Path) -> None:
+    users = Users(tmp_path)
+    assert users.committer.refresh_snapshots(force=True) == []
+    users.batch((0, "a", "1"))
+    users.committer.refresh_snapshots(force=True)
+
+    assert users.committer.refresh_snapshots(force=True) == []
+    assert Users(tmp_path).committer.refresh_snapshots(force=True) == []
+
+
+def test_merging_the_files_of_the_changelog_changes_no_result(tmp_path: Path) -> None:
+    users = Users(tmp_path)
+    for batch_id in range(70):
+        users.batch(*[(key % 2, f"k{key}", f"{batch_id}/{key}") for key in range(batch_id % 5, 40, 3)])
+        if batch_id % 9 == 0:
+            users.committer.refresh_snapshots(force=True)
+    files = table(tmp_path, "users_changelog").files
+    users.committer.refresh_snapshots(force=True)
+
+    with duckdb_connection(tmp_path) as connection:
+        latest = query(
+            connection, "select key, arg_max(value, batch_id) from users_changelog where op = 'upsert' group by key"
+        )
+    assert files < 40
+    assert users.snapshot() == dict(latest)
