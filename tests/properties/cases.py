@@ -1,0 +1,137 @@
+"""Topologies and records for the properties: every stateful operator, time out of order, nulls, records that fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import cast
+
+import msgspec
+from hypothesis import strategies as st
+
+from deltaworks import Json, Plan, SessionWindows, StreamsBuilder, TimeWindows
+from deltaworks.kernel.records import Headers, RecordBatch
+
+Record = tuple[int, bytes | None, bytes | None, Headers]
+"""`(timestamp_ms, key, value, headers)`"""
+Build = Callable[[StreamsBuilder], None]
+
+TOPIC = "in"
+POISON = 13
+
+
+def ms(milliseconds: int) -> timedelta:
+    return timedelta(milliseconds=milliseconds)
+
+
+def failing(value: int) -> int:
+    """A mapper that raises on one value; a null passes."""
+    if value == POISON:
+        raise ValueError("poison")
+    return value
+
+
+def sum_deleted_by_seven(old: int, new: int) -> int:
+    """A reducer that deletes the row; its type does not say that it may."""
+    return cast(int, None) if new == 7 else old + new
+
+
+def hopping_sum(builder: StreamsBuilder) -> None:
+    stream = builder.stream(TOPIC, key=str, value=int).map_values(failing, value=int)
+    windows = TimeWindows.of_size_and_grace(ms(10), ms(4)).advance_by(ms(4))
+    table = (
+        stream.group_by_key()
+        .windowed_by(windows)
+        .aggregate(lambda: 0, lambda _, value, total: total + (value or 0), value=int, store="sums")
+    )
+    table.to_delta("sums")
+    table.filter(lambda _, total: total > 20).to_stream().to("large")
+
+
+def session_list(builder: StreamsBuilder) -> None:
+    stream = builder.stream(TOPIC, key=str, value=int)
+    windows = SessionWindows.of_inactivity_gap_and_grace(ms(5), ms(6))
+    stream.group_by_key().windowed_by(windows).aggregate(
+        list[int | None],
+        lambda _, value, values: [*values, value],
+        lambda _, left, right: [*left, *right],
+        value=Json(list[int | None]),
+        store="sessions",
+    ).to_delta("sessions")
+
+
+def session_count(builder: StreamsBuilder) -> None:
+    windows = SessionWindows.of_inactivity_gap_with_no_grace(ms(3))
+    table = builder.stream(TOPIC, key=str, value=int).group_by_key().windowed_by(windows).count(store="sessions")
+    table.to_delta("sessions")
+    table.to_stream().to("sessions")
+
+
+def table_and_reduce(builder: StreamsBuilder) -> None:
+    stream = builder.stream(TOPIC, key=str, value=int)
+    table = stream.to_table(store="latest")
+    table.filter(lambda _, value: value % 2 == 0).to_delta("even")
+    stream.left_join(table, lambda value, row: value + (row or 0), value=int).to("joined")
+    stream.group_by_key().reduce(sum_deleted_by_seven, store="reduced").to_delta("reduced")
+
+
+def rekeyed_count(builder: StreamsBuilder) -> None:
+    stream = builder.stream(TOPIC, key=str, value=int).filter(lambda _, value: value is not None)
+    counts = stream.group_by(lambda _, value: str(value % 3), key=str, name="by-rest").count(store="counts")
+    counts.to_delta("counts")
+    counts.to_stream().to("counts")
+
+
+SINGLE_INPUT: dict[str, Build] = {
+    "hopping sum": hopping_sum,
+    "session list": session_list,
+    "session count": session_count,
+    "table and reduce": table_and_reduce,
+}
+
+
+def plan(build: Build, *, record_cache: bool) -> Plan:
+    builder = StreamsBuilder(record_cache=record_cache)
+    build(builder)
+    return builder.build()
+
+
+def encoded(value: int | None) -> bytes | None:
+    return None if value is None else value.to_bytes(8, "big")
+
+
+_KEYS = st.sampled_from([b"a", b"ab", b"b", b"", None])
+_VALUES = st.one_of(
+    st.none(), st.integers(min_value=0, max_value=15).map(encoded), st.just(b"short"), st.just(encoded(POISON))
+)
+_HEADERS = st.sampled_from([(), (), (("h", b"v"),)])
+
+
+@st.composite
+def records(draw: st.DrawFn, max_size: int = 40) -> list[Record]:
+    """Records whose time moves forward with jumps back."""
+    now_ms = 0
+    result: list[Record] = []
+    for _ in range(draw(st.integers(min_value=1, max_value=max_size))):
+        now_ms += draw(st.integers(min_value=0, max_value=6))
+        timestamp_ms = max(0, now_ms - draw(st.sampled_from([0, 0, 0, 1, 3, 9, 20])))
+        result.append((timestamp_ms, draw(_KEYS), draw(_VALUES), draw(_HEADERS)))
+    return result
+
+
+def batch(rows: Sequence[Record], topic: str = TOPIC, partition: int = 0) -> RecordBatch:
+    headers = [row[3] for row in rows]
+    return RecordBatch(
+        topic,
+        partition,
+        list(range(len(rows))),
+        [row[0] for row in rows],
+        [row[1] for row in rows],
+        [row[2] for row in rows],
+        headers if any(headers) else None,
+    )
+
+
+def fingerprint(value: object) -> bytes:
+    """Bytes that are equal if two results are."""
+    return msgspec.msgpack.encode(value, enc_hook=lambda other: other.__dict__)
