@@ -21,8 +21,14 @@ Position = tuple[str, int]
 
 _TIMEOUT_S = 30.0
 _POLL_S = 0.02
-_NO_LEADER_YET = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
-"""What a topic that was just created answers for a moment."""
+_NO_LEADER_YET = (
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+)
+"""What a topic that was just created, or a broker that was just started, answers for a moment."""
 _SILENT = logging.Logger("librdkafka", logging.CRITICAL + 1)
 """The client writes a line per refused connection, hundreds while a broker starts."""
 
