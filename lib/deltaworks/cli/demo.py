@@ -237,11 +237,14 @@ class _Demo:
         verdict = "Everything is equal" if all(c.equal for c in comparisons) else "SOME RESULTS DIFFER"
         memory = f", {self._memory_mb:,} MB of memory at the peak" if self._memory_mb else ""
         out.print(Text(f"{verdict} after {total:.0f} s{memory}.", "bold"))
+        me = sys.argv[0] if sys.argv[0].endswith("deltaworks") else "deltaworks"
         out.print(
             Text(
-                'query:  deltaworks tables; deltaworks sql "SELECT * FROM user_revenue ORDER BY value DESC LIMIT 5"\n'
-                "go on:  deltaworks run orders --detach; deltaworks produce orders --orders 40000; deltaworks status\n"
-                "stop:   deltaworks down   (--delete-data also removes topics and tables)"
+                f"query   {me} tables\n"
+                f'        {me} sql "SELECT * FROM user_revenue ORDER BY value DESC LIMIT 5"\n'
+                f"go on   {me} demo --orders {2 * self._orders}\n"
+                f"stop    {me} down                 keeps topics and tables\n"
+                f"        {me} down --delete-data   does not (make down)"
             )
         )
 

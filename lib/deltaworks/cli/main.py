@@ -14,20 +14,8 @@ import typer
 
 from deltaworks.cli import demo, pipelines, stack, tables
 from deltaworks.cli.console import err, print_error
-from deltaworks.errors import (
-    ConfigurationError,
-    DeltaworksError,
-    IncompatibleCheckpointError,
-    KafkaTopicError,
-    LeaseError,
-    SerializationError,
-    StreamsError,
-    TableError,
-    TopologyError,
-    TransientError,
-)
-
-DATA, UNAVAILABLE, INTERNAL, LEASE, CONFIG, INTERRUPTED = 65, 69, 70, 73, 78, 130
+from deltaworks.errors import DeltaworksError
+from deltaworks.exits import INTERNAL, INTERRUPTED, code_of
 
 app = typer.Typer(
     name="deltaworks",
@@ -61,7 +49,7 @@ def main() -> None:
         if debug:
             err.print_exception()
         print_error(str(error))
-        sys.exit(exit_code(error))
+        sys.exit(code_of(error))
     except KeyboardInterrupt:
         print_error("interrupted")
         sys.exit(INTERRUPTED)
@@ -70,18 +58,3 @@ def main() -> None:
             err.print_exception()
         print_error(f"unexpected {type(error).__name__}: {error}\n  Hint: --debug shows the traceback")
         sys.exit(INTERNAL)
-
-
-def exit_code(error: DeltaworksError) -> int:
-    """What a supervisor needs to know: whether to start again, and when."""
-    match error:
-        case StreamsError() | SerializationError() | TableError():
-            return DATA
-        case LeaseError():
-            return LEASE
-        case TopologyError() | ConfigurationError() | IncompatibleCheckpointError() | KafkaTopicError():
-            return CONFIG
-        case TransientError():
-            return UNAVAILABLE
-        case _:
-            return INTERNAL
