@@ -16,7 +16,7 @@ from deltaworks.settings import Settings
 from deltaworks.stack.lifecycle import down, up
 from tests.faults.orders_under_kills import OrdersUnderKills, Outcome, producing
 from tests.faults.points import DRIVER, RECOVERY, WORKER
-from tests.live_stack import test_settings
+from tests.live_stack import own_settings
 
 KILLS = ("driver", "worker", "jvm", "worker", "worker", "driver", "worker") * 3
 RECORDS, RATE = 30_000, 60.0
@@ -45,7 +45,7 @@ def run(settings: Settings, work: Path, seed: int) -> Outcome:
 def main() -> int:
     seed, begun = int(sys.argv[1]) if len(sys.argv) > 1 else 1, time.monotonic()
     with tempfile.TemporaryDirectory(prefix="deltaworks-kill-") as folder:
-        settings = test_settings(Path(folder) / "home")
+        settings = own_settings(Path(folder) / "home")
         up(settings, print, tethered=True)
         try:
             outcome = run(settings, Path(folder), seed)

@@ -6,8 +6,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, TopicPartition
-
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.kernel.errors import ErrorPolicy, dead_letter_record
 from deltaworks.kernel.records import Headers, RecordBatch
@@ -19,6 +17,7 @@ from deltaworks.spark.protocol import local_path
 from deltaworks.spark.source import Range
 from deltaworks.spark.worker import TASK_STORE
 from deltaworks.testing.recorded import MicroBatch, Recording, run_recorded
+from tests.live_stack import read_all
 
 OutputRecord = tuple[bytes | None, bytes | None, int, Headers]
 """Key, value, timestamp, headers."""
@@ -96,31 +95,10 @@ def compare_topics(settings: Settings, pipeline: Pipeline, recording: Recording)
 
 def read_committed(bootstrap: str, topic: str) -> list[OutputRecord]:
     """Everything that a `read_committed` consumer sees, partition by partition."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "deltaworks-tests",
-            "isolation.level": "read_committed",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "auto.offset.reset": "earliest",
-            "log_level": 0,
-        }
-    )
-    count = len(consumer.list_topics(topic, timeout=30).topics[topic].partitions)
-    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(count)])
-    records: dict[int, list[OutputRecord]] = defaultdict(list)
-    open_partitions = set(range(count))
-    while open_partitions:
-        for message in consumer.consume(1000, 1.0):
-            partition = message.partition()
-            if message.error() is not None:
-                open_partitions.discard(partition)  # its end
-            else:
-                headers = tuple(message.headers() or ())
-                records[partition].append((message.key(), message.value(), message.timestamp()[1], headers))
-    consumer.close()
-    return [record for partition in sorted(records) for record in records[partition]]
+    return [
+        (message.key(), message.value(), message.timestamp()[1], tuple(message.headers() or ()))  # type: ignore[misc]
+        for message in read_all(bootstrap, topic)
+    ]
 
 
 def _joined(parts: Sequence[RecordBatch]) -> tuple[RecordBatch, ...]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, OffsetSpec
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
@@ -121,7 +121,7 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _watermarks(self, *, latest: bool) -> Offsets:
         """First offsets, or the last stable ones: records of open transactions are not read."""
-        spec = OffsetSpec.latest() if latest else OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+        spec = OffsetSpec.latest() if latest else OffsetSpec.earliest()
         wanted = {TopicPartition(t, p): spec for t, count in self._config.partitions.items() for p in range(count)}
         deadline = time.monotonic() + _BROKER_TIMEOUT_S
         while True:

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from deltaworks import faults
+from deltaworks import exits, faults
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import DeltaworksError, KafkaTopicError
 from deltaworks.faults import reach
@@ -28,7 +28,7 @@ from deltaworks.kafka import admin
 from deltaworks.kafka.admin import TopicSpec
 from deltaworks.lakehouse.committer import TableCommitter
 from deltaworks.settings import Settings
-from deltaworks.spark import batches, exits, heartbeat, session
+from deltaworks.spark import batches, failures, heartbeat, session
 from deltaworks.spark import rows as row_kinds
 from deltaworks.spark.checkpoint import CheckpointPlan, open_plan
 from deltaworks.spark.heartbeat import Heartbeat, State
@@ -106,7 +106,7 @@ def run(pipeline: Pipeline, settings: Settings, *, until_caught_up: bool = False
         until_caught_up: Stop after everything that is in the topics now has been processed.
 
     Returns:
-        An exit code of `deltaworks.spark.exits`.
+        An exit code of `deltaworks.exits`.
 
     Raises:
         LeaseError: another driver runs this pipeline.
@@ -241,8 +241,8 @@ class StreamDriver:
         try:
             self._supervise(query, committer)
         except StreamingQueryException as error:
-            self._write_beat("failed", error=exits.reason(error))
-            return exits.code_of(error)
+            self._write_beat("failed", error=failures.reason(error))
+            return failures.code_of(error)
         except DeltaworksError as error:
             self._write_beat("failed", error=str(error))
             raise

@@ -1,0 +1,36 @@
+"""Small pipelines for the Spark tests, and how to run one: `python -m tests.spark.pipelines NAME [--until-caught-up]`."""
+
+from __future__ import annotations
+
+import sys
+from datetime import timedelta
+
+from deltaworks import Pipeline, StreamsBuilder, TimeWindows, Topic
+from deltaworks.settings import Settings
+
+SECOND = timedelta(seconds=1)
+
+
+def _numbers(builder: StreamsBuilder) -> None:
+    builder.stream("numbers", key=str, value=str).map_values(int, value=int).to("doubled")
+
+
+def _counts(builder: StreamsBuilder) -> None:
+    words = builder.stream("words", key=str, value=str)
+    (
+        words.group_by(lambda _, word: word, key=str, name="by-word")
+        .windowed_by(TimeWindows.of_size_and_grace(10 * SECOND, 5 * SECOND))
+        .count(store="word-counts")
+        .to_delta("word_counts")
+    )
+    words.to_table(store="last-words").to_delta("last_words")
+
+
+failing = Pipeline(name="failing", topology=_numbers, topics=(Topic("numbers", 2), Topic("doubled", 2)))
+counting = Pipeline(name="counting", topology=_counts, topics=(Topic("words", 3),), record_cache=False)
+
+
+if __name__ == "__main__":
+    from deltaworks.spark.streaming import run
+
+    sys.exit(run(globals()[sys.argv[1]], Settings.from_environment(), until_caught_up="--until-caught-up" in sys.argv))
