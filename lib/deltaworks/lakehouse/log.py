@@ -97,7 +97,12 @@ class DeltaLog:
                 path,
                 schema=Schema.from_arrow(schema.arrow),
                 partition_by=list(schema.partition_by),
-                configuration={**properties, _QUERY_PROPERTY: query_id},
+                configuration={
+                    **properties,
+                    # delta-rs finds no rows by a column that it expects bounds of and that has none.
+                    "delta.dataSkippingStatsColumns": ",".join(schema.statistics),
+                    _QUERY_PROPERTY: query_id,
+                },
                 raise_if_key_not_exists=False,
             )
         log = cls(path)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from deltaworks.lakehouse.schema import TableSchema
 from deltaworks.lakehouse.writes import NewFile
 
 _MAX_TEXT = 64
+_HIGHEST_CHARACTER = "\U0010ffff"
 
 
 def write(root: Path, schema: TableSchema, path: str, rows: pa.Table) -> NewFile:
@@ -57,21 +59,30 @@ def statistics(rows: pa.Table, columns: Sequence[str]) -> str:
         column = rows.column(name)
         nulls[name] = column.null_count
         bounds = pc.min_max(column)
-        low, high = _json(bounds["min"]), _json(bounds["max"])
-        if low is not None and high is not None:
-            lowest[name], highest[name] = low, high
+        if nulls[name] < len(column):
+            lowest[name], highest[name] = _json(bounds["min"], _cut), _json(bounds["max"], _cut_above)
     return json.dumps({"numRecords": rows.num_rows, "minValues": lowest, "maxValues": highest, "nullCount": nulls})
 
 
-def _json(bound: pa.Scalar) -> Any:
-    """A bound as JSON; None: leave it out."""
+def _json(bound: pa.Scalar, cut: Callable[[str], str]) -> Any:
     if pa.types.is_timestamp(bound.type):
-        micros = bound.cast(pa.int64()).as_py()
-        return None if micros is None else _iso(micros)
+        return _iso(bound.cast(pa.int64()).as_py())
     value = bound.as_py()
     if isinstance(value, str):
-        return value if len(value) <= _MAX_TEXT else None
-    return value.isoformat() if hasattr(value, "isoformat") else value
+        return cut(value)
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def _cut(text: str) -> str:
+    """A short text that is not above `text`."""
+    return text[:_MAX_TEXT]
+
+
+def _cut_above(text: str) -> str:
+    """A short text that is not below `text`."""
+    if len(text) <= _MAX_TEXT or text[_MAX_TEXT] == _HIGHEST_CHARACTER:
+        return text
+    return text[:_MAX_TEXT] + _HIGHEST_CHARACTER
 
 
 def _iso(micros: int) -> str:

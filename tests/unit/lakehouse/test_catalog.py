@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pytest
+from deltalake import DeltaTable
 
 from deltaworks.errors import TableError
 from deltaworks.lakehouse.catalog import duckdb_connection, table, table_names, tables
-from tests.unit.lakehouse.lake import query, run
+from deltaworks.lakehouse.committer import TableCommitter
+from deltaworks.lakehouse.tables import TaskTables
+from tests.unit.lakehouse.lake import COUNTS, query, run
 
 
 def test_every_table_is_listed_with_its_rows_version_and_size(tmp_path: Path) -> None:
@@ -33,6 +39,41 @@ def test_every_table_is_a_view(tmp_path: Path) -> None:
     with duckdb_connection(tmp_path) as connection:
         for name in table_names(tmp_path):
             assert query(connection, f'select count(*) from "{name}"') == [(table(tmp_path, name).rows,)]
+
+
+def test_a_filter_on_any_column_finds_its_rows_through_any_reader(tmp_path: Path) -> None:
+    committer, _ = run(tmp_path, 12)
+    committer.refresh_snapshots(force=True)
+
+    for name in table_names(tmp_path):
+        delta = DeltaTable(tmp_path / name)
+        rows = delta.to_pyarrow_table()
+        for column in rows.column_names:
+            cell = next((cell for cell in rows.column(column) if cell.is_valid), None)
+            if cell is None or pa.types.is_list(cell.type):
+                continue
+            wanted = rows.filter(pc.equal(rows.column(column), cell)).num_rows
+            dataset = delta.to_pyarrow_dataset()
+            assert dataset.count_rows(filter=ds.field(column) == cell) == wanted, (name, column)
+            with duckdb_connection(tmp_path) as connection:
+                found = connection.execute(f'select count(*) from "{name}" where "{column}" = ?', [cell.as_py()])
+                assert found.fetchall() == [(wanted,)], (name, column)
+
+
+def test_long_keys_are_found(tmp_path: Path) -> None:
+    committer = TableCommitter(tmp_path, "app", "q", [COUNTS])
+    committer.open()
+    tables = TaskTables(tmp_path, [COUNTS], None, stage=0, task=0)
+    keys = [None, "x" * 64, "x" * 65, "x" * 64 + "\U0010ffff" * 3, "\u00fc" * 100, ""]
+    tables.begin(0)
+    for key in keys:
+        tables.window_row("counts", key, 0, 1, 1, 0)
+    committer.commit(0, tables.finish())
+
+    dataset = DeltaTable(tmp_path / "counts").to_pyarrow_dataset()
+
+    assert [dataset.count_rows(filter=ds.field("key") == key) for key in keys[1:]] == [1] * 5
+    assert dataset.count_rows(filter=ds.field("key").is_null()) == 1
 
 
 def test_a_folder_without_tables_has_none(tmp_path: Path) -> None:
