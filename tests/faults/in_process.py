@@ -19,10 +19,11 @@ from pyspark.sql import Row
 from deltaworks import faults
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.kafka import admin
+from deltaworks.kernel.stores.state import StoreChanges
 from deltaworks.lakehouse.committer import TableCommitter
 from deltaworks.settings import Settings
 from deltaworks.spark import batches, rows
-from deltaworks.spark.local_store import discard
+from deltaworks.spark.local_store import Changes, LocalStore, Stamp, discard
 from deltaworks.spark.protocol import TruthHeader, open_store
 from deltaworks.spark.routes import Routes
 from deltaworks.spark.rows import TaskResult
@@ -107,6 +108,35 @@ class InProcessStream:
             discard(self.settings.pipeline(self.pipeline.name) / "local" / f"{stage}-{number}")
         self.worker = self._new_worker()
 
+    def run_on_another_machine(self, end: Offsets) -> None:
+        """The tasks come back to a disk that holds an attempt of other code at the same batch.
+
+        That attempt ends before Delta sees it. The batch then runs on another machine, and the next one here again: the
+        stores of this disk have the right version, and another nonce.
+        """
+        folder = self.settings.pipeline(self.pipeline.name) / "local"
+        commit = LocalStore.commit
+
+        def other_code(store: LocalStore, changes: Changes, stamp: Stamp, previous: Stamp | None) -> None:
+            commit(store, {name: _other_values(change) for name, change in changes.items()}, stamp, previous)
+
+        LocalStore.commit = other_code  # type: ignore[method-assign]
+        try:
+            with self._armed(["driver.after_tasks"]):
+                _, results = self._attempt(end)
+                self._commit(end, results)
+        except InjectedFault:
+            self.worker.close()
+        finally:
+            LocalStore.commit = commit  # type: ignore[method-assign]
+        folder.rename(folder.with_name("elsewhere"))
+        self.restart()
+        self.run(end)
+        self._close()
+        discard(folder)
+        folder.with_name("elsewhere").rename(folder)
+        self.restart()
+
     def run(self, end: Offsets, fail_at: list[str] | None = None) -> None:
         """One micro-batch up to `end`, attempted until it succeeds.
 
@@ -118,7 +148,7 @@ class InProcessStream:
         while True:
             with self._armed(failures):
                 try:
-                    states, results = self._attempt(end, failures)
+                    states, results = self._attempt(end)
                     self._commit(end, results)
                 except InjectedFault:
                     self.restart()
@@ -128,8 +158,17 @@ class InProcessStream:
         self.offsets = end
         self.batch_id += 1
 
-    def run_to_the_end(self, rng: random.Random, records_per_batch: int, fail: Callable[[int], list[str]]) -> None:
-        """Random cuts of everything that is in the topics; `fail` names the failures of each batch."""
+    def run_to_the_end(
+        self, rng: random.Random, records_per_batch: int, fail: Callable[[int], list[str]], elsewhere: int = 2
+    ) -> None:
+        """Random cuts of everything that is in the topics.
+
+        Args:
+            rng: decides the cuts.
+            records_per_batch: at most, per partition.
+            fail: names the failures of each batch.
+            elsewhere: the batch that runs on another machine.
+        """
         final = self.end()
         while self.offsets != final:
             end = {
@@ -139,7 +178,9 @@ class InProcessStream:
                 }
                 for topic, parts in final.items()
             }
-            if end != self.offsets:
+            if self.batch_id == elsewhere:
+                self.run_on_another_machine(end)
+            elif end != self.offsets:
                 self.run(end, fail(self.batch_id))
         self.committer.refresh_snapshots(force=True)
 
@@ -151,7 +192,7 @@ class InProcessStream:
             offsets[topic][str(partition)] = offset
         return offsets
 
-    def _attempt(self, end: Offsets, failures: list[str]) -> tuple[dict[Task, TaskState], list[TaskResult]]:
+    def _attempt(self, end: Offsets) -> tuple[dict[Task, TaskState], list[TaskResult]]:
         """All tasks of all stages; a task that fails at a point of its own runs again in another worker."""
         faults.reach("driver.before_tasks")
         states = copy.deepcopy(self.states)
@@ -159,7 +200,7 @@ class InProcessStream:
         pending: dict[Task, list[Row]] = self._ranges(end)
         for stage in range(len(self.tasks)):
             for task in sorted(t for t in pending if t[0] == stage):
-                output, states[task] = self._run_task(task, pending[task], failures)
+                output, states[task] = self._run_task(task, pending[task])
                 for row in output:
                     if row.kind == rows.RESULT:
                         results.append(msgspec.msgpack.decode(row.payload, type=TaskResult))
@@ -168,7 +209,7 @@ class InProcessStream:
                         pending.setdefault(reader, []).append(row)
         return states, results
 
-    def _run_task(self, task: Task, inputs: list[Row], failures: list[str]) -> tuple[list[Row], TaskState]:
+    def _run_task(self, task: Task, inputs: list[Row]) -> tuple[list[Row], TaskState]:
         while True:
             state = copy.deepcopy(self.states[task])
             try:
@@ -240,3 +281,9 @@ class InProcessStream:
         for task, state in self.states.items():
             open_store(self.worker.task(*task).local, state)
         self.worker.close()
+
+
+def _other_values(change: StoreChanges) -> StoreChanges:
+    """What other code might have stored: the last byte of every value is another one."""
+    entries = [(k, v if v is None else v[:-1] + bytes([v[-1] ^ 1])) for k, v in change.entries]
+    return StoreChanges(entries, change.expire_before_ms)

@@ -96,7 +96,7 @@ def compare_topics(settings: Settings, pipeline: Pipeline, recording: Recording)
 def read_committed(bootstrap: str, topic: str) -> list[OutputRecord]:
     """Everything that a `read_committed` consumer sees, partition by partition."""
     return [
-        (message.key(), message.value(), message.timestamp()[1], tuple(message.headers() or ()))  # type: ignore[misc]
+        (message.key(), message.value(), message.timestamp()[1], tuple(message.headers() or ()))  # type: ignore[arg-type]
         for message in read_all(bootstrap, topic)
     ]
 

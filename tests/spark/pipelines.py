@@ -1,4 +1,4 @@
-"""Small pipelines for the Spark tests, and how to run one: `python -m tests.spark.pipelines NAME [--until-caught-up]`."""
+"""Small pipelines for the Spark tests; runs one: `python -m tests.spark.pipelines NAME [--until-caught-up]`."""
 
 from __future__ import annotations
 
