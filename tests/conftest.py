@@ -11,7 +11,7 @@ from types import FrameType
 import pytest
 
 from deltaworks.stack.lifecycle import down, up
-from tests.live_stack import LiveStack, test_settings
+from tests.live_stack import LiveStack, own_settings
 
 
 def pytest_configure() -> None:
@@ -27,7 +27,7 @@ def pytest_configure() -> None:
 def kafka() -> Iterator[LiveStack]:
     """A real broker; it ends with pytest, even when pytest is killed."""
     with tempfile.TemporaryDirectory(prefix="deltaworks-tests-") as home:
-        stack = LiveStack(test_settings(Path(home)))
+        stack = LiveStack(own_settings(Path(home)))
         up(stack.settings, tethered=True)
         try:
             yield stack

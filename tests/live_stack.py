@@ -48,7 +48,7 @@ class LiveStack:
         return read_all(self.bootstrap, *topics, committed=committed)
 
 
-def test_settings(home: Path) -> Settings:
+def own_settings(home: Path) -> Settings:
     """The settings of this machine, with a home and ports that nobody else has."""
     port, controller_port = free_ports(2)
     return replace(

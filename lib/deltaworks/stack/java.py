@@ -12,6 +12,7 @@ from deltaworks.errors import ConfigurationError
 from deltaworks.settings import Settings
 
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+_FOLDERS = (Path("/usr/lib/jvm"), Path("/Library/Java/JavaVirtualMachines"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +57,7 @@ def _homes(settings: Settings) -> Iterator[Path]:
         launcher = folder / "java"
         if launcher.is_file():
             yield launcher.resolve().parent.parent
-    for parent in (Path("/usr/lib/jvm"), Path("/Library/Java/JavaVirtualMachines")):
+    for parent in _FOLDERS:
         for folder in sorted(parent.glob("*")):
             for home in (folder, folder / "Contents" / "Home"):
                 if (home / "bin" / "java").is_file():

@@ -54,17 +54,21 @@ def start_kafka(settings: Settings, report: Report = lambda _: None, *, tethered
     """
     begin = time.monotonic()
     running = processes.find(settings.run, NAME)
+    components = read_components(settings.infra)
     if running is not None and running.alive:
-        _wait_until_ready(settings, running, read_components(settings.infra).kafka, report)
-        return _broker(settings, running, begin, started_now=False)
+        try:
+            _wait_until_ready(settings, running, components.kafka, report)
+            return _broker(settings, running, begin, started_now=False)
+        except StackError:
+            if running.alive:
+                raise
     if running is not None:
         report(f"kafka: process {running.pid} is gone (crash or restart of the machine), starting it again")
         processes.stop(settings.run, running)
-    components = read_components(settings.infra)
     _require_room(settings, components.kafka)
-    for port, role in ((settings.broker_port, "DELTAWORKS_BOOTSTRAP"), (settings.controller_port, "")):
-        variable = "DELTAWORKS_BOOTSTRAP=127.0.0.1:<port>" if role else "DELTAWORKS_CONTROLLER_PORT=<port>"
-        ports.require_free(port, "Kafka", hint=f"stop it, or choose another port: {variable}")
+    hint = "stop it, or choose another port:"
+    ports.require_free(settings.broker_port, "Kafka", f"{hint} DELTAWORKS_BOOTSTRAP=127.0.0.1:<port>")
+    ports.require_free(settings.controller_port, "Kafka's controller", f"{hint} DELTAWORKS_CONTROLLER_PORT=<port>")
     java = find_java(settings, components.java_versions)
     classpath = f"{ensure_jars(settings, 'kafka', report)[0].parent}/*"
     config = _configure(settings)

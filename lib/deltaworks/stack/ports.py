@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import socket
 from contextlib import closing
 
@@ -10,6 +11,7 @@ import psutil
 from deltaworks.errors import StackError
 
 _LOOPBACK = "127.0.0.1"
+_OWN = range(20_000, 30_000)
 
 
 def is_free(port: int) -> bool:
@@ -31,15 +33,17 @@ def answers(port: int) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now, all different."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for probe in sockets:
-            probe.bind((_LOOPBACK, 0))
-        return [probe.getsockname()[1] for probe in sockets]
-    finally:
-        for probe in sockets:
-            probe.close()
+    """Ports that nobody listens on now, all different.
+
+    Not from the range that the system gives to outgoing connections: a client that tries again and again to reach a
+    port of that range while nobody listens ends up connected to itself, and keeps the port.
+    """
+    found: set[int] = set()
+    while len(found) < count:
+        port = random.randrange(_OWN.start, _OWN.stop)
+        if is_free(port):
+            found.add(port)
+    return list(found)
 
 
 def require_free(port: int, component: str, hint: str) -> None:

@@ -1,0 +1,108 @@
+"""What the files of the repository must not say, and what must agree with what."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from deltaworks.stack.components import read_components
+from deltaworks.stack.jars import read_lock
+
+ROOT = Path(__file__).parents[2]
+REGISTRY_HOSTS = (
+    "repo1.maven" + ".org",
+    "repo.maven.apache" + ".org",
+    "files.pythonhosted" + ".org",
+    "pypi" + ".org/simple",
+    "packages.confluent" + ".io",
+)
+INDEX_OPTION = re.compile(r"index-url[ =]+\w+://")
+LOCAL_PATHS = re.compile(r"(?<![\w/.])/(?:home|root|Users)/\w+")
+
+
+def tracked_files() -> list[Path]:
+    answer = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if answer.returncode != 0:
+        pytest.skip("not a git clone: there is no list of tracked files")
+    return [ROOT / name for name in answer.stdout.split("\0") if name and (ROOT / name).is_file()]
+
+
+def texts() -> list[tuple[Path, str]]:
+    found = []
+    for file in tracked_files():
+        content = file.read_bytes()
+        if b"\0" not in content and not file.name.endswith(".gz"):
+            found.append((file.relative_to(ROOT), content.decode()))
+    return found
+
+
+def test_no_file_names_a_registry() -> None:
+    found = [(str(file), host) for file, text in texts() for host in REGISTRY_HOSTS if host in text]
+    options = [str(file) for file, text in texts() if INDEX_OPTION.search(text)]
+
+    assert (found, options) == ([], [])
+
+
+def test_no_file_names_a_folder_of_somebodys_machine() -> None:
+    found = [(str(file), match) for file, text in texts() for match in LOCAL_PATHS.findall(text)]
+
+    assert found == []
+
+
+def test_the_package_is_tracked() -> None:
+    package = {file.relative_to(ROOT).as_posix() for file in tracked_files()}
+
+    assert "lib/deltaworks/__init__.py" in package
+
+
+def test_constraints_pin_every_dependency_of_the_project() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    wanted = [*project["project"]["dependencies"], *project["dependency-groups"]["dev"]]
+    pinned = (ROOT / "constraints.txt").read_text().split("\n")
+
+    assert [requirement for requirement in wanted if requirement not in pinned] == []
+
+
+def test_every_set_of_jars_has_a_lock_with_the_versions_that_it_names() -> None:
+    components = read_components(ROOT / "infra")
+
+    for name, wanted in components.jars.items():
+        locked = {str(jar.module) for jar in read_lock(ROOT / "infra", name).jars}
+        assert set(wanted.modules) <= locked, name
+        if not wanted.transitive:
+            assert set(wanted.modules) == locked, name
+
+
+def test_versions_of_kafka_and_delta_agree_everywhere() -> None:
+    components = read_components(ROOT / "infra")
+    project = (ROOT / "pyproject.toml").read_text()
+
+    assert f"org.apache.kafka:kafka_2.13:{components.kafka.version}" in components.jars["kafka"].modules
+    delta = next(m.rpartition(":")[2] for m in components.jars["spark"].modules if "delta-spark" in m)
+    assert f'"delta-spark=={delta}"' in project
+
+
+def test_the_container_is_configured_like_the_native_broker() -> None:
+    properties = dict(
+        line.split("=", 1)
+        for line in (ROOT / "infra/kafka/server.properties").read_text().splitlines()
+        if line and not line.startswith("#")
+    )
+    compose = (ROOT / "docker-compose.yml").read_text()
+    container = dict(re.findall(r'^ +KAFKA_(\w+): "(.*)"$', compose, re.MULTILINE))
+    elsewhere = {"log.dirs", "listeners"}
+    ports = {"$controller_port": "19093", "$port": "19092"}
+
+    def filled(value: str) -> str:
+        for name, port in ports.items():
+            value = value.replace(name, port)
+        return value
+
+    expected = {k.upper().replace(".", "_"): filled(v) for k, v in properties.items() if k not in elsewhere}
+    assert {k: v for k, v in container.items() if k not in {"LOG_DIRS", "LISTENERS"}} == expected
+    components = read_components(ROOT / "infra")
+    assert f"image: {components.kafka.image}:{components.kafka.version}" in compose

@@ -1,0 +1,75 @@
+"""Topics and offsets at a real broker."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import Producer
+
+from deltaworks.errors import KafkaReadError, KafkaTopicError
+from deltaworks.kafka import admin
+from deltaworks.kafka.admin import TopicSpec
+from tests.live_stack import LiveStack
+
+
+def produce(kafka: LiveStack, topic: str, *times_ms: int) -> None:
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+    for time_ms in times_ms:
+        producer.produce(topic, b"v", timestamp=time_ms, partition=0)
+    assert producer.flush(30) == 0
+
+
+def test_topics_are_created_once(kafka: LiveStack) -> None:
+    spec = TopicSpec(name="created-once", partitions=3, config={"cleanup.policy": "compact"})
+
+    assert admin.create_topics(kafka.bootstrap, [spec]) == ["created-once"]
+    assert admin.create_topics(kafka.bootstrap, [spec]) == []
+    assert admin.partition_counts(kafka.bootstrap)["created-once"] == 3
+
+
+def test_a_topic_with_other_partitions_is_an_error(kafka: LiveStack) -> None:
+    name = kafka.topic("fixed", partitions=2)
+
+    with pytest.raises(KafkaTopicError, match=f"Topic '{name}' has 2 partitions, 4 are wanted"):
+        admin.create_topics(kafka.bootstrap, [TopicSpec(name=name, partitions=4)])
+
+
+def test_deleted_topics_are_gone_and_deleting_again_is_fine(kafka: LiveStack) -> None:
+    name = kafka.topic("short-lived")
+
+    admin.delete_topics(kafka.bootstrap, [name])
+    admin.delete_topics(kafka.bootstrap, [name])
+
+    assert name not in admin.partition_counts(kafka.bootstrap)
+    with pytest.raises(KafkaTopicError, match=f"no topic '{name}'"):
+        admin.end_offsets(kafka.bootstrap, [name])
+
+
+def test_offsets_by_begin_end_and_time(kafka: LiveStack) -> None:
+    topic = kafka.topic("timed", partitions=2)
+    produce(kafka, topic, 1_000, 2_000, 3_000)
+
+    assert admin.begin_offsets(kafka.bootstrap, [topic]) == {(topic, 0): 0, (topic, 1): 0}
+    assert admin.end_offsets(kafka.bootstrap, [topic]) == {(topic, 0): 3, (topic, 1): 0}
+    assert admin.offsets_at(kafka.bootstrap, [topic], 1_500) == {(topic, 0): 1, (topic, 1): 0}
+    assert admin.offsets_at(kafka.bootstrap, [topic], 9_000) == {(topic, 0): 3, (topic, 1): 0}
+
+
+def test_ends_stop_at_an_open_transaction_and_settle_when_it_is_gone(kafka: LiveStack) -> None:
+    topic = kafka.topic("open")
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": topic, "log_level": 0})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, b"v")
+    producer.flush(30)
+
+    assert admin.end_offsets(kafka.bootstrap, [topic]) == {(topic, 0): 0}
+    assert admin.end_offsets(kafka.bootstrap, [topic], committed=False) == {(topic, 0): 1}
+    with pytest.raises(KafkaReadError, match="A transaction is still open"):
+        admin.settled_end_offsets(kafka.bootstrap, [topic], timeout_s=0.2)
+
+    producer.commit_transaction(30)
+    assert admin.settled_end_offsets(kafka.bootstrap, [topic]) == {(topic, 0): 2}
+
+
+def test_a_broker_that_is_away_says_so() -> None:
+    assert not admin.answers("127.0.0.1:1", timeout_s=0.5)

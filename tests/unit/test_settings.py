@@ -1,0 +1,55 @@
+"""What the environment decides."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from deltaworks.errors import ConfigurationError
+from deltaworks.settings import Settings
+
+
+def test_defaults_lie_in_the_project_and_in_the_users_cache(tmp_path: Path) -> None:
+    (tmp_path / "jobs").mkdir()
+    below = tmp_path / "jobs" / "deeper"
+    below.mkdir()
+
+    settings = Settings.from_environment({"HOME": "/users/me"}, cwd=below)
+
+    assert settings.project == tmp_path
+    assert settings.home == tmp_path / ".deltaworks"
+    assert settings.cache == Path("/users/me/.cache/deltaworks")
+    assert (settings.bootstrap, settings.broker_port) == ("127.0.0.1:19092", 19092)
+
+
+def test_variables_win_over_defaults(tmp_path: Path) -> None:
+    settings = Settings.from_environment(
+        {
+            "DELTAWORKS_HOME": str(tmp_path / "home"),
+            "DELTAWORKS_CACHE": str(tmp_path / "cache"),
+            "DELTAWORKS_BOOTSTRAP": "kafka-1:9092,kafka-2:9093",
+            "DELTAWORKS_CONTROLLER_PORT": "9999",
+            "DELTAWORKS_BROKER_OPTIONS": "-Xmx1g -Xms1g",
+            "JAVA_HOME": "/java",
+        },
+        cwd=tmp_path,
+    )
+
+    assert settings.tables == tmp_path / "home" / "tables"
+    assert settings.pipeline("orders") == tmp_path / "home" / "pipelines" / "orders"
+    assert settings.cache == tmp_path / "cache"
+    assert (settings.broker_port, settings.controller_port) == (9092, 9999)
+    assert settings.broker_options == ("-Xmx1g", "-Xms1g")
+    assert settings.java_home == Path("/java")
+
+
+@pytest.mark.parametrize("value", ["localhost", "localhost:", ":9092", "localhost:http", "localhost:70000", "a:1,b"])
+def test_an_address_that_is_none_says_what_is_expected(value: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"DELTAWORKS_BOOTSTRAP is .*expected host:port"):
+        Settings.from_environment({"DELTAWORKS_BOOTSTRAP": value}, cwd=tmp_path)
+
+
+def test_a_port_that_is_none_says_what_is_expected(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"DELTAWORKS_CONTROLLER_PORT is 'x'; expected a port"):
+        Settings.from_environment({"DELTAWORKS_CONTROLLER_PORT": "x"}, cwd=tmp_path)
