@@ -1,0 +1,31 @@
+from deltaworks.kernel.hops import HopOutput
+
+
+def test_offsets_count_per_hop_and_task_from_the_batch_id() -> None:
+    output = HopOutput(task=2, batch_id=3)
+    output.add("h", 1, b"a", b"1", 10, ())
+    output.add("h", 0, b"b", b"2", 11, ())
+    output.add("h", 1, b"c", None, 12, ())
+
+    batches = output.batches()
+
+    first = 3 * 2**32
+    assert list(batches) == [("h", 0), ("h", 1)]
+    assert batches["h", 1].topic == "h"
+    assert batches["h", 1].partition == 2
+    assert batches["h", 1].offsets == [first, first + 1]
+    assert batches["h", 1].keys == [b"a", b"c"]
+    assert batches["h", 1].values == [b"1", None]
+    assert batches["h", 1].timestamps_ms == [10, 12]
+    assert batches["h", 0].offsets == [first]
+
+
+def test_headers_are_left_out_until_a_record_has_one() -> None:
+    output = HopOutput(task=0, batch_id=0)
+    output.add("h", 0, b"a", b"1", 1, ())
+    assert output.batches()["h", 0].headers is None
+
+    output.add("h", 0, b"a", b"2", 2, (("trace", b"x"),))
+    output.add("h", 0, b"a", b"3", 3, ())
+
+    assert output.batches()["h", 0].headers == [(), (("trace", b"x"),), ()]
