@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -369,10 +369,6 @@ def test_hop_sends_equal_keys_to_equal_tasks() -> None:
 def test_topic_that_no_source_reads_is_refused() -> None:
     with pytest.raises(ValueError, match=r"no source reads topic 'other'; this stage reads \['in'\]"):
         Harness(checked).task.process([RecordBatch("other", 0, [0], [0], [None], [None])], 0)
-
-
-def many(batch: Sequence[int]) -> list[tuple[int, str | None, bytes | None]]:
-    return [(n, "a", number(1)) for n in batch]
 
 
 def test_batches_larger_than_a_chunk_are_processed_in_order() -> None:
