@@ -10,10 +10,11 @@ from __future__ import annotations
 import copy
 import random
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 import msgspec
+import pytest
 from pyspark.sql import Row
 
 from deltaworks import faults
@@ -115,20 +116,10 @@ class InProcessStream:
         stores of this disk have the right version, and another nonce.
         """
         folder = self.settings.pipeline(self.pipeline.name) / "local"
-        commit = LocalStore.commit
-
-        def other_code(store: LocalStore, changes: Changes, stamp: Stamp, previous: Stamp | None) -> None:
-            commit(store, {name: _other_values(change) for name, change in changes.items()}, stamp, previous)
-
-        LocalStore.commit = other_code  # type: ignore[method-assign]
-        try:
-            with self._armed(["driver.after_tasks"]):
-                _, results = self._attempt(end)
-                self._commit(end, results)
-        except InjectedFault:
-            self.worker.close()
-        finally:
-            LocalStore.commit = commit  # type: ignore[method-assign]
+        with pytest.MonkeyPatch.context() as patch, suppress(InjectedFault), self._armed(["driver.after_tasks"]):
+            patch.setattr(LocalStore, "commit", _commit_of_other_code(LocalStore.commit))
+            self._commit(end, self._attempt(end)[1])
+        self._close()
         folder.rename(folder.with_name("elsewhere"))
         self.restart()
         self.run(end)
@@ -281,6 +272,13 @@ class InProcessStream:
         for task, state in self.states.items():
             open_store(self.worker.task(*task).local, state)
         self.worker.close()
+
+
+def _commit_of_other_code(commit: Callable[..., None]) -> Callable[..., None]:
+    def other_code(store: LocalStore, changes: Changes, stamp: Stamp, previous: Stamp | None) -> None:
+        commit(store, {name: _other_values(change) for name, change in changes.items()}, stamp, previous)
+
+    return other_code
 
 
 def _other_values(change: StoreChanges) -> StoreChanges:

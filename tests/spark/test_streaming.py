@@ -1,0 +1,141 @@
+"""Pipelines on real Spark: results, drain and restart, refusals, failures with their reason."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import duckdb
+import psutil
+import pytest
+from confluent_kafka import Producer
+from deltalake import DeltaTable
+
+from deltaworks import exits
+from deltaworks.kafka import admin
+from deltaworks.settings import Settings
+from deltaworks.spark import heartbeat
+from deltaworks.spark.heartbeat import Heartbeat
+from deltaworks.spark.streaming import request_stop, topic_specs
+from tests.faults.stores import compare_stores, replay
+from tests.live_stack import LiveStack
+from tests.spark.pipelines import counting, failing
+
+WAIT_S = 180.0
+
+
+@pytest.fixture
+def settings(kafka: LiveStack, tmp_path: Path) -> Settings:
+    return replace(kafka.settings, home=tmp_path)
+
+
+def command(name: str, *options: str) -> list[str]:
+    return [sys.executable, "-m", "tests.spark.pipelines", name, *options]
+
+
+def environment(kafka: LiveStack, settings: Settings) -> dict[str, str]:
+    paths = ":".join(map(str, settings.python_path))
+    return kafka.environment() | {"DELTAWORKS_HOME": str(settings.home), "PYTHONPATH": paths}
+
+
+def beat_of(settings: Settings, name: str) -> Heartbeat | None:
+    return heartbeat.read(settings.pipeline(name) / "heartbeat.json")
+
+
+def until(fact: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not fact():
+        assert time.monotonic() < deadline, f"{what} within {WAIT_S:.0f} s"
+        time.sleep(0.05)
+
+
+@contextmanager
+def running(kafka: LiveStack, settings: Settings, name: str) -> Iterator[subprocess.Popen[bytes]]:
+    log = settings.home / f"{name}.log"
+    settings.home.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as out:
+        process = subprocess.Popen(
+            command(name), env=environment(kafka, settings), stdout=out, stderr=out, start_new_session=True
+        )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            for child in psutil.Process(process.pid).children(recursive=True):
+                child.kill()
+            process.kill()
+            process.wait()
+
+
+def send(bootstrap: str, topic: str, records: Sequence[tuple[str, str, int]]) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "partitioner": "murmur2_random", "log_level": 0})
+    for key, value, timestamp_ms in records:
+        producer.produce(topic, value.encode(), key.encode(), timestamp=timestamp_ms)
+    producer.flush()
+
+
+def test_a_stream_counts_across_a_hop_drains_and_goes_on_where_it_stopped(kafka: LiveStack, settings: Settings) -> None:
+    admin.create_topics(kafka.bootstrap, topic_specs(counting))
+    words = [(f"k{i % 7}", "abcde"[i % 5], 1_000_000 + 40 * i) for i in range(2_000)]
+
+    for half in (words[:1000], words[1000:]):
+        with running(kafka, settings, "counting") as process:
+            send(kafka.bootstrap, "words", half)
+
+            def caught_up(process: subprocess.Popen[bytes] = process) -> bool:
+                beat = beat_of(settings, "counting")
+                assert process.poll() is None, (settings.home / "counting.log").read_text()[-3000:]
+                mine = beat is not None and beat.pid == process.pid
+                return mine and beat is not None and beat.records_total == 1000
+
+            until(caught_up, "all records are processed")
+            second = subprocess.run(
+                command("counting"), env=environment(kafka, settings), capture_output=True, text=True, check=False
+            )
+            assert "LeaseError" in second.stderr and f"pid {process.pid}" in second.stderr
+            request_stop(settings, "counting")
+            assert process.wait(timeout=WAIT_S) == exits.OK
+
+    beat = beat_of(settings, "counting")
+    assert beat is not None and beat.state == "stopped" and beat.error is None
+    recording = replay(settings, counting)
+    assert compare_stores(settings, counting) == []
+    counts = {(row.key, row.start_ms): row.value for task in recording.tasks.values()
+              for row in task.rows.get("word_counts", []) if row.kind == "window"}  # fmt: skip
+    found = DeltaTable(settings.tables / "word_counts").to_pyarrow_table()
+    rows = duckdb.sql("SELECT key, epoch_ms(window_start), value FROM found").fetchall()
+    assert {(key, start): value for key, start, value in rows} == counts
+    assert sum(counts.values()) + beat.late_records >= 1000
+    users = DeltaTable(settings.tables / "last_words").to_pyarrow_table()
+    assert sorted(users["key"].to_pylist()) == [f"k{i}" for i in range(7)]
+
+
+def test_a_record_that_fails_ends_the_stream_with_its_reason(kafka: LiveStack, settings: Settings) -> None:
+    admin.create_topics(kafka.bootstrap, topic_specs(failing))
+    send(kafka.bootstrap, "numbers", [("a", "1", 1), ("a", "two", 2)])
+    with running(kafka, settings, "failing") as process:
+        assert process.wait(timeout=WAIT_S) == exits.DATA
+    beat = beat_of(settings, "failing")
+    assert beat is not None and beat.state == "failed" and beat.error is not None
+    assert "StreamsError" in beat.error and "numbers-" in beat.error and "offset 1" in beat.error
+    assert kafka.read("doubled") == []
+
+
+def test_another_topology_is_refused_before_spark_starts(kafka: LiveStack, settings: Settings) -> None:
+    """The plan of the first test's shape under the name of another."""
+    from deltaworks.errors import IncompatibleCheckpointError
+    from deltaworks.spark.streaming import run
+
+    admin.create_topics(kafka.bootstrap, [*topic_specs(counting), *topic_specs(failing)])
+    other = replace(failing, name="counting")
+    from deltaworks.spark.checkpoint import open_plan
+
+    plan = counting.plan()
+    open_plan(settings.pipeline("counting") / "plan.json", "counting", plan.fingerprint(), {"words": 3}, (3, 3), 2)
+    with pytest.raises(IncompatibleCheckpointError, match="word-counts"):
+        run(other, settings)
