@@ -66,9 +66,7 @@ def start_kafka(settings: Settings, report: Report = lambda _: None, *, tethered
         report(f"kafka: process {running.pid} is gone (crash or restart of the machine), starting it again")
         processes.stop(settings.run, running)
     _require_room(settings, components.kafka)
-    hint = "stop it, or choose another port:"
-    ports.require_free(settings.broker_port, "Kafka", f"{hint} DELTAWORKS_BOOTSTRAP=127.0.0.1:<port>")
-    ports.require_free(settings.controller_port, "Kafka's controller", f"{hint} DELTAWORKS_CONTROLLER_PORT=<port>")
+    _require_ports(settings, patience_s=0.0 if running is None else 10.0)
     java = find_java(settings, components.java_versions)
     classpath = f"{ensure_jars(settings, 'kafka', report)[0].parent}/*"
     config = _configure(settings)
@@ -101,6 +99,14 @@ def _broker(settings: Settings, entry: processes.Registered, begin: float, *, st
     return Broker(
         bootstrap=settings.bootstrap, pid=entry.pid, started_now=started_now, ready_s=time.monotonic() - begin
     )
+
+
+def _require_ports(settings: Settings, patience_s: float) -> None:
+    for port, role, variable in (
+        (settings.broker_port, "Kafka", "DELTAWORKS_BOOTSTRAP=127.0.0.1:<port>"),
+        (settings.controller_port, "Kafka's controller", "DELTAWORKS_CONTROLLER_PORT=<port>"),
+    ):
+        ports.require_free(port, role, f"stop it, or choose another port: {variable}", patience_s=patience_s)
 
 
 def _require_room(settings: Settings, component: KafkaComponent) -> None:

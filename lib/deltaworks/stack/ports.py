@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import socket
+import time
 from contextlib import closing
 
 import psutil
@@ -11,6 +12,7 @@ import psutil
 from deltaworks.errors import StackError
 
 _LOOPBACK = "127.0.0.1"
+_POLL_S = 0.05
 _OWN = range(20_000, 30_000)
 
 
@@ -46,10 +48,17 @@ def free_ports(count: int) -> list[int]:
     return list(found)
 
 
-def require_free(port: int, component: str, hint: str) -> None:
-    """Raises `StackError`, which names the holder, if the port is taken."""
-    if not is_free(port):
-        raise StackError(f"Port {port}, where {component} should listen, is taken by {_holder(port)}.", hint=hint)
+def require_free(port: int, component: str, hint: str, *, patience_s: float = 0.0) -> None:
+    """Raises `StackError`, which names the holder, if the port is taken.
+
+    Args:
+        patience_s: a process that was killed keeps its ports until the last of its threads is gone.
+    """
+    end = time.monotonic() + patience_s
+    while not is_free(port):
+        if time.monotonic() > end:
+            raise StackError(f"Port {port}, where {component} should listen, is taken by {_holder(port)}.", hint=hint)
+        time.sleep(_POLL_S)
 
 
 def _holder(port: int) -> str:

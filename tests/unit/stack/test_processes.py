@@ -64,6 +64,7 @@ def test_children_that_left_the_process_group_are_found_even_without_their_paren
     entry = start(tmp_path, WITH_ESCAPED_CHILD)
     child = int(Path(entry.log).read_text())
     os.kill(entry.pid, signal.SIGKILL)
+    assert processes._wait(entry, 10, leader_only=True)
     assert [process.pid for process in entry.members()] == [child]
     assert not entry.alive
 
