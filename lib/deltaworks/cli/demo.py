@@ -84,8 +84,9 @@ class _Demo:
         with step("topics") as report:
             report(pipelines.create_topics(self._settings, self._pipeline))
         with step("produce, before the stream runs") as report:
-            written = self._produce(self._orders // 2, None, report)
-        if written or self._missing() or not self._was_drained():
+            present = self._orders_present()
+            self._produce((present + self._orders) // 2, None, report)
+        if present < self._orders or self._missing() or not self._was_drained():
             with step("start the pipeline, wait for its first batch") as report:
                 if pipelines.start_detached(self._settings, _NAME, report):
                     self._started.append(_NAME)
@@ -139,7 +140,11 @@ class _Demo:
             self._started.append("kafka")
         report(f"{'started' if broker.started_now else 'was running'} on {broker.bootstrap}, process {broker.pid}")
 
-    def _produce(self, orders: int, rate: float | None, report: Report) -> int:
+    def _orders_present(self) -> int:
+        there = pipelines.records_present(self._settings, self._pipeline)
+        return sum(count for (topic, _), count in there.items() if topic == self._data.ORDERS_TOPIC)
+
+    def _produce(self, orders: int, rate: float | None, report: Report) -> None:
         written: int = self._data.produce(
             self._settings.bootstrap,
             self._data.records(orders, self._seed),
@@ -148,7 +153,6 @@ class _Demo:
             progress=lambda count: report(f"{count:,} records"),
         )
         report(f"{written:,} records" if written else "everything is there")
-        return written
 
     def _missing(self) -> int:
         """Records in the topics that are not in the tables yet."""
@@ -237,6 +241,8 @@ class _Demo:
         verdict = "Everything is equal" if all(c.equal for c in comparisons) else "SOME RESULTS DIFFER"
         memory = f", {self._memory_mb:,} MB of memory at the peak" if self._memory_mb else ""
         out.print(Text(f"{verdict} after {total:.0f} s{memory}.", "bold"))
+        if verdict != "Everything is equal":
+            out.print(Text("Topics and tables stay as they are, for a look; `down --delete-data` begins anew."))
         me = sys.argv[0] if sys.argv[0].endswith("deltaworks") else "deltaworks"
         out.print(
             Text(
