@@ -34,7 +34,12 @@ from tests.benchmarks import data, live, throughput
 from tests.benchmarks.systems import CORES, Job, System, SystemName, Topology, clear, system
 
 _BROKER_OPTIONS = ("-Xms256m", "-Xmx768m", "-XX:+UseSerialGC")
-_KEPT = ("records_per_cpu_s", "steady_records_per_cpu_s", "peak_memory_mb", "p50_ms", "p99_ms", "cpu_s_per_s")
+_KEPT = (
+    *("records_per_cpu_s", "steady_records_per_cpu_s", "peak_memory_mb", "records_out"),
+    *("p50_ms", "p99_ms", "cpu_s_per_s"),
+    *("idle_cpu_s_per_minute", "tiny_batch_cpu_s"),
+)
+"""What is shown while it runs and compared between the systems."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -315,8 +320,8 @@ def say(text: str) -> None:
 def table(report: Mapping[str, Any]) -> str:
     """The results as Markdown."""
     rows = [
-        "| cell | system | steady k/CPU-s | whole k/CPU-s | memory MB | out | p50 / p99 ms |",
-        "|---|---|---|---|---|---|---|",
+        "| cell | system | steady k/CPU-s | whole k/CPU-s | memory MB | out | p50 / p99 ms | idle, tiny CPU-s |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for entry in report["cells"]:
         found = entry["summary"]
@@ -325,12 +330,16 @@ def table(report: Mapping[str, Any]) -> str:
             if key not in found:
                 return ""
             low, middle, high = (found[key][part] / scale for part in ("min", "median", "max"))
-            return f"{middle:,.0f} ({low:,.0f}-{high:,.0f})" if high > low else f"{middle:,.0f}"
+            digits = 0 if middle >= 10 else 2
+            spread = f" ({low:,.{digits}f}-{high:,.{digits}f})" if high > low else ""
+            return f"{middle:,.{digits}f}{spread}"
 
+        idle = f"{show('idle_cpu_s_per_minute')}, {show('tiny_batch_cpu_s')}" if "tiny_batch_cpu_s" in found else ""
         latency = f"{show('p50_ms')} / {show('p99_ms')}" if "p50_ms" in found else ""
         rows.append(
             f"| {entry['cell']} | {entry['system']} | {show('steady_records_per_cpu_s', 1e3)} "
-            f"| {show('records_per_cpu_s', 1e3)} | {show('peak_memory_mb')} | {show('records_out')} | {latency} |"
+            f"| {show('records_per_cpu_s', 1e3)} | {show('peak_memory_mb')} | {show('records_out')} "
+            f"| {latency} | {idle} |"
         )
     return "\n".join(rows)
 

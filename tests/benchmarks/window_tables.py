@@ -2,17 +2,20 @@
 
     python -m tests.benchmarks.window_tables --scratch DIR [--sizes 10000,100000,1000000,10000000] [--output FILE]
 
-One stream at different times of its day: keys count in windows of ten seconds, four tasks, 1,000 changed rows a batch.
-95 % of them lie in the three newest windows, 5 % are late, anywhere in the windows of the two days before that are
-still open. Every few batches the newest window moves on, and the oldest one closes. Two ways for the open day to
-grow:
+One stream at different times of its day: a count per key in windows of ten seconds, four tasks, 1,000 changed rows a
+batch. 95 % of them lie in the three newest windows, the others are late. Every few batches the newest window moves on,
+and the oldest open one closes. Two streams:
 
-- `open`: grace of two days, so that every window of the day is open;
-- `final`: windows of the day close after an hour, so that a large day is mostly final; late rows go to windows of a
-  second table's days before, which are open.
+- `open`: two days of grace, so that every window of the day is open, and two days before it; late rows go anywhere into
+  the older days;
+- `final`: an hour of grace, so that a large day is mostly final; late rows go anywhere into the last hour.
 
-Reported per size: seconds and CPU seconds of a batch (tasks and commit), of the commit alone, bytes written and rows
-rewritten per changed row, and each of them relative to the smallest size.
+Reported per size: seconds and CPU seconds of a batch (tasks and commit), seconds of the commit alone, bytes written and
+rows rewritten per changed row, and each relative to the smallest size. CPU seconds are the firmer ones on a machine
+that does other things besides.
+
+A batch pays for the pages it touches, so a stream whose changes are spread over millions of open rows of one window
+pays a page per row; no plain Delta table without deletion vectors can avoid that.
 """
 
 from __future__ import annotations
@@ -25,7 +28,9 @@ import statistics
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from enum import Enum
 from pathlib import Path
+from typing import Any
 
 from deltaworks.lakehouse.committer import TableCommitter
 from deltaworks.lakehouse.tables import TaskTables
@@ -38,19 +43,32 @@ WINDOW_MS = 10_000
 DAY_MS = 86_400_000
 FIRST_DAY_MS = 20_000 * DAY_MS
 OLDER_DAYS = 2
-OLDER_ROWS_PER_DAY = 200_000
+OLDER_WINDOWS = 172
+"""Per day: 200 thousand rows."""
+OLDER_STEP_MS = 500_000
+OPEN_DAY_MS = FIRST_DAY_MS + OLDER_DAYS * DAY_MS
+WARM_UP_BATCHES = 10
 CHANGED_ROWS = 1_000
 LATE_SHARE = 0.05
 NEWEST_WINDOWS = 3
 BATCHES_PER_WINDOW = 5
 SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
+HOUR_MS = 3_600_000
 TABLE = DeltaSink(name="counts", table="counts", kind=TableKind.WINDOWED, key=str, value=int)
+
+
+class Stream(Enum):
+    """How long windows stay open."""
+
+    OPEN = "open"
+    FINAL = "final"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
     """One size of the open day; means over the batches unless said otherwise."""
 
+    stream: str
     rows_in_open_day: int
     table_rows: int
     table_files: int
@@ -73,95 +91,111 @@ RATIOS = ("batch_seconds", "batch_cpu_seconds", "commit_seconds", "bytes_per_cha
 class Day:
     """A table whose open day grows, written the way the streaming host writes it."""
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
+    def __init__(self, root: Path, stream: Stream) -> None:
         shutil.rmtree(root, ignore_errors=True)
         self.committer = TableCommitter(root, "benchmark", "query", [TABLE])
         self.committer.open()
+        self._stream = stream
         self._tasks = [TaskTables(root, [TABLE], None, stage=0, task=task) for task in range(TASKS)]
         self._random = random.Random(42)
         self._keys = [[f"user-{key:06d}" for key in range(KEYS) if key % TASKS == task] for task in range(TASKS)]
-        self.batch_id = -1
-        self.newest_ms = FIRST_DAY_MS + OLDER_DAYS * DAY_MS
-        self._closed_ms = -1
+        self._batch_id = -1
+        self._newest_ms = OPEN_DAY_MS
+        self._closed_ms = FIRST_DAY_MS
 
     def fill_older_days(self) -> None:
-        """Two days of open windows."""
+        """The windows of the days before, every few minutes of them."""
         for day in range(OLDER_DAYS):
-            first = FIRST_DAY_MS + day * DAY_MS
-            count = OLDER_ROWS_PER_DAY // KEYS
-            step = DAY_MS // count // WINDOW_MS * WINDOW_MS
-            self._fill([first + number * step for number in range(count)])
+            self._fill([FIRST_DAY_MS + day * DAY_MS + number * OLDER_STEP_MS for number in range(OLDER_WINDOWS)])
 
     def grow_to(self, rows: int) -> None:
         """Fills the open day up to a number of rows."""
-        first = FIRST_DAY_MS + OLDER_DAYS * DAY_MS
-        wanted = first + max(NEWEST_WINDOWS, rows // KEYS) * WINDOW_MS
-        starts = list(range(self.newest_ms, wanted, WINDOW_MS))
+        wanted = OPEN_DAY_MS + max(NEWEST_WINDOWS, rows // KEYS) * WINDOW_MS
+        starts = list(range(self._newest_ms, wanted, WINDOW_MS))
         for begin in range(0, len(starts), 100):
+            self._newest_ms = starts[begin : begin + 100][-1] + WINDOW_MS
             self._fill(starts[begin : begin + 100])
-        self.newest_ms = max(self.newest_ms, wanted)
 
     def batch(self, *, moves_on: bool) -> tuple[float, float, float, list[TableWrite]]:
         """One batch of changes: seconds of the batch, its CPU seconds, seconds of its commit, what the tasks wrote."""
         if moves_on:
-            self.newest_ms += WINDOW_MS
-        self.batch_id += 1
+            self._newest_ms += WINDOW_MS
+        self._batch_id += 1
         for task, tables in enumerate(self._tasks):
-            tables.begin(self.batch_id)
-            for key, start in self._changes(task, moves_on):
-                tables.window_row("counts", key, start, start + WINDOW_MS, self._random.randrange(1000), start)
+            tables.begin(self._batch_id)
+            for key, start in self._changes(task):
+                tables.window_row("counts", key, start, start + WINDOW_MS, *self._value(start))
         if moves_on:
-            self._closed_ms = max(self._closed_ms, FIRST_DAY_MS) + WINDOW_MS
-            for tables in self._tasks:
-                tables.close_windows("counts", self._closed_ms)
+            self._close(WINDOW_MS)
         return self._write()
+
+    def _changes(self, task: int) -> Iterator[tuple[str, int]]:
+        choose = self._random
+        for _ in range(CHANGED_ROWS // TASKS):
+            key = choose.choice(self._keys[task])
+            if choose.random() >= LATE_SHARE:
+                yield key, self._newest_ms - choose.randrange(1, NEWEST_WINDOWS + 1) * WINDOW_MS
+            else:
+                yield key, self._late()
+
+    def _value(self, start: int) -> tuple[int, int]:
+        """A count and the time of its last record."""
+        return self._random.randrange(1000), start + self._random.randrange(WINDOW_MS)
+
+    def _late(self) -> int:
+        choose = self._random
+        match self._stream:
+            case Stream.OPEN:
+                day = FIRST_DAY_MS + choose.randrange(OLDER_DAYS) * DAY_MS
+                return day + choose.randrange(OLDER_WINDOWS // 2, OLDER_WINDOWS) * OLDER_STEP_MS
+            case Stream.FINAL:
+                windows = min(HOUR_MS, self._newest_ms - OPEN_DAY_MS) // WINDOW_MS
+                return self._newest_ms - choose.randrange(1, windows + 1) * WINDOW_MS
+
+    def _close(self, step_ms: int) -> None:
+        match self._stream:
+            case Stream.OPEN:
+                self._closed_ms += step_ms
+            case Stream.FINAL:
+                self._closed_ms = self._newest_ms - HOUR_MS
+        for tables in self._tasks:
+            tables.close_windows("counts", self._closed_ms)
+
+    def _fill(self, starts: Sequence[int]) -> None:
+        self._batch_id += 1
+        for task, tables in enumerate(self._tasks):
+            tables.begin(self._batch_id)
+            for start in starts:
+                for key in self._keys[task]:
+                    tables.window_row("counts", key, start, start + WINDOW_MS, *self._value(start))
+        self._close(0)
+        self._write()
 
     def _write(self) -> tuple[float, float, float, list[TableWrite]]:
         begun, cpu = time.perf_counter(), time.process_time()
         writes = [write for tables in self._tasks for write in tables.finish()]
         written = time.perf_counter()
-        self.committer.commit(self.batch_id, writes)
+        self.committer.commit(self._batch_id, writes)
         ended = time.perf_counter()
         return ended - begun, time.process_time() - cpu, ended - written, writes
 
-    def _changes(self, task: int, moves_on: bool) -> Iterator[tuple[str, int]]:
-        choose = self._random
-        for _ in range(CHANGED_ROWS // TASKS):
-            key = choose.choice(self._keys[task])
-            if choose.random() < LATE_SHARE:
-                day = FIRST_DAY_MS + choose.randrange(OLDER_DAYS) * DAY_MS
-                count = OLDER_ROWS_PER_DAY // KEYS
-                step = DAY_MS // count // WINDOW_MS * WINDOW_MS
-                yield key, day + choose.randrange(count // 2, count) * step
-            else:
-                yield key, self.newest_ms - choose.randrange(1, NEWEST_WINDOWS + 1) * WINDOW_MS
 
-    def _fill(self, starts: Sequence[int]) -> None:
-        self.batch_id += 1
-        for task, tables in enumerate(self._tasks):
-            tables.begin(self.batch_id)
-            for start in starts:
-                for key in self._keys[task]:
-                    tables.window_row("counts", key, start, start + WINDOW_MS, 1, start)
-        self._write()
-
-
-def measure(scratch: Path, sizes: Sequence[int], batches: int) -> list[Cell]:
+def measure(scratch: Path, stream: Stream, sizes: Sequence[int], batches: int) -> list[Cell]:
     """Runs `batches` batches at every size of the open day, smallest first, on one table that grows."""
-    day = Day(scratch / "window-tables")
+    root = scratch / f"window-tables-{stream.value}"
+    day = Day(root, stream)
     day.fill_older_days()
     cells = []
     for size in sorted(sizes):
         day.grow_to(size)
-        cells.append(_cell(day, size, batches))
+        cells.append(_cell(day, stream, size, batches))
         print(json.dumps(asdict(cells[-1])), flush=True)
-    shutil.rmtree(scratch / "window-tables", ignore_errors=True)
+    shutil.rmtree(root, ignore_errors=True)
     return cells
 
 
-def _cell(day: Day, size: int, batches: int) -> Cell:
-    for number in range(10):
+def _cell(day: Day, stream: Stream, size: int, batches: int) -> Cell:
+    for number in range(WARM_UP_BATCHES):
         day.batch(moves_on=number % BATCHES_PER_WINDOW == 0)
     runs = [day.batch(moves_on=number % BATCHES_PER_WINDOW == 0) for number in range(batches)]
     writes = [write for run in runs for write in run[3]]
@@ -169,6 +203,7 @@ def _cell(day: Day, size: int, batches: int) -> Cell:
     added = [file for write in writes for file in write.added]
     table = day.committer.tables["counts"]
     return Cell(
+        stream=stream.value,
         rows_in_open_day=size,
         table_rows=sum(entry.rows for entry in table.log.files.values()),
         table_files=len(table.log.files),
@@ -196,12 +231,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scratch", type=Path, required=True)
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)))
+    parser.add_argument("--streams", default="open,final")
     parser.add_argument("--batches", type=int, default=110)
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
-    cells = measure(arguments.scratch, [int(size) for size in arguments.sizes.split(",")], arguments.batches)
-    result = {"cells": [asdict(cell) for cell in cells], "ratios": ratios(cells)}
-    print(json.dumps(result["ratios"], indent=1))
+    sizes = [int(size) for size in arguments.sizes.split(",")]
+    result: dict[str, Any] = {"cells": [], "ratios": {}}
+    for stream in map(Stream, arguments.streams.split(",")):
+        cells = measure(arguments.scratch, stream, sizes, arguments.batches)
+        result["cells"] += [asdict(cell) for cell in cells]
+        result["ratios"][stream.value] = ratios(cells)
+    print(json.dumps(result["ratios"]))
     if arguments.output:
         arguments.output.write_text(json.dumps(result, indent=1) + "\n")
 
