@@ -19,8 +19,8 @@ from deltaworks.kernel.context import NO_HEADERS, Process, TaskContext
 from deltaworks.kernel.records import Headers
 from deltaworks.topology.nodes.sources import Source
 
-_CHUNK = 2048
-"""Records decoded at a time: enough to be quick, few enough to keep memory flat."""
+_CHUNK = 256
+"""Records decoded at a time: few enough that they are still in the processor's cache when their turn comes."""
 
 
 @dataclass(slots=True)

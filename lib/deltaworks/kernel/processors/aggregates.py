@@ -77,20 +77,22 @@ def window_aggregate(node: WindowAggregate, wiring: Wiring) -> Process:
     size_ms, advance_ms, grace_ms = node.windows.size_ms, node.windows.advance_ms, node.windows.grace_ms
     before_last_ms = size_ms - advance_ms
     clock = wiring.clock(node, stays_open_ms=grace_ms - 1)
+    closed_ms = clock.observed_ms - grace_ms
     _check_retention(node.store, store.retention_ms, size_ms + grace_ms)
     if cached:
         wiring.flushes.append(forward_windows_at_commit(store, size_ms, context, forward, old_values=old_values))
 
     def process(key: Any, value: Any, timestamp_ms: int, headers: Headers) -> None:
+        nonlocal closed_ms
         if key is None:
             return drop()
         if timestamp_ms > clock.observed_ms:
             clock.observed_ms = timestamp_ms
+            closed_ms = timestamp_ms - grace_ms
         try:
             slot = key if cache_key is None else cache_key(key)
         except Exception as error:
             return failed(name, error)
-        closed_ms = clock.observed_ms - grace_ms
         start_ms = (timestamp_ms - before_last_ms) // advance_ms * advance_ms
         if start_ms < 0:
             start_ms = 0

@@ -6,12 +6,12 @@ Keys are forwarded in the order in which they were first written (Kafka Streams:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from deltaworks.kernel.change import Change
 from deltaworks.kernel.context import Process, TaskContext
-from deltaworks.kernel.stores.entries import Entries
+from deltaworks.kernel.stores.entries import Codec, Entries
 from deltaworks.kernel.stores.key_value import KeyValueStore
 from deltaworks.kernel.stores.session import SessionStore
 from deltaworks.kernel.stores.window import WindowStore
@@ -22,10 +22,11 @@ def forward_at_commit(
     store: KeyValueStore, context: TaskContext, forward: Process, *, old_values: bool
 ) -> Callable[[], None]:
     """Forwards the rows of a key-value store."""
-    codec = store.codec
+    codec, entries = store.codec, store.entries
 
     def flush() -> None:
-        _forward_entries(store.entries, codec.key_of_cached, codec.value_of_cached, context, forward, old_values)
+        for cached_key, change, time_ms in _changes(entries, codec, context, old_values):
+            forward(codec.key_of_cached(cached_key), change, time_ms, context.headers)
 
     return flush
 
@@ -38,12 +39,10 @@ def forward_windows_at_commit(
 
     def flush() -> None:
         for start_ms in sorted(start_ms for start_ms, entries in store.windows.items() if entries.updates):
-
-            def windowed(cached_key: Any, start_ms: int = start_ms) -> Windowed[Any]:
-                return Windowed(codec.key_of_cached(cached_key), start_ms, start_ms + size_ms)
-
-            entries = store.windows[start_ms]
-            _forward_entries(entries, windowed, codec.value_of_cached, context, forward, old_values)
+            end_ms = start_ms + size_ms
+            for cached_key, change, time_ms in _changes(store.windows[start_ms], codec, context, old_values):
+                key = Windowed(codec.key_of_cached(cached_key), start_ms, end_ms)
+                forward(key, change, time_ms, context.headers)
 
     return flush
 
@@ -71,18 +70,14 @@ def forward_sessions_at_commit(
     return flush
 
 
-def _forward_entries(
-    entries: Entries,
-    key_of: Callable[[Any], Any],
-    value_of: Callable[[Any], Any],
-    context: TaskContext,
-    forward: Process,
-    old_values: bool,
-) -> None:
-    for cached_key, (value, timestamp_ms, number, index) in list(entries.updates.items()):
+def _changes(
+    entries: Entries, codec: Codec, context: TaskContext, old_values: bool
+) -> Iterator[tuple[Any, Change, int]]:
+    """`(cached key, change, timestamp_ms)`; while a change is forwarded, the record that caused it is in process."""
+    for cached_key, (value, time_ms, number, index) in entries.updates.items():
         old = entries.committed_entry(cached_key)[0] if old_values or value is None else None
         if value is None and old is None:
             continue
         context.number, context.index = number, index
-        change = Change(value_of(value), value_of(old) if old_values else None)
-        forward(key_of(cached_key), change, timestamp_ms, context.headers)
+        change = Change(codec.value_of_cached(value), codec.value_of_cached(old) if old_values else None)
+        yield cached_key, change, time_ms

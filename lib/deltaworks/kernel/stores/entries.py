@@ -25,7 +25,6 @@ class Codec:
     """Bytes of a store's keys and values, and what its caches hold in their place."""
 
     def __init__(self, spec: StoreSpec) -> None:
-        self.key_bytes = spec.key.serialize
         self.key_object = spec.key.deserialize
         plain_key = spec.key.type in _HASHABLE_AS_BYTES
         self.cache_key: Callable[[Any], Any] | None = None if plain_key else spec.key.serialize
@@ -34,11 +33,14 @@ class Codec:
         self.freeze: Callable[[Any], bytes] | None = None if keeps_objects else spec.value.serialize
         """From a value to what the caches hold; None: the value itself."""
         self.thaw: Callable[[bytes], Any] | None = None if keeps_objects else spec.value.deserialize
-        self._serialize = spec.value.serialize
+        self.write_key: Callable[[Any], bytes] | None = spec.key.serialize if plain_key else None
+        """From what the caches are keyed by to bytes; None: it is bytes."""
+        self.write_value: Callable[[Any], bytes] | None = spec.value.serialize if keeps_objects else None
+        """From what the caches hold to bytes; None: it is bytes."""
         self._deserialize = spec.value.deserialize
 
     def cached_key_bytes(self, cached: Any) -> bytes:
-        return self.key_bytes(cached) if self.cache_key is None else cached
+        return cached if self.write_key is None else self.write_key(cached)
 
     def key_of_cached(self, cached: Any) -> Any:
         return cached if self.cache_key is None else self.key_object(cached)
@@ -50,16 +52,13 @@ class Codec:
         return cached if self.thaw is None or cached is None else self.thaw(cached)
 
     def value_bytes(self, cached: Any) -> bytes:
-        return self._serialize(cached) if self.freeze is None else cached
+        return cached if self.write_value is None else self.write_value(cached)
 
     def cached_value_of_bytes(self, data: bytes) -> Any:
         return self._deserialize(data) if self.freeze is None else data
 
-    def encode(self, entry: Entry) -> bytes:
-        """Timestamp, then value."""
-        return int(entry[1]).to_bytes(TIME_BYTES, "big") + self.value_bytes(entry[0])
-
-    def decode(self, data: bytes) -> Entry:
+    def entry(self, data: bytes) -> Entry:
+        """From the bytes of a timestamped entry."""
         return self.cached_value_of_bytes(data[TIME_BYTES:]), int.from_bytes(data[:TIME_BYTES], "big")
 
 
@@ -90,20 +89,26 @@ class Entries:
         if self.complete:
             return ABSENT
         raw = self._reader.get(self._codec.cached_key_bytes(cached_key) + self._suffix)
-        entry = ABSENT if raw is None else self._codec.decode(raw)
+        entry = ABSENT if raw is None else self._codec.entry(raw)
         self.committed[cached_key] = entry
         return entry
 
     def take_changes(self, into: list[tuple[bytes, bytes | None]]) -> None:
         """Moves the updates to the committed entries and their bytes to `into`."""
-        codec, committed, suffix, complete = self._codec, self.committed, self._suffix, self.complete
-        for key, entry in self.updates.items():
-            if entry[0] is not None:
-                into.append((codec.cached_key_bytes(key) + suffix, codec.encode(entry)))
-                committed[key] = entry
+        committed, suffix, updates = self.committed, self._suffix, self.updates
+        write_key, write_value = self._codec.write_key, self._codec.write_value
+        deleted: list[Any] = []
+        for key, entry in updates.items():
+            value = entry[0]
+            if value is None:
+                deleted.append(key)
                 continue
-            before = committed.get(key)
-            committed[key] = ABSENT
-            if before is not ABSENT and not (before is None and complete):
-                into.append((codec.cached_key_bytes(key) + suffix, None))
+            key_bytes = key if write_key is None else write_key(key)
+            value_bytes = value if write_value is None else write_value(value)
+            into.append((key_bytes + suffix, entry[1].to_bytes(TIME_BYTES, "big") + value_bytes))
+        for key in deleted:
+            if committed.get(key, ABSENT if self.complete else None) is not ABSENT:
+                into.append((self._codec.cached_key_bytes(key) + suffix, None))
+        committed.update(updates)
+        committed.update(dict.fromkeys(deleted, ABSENT))
         self.updates = {}

@@ -32,7 +32,7 @@ class KeyValueStore:
     def all(self) -> Iterator[tuple[Any, Any, int]]:
         """`(key, value, timestamp_ms)` in the order of the key bytes."""
         codec = self.codec
-        merged: dict[bytes, Entry] = {key: codec.decode(raw) for key, raw in self._reader.scan(b"", None)}
+        merged: dict[bytes, Entry] = {key: codec.entry(raw) for key, raw in self._reader.scan(b"", None)}
         merged.update((codec.cached_key_bytes(key), entry) for key, entry in self.entries.updates.items())
         for key in sorted(merged):
             value, timestamp_ms = merged[key][:2]

@@ -67,7 +67,7 @@ class WindowStore:
     def all(self) -> Iterator[tuple[Any, int, Any, int]]:
         """`(key, start_ms, value, timestamp_ms)`, ordered by key bytes, then start."""
         codec, visible = self.codec, max(0, self.expired_before_ms)
-        merged: dict[bytes, Entry] = {key: codec.decode(raw) for key, raw in self._reader.scan_time(visible, None)}
+        merged: dict[bytes, Entry] = {key: codec.entry(raw) for key, raw in self._reader.scan_time(visible, None)}
         for start_ms, entries in self.windows.items():
             if start_ms >= visible:
                 suffix = start_ms.to_bytes(TIME_BYTES, "big")
