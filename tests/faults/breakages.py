@@ -64,12 +64,13 @@ def _one_row_altered(patch: Patch) -> None:
     from deltaworks.spark.collector import TaskCollector
 
     original = TaskCollector.window_row
-    altered: list[bool] = []
+    altered: list[tuple[Any, int]] = []
 
     def window_row(self: Any, table: str, key: Any, start: int, end: int, value: Any, timestamp: int) -> None:
-        if table == "order_counts" and value is not None and not altered:
-            altered.append(True)
-            value += 1
+        if table == "order_counts":
+            if not altered:
+                altered.append((key, start))
+            value += (key, start) == altered[0]
         original(self, table, key, start, end, value, timestamp)
 
     patch(TaskCollector, "window_row", window_row)
