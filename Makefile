@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: .venv/.complete ## Run the orders pipeline on a real Kafka and check every result
@@ -24,6 +24,10 @@ check: lint ## Lint, types, unit and conformance tests; no JVM
 .PHONY: test
 test: lint ## All tests, the cheapest first; starts a Kafka of its own
 	$(PYTEST) -q
+
+.PHONY: check-kill
+check-kill: .venv/.complete ## Kill the running orders pipeline over and over, then check that everything is exact
+	$(BIN)/python -u -m tests.faults
 
 .PHONY: bench
 bench: .venv/.complete ## Benchmarks against Kafka Streams, about 30 minutes, into bench-results.json
