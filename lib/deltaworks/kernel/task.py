@@ -116,6 +116,9 @@ class Task:
             self._times.advance(f"partition/{topic}/{number}", partition.newest_ms)
             self._times.advance(STREAM, partition.newest_ms)
         context.metrics.stream_time_ms = self._times.get(STREAM)
+        if not self._wiring.flushes:
+            # Only a record cache comes back to records that have been processed.
+            context.batches.clear()
 
     def commit(self) -> dict[str, StoreChanges]:
         """Forwards what the record caches hold, then says which windows are final.

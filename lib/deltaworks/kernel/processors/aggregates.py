@@ -175,26 +175,23 @@ def session_aggregate(node: SessionAggregate, wiring: Wiring) -> Process:
         if end_ms < clock.final_before_ms:
             context.metrics.late += 1
             return None
-        replaces = start_ms != end_ms
-        for session in near:
-            if replaces:
-                store.remove(slot, session)
-                if not cached:
-                    old = codec.value_of_cached(session[2]) if old_values else None
-                    forward(Windowed(key, session[1], session[0]), Change(None, old), session[0], headers)
+        moves = start_ms != end_ms
+        if moves and not cached:
+            for session in near:
+                old = codec.value_of_cached(session[2]) if old_values else None
+                forward(Windowed(key, session[1], session[0]), Change(None, old), session[0], headers)
         try:
             new = kept = update(key, value, new)
             if freeze is not None and new is not None:
                 kept = freeze(new)
         except Exception as error:
+            # Kafka Streams has already removed what was to be merged, unless the session stays where it is.
+            store.replace(slot, near if moves else (), None)
             return failed(name, error)
-        for session in near:
-            if not replaces:
-                store.remove(slot, session)
         if cached:
-            store.put(slot, (end_ms, start_ms, kept, context.number, context.index))
+            store.replace(slot, near, (end_ms, start_ms, kept, context.number, context.index))
             return None
-        store.put(slot, (end_ms, start_ms, kept))
+        store.replace(slot, near, (end_ms, start_ms, kept))
         return forward(Windowed(key, start_ms, end_ms), Change(new), end_ms, headers)
 
     return process

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -31,8 +31,8 @@ class KeyChanges(NamedTuple):
 class SessionStore:
     """Session store of one task: the sessions of a key are read once, then kept as a list ordered by end.
 
-    A session is visible while `end > newest end ever put - retention`. Processors change the lists through `remove` and
-    `put`; the other methods are for everybody else.
+    A session is visible while `end > newest end ever put - retention`. Processors use `sessions` and `replace`; the
+    other methods are for everybody else.
     """
 
     def __init__(self, spec: StoreSpec, reader: StateReader, *, newest_ms: int, max_cached: int) -> None:
@@ -67,27 +67,25 @@ class SessionStore:
             self._expire(cached_key, sessions)
         return sessions
 
-    def remove(self, cached_key: Any, session: Session) -> None:
-        """Deletes a session of `sessions(key)`."""
+    def replace(self, cached_key: Any, old: Sequence[Session], new: Session | None) -> None:
+        """Deletes sessions of `sessions(key)` and writes one in their place; none if it or its value is None."""
         sessions = self._by_key[cached_key]
         if cached_key not in self._touched:
             self._touched[cached_key] = sessions.copy()
-        sessions.remove(session)
-
-    def put(self, cached_key: Any, session: Session) -> None:
-        """Writes a session whose bounds no other session of the key has; a None value writes nothing."""
-        sessions = self._by_key[cached_key]
-        if cached_key not in self._touched:
-            self._touched[cached_key] = sessions.copy()
-        self._latest[cached_key] = session
-        end_ms = session[0]
-        if session[2] is not None:
-            if not sessions or sessions[-1][0] < end_ms:
-                sessions.append(session)
-            else:
-                insort(sessions, session, key=_bounds)
+        for session in old:
+            sessions.remove(session)
+        if new is None:
+            return
+        end_ms = new[0]
+        self._latest[cached_key] = new
         if end_ms > self.newest_ms:
             self.newest_ms = end_ms
+        if new[2] is None:
+            return
+        if not sessions or sessions[-1][0] < end_ms:
+            sessions.append(new)
+        else:
+            insort(sessions, new, key=_bounds)
 
     def changes(self) -> Iterator[KeyChanges]:
         """What has been written since the last commit, key by key; a session that came and went is not in it."""

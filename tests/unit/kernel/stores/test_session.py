@@ -13,7 +13,7 @@ def store_on(state: MemoryState, newest_ms: int = NEVER) -> SessionStore:
 
 def put(store: SessionStore, key: str, start_ms: int, end_ms: int, value: int) -> None:
     store.sessions(key)
-    store.put(key, (end_ms, start_ms, value))
+    store.replace(key, [], (end_ms, start_ms, value))
 
 
 def commit(store: SessionStore, state: MemoryState) -> None:
@@ -48,7 +48,7 @@ def test_session_that_came_and_went_leaves_no_change() -> None:
     state = MemoryState()
     store = store_on(state)
     put(store, "k", 3, 3, 1)
-    store.remove("k", store.sessions("k")[0])
+    store.replace("k", store.sessions("k")[:], None)
 
     assert store.take_changes() is None
 
