@@ -10,13 +10,14 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from deltaworks.faults import reach
-from deltaworks.lakehouse import control, layout, parquet
-from deltaworks.lakehouse.compaction import SmallFiles
+from deltaworks.lakehouse import control, layout
 from deltaworks.lakehouse.control import PageChange, PageList, PageListWriter
+from deltaworks.lakehouse.housekeeping import Housekeeping, remove_orphans
 from deltaworks.lakehouse.layout import PageName
 from deltaworks.lakehouse.log import Commit, DeltaLog
 from deltaworks.lakehouse.schema import Role, TableSchema, changelog_name, plan_schemas
@@ -66,7 +67,7 @@ class OpenTable:
     log: DeltaLog
     app_id: str
     tag: str
-    small: SmallFiles = field(default_factory=SmallFiles)
+    housekeeping: Housekeeping
     pages: dict[int, PageListWriter] = field(default_factory=dict)
     """Windowed tables: per task."""
 
@@ -100,6 +101,7 @@ class TableCommitter:
         """By name, once `open` was called."""
         self._snapshots: dict[str, Snapshot] = {}
         """By the name of the changelog."""
+        self._background = ThreadPoolExecutor(max_workers=1, thread_name_prefix="delta-housekeeping")
 
     def open(self) -> None:
         """Creates missing tables, reads the logs, removes what crashed attempts left, tells tasks about pages.
@@ -114,7 +116,7 @@ class TableCommitter:
                 changelog = self.tables[changelog_name(table.schema.name)]
                 source = (changelog.schema, changelog.log, changelog.app_id)
                 apps = (table.app_id, self._app(table.schema.name, layout.AS_OF_MS))
-                snapshot = Snapshot(self._root, table.schema, table.log, apps, source, table.tag)
+                snapshot = Snapshot(self._root, table.schema, table.log, apps, source, table.tag, self._background)
                 self._snapshots[changelog.schema.name] = snapshot
 
     def commit(self, batch_id: int, writes: Iterable[TableWrite]) -> list[TableCommit]:
@@ -136,15 +138,24 @@ class TableCommitter:
     def refresh_snapshots(self, *, force: bool = False) -> list[SnapshotRefresh]:
         """Brings the snapshots of KTables up to their changelogs, where enough has changed.
 
+        Rows are computed in the background and committed by a later call.
+
         Args:
-            force: wherever anything has changed.
+            force: wherever anything has changed, and now.
+
+        Returns:
+            The snapshots that were committed by this call.
         """
-        refreshed = []
-        for snapshot in self._snapshots.values():
-            if (done := snapshot.refresh(force=force)) is not None:
-                refreshed.append(done)
-                self._tidy(self.tables[done.table], done.as_of_batch)
+        refreshed = [done for snapshot in self._snapshots.values() for done in snapshot.refresh(force=force)]
+        for done in refreshed:
+            self.tables[done.table].housekeeping.after_commit([])
         return refreshed
+
+    def close(self) -> None:
+        """Waits for what is still under way. Not closing loses no data."""
+        for table in self.tables.values():
+            table.housekeeping.close()
+        self._background.shutdown()
 
     def committed_batch(self, table: str) -> int | None:
         """The last batch that changed a table."""
@@ -162,11 +173,12 @@ class TableCommitter:
     def _open(self, schema: TableSchema) -> OpenTable:
         log = DeltaLog.create_or_open(self._root, schema, query_id=self._query_id, properties=self._options.properties)
         step = layout.SNAPSHOT if schema.role is Role.SNAPSHOT else layout.ROWS
-        table = OpenTable(schema, log, self._app(schema.name, step), layout.query_tag(self._query_id))
-        for path, entry in log.files.items():
-            table.small.add(path, entry.size_bytes)
-        remove_orphans(log, table.tag)
-        control.publish_query(log.path, table.tag)
+        tag = layout.query_tag(self._query_id)
+        remove_orphans(log, tag)
+        control.publish_query(log.path, tag)
+        keep_ms = self._options.keep_replaced_ms
+        housekeeping = Housekeeping(self._root, schema, log, tag, self._background, keep_replaced_ms=keep_ms)
+        table = OpenTable(schema, log, self._app(schema.name, step), tag, housekeeping)
         table.pages = {task: PageListWriter(log.path, task, pages) for task, pages in self._page_lists(table).items()}
         return table
 
@@ -203,15 +215,13 @@ class TableCommitter:
         )
         version = log.commit(commit)
         reach(f"delta.after_commit:{name}")
-        for new in commit.added:
-            table.small.add(new.path, new.size_bytes)
         if name in self._snapshots:
             self._snapshots[name].grew(rows)
         if table.schema.role is Role.WINDOWED:
             reach("delta.before_pages")
             for write in writes:
                 self._change_pages(table, batch_id, write)
-        self._tidy(table, batch_id)
+        table.housekeeping.after_commit(commit.added)
         return TableCommit(name, batch_id, version, False, rows, size, time.perf_counter() - begun)
 
     def _change_pages(self, table: OpenTable, batch_id: int, write: TableWrite) -> None:
@@ -228,39 +238,3 @@ class TableCommitter:
             for new in write.added:
                 if new.path not in known:
                     (table.log.path / new.path).unlink(missing_ok=True)
-
-    def _tidy(self, table: OpenTable, batch_id: int) -> None:
-        while (group := table.small.full_group()) is not None:
-            rows = parquet.read_all(self._root, table.schema, group)
-            folder = group[0].rpartition("/")[0]
-            name = layout.part_name("merged", _first_batch(group, batch_id), 0, table.tag)
-            new = parquet.write(self._root, table.schema, f"{folder}/{name}" if folder else name, rows)
-            reach(f"delta.before_merge:{table.schema.name}")
-            table.log.commit(Commit(added=[new], removed=group, data_change=False, operation="OPTIMIZE"))
-            for path in group:
-                table.small.remove(path)
-            table.small.add(new.path, new.size_bytes)
-        table.log.expire(time.time_ns() // 1_000_000 - self._options.keep_replaced_ms)
-        table.log.checkpoint_if_due()
-
-
-def remove_orphans(log: DeltaLog, tag: str) -> int:
-    """Deletes files that a query's attempts wrote and that no version within reach of readers names.
-
-    Safe only while no task of that query is at work.
-    """
-    kept = set(log.files) | {path for _, path in log.tombstones}
-    removed = 0
-    for file in log.path.rglob("*.parquet"):
-        path = file.relative_to(log.path).as_posix()
-        found = layout.batch_of(path)
-        if path not in kept and found is not None and found[1] == tag and not path.startswith("_"):
-            file.unlink()
-            removed += 1
-    return removed
-
-
-def _first_batch(paths: Sequence[str], otherwise: int) -> int:
-    """A merged file takes the place of its oldest part."""
-    batches = [found[0] for path in paths if (found := layout.batch_of(path)) is not None]
-    return min(batches, default=otherwise)

@@ -189,21 +189,24 @@ class DeltaLog:
         self._commits_since_checkpoint += 1
         return self.version
 
-    def checkpoint_if_due(self) -> bool:
-        """Lets delta-rs write a checkpoint and drop expired log files, when the log has grown enough."""
+    def checkpoint_due(self) -> bool:
+        """Whether the log has grown enough since the last checkpoint for the next one."""
         held = len(self.files) + len(self.tombstones)
-        due = self._actions_since_checkpoint >= max(_CHECKPOINT_MIN_ACTIONS, held // 2)
-        if not due and self._commits_since_checkpoint < _CHECKPOINT_MAX_COMMITS:
-            return False
-        self.checkpoint()
-        return True
+        grown = self._actions_since_checkpoint >= max(_CHECKPOINT_MIN_ACTIONS, held // 2)
+        return grown or self._commits_since_checkpoint >= _CHECKPOINT_MAX_COMMITS
+
+    def checkpoint_begins(self) -> None:
+        """From here on the growth towards the next checkpoint counts."""
+        self._actions_since_checkpoint = self._commits_since_checkpoint = 0
 
     def checkpoint(self) -> None:
-        """Writes a checkpoint of the current version."""
+        """Lets delta-rs write a checkpoint of the latest version and drop log files that are no longer needed.
+
+        It uses nothing of this object but the path, so another thread may do it while commits go on.
+        """
         table = DeltaTable(self.path)
         table.create_checkpoint()
         table.cleanup_metadata()
-        self._actions_since_checkpoint = self._commits_since_checkpoint = 0
 
     def expire(self, older_than_ms: int, limit: int = 10_000) -> int:
         """Deletes removed files whose removal lies before a time; returns how many were there."""

@@ -10,7 +10,7 @@ import pytest
 
 from deltaworks import faults
 from deltaworks.errors import TableError
-from deltaworks.lakehouse import layout
+from deltaworks.lakehouse import layout, log
 from deltaworks.lakehouse.committer import TableCommitter
 from tests.unit.lakehouse.lake import (
     COUNTS,
@@ -122,6 +122,11 @@ def one_batch(root: Path, batch_id: int, expected: Expected) -> None:
     committer.refresh_snapshots(force=True)
 
 
+def wait(committer: TableCommitter) -> None:
+    """Until what goes on in the background is done."""
+    committer._background.submit(int).result()
+
+
 def crash_at(point: str, reached: str) -> None:
     if reached == point:
         raise Crash(point)
@@ -200,3 +205,29 @@ def test_one_committer_knows_only_its_tables(tmp_path: Path) -> None:
     committer.open()
 
     assert set(committer.tables) == {"counts"}
+
+
+def test_checkpoints_are_written_beside_the_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log, "_CHECKPOINT_MIN_ACTIONS", 5)
+    committer, expected = run(tmp_path, 20)
+    committer.refresh_snapshots(force=True)
+    committer.close()
+
+    assert len(list((tmp_path / "counts" / "_delta_log").glob("*.checkpoint.parquet"))) >= 1
+    open_tables(tmp_path)
+    check(tmp_path, expected)
+
+
+def test_a_checkpoint_that_fails_is_not_kept_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: log.DeltaLog) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(log, "_CHECKPOINT_MIN_ACTIONS", 1)
+    monkeypatch.setattr(log.DeltaLog, "checkpoint", fail)
+    committer = open_tables(tmp_path)
+    expected = Expected()
+
+    with pytest.raises(OSError, match="no space left"):
+        for batch_id in range(3):
+            committer.commit(batch_id, write_batch(task_tables(tmp_path), batch_id, expected))
+            wait(committer)

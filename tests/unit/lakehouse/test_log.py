@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -80,13 +82,36 @@ def test_a_log_is_read_from_its_checkpoint_alone(tmp_path: Path) -> None:
 
 def test_a_checkpoint_follows_the_growth_of_the_log(tmp_path: Path) -> None:
     log = open_log(tmp_path)
-    assert not log.checkpoint_if_due()
-    for batch in range(1000):
-        log.commit(Commit(transactions={"app": batch}))
+    commits = 0
+    while not log.checkpoint_due():
+        log.commit(Commit(transactions={"app": commits}))
+        commits += 1
 
-    assert log.checkpoint_if_due()
-    assert not log.checkpoint_if_due()
-    assert DeltaTable(tmp_path / "t").transaction_version("app") == 999
+    log.checkpoint_begins()
+    log.checkpoint()
+
+    assert 500 <= commits <= 1000
+    assert not log.checkpoint_due()
+    assert DeltaTable(tmp_path / "t").transaction_version("app") == commits - 1
+
+
+def test_old_log_files_go_away_once_a_checkpoint_covers_them(tmp_path: Path) -> None:
+    properties = {"delta.logRetentionDuration": "interval 60 minutes"}
+    log = DeltaLog.create_or_open(tmp_path, schema(), query_id="q", properties=properties)
+    for batch in range(20):
+        add(tmp_path, log, f"{batch}.parquet", batch)
+    log.checkpoint()
+    folder = tmp_path / "t" / "_delta_log"
+    long_ago = time.time() - 7200
+    for file in folder.iterdir():
+        os.utime(file, (long_ago, long_ago))
+    for batch in range(20, 25):
+        add(tmp_path, log, f"{batch}.parquet", batch)
+
+    log.checkpoint()
+
+    assert len(list(folder.glob("*.json"))) < 10
+    assert len(open_log(tmp_path).files) == len(DeltaTable(tmp_path / "t").file_uris()) == 25
 
 
 def test_a_commit_of_somebody_else_is_taken_in_when_it_does_not_contradict(tmp_path: Path) -> None:

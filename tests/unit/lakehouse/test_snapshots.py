@@ -42,6 +42,11 @@ class Users:
         return dict(rows)
 
 
+def wait(committer: TableCommitter) -> None:
+    """Until what goes on in the background is done, though not committed."""
+    committer._background.submit(int).result()
+
+
 def test_the_last_update_in_the_order_of_rows_wins_and_deletes_drop_the_key(tmp_path: Path) -> None:
     users = Users(tmp_path)
     users.batch((0, "a", "1"), (0, "a", "2"), (1, "b", "1"), (0, "c", "1"))
@@ -89,6 +94,8 @@ def test_a_snapshot_is_rewritten_only_when_its_changelog_has_grown_enough(
     for batch_id in range(300):
         users.batch(*[(0, f"k{batch_id * 5 + number}", "x") for number in range(5)])
         refreshes += users.committer.refresh_snapshots()
+        wait(users.committer)
+    refreshes += users.committer.refresh_snapshots()
 
     copied = sum(done.rows for done in refreshes)
 
@@ -102,7 +109,10 @@ def test_growth_is_known_after_a_restart(tmp_path: Path, monkeypatch: pytest.Mon
         users = Users(tmp_path)
         users.batch_id = batch_id - 1
         users.batch((0, f"k{batch_id}", "x"))
+        begun = users.committer.refresh_snapshots()
+        wait(users.committer)
         refreshed = users.committer.refresh_snapshots()
+        assert begun == []
         assert bool(refreshed) == (batch_id == 9)
 
 
@@ -122,8 +132,9 @@ def test_merging_the_files_of_the_changelog_changes_no_result(tmp_path: Path) ->
         users.batch(*[(key % 2, f"k{key}", f"{batch_id}/{key}") for key in range(batch_id % 5, 40, 3)])
         if batch_id % 9 == 0:
             users.committer.refresh_snapshots(force=True)
-    files = table(tmp_path, "users_changelog").files
     users.committer.refresh_snapshots(force=True)
+    users.committer.close()
+    files = table(tmp_path, "users_changelog").files
 
     with duckdb_connection(tmp_path) as connection:
         latest = query(
@@ -131,3 +142,17 @@ def test_merging_the_files_of_the_changelog_changes_no_result(tmp_path: Path) ->
         )
     assert files < 40
     assert users.snapshot() == dict(latest)
+
+
+def test_batches_that_come_while_a_snapshot_is_made_belong_to_the_next_one(tmp_path: Path) -> None:
+    users = Users(tmp_path)
+    users.batch((0, "a", "1"))
+    snapshots_of = users.committer._snapshots["users_changelog"]
+    job = snapshots_of._job()
+    users.batch((0, "a", "2"), (0, "b", "1"))
+
+    written = snapshots_of._write(job)
+
+    assert (written.job.target, written.rows) == (0, 1)
+    users.committer.refresh_snapshots(force=True)
+    assert users.snapshot() == {"a": "2", "b": "1"}

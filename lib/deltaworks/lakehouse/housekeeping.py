@@ -1,0 +1,107 @@
+"""What keeps a table in order and what no batch waits for: merging small files, checkpoints, deleting replaced files.
+
+Reading and writing happens in a background thread; what comes of it is committed by the driver after a later batch,
+as commits have one thread. A crash loses nothing but the work.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass
+from pathlib import Path
+
+from deltaworks.faults import reach
+from deltaworks.lakehouse import layout, parquet
+from deltaworks.lakehouse.compaction import SmallFiles
+from deltaworks.lakehouse.log import Commit, DeltaLog
+from deltaworks.lakehouse.schema import TableSchema
+from deltaworks.lakehouse.writes import NewFile
+
+
+@dataclass(frozen=True)
+class _Merged:
+    group: list[str]
+    file: NewFile
+
+
+class Housekeeping:
+    """Keeps one table in order.
+
+    Args:
+        root: folder of all tables.
+        schema: columns of the table.
+        log: its log.
+        tag: the query, for file names.
+        background: runs what may take a while.
+        keep_replaced_ms: how long replaced files stay for readers that still use them.
+    """
+
+    def __init__(
+        self, root: Path, schema: TableSchema, log: DeltaLog, tag: str, background: Executor, *, keep_replaced_ms: int
+    ) -> None:
+        self._root, self._schema, self._log, self._tag = root, schema, log, tag
+        self._background, self._keep_replaced_ms = background, keep_replaced_ms
+        self._small = SmallFiles()
+        for path, entry in log.files.items():
+            self._small.add(path, entry.size_bytes)
+        self._merging: Future[_Merged] | None = None
+        self._checkpoint: Future[None] | None = None
+
+    def after_commit(self, added: Sequence[NewFile]) -> None:
+        """Does what is due; `added` is what the commit added."""
+        for new in added:
+            self._small.add(new.path, new.size_bytes)
+        if self._merging is None or self._merging.done():
+            self._finish_merge()
+            if (group := self._small.full_group()) is not None:
+                for path in group:
+                    self._small.remove(path)
+                self._merging = self._background.submit(self._merge, group)
+        self._log.expire(time.time_ns() // 1_000_000 - self._keep_replaced_ms)
+        if self._log.checkpoint_due() and (self._checkpoint is None or self._checkpoint.done()):
+            self._finish_checkpoint()
+            self._log.checkpoint_begins()
+            self._checkpoint = self._background.submit(self._log.checkpoint)
+
+    def close(self) -> None:
+        """Waits for what is under way."""
+        self._finish_merge()
+        self._finish_checkpoint()
+
+    def _merge(self, group: list[str]) -> _Merged:
+        rows = parquet.read_all(self._root, self._schema, group)
+        folder = group[0].rpartition("/")[0]
+        first = layout.batch_of(group[0])
+        name = layout.part_name("merged", first[0] if first else 0, 0, self._tag)
+        return _Merged(group, parquet.write(self._root, self._schema, f"{folder}/{name}" if folder else name, rows))
+
+    def _finish_merge(self) -> None:
+        if self._merging is None:
+            return
+        merged, self._merging = self._merging.result(), None
+        reach(f"delta.before_merge:{self._schema.name}")
+        self._log.commit(Commit(added=[merged.file], removed=merged.group, data_change=False, operation="OPTIMIZE"))
+        self._small.add(merged.file.path, merged.file.size_bytes)
+
+    def _finish_checkpoint(self) -> None:
+        if self._checkpoint is not None:
+            checkpoint, self._checkpoint = self._checkpoint, None
+            checkpoint.result()
+
+
+def remove_orphans(log: DeltaLog, tag: str) -> int:
+    """Deletes files that a query's attempts wrote and that no version within reach of readers names.
+
+    Safe only while no task of that query is at work.
+    """
+    kept = set(log.files) | {path for _, path in log.tombstones}
+    removed = 0
+    for file in log.path.rglob("*.parquet"):
+        path = file.relative_to(log.path).as_posix()
+        found = layout.batch_of(path)
+        if path not in kept and found is not None and found[1] == tag and not path.startswith("_"):
+            file.unlink()
+            removed += 1
+    return removed
