@@ -5,6 +5,6 @@
 - `demo`: everything in one go, checked
 """
 
-from deltaworks.cli.main import main
+from deltaworks.cli.app import main
 
 __all__ = ["main"]

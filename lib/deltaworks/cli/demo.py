@@ -48,13 +48,15 @@ def demo(
 
     Exit code 1 if a single row differs.
     """
-    signal.signal(signal.SIGTERM, _stop_like_interrupt)
+    stopped_by = _notice_signals()
     settings, steps = Settings.from_environment(), Steps()
     run = _Demo(settings, steps, orders, seed, rate)
     try:
         equal = run.everything()
     except BaseException:
         run.stop_what_was_started()
+        if stopped_by:  # whatever the interrupted library made of it
+            raise SystemExit(128 + stopped_by[0]) from None
         raise
     if not equal:
         run.stop_what_was_started()
@@ -211,7 +213,7 @@ class _Demo:
 
     def _print(self, comparisons: list[Any]) -> None:
         out.print()
-        census = self._data.census(self._data.records(self._orders, self._seed))
+        census = self._data.census(self._data.records(max(self._orders, self._orders_present()), self._seed))
         print_table(
             "What was produced",
             ("records", "what"),
@@ -255,5 +257,14 @@ class _Demo:
         )
 
 
-def _stop_like_interrupt(number: int, frame: FrameType | None) -> None:
-    sys.exit(128 + number)
+def _notice_signals() -> list[int]:
+    """SIGINT and SIGTERM end the demo as an error does; the list then holds the signal."""
+    stopped_by: list[int] = []
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        stopped_by.append(number)
+        raise SystemExit(128 + number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    return stopped_by

@@ -201,7 +201,6 @@ def stop(name: Name, timeout: Annotated[float, typer.Option(help="Seconds until 
 
 def drain(settings: Settings, name: str, report: Callable[[str], None], *, timeout_s: float = 60.0) -> None:
     """Asks a pipeline to end, and ends it if it does not in time."""
-    from deltaworks.spark import streaming
     from deltaworks.stack import processes
 
     entry = processes.find(settings.run, name)
@@ -209,6 +208,8 @@ def drain(settings: Settings, name: str, report: Callable[[str], None], *, timeo
         processes.forget(settings.run, name)
         report("was not running")
         return
+    from deltaworks.spark import streaming
+
     streaming.request_stop(settings, name)
     deadline = time.monotonic() + timeout_s
     while entry.alive and time.monotonic() < deadline:
