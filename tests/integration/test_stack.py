@@ -17,7 +17,7 @@ import pytest
 from confluent_kafka import Producer
 
 from deltaworks.errors import StackError
-from deltaworks.kafka.admin import TopicSpec, answers, create_topics
+from deltaworks.kafka.admin import TopicSpec, answers, create_topics, settled_end_offsets
 from deltaworks.settings import Settings
 from deltaworks.stack import ports, processes
 from deltaworks.stack.lifecycle import down, log_of, status, up
@@ -71,6 +71,7 @@ def test_a_broker_that_was_killed_comes_back_with_its_records(settings: Settings
     producer.begin_transaction()
     producer.produce("old", b"v", b"k", timestamp=1_000)
     producer.commit_transaction(30)
+    settled_end_offsets(settings.bootstrap, ["old"])
     os.kill(killed.pid, signal.SIGKILL)
     told: list[str] = []
 

@@ -67,7 +67,9 @@ def _homes(settings: Settings) -> Iterator[Path]:
 def _version(launcher: Path) -> int | None:
     """None when it is missing, does not start or says something else."""
     try:
-        answer = subprocess.run([launcher, "-version"], capture_output=True, text=True, timeout=30, check=False)
+        answer = subprocess.run(
+            [launcher, "-XX:-UsePerfData", "-version"], capture_output=True, text=True, timeout=30, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
     found = _VERSION.search(answer.stderr + answer.stdout)
