@@ -27,7 +27,7 @@ from tests.benchmarks.systems import Job, Launch, System
 from tests.benchmarks.throughput import RunFailed, tail
 
 _TICK_S = 0.01
-_START_TIMEOUT_S = 120.0
+_START_TIMEOUT_S = 240.0
 _FILLER = "x" * 128
 
 

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import psutil
 from confluent_kafka.admin import AdminClient
 
 from deltaworks.settings import Settings
@@ -106,6 +107,8 @@ class Options:
     systems: tuple[str, ...]
     records: int
     repeats: int
+    minutes: float
+    """No run is repeated that would not end within this time; every cell runs once."""
     quick: bool
     output: Path
     bootstrap: str | None
@@ -124,6 +127,8 @@ class Bench:
     systems: dict[SystemName, System] = field(default_factory=dict)
     runs: dict[tuple[str, SystemName], list[dict[str, Any]]] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
+    seconds: dict[tuple[str, SystemName], float] = field(default_factory=dict)
+    """What the last run of a cell took, preparation and check included."""
 
     def run_all(self) -> None:
         """Every cell for every system; the runs of a cell alternate between the systems."""
@@ -132,8 +137,14 @@ class Bench:
                 if repeat and name in ONCE:
                     continue
                 for system_name in CELLS[name].systems:
-                    if system_name in self.options.systems:
+                    if system_name in self.options.systems and self._fits(name, system_name):
                         self._run(name, system_name)
+
+    def _fits(self, cell: str, system_name: SystemName) -> bool:
+        expected_s = self.seconds.get((cell, system_name))
+        if expected_s is None:
+            return True
+        return elapsed_s() + expected_s <= self.options.minutes * 60
 
     def _run(self, cell: str, system_name: SystemName) -> None:
         label = f"{cell} on {system_name}"
@@ -142,8 +153,10 @@ class Bench:
             result = self._measure(cell, system_name)
         except (throughput.RunFailed, subprocess.CalledProcessError) as problem:
             self.failures.append(f"{label}: {problem}")
+            self.seconds[cell, system_name] = float("inf")
             say(f"{label}: FAILED after {time.monotonic() - begin:.0f} s: {problem}")
             return
+        self.seconds[cell, system_name] = time.monotonic() - begin
         self.runs.setdefault((cell, system_name), []).append(result)
         shown = ", ".join(f"{key} {result[key]:,}" for key in _KEPT if key in result)
         say(f"{label}: {time.monotonic() - begin:.0f} s; {shown}")
@@ -179,8 +192,8 @@ class Bench:
                             job,
                             bootstrap,
                             rate=cell.rate,
-                            warm_up_s=3 if quick else 10,
-                            measured_s=5 if quick else 30,
+                            warm_up_s=3 if quick else 5,
+                            measured_s=5 if quick else 20,
                             table=cell.table,
                         )
                     )
@@ -190,9 +203,9 @@ class Bench:
                             target,
                             job,
                             bootstrap,
-                            settle_s=3 if quick else 15,
+                            settle_s=3 if quick else 10,
                             idle_s=10 if quick else 60,
-                            bursts=5 if quick else 20,
+                            bursts=5 if quick else 10,
                         )
                     )
         finally:
@@ -312,6 +325,11 @@ def _git(*arguments: str) -> str:
     return subprocess.run(["git", *arguments], check=True, capture_output=True, text=True).stdout.strip()
 
 
+def elapsed_s() -> float:
+    """Since this process began."""
+    return time.time() - psutil.Process().create_time()
+
+
 def say(text: str) -> None:
     """Progress, a line at a time."""
     print(f"[{time.strftime('%H:%M:%S')}] {text}", flush=True)
@@ -350,7 +368,8 @@ def parse(arguments: Sequence[str]) -> Options:
     parser.add_argument("--cells", default=",".join(CELLS), help="comma-separated; known: " + ", ".join(CELLS))
     parser.add_argument("--systems", default="deltaworks,kafka-streams,spark-native")
     parser.add_argument("--records", type=int, help="preloaded bids; 5,000,000, or 500,000 with --quick")
-    parser.add_argument("--repeats", type=int, help="runs per throughput cell; 2, or 1 with --quick")
+    parser.add_argument("--repeats", type=int, help="most runs per throughput cell; 3, or 1 with --quick")
+    parser.add_argument("--minutes", type=float, default=28, help="repeat runs only as long as this; default 28")
     parser.add_argument("--quick", action="store_true", help="every cell once and short: a check, not a measurement")
     parser.add_argument("--output", type=Path, default=Path("bench-results.json"))
     parser.add_argument("--bootstrap", help="use this broker instead of starting one")
@@ -363,7 +382,8 @@ def parse(arguments: Sequence[str]) -> Options:
         cells=cells,
         systems=tuple(given.systems.split(",")),
         records=given.records or (500_000 if given.quick else 5_000_000),
-        repeats=given.repeats or (1 if given.quick else 2),
+        repeats=given.repeats or (1 if given.quick else 3),
+        minutes=given.minutes,
         quick=given.quick,
         output=given.output,
         bootstrap=given.bootstrap,
@@ -400,7 +420,7 @@ def main(arguments: Sequence[str]) -> int:
         else:
             preload(settings.bootstrap, options.records)
             run()
-    report["seconds"] = (time.time_ns() - _STARTED_NS) // 1_000_000_000
+    report["seconds"] = round(elapsed_s())
     bench.save()
     print(table(report))
     for compared in report["comparisons"]:
@@ -410,8 +430,6 @@ def main(arguments: Sequence[str]) -> int:
         print(f"PROBLEM: {problem}", file=sys.stderr)
     return 1 if bench.failures or different else 0
 
-
-_STARTED_NS = time.time_ns()
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))
