@@ -74,7 +74,6 @@ def topology(builder: StreamsBuilder) -> None:
     """Reads top to bottom as the picture above."""
     users = builder.table("user-data", key=str, value=User, store="users", name="users-source")
     users.to_delta("users")
-
     # Read as bytes first: an order without content is no error but dropped, and only what is there can fail to decode.
     enriched = (
         builder.stream("raw-orders", key=str, value=bytes, name="orders-source")
