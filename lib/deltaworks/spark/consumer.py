@@ -51,70 +51,76 @@ class RangeReader:
         Raises:
             KafkaReadError: the records are gone (retention), or the broker did not answer for 60 s.
         """
-        wanted = {(r.topic, r.partition): r for r in ranges if r.stop > r.start}
-        self._consumer.assign([TopicPartition(r.topic, r.partition, r.start) for r in wanted.values()])
+        wanted = [r for r in ranges if r.stop > r.start]
+        self._consumer.assign([TopicPartition(r.topic, r.partition, r.start) for r in wanted])
+        if len(wanted) == 1:
+            for messages in self._one(wanted[0]):
+                yield [_columns(wanted[0], messages)]
+        elif wanted:
+            yield self._several(wanted)
+        self._consumer.unassign()
+
+    def _one(self, wanted: Range) -> Iterator[list[Message]]:
+        """Portions of one range; nothing is done per message that can be done per portion."""
+        complete, next_offset = False, wanted.start
+        while not complete:
+            delivered = self._consume(wanted.stop - next_offset, [wanted])
+            messages = [message for message in delivered if message.error() is None]
+            if len(messages) < len(delivered):
+                complete = any(_ends(message, wanted) for message in delivered if message.error() is not None)
+            if messages:
+                next_offset = _offset(messages[-1]) + 1
+                if next_offset >= wanted.stop:
+                    complete = True
+                    messages = (
+                        [m for m in messages if _offset(m) < wanted.stop] if next_offset > wanted.stop else messages
+                    )
+                yield messages
+
+    def _several(self, ranges: Sequence[Range]) -> list[RecordBatch]:
+        """Everything of several ranges."""
+        wanted = {(r.topic, r.partition): r for r in ranges}
         found: dict[tuple[str, int], list[Message]] = {key: [] for key in wanted}
-        missing = sum(r.stop - r.start for r in wanted.values())
-        streaming = len(wanted) == 1
+        left = dict(wanted)
+        while left:
+            for message in self._consume(_CHUNK_RECORDS, list(left.values())):
+                key: tuple[str, int] = (message.topic(), message.partition())  # type: ignore[assignment]
+                open_range = left.get(key)
+                if open_range is None:
+                    continue
+                if message.error() is None:
+                    offset = _offset(message)
+                    if offset < open_range.stop:
+                        found[key].append(message)
+                    if offset >= open_range.stop - 1:
+                        del left[key]
+                elif _ends(message, open_range):
+                    del left[key]
+        return [_columns(wanted[key], messages) for key, messages in found.items() if messages]
+
+    def _consume(self, missing: int, ranges: Sequence[Range]) -> list[Message]:
+        """The next messages; raises when none comes for too long."""
         deadline = time.monotonic() + _STALL_S
-        while wanted:
+        while True:
             messages = self._consumer.consume(min(_CHUNK_RECORDS, max(missing, 1)), _POLL_S)
             if messages:
-                deadline = time.monotonic() + _STALL_S
-                missing = self._take(messages, wanted, found, missing)
-            elif time.monotonic() > deadline:
+                return messages
+            if time.monotonic() > deadline:
                 raise KafkaReadError(
                     f"no records from {self._bootstrap} for {_STALL_S:.0f} s while reading "
-                    + ", ".join(f"{r.topic}-{r.partition} [{r.start}, {r.stop})" for r in wanted.values()),
+                    + ", ".join(f"{r.topic}-{r.partition} [{r.start}, {r.stop})" for r in ranges),
                     hint="check that the broker runs (deltaworks status) and that the topics still exist",
                 )
-            if streaming or not wanted:
-                portion = [_columns(*key, part) for key, part in found.items() if part]
-                found = {key: [] for key in found}
-                if portion:
-                    yield portion
-        self._consumer.unassign()
 
     def close(self) -> None:
         self._consumer.close()
 
-    def _take(
-        self,
-        messages: list[Message],
-        open_ranges: dict[tuple[str, int], Range],
-        found: dict[tuple[str, int], list[Message]],
-        missing: int,
-    ) -> int:
-        """Sorts messages into their ranges and closes complete ones; returns how many records may be missing."""
-        for message in messages:
-            key, offset = _position(message)
-            wanted = open_ranges.get(key)
-            if wanted is None:
-                continue
-            error = message.error()
-            if error is None:
-                if offset < wanted.stop:
-                    found[key].append(message)
-                    missing -= 1
-                if offset >= wanted.stop - 1:
-                    del open_ranges[key]
-            elif error.code() == KafkaError._PARTITION_EOF:
-                # The end of a range may be transaction markers, which are never delivered.
-                if offset >= wanted.stop:
-                    del open_ranges[key]
-            else:
-                raise KafkaReadError(
-                    f"{key[0]}-{key[1]} [{wanted.start}, {wanted.stop}): {error.str()}",
-                    hint="if retention removed these records, start a new generation from the earliest offset",
-                )
-        return missing
 
-
-def _columns(topic: str, partition: int, messages: list[Message]) -> RecordBatch:
+def _columns(wanted: Range, messages: list[Message]) -> RecordBatch:
     headers = [m.headers() for m in messages]
     return RecordBatch(
-        topic,
-        partition,
+        wanted.topic,
+        wanted.partition,
         [m.offset() for m in messages],  # type: ignore[misc]  # None only without a position
         [m.timestamp()[1] for m in messages],
         [m.key() for m in messages],
@@ -123,9 +129,20 @@ def _columns(topic: str, partition: int, messages: list[Message]) -> RecordBatch
     )
 
 
-def _position(message: Message) -> tuple[tuple[str, int], int]:
-    """`((topic, partition), offset)`; all three are set on what a consumer with an assignment delivers."""
-    return (message.topic(), message.partition()), message.offset()  # type: ignore[return-value]
+def _ends(message: Message, wanted: Range) -> bool:
+    """Whether an event that is no record says that the range is complete: its end may be transaction markers only."""
+    error = message.error()
+    assert error is not None
+    if error.code() == KafkaError._PARTITION_EOF:
+        return _offset(message) >= wanted.stop
+    raise KafkaReadError(
+        f"{wanted.topic}-{wanted.partition} [{wanted.start}, {wanted.stop}): {error.str()}",
+        hint="if retention removed these records, start a new generation from the earliest offset",
+    )
+
+
+def _offset(message: Message) -> int:
+    return message.offset()  # type: ignore[return-value]  # None only without a position
 
 
 def _headers(headers: object) -> Headers:
