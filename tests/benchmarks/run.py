@@ -238,7 +238,7 @@ class Bench:
             mine, other = summary(ours), summary(theirs)
             compared: dict[str, Any] = {"cell": cell}
             for key in mine.keys() & other.keys() & set(_KEPT):
-                if other[key]["median"]:
+                if mine[key]["median"] and other[key]["median"]:
                     compared[f"{key}_ratio"] = round(mine[key]["median"] / other[key]["median"], 3)
             if "result_hash" in ours[0]:
                 compared["same_results"] = len({run["result_hash"] for run in [*ours, *theirs]}) == 1
@@ -347,6 +347,8 @@ def table(report: Mapping[str, Any]) -> str:
         def show(key: str, scale: float = 1.0, found: Any = found) -> str:
             if key not in found:
                 return ""
+            if not found[key]["max"]:
+                return "-"
             low, middle, high = (found[key][part] / scale for part in ("min", "median", "max"))
             digits = 0 if middle >= 10 else 2
             spread = f" ({low:,.{digits}f}-{high:,.{digits}f})" if high > low else ""
