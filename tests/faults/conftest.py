@@ -10,7 +10,6 @@ import pytest
 
 from deltaworks.kafka import admin
 from deltaworks.settings import Settings
-from deltaworks.spark.streaming import topic_specs
 from jobs.orders import pipeline
 from tests.live_stack import LiveStack
 
@@ -20,5 +19,5 @@ def orders_settings(kafka: LiveStack, tmp_path: Path) -> Iterator[Settings]:
     """Empty topics, a home of its own."""
     names = [topic.name for topic in pipeline.topics]
     admin.delete_topics(kafka.bootstrap, [name for name in names if name in admin.partition_counts(kafka.bootstrap)])
-    admin.create_topics(kafka.bootstrap, topic_specs(pipeline))
+    admin.create_topics(kafka.bootstrap, admin.topic_specs(pipeline.topics))
     yield replace(kafka.settings, home=tmp_path / "home")

@@ -29,7 +29,6 @@ from deltaworks.spark.protocol import TruthHeader, open_store
 from deltaworks.spark.routes import Routes
 from deltaworks.spark.rows import TaskResult
 from deltaworks.spark.source import Offsets, Range
-from deltaworks.spark.streaming import topic_specs
 from deltaworks.spark.task_host import run_batch
 from deltaworks.spark.worker import HostConfig, Worker
 from tests.faults.hooks import InjectedFault
@@ -74,7 +73,7 @@ class InProcessStream:
     def __init__(self, pipeline: Pipeline, settings: Settings, generation: str = "test") -> None:
         self.pipeline, self.settings, self.generation = pipeline, settings, generation
         self.plan = pipeline.plan()
-        admin.create_topics(settings.bootstrap, topic_specs(pipeline))
+        admin.create_topics(settings.bootstrap, admin.topic_specs(pipeline.topics))
         counts = admin.partition_counts(settings.bootstrap)
         self.partitions = {topic: counts[topic] for topic in self.plan.source_topics}
         self.tasks = self.plan.tasks(self.partitions)

@@ -20,7 +20,7 @@ from deltaworks.kafka import admin
 from deltaworks.settings import Settings
 from deltaworks.spark import heartbeat
 from deltaworks.spark.heartbeat import Heartbeat
-from deltaworks.spark.streaming import request_stop, topic_specs
+from deltaworks.spark.streaming import request_stop
 from tests.faults.stores import compare_stores, replay
 from tests.live_stack import LiveStack
 from tests.spark.pipelines import counting, failing
@@ -79,7 +79,7 @@ def send(bootstrap: str, topic: str, records: Sequence[tuple[str, str, int]]) ->
 
 
 def test_a_stream_counts_across_a_hop_drains_and_goes_on_where_it_stopped(kafka: LiveStack, settings: Settings) -> None:
-    admin.create_topics(kafka.bootstrap, topic_specs(counting))
+    admin.create_topics(kafka.bootstrap, admin.topic_specs(counting.topics))
     words = [(f"k{i % 7}", "abcde"[i % 5], 1_000_000 + 40 * i) for i in range(2_000)]
 
     for half in (words[:1000], words[1000:]):
@@ -114,7 +114,7 @@ def test_a_stream_counts_across_a_hop_drains_and_goes_on_where_it_stopped(kafka:
 
 
 def test_a_record_that_fails_ends_the_stream_with_its_reason(kafka: LiveStack, settings: Settings) -> None:
-    admin.create_topics(kafka.bootstrap, topic_specs(failing))
+    admin.create_topics(kafka.bootstrap, admin.topic_specs(failing.topics))
     send(kafka.bootstrap, "numbers", [("a", "1", 1), ("a", "two", 2)])
     with running(kafka, settings, "failing") as process:
         assert process.wait(timeout=WAIT_S) == exits.DATA
@@ -129,7 +129,7 @@ def test_another_topology_is_refused_before_spark_starts(kafka: LiveStack, setti
     from deltaworks.errors import IncompatibleCheckpointError
     from deltaworks.spark.streaming import run
 
-    admin.create_topics(kafka.bootstrap, [*topic_specs(counting), *topic_specs(failing)])
+    admin.create_topics(kafka.bootstrap, [*admin.topic_specs(counting.topics), *admin.topic_specs(failing.topics)])
     other = replace(failing, name="counting")
     from deltaworks.spark.checkpoint import open_plan
 

@@ -96,17 +96,7 @@ def create_topics(settings: Settings, pipeline: Pipeline) -> str:
     """Creates what is missing; says what was."""
     from deltaworks.kafka import admin
 
-    created = admin.create_topics(
-        settings.bootstrap,
-        (
-            admin.TopicSpec(
-                name=topic.name,
-                partitions=topic.partitions,
-                config={"cleanup.policy": "compact"} if topic.compacted else {},
-            )
-            for topic in pipeline.topics
-        ),
-    )
+    created = admin.create_topics(settings.bootstrap, admin.topic_specs(pipeline.topics))
     return f"created {', '.join(created)}" if created else f"{len(pipeline.topics)} are there"
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
+from deltaworks.dsl.pipeline import Topic
 from deltaworks.errors import KafkaReadError, KafkaTopicError
 
 Position = tuple[str, int]
@@ -42,6 +43,18 @@ class TopicSpec:
     replication: int = 1
     config: Mapping[str, str] = field(default_factory=dict)
     """Such as `{"cleanup.policy": "compact"}`; only for a topic that does not exist yet."""
+
+
+def topic_specs(topics: Iterable[Topic]) -> list[TopicSpec]:
+    """The topics of a pipeline as the broker shall have them."""
+    return [
+        TopicSpec(
+            name=topic.name,
+            partitions=topic.partitions,
+            config={"cleanup.policy": "compact"} if topic.compacted else {},
+        )
+        for topic in topics
+    ]
 
 
 def admin(bootstrap: str) -> AdminClient:

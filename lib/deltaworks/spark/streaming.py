@@ -25,7 +25,6 @@ from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import DeltaworksError, KafkaTopicError
 from deltaworks.faults import reach
 from deltaworks.kafka import admin
-from deltaworks.kafka.admin import TopicSpec
 from deltaworks.lakehouse.committer import TableCommitter
 from deltaworks.settings import Settings
 from deltaworks.spark import batches, failures, heartbeat, session
@@ -178,7 +177,7 @@ class StreamDriver:
 
     def _open_checkpoint(self) -> CheckpointPlan:
         bootstrap = self._settings.bootstrap
-        admin.create_topics(bootstrap, topic_specs(self._pipeline))
+        admin.create_topics(bootstrap, admin.topic_specs(self._pipeline.topics))
         existing = admin.partition_counts(bootstrap)
         needed = [*self._plan.source_topics, *_output_topics(self._pipeline, self._plan)]
         missing = [topic for topic in needed if topic not in existing]
@@ -378,15 +377,3 @@ def _output_topics(pipeline: Pipeline, plan: Plan) -> list[str]:
 
 def _marker_topic(pipeline: Pipeline, plan: Plan) -> str | None:
     return next(iter(_output_topics(pipeline, plan)), None)
-
-
-def topic_specs(pipeline: Pipeline) -> list[TopicSpec]:
-    """The topics of a pipeline as the broker shall have them."""
-    return [
-        TopicSpec(
-            name=topic.name,
-            partitions=topic.partitions,
-            config={"cleanup.policy": "compact"} if topic.compacted else {},
-        )
-        for topic in pipeline.topics
-    ]
