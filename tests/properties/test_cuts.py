@@ -25,6 +25,7 @@ def run(build: Build, rows: list[Record], cuts: list[int], restarts: set[int], *
         [MicroBatch(0, batch) for batch in batches],
         errors=_CONTINUE,
         restarts=lambda batch_id, task: batch_id in restarts,
+        max_cached_entries=2 if restarts else 200_000,
     )
 
 

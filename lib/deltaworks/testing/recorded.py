@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from deltaworks.kernel.errors import ErrorPolicy
@@ -88,6 +89,7 @@ def run_recorded(
     errors: ErrorPolicy | None = None,
     first_batch_id: int = 0,
     restarts: Restarts = lambda batch_id, task: False,
+    max_cached_entries: int = 200_000,
 ) -> Recording:
     """Runs micro-batches through every stage of a plan.
 
@@ -101,11 +103,12 @@ def run_recorded(
         errors: What happens to records that fail; None: fail.
         first_batch_id: Id of the first batch; offsets after a hop depend on it.
         restarts: Which tasks lose their memory before which batch.
+        max_cached_entries: As in `Task`.
 
     Raises:
         StreamsError: A record failed and the policy says `fail`.
     """
-    host = _Host(plan, topic_partitions, errors or ErrorPolicy())
+    host = _Host(plan, topic_partitions, errors or ErrorPolicy(), max_cached_entries)
     for batch_id, batch in enumerate(batches, start=first_batch_id):
         host.run(batch_id, batch, restarts)
     return host.recording()
@@ -143,12 +146,26 @@ def part_of(records: RecordBatch, start: int, stop: int) -> RecordBatch:
 
 
 class _Host:
-    def __init__(self, plan: Plan, topic_partitions: Mapping[str, int], errors: ErrorPolicy) -> None:
+    def __init__(
+        self, plan: Plan, topic_partitions: Mapping[str, int], errors: ErrorPolicy, max_cached_entries: int
+    ) -> None:
         self._plan = plan
         self._tables = TablesInMemory(plan.tables)
         hop_partitions = plan.hop_partitions(topic_partitions)
         self._tasks = {
-            (stage.index, task): _TaskSlot(stage, task, errors, hop_partitions, self._tables)
+            (stage.index, task): _TaskSlot(
+                partial(
+                    Task,
+                    stage,
+                    task,
+                    errors=errors,
+                    hop_partitions=hop_partitions,
+                    max_cached_entries=max_cached_entries,
+                ),
+                stage,
+                task,
+                self._tables,
+            )
             for stage, count in zip(plan.stages, plan.tasks(topic_partitions), strict=True)
             for task in range(count)
         }
@@ -187,15 +204,12 @@ class _Host:
 class _TaskSlot:
     """A task with its state and what it produced; the collector of the task."""
 
-    def __init__(
-        self, stage: Stage, number: int, errors: ErrorPolicy, hop_partitions: Mapping[str, int], tables: TablesInMemory
-    ) -> None:
+    def __init__(self, build: Callable[..., Task], stage: Stage, number: int, tables: TablesInMemory) -> None:
         self.stage = stage
         self.state = MemoryState()
         self.output = TaskOutput()
+        self._build = build
         self._number = number
-        self._errors = errors
-        self._hop_partitions = hop_partitions
         self._tables = tables
         self._hopped = HopOutput(number, 0)
         self.rebuild()
@@ -205,14 +219,7 @@ class _TaskSlot:
         return self._task.metrics
 
     def rebuild(self) -> None:
-        self._task = Task(
-            self.stage,
-            self._number,
-            state=self.state,
-            collector=self,
-            errors=self._errors,
-            hop_partitions=self._hop_partitions,
-        )
+        self._task = self._build(state=self.state, collector=self)
 
     def run(
         self, batch_id: int, batches: Sequence[RecordBatch], wall_clock_ms: int

@@ -1,0 +1,74 @@
+"""Several tasks, joins and hops: for the same recorded batches, restarts and small caches change nothing."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deltaworks import StreamsBuilder
+from deltaworks.kernel.task import ErrorPolicy
+from deltaworks.testing.recorded import MicroBatch, Recording, cut, run_recorded
+from tests.properties import cases
+from tests.properties.cases import TOPIC, Build, Record
+
+
+def join_then_count(builder: StreamsBuilder) -> None:
+    """Two co-partitioned topics, a left join, a hop, an aggregate."""
+    table = builder.table("rows", key=str, value=int, store="rows")
+    stream = builder.stream(TOPIC, key=str, value=int)
+    joined = stream.left_join(table, lambda value, row: value * 100 + (row or 0), value=int)
+    counts = joined.group_by(lambda _, value: str(value % 5), key=str, name="by-rest").count(store="counts")
+    counts.to_delta("counts")
+    counts.to_stream().to("counts")
+
+
+TOPOLOGIES: dict[str, Build] = {"join, hop, count": join_then_count, "hop, count": cases.rekeyed_count}
+
+
+@pytest.mark.parametrize("name", TOPOLOGIES)
+@pytest.mark.parametrize("record_cache", [False, True], ids=["uncached", "cached"])
+@settings(max_examples=30, deadline=None)
+@given(
+    left=cases.records(max_size=25),
+    right=cases.records(max_size=25),
+    rows=cases.records(max_size=10),
+    cuts=st.lists(st.tuples(*[st.integers(0, 25)] * 4), max_size=4),
+    restarts=st.sets(st.tuples(st.integers(0, 5), st.integers(0, 1), st.integers(0, 1))),
+    max_cached_entries=st.sampled_from([0, 1, 3]),
+)
+def test_restarts_and_small_caches_change_nothing(
+    name: str,
+    record_cache: bool,
+    left: list[Record],
+    right: list[Record],
+    rows: list[Record],
+    cuts: list[tuple[int, ...]],
+    restarts: set[tuple[int, int, int]],
+    max_cached_entries: int,
+) -> None:
+    partitions = [cases.batch(left), cases.batch(right, partition=1)]
+    topics = {TOPIC: 2}
+    if name == "join, hop, count":
+        partitions += [cases.batch(rows, "rows"), cases.batch(rows, "rows", partition=1)]
+        topics["rows"] = 2
+    sizes = [len(each.offsets) for each in partitions]
+    ends = [[min(end, size) for end, size in zip(each, sizes, strict=False)] for each in sorted(cuts)]
+    batches = [MicroBatch(0, records) for records in cut(partitions, ends)]
+
+    def run(restarted: set[tuple[int, int, int]], cached: int) -> Recording:
+        return run_recorded(
+            cases.plan(TOPOLOGIES[name], record_cache=record_cache),
+            topics,
+            batches,
+            errors=ErrorPolicy.of("continue"),
+            restarts=lambda batch_id, task: (batch_id, *task) in restarted,
+            max_cached_entries=cached,
+        )
+
+    whole, other = run(set(), 200_000), run(restarts, max_cached_entries)
+
+    assert other.tasks == whole.tasks
+    assert other.hops == whole.hops
+    assert other.stores == whole.stores
+    assert other.metrics == whole.metrics
