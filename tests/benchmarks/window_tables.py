@@ -85,7 +85,18 @@ class Cell:
     changed_rows: int
 
 
-RATIOS = ("batch_seconds", "batch_cpu_seconds", "commit_seconds", "bytes_per_changed_row")
+RATIOS = (
+    "batch_seconds",
+    "batch_seconds_p50",
+    "batch_cpu_seconds",
+    "commit_seconds",
+    "commit_seconds_p50",
+    "bytes_per_changed_row",
+)
+
+
+Run = tuple[float, float, float, list[TableWrite]]
+"""Seconds of a batch, its CPU seconds, seconds of its commit, what the tasks wrote."""
 
 
 class Day:
@@ -104,9 +115,13 @@ class Day:
         self._closed_ms = FIRST_DAY_MS
 
     def fill_older_days(self) -> None:
-        """The windows of the days before, every few minutes of them."""
-        for day in range(OLDER_DAYS):
-            self._fill([FIRST_DAY_MS + day * DAY_MS + number * OLDER_STEP_MS for number in range(OLDER_WINDOWS)])
+        """What lies before the open day: two days, a window every few minutes, or the last hour, every window."""
+        days = [FIRST_DAY_MS + day * DAY_MS for day in range(OLDER_DAYS)]
+        match self._stream:
+            case Stream.OPEN:
+                self._fill([day + number * OLDER_STEP_MS for day in days for number in range(OLDER_WINDOWS)])
+            case Stream.FINAL:
+                self._fill(list(range(OPEN_DAY_MS - HOUR_MS, OPEN_DAY_MS, WINDOW_MS)))
 
     def grow_to(self, rows: int) -> None:
         """Fills the open day up to a number of rows."""
@@ -116,8 +131,8 @@ class Day:
             self._newest_ms = starts[begin : begin + 100][-1] + WINDOW_MS
             self._fill(starts[begin : begin + 100])
 
-    def batch(self, *, moves_on: bool) -> tuple[float, float, float, list[TableWrite]]:
-        """One batch of changes: seconds of the batch, its CPU seconds, seconds of its commit, what the tasks wrote."""
+    def batch(self, *, moves_on: bool) -> Run:
+        """One batch of changes."""
         if moves_on:
             self._newest_ms += WINDOW_MS
         self._batch_id += 1
@@ -149,8 +164,7 @@ class Day:
                 day = FIRST_DAY_MS + choose.randrange(OLDER_DAYS) * DAY_MS
                 return day + choose.randrange(OLDER_WINDOWS // 2, OLDER_WINDOWS) * OLDER_STEP_MS
             case Stream.FINAL:
-                windows = min(HOUR_MS, self._newest_ms - OPEN_DAY_MS) // WINDOW_MS
-                return self._newest_ms - choose.randrange(1, windows + 1) * WINDOW_MS
+                return self._newest_ms - choose.randrange(1, HOUR_MS // WINDOW_MS) * WINDOW_MS
 
     def _close(self, step_ms: int) -> None:
         match self._stream:
@@ -171,7 +185,7 @@ class Day:
         self._close(0)
         self._write()
 
-    def _write(self) -> tuple[float, float, float, list[TableWrite]]:
+    def _write(self) -> Run:
         begun, cpu = time.perf_counter(), time.process_time()
         writes = [write for tables in self._tasks for write in tables.finish()]
         written = time.perf_counter()
@@ -181,23 +195,30 @@ class Day:
 
 
 def measure(scratch: Path, stream: Stream, sizes: Sequence[int], batches: int) -> list[Cell]:
-    """Runs `batches` batches at every size of the open day, smallest first, on one table that grows."""
+    """Runs `batches` batches on a table of every size, turn by turn: what disturbs one disturbs all."""
     root = scratch / f"window-tables-{stream.value}"
-    day = Day(root, stream)
-    day.fill_older_days()
-    cells = []
+    days = []
     for size in sorted(sizes):
+        day = Day(root / str(size), stream)
+        day.fill_older_days()
         day.grow_to(size)
-        cells.append(_cell(day, stream, size, batches))
-        print(json.dumps(asdict(cells[-1])), flush=True)
+        days.append(day)
+        print(f"{stream.value}: a table with {size:,} rows in the open day is ready", flush=True)
+    for number in range(WARM_UP_BATCHES):
+        for day in days:
+            day.batch(moves_on=number % BATCHES_PER_WINDOW == 0)
+    runs: list[list[Run]] = [[] for _ in days]
+    for number in range(batches):
+        for day, done in zip(days, runs, strict=True):
+            done.append(day.batch(moves_on=number % BATCHES_PER_WINDOW == 0))
+    cells = [_cell(day, stream, size, done) for day, size, done in zip(days, sorted(sizes), runs, strict=True)]
+    for day in days:
+        day.committer.close()
     shutil.rmtree(root, ignore_errors=True)
     return cells
 
 
-def _cell(day: Day, stream: Stream, size: int, batches: int) -> Cell:
-    for number in range(WARM_UP_BATCHES):
-        day.batch(moves_on=number % BATCHES_PER_WINDOW == 0)
-    runs = [day.batch(moves_on=number % BATCHES_PER_WINDOW == 0) for number in range(batches)]
+def _cell(day: Day, stream: Stream, size: int, runs: Sequence[Run]) -> Cell:
     writes = [write for run in runs for write in run[3]]
     changed = sum(write.changed_rows for write in writes)
     added = [file for write in writes for file in write.added]
@@ -208,7 +229,7 @@ def _cell(day: Day, stream: Stream, size: int, batches: int) -> Cell:
         table_rows=sum(entry.rows for entry in table.log.files.values()),
         table_files=len(table.log.files),
         open_pages=sum(len(pages.pages.paths) for pages in table.pages.values()),
-        batches=batches,
+        batches=len(runs),
         batch_seconds=statistics.mean(run[0] for run in runs),
         batch_seconds_p50=statistics.median(run[0] for run in runs),
         batch_cpu_seconds=statistics.mean(run[1] for run in runs),
@@ -241,7 +262,7 @@ def main() -> None:
         cells = measure(arguments.scratch, stream, sizes, arguments.batches)
         result["cells"] += [asdict(cell) for cell in cells]
         result["ratios"][stream.value] = ratios(cells)
-    print(json.dumps(result["ratios"]))
+    print(json.dumps(result, indent=1))
     if arguments.output:
         arguments.output.write_text(json.dumps(result, indent=1) + "\n")
 
