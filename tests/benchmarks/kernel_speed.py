@@ -60,7 +60,15 @@ class Discard:
     def __init__(self) -> None:
         self.records_out = 0
 
-    def send(self, topic: str, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers) -> None:
+    def send(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp_ms: int,
+        headers: Headers,
+        partition_key: bytes | None = None,
+    ) -> None:
         self.records_out += 1
 
     def hop(

@@ -30,10 +30,12 @@ from confluent_kafka import (
 
 from deltaworks.errors import KafkaWriteError
 from deltaworks.faults import reach
+from deltaworks.kernel.partitioning import partition_of
 
 T = TypeVar("T")
 
 _TIMEOUT_S = 60.0
+_REMEMBERED_KEYS = 100_000
 _QUEUE_WAIT_S = 0.05
 _FIRST_ANSWER_S = 0.02
 _FENCED = (
@@ -72,6 +74,8 @@ class TransactionalSink:
         self._marker_topic = marker_topic
         self._next_batch = 0
         """Lowest batch id that is not committed, as far as this sink knows."""
+        self._partitions: dict[str, tuple[int, dict[bytes, int]]] = {}
+        """Topic -> number of partitions, and the partition of keys seen so far."""
         self._batch_id = 0
         self._open = False
         self._ready = False
@@ -117,21 +121,31 @@ class TransactionalSink:
         value: bytes | None,
         timestamp_ms: int,
         headers: tuple[tuple[str, bytes | None], ...] = (),
+        partition_key: bytes | None = None,
     ) -> None:
         """Queues a record; its partition is Kafka's murmur2 of the key, as with the Java client.
+
+        Args:
+            topic: an existing one.
+            key: None is allowed.
+            value: None is a tombstone.
+            timestamp_ms: of the record.
+            headers: order and repeated names are kept.
+            partition_key: decides the partition in the place of the key.
 
         Raises:
             KafkaWriteError: it is too large, or the queue stays full; abort the transaction.
         """
         # Zero would mean "now" to the client.
         timestamp_ms = timestamp_ms or 1
+        partition = -1 if partition_key is None else self._partition(topic, partition_key)
         try:
             if headers:
-                self._produce(topic, value, key, -1, None, None, timestamp_ms, list(headers))
+                self._produce(topic, value, key, partition, None, None, timestamp_ms, list(headers))
             else:
-                self._produce(topic, value, key, -1, None, None, timestamp_ms)
+                self._produce(topic, value, key, partition, None, None, timestamp_ms)
         except BufferError:
-            self._send_when_there_is_room(topic, key, value, timestamp_ms, headers)
+            self._send_when_there_is_room(topic, key, value, partition, timestamp_ms, headers)
         except KafkaException as error:
             raise self._failure(f"send a record to '{topic}'", error) from error
 
@@ -229,6 +243,7 @@ class TransactionalSink:
         topic: str,
         key: bytes | None,
         value: bytes | None,
+        partition: int,
         timestamp_ms: int,
         headers: tuple[tuple[str, bytes | None], ...],
     ) -> None:
@@ -236,7 +251,7 @@ class TransactionalSink:
         while True:
             self._producer.poll(_QUEUE_WAIT_S)
             try:
-                self._produce(topic, value, key, -1, None, None, timestamp_ms, list(headers))
+                self._produce(topic, value, key, partition, None, None, timestamp_ms, list(headers))
                 return
             except BufferError as error:
                 if time.monotonic() > deadline:
@@ -246,6 +261,20 @@ class TransactionalSink:
                     ) from error
             except KafkaException as error:
                 raise self._failure(f"send a record to '{topic}'", error) from error
+
+    def _partition(self, topic: str, key: bytes) -> int:
+        """Remembered per key, because murmur2 in Python costs more than all the rest of `send`."""
+        known = self._partitions.get(topic)
+        if known is None:
+            count = len(self._producer.list_topics(topic, timeout=_TIMEOUT_S).topics[topic].partitions)
+            known = self._partitions[topic] = count, {}
+        count, by_key = known
+        partition = by_key.get(key)
+        if partition is None:
+            if len(by_key) >= _REMEMBERED_KEYS:
+                by_key.clear()
+            partition = by_key[key] = partition_of(key, count)
+        return partition
 
     def _attempt(self, what: str, action: Callable[[], T]) -> T:
         """Tries again what may be tried again; ends the transaction where the broker wants it ended."""
@@ -306,9 +335,6 @@ class _Connection:
                 "transactional.id": transactional_id,
                 "transaction.timeout.ms": 600_000,
                 "partitioner": "murmur2_random",
-                "linger.ms": 5,
-                "queue.buffering.max.messages": 1_000_000,
-                "queue.buffering.max.kbytes": 131_072,
                 "delivery.report.only.error": True,
             }
         )

@@ -57,9 +57,15 @@ class Collector(Protocol):
     """Receives what a task produces; a host implements it once for all its tasks."""
 
     def send(
-        self, topic: str, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp_ms: int,
+        headers: Headers,
+        partition_key: bytes | None = None,
     ) -> None:
-        """A record for an output topic; the partition follows Kafka's murmur2 of the key."""
+        """A record for an output topic; the partition follows Kafka's murmur2 of `partition_key`, None: of the key."""
 
     def hop(
         self, hop: str, partition: int, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers

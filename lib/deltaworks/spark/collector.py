@@ -60,12 +60,20 @@ class TaskCollector:
         self._tables.begin(batch_id)
         self._hops = HopOutput(self._task, batch_id)
 
-    def send(self, topic: str, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers) -> None:
+    def send(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp_ms: int,
+        headers: Headers,
+        partition_key: bytes | None = None,
+    ) -> None:
         if not self._open:
             self._begin_transaction()
         self.sent += 1
         if not self.skipping:
-            self._sink.send(topic, key, value, timestamp_ms, headers)  # type: ignore[union-attr]
+            self._sink.send(topic, key, value, timestamp_ms, headers, partition_key)  # type: ignore[union-attr]
 
     def hop(
         self, hop: str, partition: int, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers

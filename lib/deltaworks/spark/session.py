@@ -40,7 +40,7 @@ def build(
     scratch.mkdir(parents=True, exist_ok=True)
     config = {
         "spark.driver.memory": driver_memory,
-        "spark.driver.extraJavaOptions": f"-XX:+UseSerialGC -Xss4m -Djava.io.tmpdir={scratch} "
+        "spark.driver.extraJavaOptions": f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss4m -Djava.io.tmpdir={scratch} "
         f"-Dderby.system.home={scratch} -Dlog4j2.level=WARN",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",

@@ -8,7 +8,7 @@ ranges, so a batch that runs again reads the same records.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import msgspec
 from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from deltaworks.errors import KafkaReadError
@@ -25,6 +25,10 @@ from deltaworks.kafka.admin import admin
 SCHEMA = "route int, task int, payload binary"
 _BROKER_TIMEOUT_S = 60.0
 _REQUEST_TIMEOUT_S = 10.0
+_FIRST_STEP_MS = 1_000
+_LAST_MS = 1 << 43
+"""In the year 2248."""
+_NO_END = 1 << 62
 
 Offsets = dict[str, dict[str, int]]
 """`{topic: {partition: next offset}}`; partitions are texts, because Spark keeps offsets as JSON."""
@@ -53,17 +57,61 @@ class SourceConfig(msgspec.Struct, frozen=True, kw_only=True):
     """While it exists no new batch is planned."""
 
 
+def _count(start: Offsets, end: Offsets) -> int:
+    return sum(stop - start[t][p] for t, parts in end.items() for p, stop in parts.items())
+
+
 def limit_offsets(start: Offsets, end: Offsets, max_records: int) -> Offsets:
     """Cuts a backlog to `max_records`, every partition in proportion to what it has, and at least one record each."""
-    backlog = {(t, p): stop - start[t][p] for t, parts in end.items() for p, stop in parts.items()}
-    total = sum(backlog.values())
+    total = _count(start, end)
     if total <= max_records:
         return end
+    backlog = {(t, p): stop - start[t][p] for t, parts in end.items() for p, stop in parts.items()}
     share = max_records / total
     return {
         topic: {p: start[topic][p] + min(backlog[topic, p], int(backlog[topic, p] * share) + 1) for p in parts}
         for topic, parts in end.items()
     }
+
+
+def cut_by_time(
+    start: Offsets, end: Offsets, max_records: int, offsets_at: Callable[[int], Offsets], hint_ms: int
+) -> tuple[Offsets, int]:
+    """Cuts a backlog of several topics at one time, so that what is older goes first, as in Kafka Streams.
+
+    The cut is the latest time with at most `max_records` before it, found by doubling and halving from the last one.
+    Where too many records carry one time, that time is cut in proportion.
+
+    Args:
+        start: first offset of the batch.
+        end: what is there.
+        max_records: of the batch.
+        offsets_at: per partition, the first offset at or after a time.
+        hint_ms: where to begin the search: the cut of the batch before.
+
+    Returns:
+        The end of the batch and its time.
+    """
+
+    def upto(time_ms: int) -> Offsets:
+        found = offsets_at(time_ms)
+        return {t: {p: min(max(found[t][p], start[t][p]), end[t][p]) for p in parts} for t, parts in end.items()}
+
+    low, high, step = hint_ms, hint_ms, _FIRST_STEP_MS
+    while low > 0 and _count(start, upto(low)) > max_records:
+        high, low, step = low, max(0, low - step), step * 2
+    while high < _LAST_MS and _count(start, upto(high)) <= max_records:
+        low, high, step = high, min(_LAST_MS, high + step), step * 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _count(start, upto(middle)) <= max_records:
+            low = middle
+        else:
+            high = middle
+    cut = upto(low)
+    if _count(start, cut) == 0:  # more than a batch within one millisecond
+        return limit_offsets(start, upto(high), max_records), low
+    return cut, low
 
 
 def ranges_by_task(config: SourceConfig, start: Offsets, end: Offsets) -> dict[tuple[int, int], list[Range]]:
@@ -85,6 +133,7 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._config = config
         self._admin: AdminClient | None = None
         self._target: Offsets | None = None
+        self._cut_ms = 0
 
     def initialOffset(self) -> Offsets:
         if self._config.start_offsets == "latest":
@@ -100,13 +149,11 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         end = self._target or self._watermarks(latest=True)
         # The end never lies before the start: a log that lost records is an error of the task that reads it.
         end = {t: {p: max(stop, start[t][p]) for p, stop in parts.items()} for t, parts in end.items()}
-        match limit:
-            case ReadAllAvailable():
-                return limit_offsets(start, end, self._config.max_records_per_batch)
-            case ReadMaxRows(max_rows=rows):
-                return limit_offsets(start, end, rows)
-            case _:
-                return end
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else self._config.max_records_per_batch
+        if len(end) == 1 or _count(start, end) <= most:
+            return limit_offsets(start, end, most)
+        cut, self._cut_ms = cut_by_time(start, end, most, self._offsets_at, self._cut_ms)
+        return cut
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._target = self._watermarks(latest=True)
@@ -121,7 +168,14 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _watermarks(self, *, latest: bool) -> Offsets:
         """First offsets, or the last stable ones: records of open transactions are not read."""
-        spec = OffsetSpec.latest() if latest else OffsetSpec.earliest()
+        return self._offsets(OffsetSpec.latest() if latest else OffsetSpec.earliest())
+
+    def _offsets_at(self, time_ms: int) -> Offsets:
+        """The first offset at or after a time; beyond the last record, no offset is high enough."""
+        found = self._offsets(OffsetSpec.for_timestamp(time_ms))
+        return {t: {p: _NO_END if o < 0 else o for p, o in parts.items()} for t, parts in found.items()}
+
+    def _offsets(self, spec: OffsetSpec) -> Offsets:
         wanted = {TopicPartition(t, p): spec for t, count in self._config.partitions.items() for p in range(count)}
         deadline = time.monotonic() + _BROKER_TIMEOUT_S
         while True:

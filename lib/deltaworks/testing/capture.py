@@ -30,7 +30,15 @@ class Capture:
         self.window_row = tables.window_row
         self.close_windows = tables.close_windows
 
-    def send(self, topic: str, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers) -> None:
+    def send(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp_ms: int,
+        headers: Headers,
+        partition_key: bytes | None = None,
+    ) -> None:
         self._topics.of(topic).append(RawRecord(key, value, timestamp_ms, headers))
 
     def hop(

@@ -229,7 +229,15 @@ class _TaskSlot:
         self.state.apply(self._task.commit())
         return self._hopped.batches()
 
-    def send(self, topic: str, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers) -> None:
+    def send(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp_ms: int,
+        headers: Headers,
+        partition_key: bytes | None = None,
+    ) -> None:
         self.output.topics.setdefault(topic, []).append(RawRecord(key, value, timestamp_ms, headers))
 
     def hop(

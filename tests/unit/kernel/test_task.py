@@ -31,7 +31,15 @@ class Collected:
         self.letters: list[DeadLetter] = []
         self.hopped: list[tuple[int, bytes | None]] = []
 
-    def send(self, topic: str, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers) -> None:
+    def send(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp_ms: int,
+        headers: Headers,
+        partition_key: bytes | None = None,
+    ) -> None:
         self.sent.append((topic, key, value, timestamp_ms, headers))
 
     def hop(

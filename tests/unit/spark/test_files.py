@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from bisect import bisect_left
 from pathlib import Path
 
 import psutil
@@ -12,7 +13,7 @@ from deltaworks.errors import IncompatibleCheckpointError, LeaseError
 from deltaworks.spark import batches
 from deltaworks.spark.checkpoint import open_plan
 from deltaworks.spark.lease import Lease, read_holder
-from deltaworks.spark.source import Range, SourceConfig, limit_offsets, ranges_by_task
+from deltaworks.spark.source import Offsets, Range, SourceConfig, cut_by_time, limit_offsets, ranges_by_task
 from deltaworks.topology.stages import Plan
 
 
@@ -86,6 +87,25 @@ def test_a_backlog_is_cut_in_proportion_and_every_partition_moves() -> None:
     assert cut["a"]["1"] == 1
     assert 85 <= cut["a"]["0"] <= 95 and 18 <= cut["b"]["0"] <= 22
     assert limit_offsets(start, end, 1000) == end
+
+
+@pytest.mark.parametrize("hint_ms", [0, 1_000_050, 9_000_000])
+def test_a_backlog_of_several_topics_is_cut_at_one_time(hint_ms: int) -> None:
+    """A table of old rows beside a long stream: the table is read first, whatever the last cut was."""
+    table, stream = [1_000 + i for i in range(50)], [1_000_000 + i // 10 for i in range(2_000)]
+    times = {"table": {"0": table}, "stream": {"0": stream, "1": stream}}
+
+    def offsets_at(time_ms: int) -> Offsets:
+        return {t: {p: bisect_left(each, time_ms) for p, each in parts.items()} for t, parts in times.items()}
+
+    start: Offsets = {"table": {"0": 0}, "stream": {"0": 0, "1": 0}}
+    end: Offsets = {"table": {"0": 50}, "stream": {"0": 2_000, "1": 2_000}}
+    cut, time_ms = cut_by_time(start, end, 95, offsets_at, hint_ms)
+    assert cut == {"table": {"0": 50}, "stream": {"0": 20, "1": 20}}
+    cut, _ = cut_by_time(cut, end, 95, offsets_at, time_ms)
+    assert cut == {"table": {"0": 50}, "stream": {"0": 60, "1": 60}}
+    cut, _ = cut_by_time(cut, end, 7, offsets_at, time_ms)
+    assert 0 < cut["stream"]["0"] - 60 < 7
 
 
 def test_ranges_go_to_the_task_that_owns_the_partition() -> None:

@@ -8,13 +8,15 @@ from deltaworks.kernel.change import Change
 from deltaworks.kernel.context import Process
 from deltaworks.kernel.processors.wiring import Wiring
 from deltaworks.kernel.records import Headers
-from deltaworks.serdes.windowed import Windowed
+from deltaworks.serdes.base import Serde
+from deltaworks.serdes.windowed import SessionWindowed, TimeWindowed, Windowed
 from deltaworks.topology.nodes.sinks import DeltaSink, TableKind, TopicSink
 
 
 def topic_sink(node: TopicSink, wiring: Wiring) -> Process:
     name, topic, unwritable, send = node.name, node.topic, wiring.context.unwritable, wiring.context.collector.send
     write_key, write_value = node.key.serialize, node.value.serialize
+    window_bytes = _window_bytes(node.key)
 
     def process(key: Any, value: Any, timestamp_ms: int, headers: Headers) -> None:
         try:
@@ -22,9 +24,22 @@ def topic_sink(node: TopicSink, wiring: Wiring) -> Process:
             value_bytes = None if value is None else write_value(value)
         except Exception as error:
             return unwritable(name, error)
+        if window_bytes and key_bytes is not None:
+            return send(topic, key_bytes, value_bytes, timestamp_ms, headers, key_bytes[:-window_bytes])
         return send(topic, key_bytes, value_bytes, timestamp_ms, headers)
 
     return process
+
+
+def _window_bytes(serde: Serde[Any]) -> int:
+    """Bytes at the end of a key that name its window and do not decide the partition (`WindowedStreamPartitioner`)."""
+    match serde:
+        case TimeWindowed():
+            return 8
+        case SessionWindowed():
+            return 16
+        case _:
+            return 0
 
 
 def delta_sink(node: DeltaSink, wiring: Wiring) -> Process:
