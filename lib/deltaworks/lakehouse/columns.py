@@ -13,7 +13,7 @@ import typing
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from enum import Enum
 from operator import attrgetter
@@ -115,6 +115,14 @@ def flat_columns(kind: Any, scalar: str) -> list[Column]:
         get = _get_if_set(name) if _may_be_unset(part) else attrgetter(name)
         columns.append(Column(name, arrow, get, convert))
     return columns
+
+
+def key_columns(kind: Any) -> list[Column]:
+    """Like `flat_columns`; lists, maps and nested objects become JSON text, as rows are found by the cells of keys."""
+    return [
+        replace(column, type=pa.string(), convert=_json) if pa.types.is_nested(column.type) else column
+        for column in flat_columns(kind, "key")
+    ]
 
 
 def arrow_type(kind: Any, within: tuple[Any, ...] = ()) -> tuple[pa.DataType, Convert | None]:

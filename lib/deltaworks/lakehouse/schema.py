@@ -22,7 +22,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from deltaworks.errors import TableError
-from deltaworks.lakehouse.columns import TIMESTAMP, Column, flat_columns
+from deltaworks.lakehouse.columns import TIMESTAMP, Column, flat_columns, key_columns
 from deltaworks.topology.nodes.sinks import DeltaSink, TableKind
 
 WINDOW_DATE = "window_date"
@@ -155,7 +155,7 @@ def _table(
     between: tuple[tuple[str, pa.DataType], ...] = (),
 ) -> TableSchema:
     ours = {column for column, _ in (*between, *rest)}
-    key = _renamed(flat_columns(sink.key, "key"), ours, "key", name)
+    key = _renamed(key_columns(sink.key), ours, "key", name)
     value = _renamed(flat_columns(sink.value, "value"), ours | {c.name.lower() for c in key}, "value", name)
     comparable = tuple(column.name for column in key if _is_comparable(column.type))
     return TableSchema(

@@ -274,6 +274,15 @@ def test_keys_may_have_several_fields_of_any_scalar_type(tmp_path: Path) -> None
     assert sum(row[4] for row in rows) == 2 * len(places[::2]) + len(places[1::2]) - 1
 
 
+def test_a_key_that_is_no_scalar_is_kept_as_json(tmp_path: Path) -> None:
+    windows = Windows(tmp_path, key=tuple[str, ...])
+    windows.batch((("a", "b"), *hour(0), 1), (("a",), *hour(0), 1))
+
+    windows.batch((("a", "b"), *hour(0), 2))
+
+    assert windows.rows("key, value") == [('["a","b"]', 2), ('["a"]', 1)]
+
+
 def test_a_window_before_1970_is_an_error_that_says_so(tmp_path: Path) -> None:
     windows = Windows(tmp_path)
 
