@@ -98,11 +98,14 @@ def _fetch(settings: Settings, missing: Sequence[Jar], cache: Path, report: Repo
     report(f"jars: {len(missing)} to download, {size_mb:.0f} MB")
     with tempfile.TemporaryDirectory(dir=cache, prefix=".download-") as temporary:
         folder = Path(temporary)
-        download(java, settings, [j.module for j in missing], into=folder, transitive=False, report=report)
-        for jar in missing:
-            _check(folder / jar.module.file_name, jar)
-        for jar in missing:
-            (folder / jar.module.file_name).replace(cache / jar.module.file_name)
+        try:
+            download(java, settings, [j.module for j in missing], into=folder, transitive=False, report=report)
+            for jar in missing:
+                _check(folder / jar.module.file_name, jar)
+        finally:  # the next try starts where this one ended
+            for jar in missing:
+                if _is_intact(folder / jar.module.file_name, jar):
+                    (folder / jar.module.file_name).replace(cache / jar.module.file_name)
 
 
 def _check(file: Path, jar: Jar) -> None:

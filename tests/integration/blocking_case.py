@@ -1,0 +1,15 @@
+"""Not collected: `test_interrupted.py` runs it in a pytest of its own, and ends that one."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from deltaworks.stack.lifecycle import status
+from tests.live_stack import LiveStack
+
+
+def test_blocks(kafka: LiveStack) -> None:
+    (broker,) = status(kafka.settings)
+    Path(sys.argv[-1].partition("=")[2], "broker").write_text(f"{broker.pid}\n")
+    sys.stdin.read()
