@@ -11,9 +11,12 @@ import pytest
 from deltaworks import faults
 from deltaworks.errors import TableError
 from deltaworks.lakehouse import layout, log
-from deltaworks.lakehouse.committer import TableCommitter
+from deltaworks.lakehouse.committer import TableCommitter, TableOptions
 from tests.unit.lakehouse.lake import (
     COUNTS,
+    DEAD,
+    QUERY,
+    SINKS,
     Expected,
     check,
     open_tables,
@@ -231,3 +234,20 @@ def test_a_checkpoint_that_fails_is_not_kept_secret(tmp_path: Path, monkeypatch:
         for batch_id in range(3):
             committer.commit(batch_id, write_batch(task_tables(tmp_path), batch_id, expected))
             wait(committer)
+
+
+def test_replaced_files_do_not_pile_up(tmp_path: Path) -> None:
+    options = TableOptions(keep_replaced_ms=0)
+    committer = TableCommitter(tmp_path, "shop", QUERY, SINKS, DEAD, options=options)
+    committer.open()
+    tables, expected = task_tables(tmp_path), Expected()
+    for batch_id in range(40):
+        last = write_batch(tables, batch_id, expected)
+        committer.commit(batch_id, last)
+    committer.refresh_snapshots(force=True)
+
+    on_disk = len(list((tmp_path / "counts").rglob("*.parquet")))
+    active = len(committer.tables["counts"].log.files)
+    replaced = sum(len(write.removed) for write in last)
+    assert active <= on_disk <= active + replaced
+    check(tmp_path, expected)
