@@ -90,15 +90,20 @@ class SessionStore:
     def changes(self) -> Iterator[KeyChanges]:
         """What has been written since the last commit, key by key; a session that came and went is not in it."""
         for cached_key, committed in self._touched.items():
+            current = self._by_key[cached_key]
+            if outlived := self._outlived.get(cached_key):
+                current = outlived + current
+            latest = self._latest.get(cached_key)
+            if not committed:
+                yield KeyChanges(cached_key, [], [(session, None) for session in current], latest)
+                continue
             before = {_bounds(session): session for session in committed}
-            sessions = [*self._outlived.get(cached_key, ()), *self._by_key[cached_key]]
-            after = {_bounds(session): session for session in sessions}
+            after = {_bounds(session): session for session in current}
             removed = [session for bounds, session in before.items() if bounds not in after]
             written = [
                 (session, before.get(bounds)) for bounds, session in after.items() if before.get(bounds) is not session
             ]
-            if removed or written:
-                yield KeyChanges(cached_key, removed, written, self._latest.get(cached_key))
+            yield KeyChanges(cached_key, removed, written, latest)
 
     def fetch(self, key: Any) -> list[tuple[int, int, Any]]:
         """`(start_ms, end_ms, value)` of the sessions of a key, oldest first."""
