@@ -3,11 +3,11 @@
 Run `python -m tests.benchmarks.kernel_speed` (`--profile` says where the time goes). Every pipeline runs with and
 without a record cache: with it a commit forwards the last update per key, without it every update is forwarded.
 
-Where the time goes (290-byte JSON, 10,000 keys, 50,000 records a batch, CPU time on two shared cores, quickest batch):
-a record costs 0.34 us to decode and 0.35 us to walk through the loop, a filter and half a sink; a windowed count adds
-0.75 us, most of it waiting for memory (the key's slot in the window's dictionary, its entry, the numbers in it), which is
-why records are decoded 256 at a time and not by the thousand. Each changed entry costs 1.1 us at the commit to encode,
-0.4 us more to forward from a record cache. A session costs 2.5 us, because every record replaces a row: two updates.
+Where the time goes (290-byte JSON, 10,000 keys, 50,000 records a batch, CPU time on two shared cores, best batch):
+a record costs 0.34 us to decode and 0.35 us to walk through the loop, a filter and half a sink. A windowed count adds
+0.75 us, most of it waiting for memory (the key's slot in the window's dictionary, its entry, the numbers in it); that
+is why records are decoded 256 at a time and not by the thousand. Each changed entry costs 1.1 us at the commit to
+encode, 0.4 us more to forward from a record cache. A session costs 2.5 us: every record replaces a row, two updates.
 """
 
 from __future__ import annotations
