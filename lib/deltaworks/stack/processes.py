@@ -146,6 +146,7 @@ def stop(run: Path, entry: Registered, *, timeout_s: float = 20.0) -> bool:
         raise StackError(
             f"{entry.name} cannot be stopped: {pids} still run after SIGKILL.", hint=f"look at them: ps -fp {pids}"
         )
+    _reap(entry.pid)
     forget(run, entry.name)
     return polite
 
@@ -176,9 +177,15 @@ def _process(pid: int) -> psutil.Process | None:
             return process
     except psutil.NoSuchProcess:
         return None
-    with contextlib.suppress(ChildProcessError):
-        os.waitpid(pid, os.WNOHANG)
     return None
+
+
+def _reap(pid: int) -> None:
+    """A child of ours can be waited for only when the last of its threads is gone; its ports are free then."""
+    end = time.monotonic() + 5.0
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(pid, os.WNOHANG) == (0, 0) and time.monotonic() < end:
+            time.sleep(_POLL_S)
 
 
 def _session(leader: int) -> list[int]:
