@@ -20,6 +20,8 @@ from deltaworks.stack.kafka import Broker, start_kafka
 
 _STOP_ORDER = {"pipeline": 0, "kafka": 9}
 """Readers go before what they read; kinds that are not listed go between."""
+_PATIENCE_S = {"pipeline": 60.0}
+"""A pipeline finishes its batch first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +58,7 @@ def down(settings: Settings, report: Report = lambda _: None, *, delete_data: bo
     for entry in sorted(processes.registered(settings.run), key=lambda e: (_STOP_ORDER.get(e.kind, 5), e.name)):
         if entry.members():
             report(f"{entry.name}: stopping process {entry.pid}")
-            polite = processes.stop(settings.run, entry)
+            polite = processes.stop(settings.run, entry, timeout_s=_PATIENCE_S.get(entry.kind, 20.0))
             report(f"{entry.name}: stopped{'' if polite else ' (killed, it did not go by itself)'}")
             stopped.append(entry.name)
         else:
