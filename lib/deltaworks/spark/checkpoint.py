@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from deltaworks.errors import IncompatibleCheckpointError
+from deltaworks.spark.source import Offsets
 from deltaworks.topology import fingerprint as fingerprints
 
 FORMAT = 1
@@ -64,6 +65,15 @@ def open_plan(
             f"move {path.parent} away, and the pipeline starts over from its start offsets",
         )
     return stored
+
+
+def committed_offsets(checkpoint: Path) -> Offsets | None:
+    """Where the last committed batch of Spark's checkpoint ended; None if there is none."""
+    commits = [int(path.name) for path in (checkpoint / "commits").glob("*") if path.name.isdecimal()]
+    if not commits:
+        return None
+    lines = (checkpoint / "offsets" / str(max(commits))).read_text().splitlines()
+    return msgspec.json.decode(lines[-1], type=Offsets)
 
 
 def _changed(what: str, old: object, new: object) -> list[str]:

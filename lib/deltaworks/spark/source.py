@@ -136,9 +136,7 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._cut_ms = 0
 
     def initialOffset(self) -> Offsets:
-        if self._config.start_offsets == "latest":
-            return self._watermarks(latest=True)
-        return self._watermarks(latest=False)
+        return self.end_offsets() if self._config.start_offsets == "latest" else self._offsets(OffsetSpec.earliest())
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(self._config.max_records_per_batch)
@@ -146,7 +144,7 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
         if self._config.drain_file is not None and Path(self._config.drain_file).exists():
             return start
-        end = self._target or self._watermarks(latest=True)
+        end = self._target or self.end_offsets()
         # The end never lies before the start: a log that lost records is an error of the task that reads it.
         end = {t: {p: max(stop, start[t][p]) for p, stop in parts.items()} for t, parts in end.items()}
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else self._config.max_records_per_batch
@@ -155,8 +153,16 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         cut, self._cut_ms = cut_by_time(start, end, most, self._offsets_at, self._cut_ms)
         return cut
 
+    def end_offsets(self, timeout_s: float = _BROKER_TIMEOUT_S) -> Offsets:
+        """Where the topics end now.
+
+        Raises:
+            KafkaReadError: the broker did not answer in time.
+        """
+        return self._offsets(OffsetSpec.latest(), timeout_s)
+
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = self._watermarks(latest=True)
+        self._target = self.end_offsets()
 
     def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
         ranges = ranges_by_task(self._config, start, end)
@@ -166,18 +172,15 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for (route, task), ranges in partition.value.items():
             yield route, task, msgspec.msgpack.encode(ranges)
 
-    def _watermarks(self, *, latest: bool) -> Offsets:
-        """First offsets, or the last stable ones: records of open transactions are not read."""
-        return self._offsets(OffsetSpec.latest() if latest else OffsetSpec.earliest())
-
     def _offsets_at(self, time_ms: int) -> Offsets:
         """The first offset at or after a time; beyond the last record, no offset is high enough."""
         found = self._offsets(OffsetSpec.for_timestamp(time_ms))
         return {t: {p: _NO_END if o < 0 else o for p, o in parts.items()} for t, parts in found.items()}
 
-    def _offsets(self, spec: OffsetSpec) -> Offsets:
+    def _offsets(self, spec: OffsetSpec, timeout_s: float = _BROKER_TIMEOUT_S) -> Offsets:
+        """Up to the last stable ones: records of open transactions are not read."""
         wanted = {TopicPartition(t, p): spec for t, count in self._config.partitions.items() for p in range(count)}
-        deadline = time.monotonic() + _BROKER_TIMEOUT_S
+        deadline = time.monotonic() + timeout_s
         while True:
             try:
                 futures = self._client().list_offsets(
@@ -188,7 +191,7 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             except KafkaException as error:
                 if time.monotonic() > deadline:
                     raise KafkaReadError(
-                        f"no offsets from {self._config.bootstrap} for {_BROKER_TIMEOUT_S:.0f} s: {error}",
+                        f"no offsets from {self._config.bootstrap} for {timeout_s:.0f} s: {error}",
                         hint="check that the broker runs (deltaworks status) and that the source topics still exist",
                     ) from error
         offsets: Offsets = {topic: {} for topic in self._config.partitions}

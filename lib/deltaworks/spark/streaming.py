@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -22,19 +23,19 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from deltaworks import exits, faults
 from deltaworks.dsl.pipeline import Pipeline
-from deltaworks.errors import DeltaworksError, KafkaTopicError
+from deltaworks.errors import DeltaworksError, KafkaReadError, KafkaTopicError
 from deltaworks.faults import reach
 from deltaworks.kafka import admin
 from deltaworks.lakehouse.committer import TableCommitter
 from deltaworks.settings import Settings
 from deltaworks.spark import batches, failures, heartbeat, session
 from deltaworks.spark import rows as row_kinds
-from deltaworks.spark.checkpoint import CheckpointPlan, open_plan
+from deltaworks.spark.checkpoint import CheckpointPlan, committed_offsets, open_plan
 from deltaworks.spark.heartbeat import Heartbeat, State
 from deltaworks.spark.lease import Lease
 from deltaworks.spark.routes import Routes
 from deltaworks.spark.rows import TaskResult
-from deltaworks.spark.source import KafkaRanges, SourceConfig, offsets_option
+from deltaworks.spark.source import KafkaRanges, KafkaRangesReader, Offsets, SourceConfig, offsets_option
 from deltaworks.spark.task_host import TaskHost
 from deltaworks.spark.worker import HostConfig
 from deltaworks.topology.stages import Plan
@@ -157,6 +158,8 @@ class StreamDriver:
         self._lease = lease
         self._plan = pipeline.plan()
         self._totals = _Totals()
+        self._ends: Offsets = {}
+        """Where the source topics end, as far as is known."""
         self._stop = threading.Event()
         self._beat = Heartbeat(pipeline=pipeline.name, generation="", state="starting", pid=os.getpid(), at=time.time())
         self._beat_lock = threading.Lock()
@@ -225,6 +228,7 @@ class StreamDriver:
         self, spark: SparkSession, checkpoint: CheckpointPlan, committer: TableCommitter, *, until_caught_up: bool
     ) -> int:
         frame = self._dataflow(spark, checkpoint)
+        self._totals.next_offsets = committed_offsets(self._paths.checkpoint) or self._planner.initialOffset()
         writer = (
             frame.writeStream.queryName(self._pipeline.name)
             .outputMode("update")
@@ -268,6 +272,7 @@ class StreamDriver:
             max_records_per_batch=self._settings.max_records_per_batch,
             drain_file=str(self._paths.drain),
         )
+        self._planner = KafkaRangesReader(source)
         config = HostConfig(
             pipeline=cloudpickle.dumps(self._pipeline),  # type: ignore[no-untyped-call]
             bootstrap=self._settings.bootstrap,
@@ -333,6 +338,7 @@ class StreamDriver:
                 query.stop()
                 break
             if time.monotonic() - last_beat >= _IDLE_BEAT_S:
+                self._measure_lag()
                 self._write_beat(self._beat.state)
                 last_beat = time.monotonic()
             query.awaitTermination(_POLL_S)  # type: ignore[arg-type]  # parts of a second work
@@ -340,6 +346,13 @@ class StreamDriver:
         error = query.exception()
         if error is not None:
             raise error
+
+    def _measure_lag(self) -> None:
+        """Asks where the topics end; a broker that does not answer leaves the lag unknown."""
+        with suppress(KafkaReadError):
+            self._ends = self._planner.end_offsets(timeout_s=0.0)
+            return
+        self._ends = {}
 
     def _handle_signals(self) -> Mapping[int, _Handler]:
         """SIGTERM and SIGINT drain."""
@@ -351,6 +364,10 @@ class StreamDriver:
 
     def _write_beat(self, state: State, error: str | None = None) -> None:
         totals = self._totals
+        lag = {
+            topic: {p: max(0, end - totals.next_offsets.get(topic, {}).get(p, 0)) for p, end in parts.items()}
+            for topic, parts in self._ends.items()
+        }
         with self._beat_lock:
             self._beat = msgspec.structs.replace(
                 self._beat,
@@ -358,6 +375,8 @@ class StreamDriver:
                 at=time.time(),
                 error=error,
                 records_total=totals.records,
+                lag_by_partition=lag,
+                lag_records=sum(sum(parts.values()) for parts in lag.values()) if lag else None,
                 next_offsets=totals.next_offsets,
                 stream_time_ms=totals.stream_time_ms,
                 dropped_records=totals.dropped,
