@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -16,13 +17,15 @@ CASE = Path(__file__).with_name("blocking_case.py")
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["sigterm", "sigkill"])
 def test_the_broker_goes_with_pytest(how: signal.Signals, tmp_path: Path) -> None:
-    said = tmp_path / "broker"
+    base = tmp_path / "base"
+    said = base / "broker"
     with subprocess.Popen(
-        [sys.executable, "-m", "pytest", "-q", "-s", str(CASE), f"--basetemp={tmp_path}"],
+        [sys.executable, "-m", "pytest", "-q", "-s", str(CASE), f"--basetemp={base}"],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         cwd=CASE.parents[2],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
     ) as run:
         deadline = time.monotonic() + 90
         while not (said.is_file() and said.read_text().endswith("\n")):
