@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -11,5 +12,5 @@ from tests.live_stack import LiveStack
 
 def test_blocks(kafka: LiveStack) -> None:
     (broker,) = status(kafka.settings)
-    Path(sys.argv[-1].partition("=")[2], "broker").write_text(f"{broker.pid}\n")
+    Path(os.environ["TMPDIR"], "broker").write_text(f"{broker.pid}\n")
     sys.stdin.read()

@@ -17,10 +17,9 @@ CASE = Path(__file__).with_name("blocking_case.py")
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["sigterm", "sigkill"])
 def test_the_broker_goes_with_pytest(how: signal.Signals, tmp_path: Path) -> None:
-    base = tmp_path / "base"
-    said = base / "broker"
+    said = tmp_path / "broker"
     with subprocess.Popen(
-        [sys.executable, "-m", "pytest", "-q", "-s", str(CASE), f"--basetemp={base}"],
+        [sys.executable, "-m", "pytest", "-q", "-s", str(CASE)],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
