@@ -81,6 +81,9 @@ class Cell:
     commit_seconds_p50: float
     commit_seconds_max: float
     bytes_per_changed_row: float
+    """Of Parquet files, as committed."""
+    all_bytes_per_changed_row: float
+    """Of everything: log, checkpoints and merging included."""
     rewritten_rows_per_changed_row: float
     changed_rows: int
 
@@ -92,11 +95,20 @@ RATIOS = (
     "commit_seconds",
     "commit_seconds_p50",
     "bytes_per_changed_row",
+    "all_bytes_per_changed_row",
 )
 
 
-Run = tuple[float, float, float, list[TableWrite]]
-"""Seconds of a batch, its CPU seconds, seconds of its commit, what the tasks wrote."""
+@dataclass(frozen=True)
+class Run:
+    """One batch."""
+
+    seconds: float
+    cpu_seconds: float
+    commit_seconds: float
+    written_bytes: int
+    """All bytes that the process wrote: pages, log, and the merging and checkpoints that followed."""
+    writes: list[TableWrite]
 
 
 class Day:
@@ -186,12 +198,18 @@ class Day:
         self._write()
 
     def _write(self) -> Run:
-        begun, cpu = time.perf_counter(), time.process_time()
+        begun, cpu, before = time.perf_counter(), time.process_time(), _written_bytes()
         writes = [write for tables in self._tasks for write in tables.finish()]
         written = time.perf_counter()
         self.committer.commit(self._batch_id, writes)
-        ended = time.perf_counter()
-        return ended - begun, time.process_time() - cpu, ended - written, writes
+        ended, cpu_ended = time.perf_counter(), time.process_time()
+        self.committer.settle()
+        return Run(ended - begun, cpu_ended - cpu, ended - written, _written_bytes() - before, writes)
+
+
+def _written_bytes() -> int:
+    counters = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    return int(counters["wchar"])
 
 
 def measure(scratch: Path, stream: Stream, sizes: Sequence[int], batches: int) -> list[Cell]:
@@ -219,7 +237,7 @@ def measure(scratch: Path, stream: Stream, sizes: Sequence[int], batches: int) -
 
 
 def _cell(day: Day, stream: Stream, size: int, runs: Sequence[Run]) -> Cell:
-    writes = [write for run in runs for write in run[3]]
+    writes = [write for run in runs for write in run.writes]
     changed = sum(write.changed_rows for write in writes)
     added = [file for write in writes for file in write.added]
     table = day.committer.tables["counts"]
@@ -230,13 +248,14 @@ def _cell(day: Day, stream: Stream, size: int, runs: Sequence[Run]) -> Cell:
         table_files=len(table.log.files),
         open_pages=sum(len(pages.pages.paths) for pages in table.pages.values()),
         batches=len(runs),
-        batch_seconds=statistics.mean(run[0] for run in runs),
-        batch_seconds_p50=statistics.median(run[0] for run in runs),
-        batch_cpu_seconds=statistics.mean(run[1] for run in runs),
-        commit_seconds=statistics.mean(run[2] for run in runs),
-        commit_seconds_p50=statistics.median(run[2] for run in runs),
-        commit_seconds_max=max(run[2] for run in runs),
+        batch_seconds=statistics.mean(run.seconds for run in runs),
+        batch_seconds_p50=statistics.median(run.seconds for run in runs),
+        batch_cpu_seconds=statistics.mean(run.cpu_seconds for run in runs),
+        commit_seconds=statistics.mean(run.commit_seconds for run in runs),
+        commit_seconds_p50=statistics.median(run.commit_seconds for run in runs),
+        commit_seconds_max=max(run.commit_seconds for run in runs),
         bytes_per_changed_row=sum(file.size_bytes for file in added) / changed,
+        all_bytes_per_changed_row=sum(run.written_bytes for run in runs) / changed,
         rewritten_rows_per_changed_row=sum(file.rows for file in added) / changed,
         changed_rows=changed,
     )

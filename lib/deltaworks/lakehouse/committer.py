@@ -151,6 +151,10 @@ class TableCommitter:
             self.tables[done.table].housekeeping.after_commit([])
         return refreshed
 
+    def settle(self) -> None:
+        """Waits for what goes on in the background; its results are committed by later calls."""
+        self._background.submit(int).result()
+
     def close(self) -> None:
         """Waits for what is still under way. Not closing loses no data."""
         for table in self.tables.values():

@@ -125,11 +125,6 @@ def one_batch(root: Path, batch_id: int, expected: Expected) -> None:
     committer.refresh_snapshots(force=True)
 
 
-def wait(committer: TableCommitter) -> None:
-    """Until what goes on in the background is done."""
-    committer._background.submit(int).result()
-
-
 def crash_at(point: str, reached: str) -> None:
     if reached == point:
         raise Crash(point)
@@ -233,7 +228,7 @@ def test_a_checkpoint_that_fails_is_not_kept_secret(tmp_path: Path, monkeypatch:
     with pytest.raises(OSError, match="no space left"):
         for batch_id in range(3):
             committer.commit(batch_id, write_batch(task_tables(tmp_path), batch_id, expected))
-            wait(committer)
+            committer.settle()
 
 
 def test_replaced_files_do_not_pile_up(tmp_path: Path) -> None:

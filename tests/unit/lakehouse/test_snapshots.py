@@ -42,11 +42,6 @@ class Users:
         return dict(rows)
 
 
-def wait(committer: TableCommitter) -> None:
-    """Until what goes on in the background is done, though not committed."""
-    committer._background.submit(int).result()
-
-
 def test_the_last_update_in_the_order_of_rows_wins_and_deletes_drop_the_key(tmp_path: Path) -> None:
     users = Users(tmp_path)
     users.batch((0, "a", "1"), (0, "a", "2"), (1, "b", "1"), (0, "c", "1"))
@@ -94,7 +89,7 @@ def test_a_snapshot_is_rewritten_only_when_its_changelog_has_grown_enough(
     for batch_id in range(300):
         users.batch(*[(0, f"k{batch_id * 5 + number}", "x") for number in range(5)])
         refreshes += users.committer.refresh_snapshots()
-        wait(users.committer)
+        users.committer.settle()
     refreshes += users.committer.refresh_snapshots()
 
     copied = sum(done.rows for done in refreshes)
@@ -110,7 +105,7 @@ def test_growth_is_known_after_a_restart(tmp_path: Path, monkeypatch: pytest.Mon
         users.batch_id = batch_id - 1
         users.batch((0, f"k{batch_id}", "x"))
         begun = users.committer.refresh_snapshots()
-        wait(users.committer)
+        users.committer.settle()
         refreshed = users.committer.refresh_snapshots()
         assert begun == []
         assert bool(refreshed) == (batch_id == 9)
