@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -55,12 +56,12 @@ def _homes(settings: Settings) -> Iterator[Path]:
         yield settings.java_home
     for folder in settings.path:
         launcher = folder / "java"
-        if launcher.is_file():
+        if os.access(launcher, os.X_OK):  # false, not an error, in a folder that others may not read
             yield launcher.resolve().parent.parent
     for parent in _FOLDERS:
         for folder in sorted(parent.glob("*")):
             for home in (folder, folder / "Contents" / "Home"):
-                if (home / "bin" / "java").is_file():
+                if os.access(home / "bin" / "java", os.X_OK):
                     yield home.resolve()
 
 
