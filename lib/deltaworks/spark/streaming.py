@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import threading
 import time
@@ -117,6 +118,7 @@ def run(pipeline: Pipeline, settings: Settings, *, until_caught_up: bool = False
     paths = PipelinePaths.of(settings, pipeline.name)
     with Lease(paths.lease, pipeline.name) as lease:
         paths.drain.unlink(missing_ok=True)
+        shutil.rmtree(paths.scratch, ignore_errors=True)
         return StreamDriver(pipeline, settings, paths, lease).run(until_caught_up=until_caught_up)
 
 
