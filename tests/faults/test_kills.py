@@ -16,7 +16,7 @@ VICTIMS = ("worker", "driver", "worker", "jvm")
 POINTS = ("kafka.before_commit", "kafka.after_commit", "store.after_local_commit", "store.after_stamp")
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_orders_are_exact_after_kills_of_driver_jvm_and_workers(orders_settings: Settings, tmp_path: Path) -> None:
     orders = OrdersUnderKills(orders_settings, tmp_path)
     with producing(orders_settings, records=9_000, rate=150.0) as producer, orders.running():

@@ -26,6 +26,7 @@ from tests.live_stack import LiveStack
 from tests.spark.pipelines import counting, failing
 
 WAIT_S = 180.0
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture
