@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
@@ -112,6 +113,17 @@ def test_a_stream_counts_across_a_hop_drains_and_goes_on_where_it_stopped(kafka:
     assert sum(counts.values()) + beat.late_records >= 1000
     users = DeltaTable(settings.tables / "last_words").to_pyarrow_table()
     assert sorted(users["key"].to_pylist()) == [f"k{i}" for i in range(7)]
+    assert sorted((row["key"], row["value"]) for row in rows) == read_with_delta_spark(kafka, settings, "word_counts")
+
+
+def read_with_delta_spark(kafka: LiveStack, settings: Settings, table: str) -> list[tuple[str, int]]:
+    """Key and value of every row, as Spark's own reader sees them."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.spark.read_with_delta_spark", str(settings.tables / table)],
+        env=environment(kafka, settings), capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    rows = [json.loads(line.removeprefix("ROW ")) for line in done.stdout.splitlines() if line.startswith("ROW ")]
+    return sorted((row["key"], row["value"]) for row in rows)
 
 
 def test_a_record_that_fails_ends_the_stream_with_its_reason(kafka: LiveStack, settings: Settings) -> None:
