@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
-from pyspark.sql import SparkSession
-
 from deltaworks.settings import Settings
+from deltaworks.spark import session
 from deltaworks.stack.jars import ensure_jars
 
 if __name__ == "__main__":
-    jars = ensure_jars(Settings.from_environment(), "spark")
-    spark = (
-        SparkSession.builder.master("local[1]")
-        .config("spark.jars", ",".join(map(str, jars)))
-        .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
-        .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.sql.shuffle.partitions", "1")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.driver.extraJavaOptions", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
-        .getOrCreate()
+    settings = Settings.from_environment()
+    spark = session.build(
+        "reader",
+        cores=1,
+        partitions=1,
+        driver_memory="700m",
+        scratch=settings.home / "scratch",
+        python_path=os.pathsep.join(map(str, settings.python_path)),
+        extra={
+            "spark.jars": ",".join(map(str, ensure_jars(settings, "spark"))),
+            "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+            "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        },
     )
     for path in sys.argv[1:]:
         for row in spark.read.format("delta").load(path).selectExpr("to_json(struct(*)) AS row").collect():

@@ -255,6 +255,7 @@ class StreamDriver:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
         committer.refresh_snapshots(force=True)
+        committer.close()
         self._paths.drain.unlink(missing_ok=True)
         self._write_beat("stopped")
         return exits.OK
