@@ -46,10 +46,14 @@ def _offset_outside_the_transaction(patch: Patch) -> None:
 
     from deltaworks.kafka.transactional import TransactionalSink
 
+    consumers: dict[str, Consumer] = {}
+
     def commit_alone(self: Any, batch_id: int) -> None:
-        consumer = Consumer({"bootstrap.servers": self._bootstrap, "group.id": self._group, "log_level": 0})
-        consumer.commit(offsets=[TopicPartition(self._marker_topic, 0, batch_id + 1)], asynchronous=False)
-        consumer.close()
+        if self._group not in consumers:
+            config = {"bootstrap.servers": self._bootstrap, "group.id": self._group, "log_level": 0}
+            consumers[self._group] = Consumer(config)
+        marker = [TopicPartition(self._marker_topic, 0, batch_id + 1)]
+        consumers[self._group].commit(offsets=marker, asynchronous=False)
 
     patch(TransactionalSink, "_mark", commit_alone)
 
