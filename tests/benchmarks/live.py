@@ -22,11 +22,13 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from tests.benchmarks import data
-from tests.benchmarks.measure import end_tree, tree
+from tests.benchmarks.measure import CpuClock, end_tree
 from tests.benchmarks.systems import Job, Launch, System
 from tests.benchmarks.throughput import RunFailed, tail
 
 _TICK_S = 0.01
+_LOOK_S = 0.25
+"""How often ended processes are looked for."""
 _START_TIMEOUT_S = 240.0
 _FILLER = "x" * 128
 
@@ -247,13 +249,18 @@ def measure_idle(
             _wait(lambda wanted=wanted: launch.progress() >= wanted, check, "its first records")  # type: ignore[misc]
         time.sleep(settle_s)
         begin_cpu_s, begin_s = cpu_s(), time.monotonic()
-        time.sleep(idle_s)
+        while time.monotonic() - begin_s < idle_s:
+            time.sleep(_LOOK_S)
+            cpu_s()
         idle_rate = (cpu_s() - begin_cpu_s) / (time.monotonic() - begin_s)
         begin_cpu_s, begin_s = cpu_s(), time.monotonic()
         for _ in range(bursts):
             bids.send(burst_records)
             bids.flush()
-            time.sleep(2.0)
+            next_s = time.monotonic() + 2.0
+            while time.monotonic() < next_s:
+                time.sleep(_LOOK_S)
+                cpu_s()
         burst_cpu_s = cpu_s() - begin_cpu_s - idle_rate * (time.monotonic() - begin_s)
     return IdleCost(
         idle_cpu_s_per_minute=round(idle_rate * 60, 2),
@@ -281,7 +288,7 @@ def _running(launch: Launch, job: Job) -> Iterator[tuple[Launch, Callable[[], fl
             raise RunFailed(f"{job.name} ended with {process.returncode}:\n{tail(log)}")
 
     try:
-        yield launch, lambda: sum(tree(process.pid).values()), check
+        yield launch, CpuClock(process.pid).seconds, check
     finally:
         launch.close()
         end_tree(process.pid)

@@ -47,29 +47,52 @@ class Cost:
     peak_memory_mb: float
 
 
-def _stat(pid: int) -> tuple[int, float] | None:
-    """Parent and CPU seconds of a process (its own and of children it has waited for)."""
+def _stat(pid: int) -> tuple[int, float, float] | None:
+    """Parent and CPU seconds of a process: with those of children it has waited for, and its own."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return None
     fields = text[text.rindex(")") + 2 :].split()
-    return int(fields[1]), sum(int(field) for field in fields[11:15]) / TICKS_PER_SECOND
+    own, waited_for = (sum(map(int, fields[at : at + 2])) / TICKS_PER_SECOND for at in (11, 13))
+    return int(fields[1]), own + waited_for, own
 
 
 def tree(root: int) -> dict[int, float]:
-    """CPU seconds of every living process of a tree by pid."""
-    found: dict[int, tuple[int, float]] = {}
+    """CPU seconds of every living process of a tree by pid, with those of children it has waited for."""
+    return {pid: total for pid, (total, _) in _members(root).items()}
+
+
+class CpuClock:
+    """CPU seconds of a tree whose processes come and go: what each was last seen to have used, ended ones included.
+
+    What a process uses between the last look and its end is missed, so look often.
+    """
+
+    def __init__(self, root: int) -> None:
+        self._root = root
+        self._seen: dict[int, float] = {}
+
+    def seconds(self) -> float:
+        """Looks."""
+        for pid, (_, own) in _members(self._root).items():
+            self._seen[pid] = max(own, self._seen.get(pid, 0.0))
+        return sum(self._seen.values())
+
+
+def _members(root: int) -> dict[int, tuple[float, float]]:
+    """Per living process of a tree: CPU seconds with those of waited-for children, and its own."""
+    found: dict[int, tuple[int, float, float]] = {}
     for entry in os.scandir("/proc"):
         if entry.name.isdigit() and (stat := _stat(int(entry.name))) is not None:
             found[int(entry.name)] = stat
     members = {root} & found.keys()
     grown = True
     while grown:
-        more = {pid for pid, (parent, _) in found.items() if parent in members} - members
+        more = {pid for pid, (parent, _, _) in found.items() if parent in members} - members
         members |= more
         grown = bool(more)
-    return {pid: found[pid][1] for pid in members}
+    return {pid: found[pid][1:] for pid in members}
 
 
 def memory_bytes(pids: Sequence[int]) -> int:
