@@ -74,6 +74,25 @@ def limit_offsets(start: Offsets, end: Offsets, max_records: int) -> Offsets:
     }
 
 
+def require_growing(start: Offsets, end: Offsets) -> None:
+    """A topic that ends before what was read has been made anew; going on would lose records without a word.
+
+    Raises:
+        KafkaReadError: names the partitions.
+    """
+    shrunk = [
+        f"{topic}-{p} ends at {stop}, read up to {start[topic][p]}"
+        for topic, parts in end.items()
+        for p, stop in parts.items()
+        if stop < start[topic][p]
+    ]
+    if shrunk:
+        raise KafkaReadError(
+            f"source topics hold less than was read from them: {'; '.join(shrunk)}",
+            hint="were they deleted and created again? A new generation starts from the beginning",
+        )
+
+
 def cut_by_time(
     start: Offsets, end: Offsets, max_records: int, offsets_at: Callable[[int], Offsets], hint_ms: int
 ) -> tuple[Offsets, int]:
@@ -145,8 +164,7 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._config.drain_file is not None and Path(self._config.drain_file).exists():
             return start
         end = self._target or self.end_offsets()
-        # The end never lies before the start: a log that lost records is an error of the task that reads it.
-        end = {t: {p: max(stop, start[t][p]) for p, stop in parts.items()} for t, parts in end.items()}
+        require_growing(start, end)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else self._config.max_records_per_batch
         if len(end) == 1 or _count(start, end) <= most:
             return limit_offsets(start, end, most)

@@ -244,7 +244,7 @@ class StreamDriver:
         self._write_beat("running")
         handlers = self._handle_signals()
         try:
-            self._supervise(query, committer)
+            self._supervise(query)
         except StreamingQueryException as error:
             self._write_beat("failed", error=failures.reason(error))
             return failures.code_of(error)
@@ -328,7 +328,7 @@ class StreamDriver:
         )
         self._write_beat(self._beat.state)
 
-    def _supervise(self, query: StreamingQuery, committer: TableCommitter) -> None:
+    def _supervise(self, query: StreamingQuery) -> None:
         """Waits for the end of the query; beats while it idles, drains when told to."""
         last_beat = time.monotonic()
         while query.isActive:

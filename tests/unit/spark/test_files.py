@@ -9,11 +9,19 @@ import psutil
 import pytest
 
 from deltaworks import StreamsBuilder
-from deltaworks.errors import IncompatibleCheckpointError, LeaseError
+from deltaworks.errors import IncompatibleCheckpointError, KafkaReadError, LeaseError
 from deltaworks.spark import batches
 from deltaworks.spark.checkpoint import open_plan
 from deltaworks.spark.lease import Lease, read_holder
-from deltaworks.spark.source import Offsets, Range, SourceConfig, cut_by_time, limit_offsets, ranges_by_task
+from deltaworks.spark.source import (
+    Offsets,
+    Range,
+    SourceConfig,
+    cut_by_time,
+    limit_offsets,
+    ranges_by_task,
+    require_growing,
+)
 from deltaworks.topology.stages import Plan
 
 
@@ -106,6 +114,12 @@ def test_a_backlog_of_several_topics_is_cut_at_one_time(hint_ms: int) -> None:
     assert cut == {"table": {"0": 50}, "stream": {"0": 60, "1": 60}}
     cut, _ = cut_by_time(cut, end, 7, offsets_at, time_ms)
     assert 0 < cut["stream"]["0"] - 60 < 7
+
+
+def test_a_topic_that_was_made_anew_is_an_error() -> None:
+    require_growing({"a": {"0": 5}}, {"a": {"0": 5}})
+    with pytest.raises(KafkaReadError, match="a-0 ends at 3, read up to 5"):
+        require_growing({"a": {"0": 5, "1": 0}}, {"a": {"0": 3, "1": 2}})
 
 
 def test_ranges_go_to_the_task_that_owns_the_partition() -> None:
