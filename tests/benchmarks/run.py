@@ -57,7 +57,6 @@ class Latency:
     """A latency cell: the join at a steady rate."""
 
     rate: int
-    commit_interval_ms: int = 1_000
     table: str | None = None
     """Read this Delta table instead of the output topic."""
     pipeline: str | None = None
@@ -91,7 +90,6 @@ CELLS: Mapping[str, Cell] = {
     "latency-10000": Latency(rate=10_000),
     "latency-1000-delta": Latency(rate=1_000, table="enriched_bids", pipeline="join_delta", systems=("deltaworks",)),
     "latency-10000-delta": Latency(rate=10_000, table="enriched_bids", pipeline="join_delta", systems=("deltaworks",)),
-    "latency-1000-fast": Latency(rate=1_000, commit_interval_ms=100),
     "idle": Idle(),
     "window-tables": WindowTables(),
 }
@@ -183,9 +181,7 @@ class Bench:
                     job = replace(job, topology=cell.topology, record_cache=cell.record_cache, input=data.BIDS)
                     return throughput.run(target, job, bootstrap, self.options.records).as_json()
                 case Latency():
-                    job = replace(
-                        job, topology="join", commit_interval_ms=cell.commit_interval_ms, pipeline=cell.pipeline
-                    )
+                    job = replace(job, topology="join", pipeline=cell.pipeline)
                     return asdict(
                         live.measure_latency(
                             target,
