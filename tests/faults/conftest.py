@@ -16,8 +16,7 @@ from tests.live_stack import LiveStack
 
 @pytest.fixture
 def orders_settings(kafka: LiveStack, tmp_path: Path) -> Iterator[Settings]:
-    """Empty topics, a home of its own."""
-    names = [topic.name for topic in pipeline.topics]
-    admin.delete_topics(kafka.bootstrap, [name for name in names if name in admin.partition_counts(kafka.bootstrap)])
+    """Empty topics, a home of its own; other tests use topics of the same names."""
     admin.create_topics(kafka.bootstrap, admin.topic_specs(pipeline.topics))
     yield replace(kafka.settings, home=tmp_path / "home")
+    admin.delete_topics(kafka.bootstrap, [topic.name for topic in pipeline.topics])
