@@ -11,7 +11,6 @@ import copy
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 
 import msgspec
 import pytest
@@ -25,40 +24,18 @@ from deltaworks.lakehouse.committer import TableCommitter
 from deltaworks.settings import Settings
 from deltaworks.spark import batches, rows
 from deltaworks.spark.local_store import Changes, LocalStore, Stamp, discard
-from deltaworks.spark.protocol import TruthHeader, open_store
+from deltaworks.spark.protocol import open_store
 from deltaworks.spark.routes import Routes
 from deltaworks.spark.rows import TaskResult
 from deltaworks.spark.source import Offsets, Range
 from deltaworks.spark.task_host import run_batch
 from deltaworks.spark.worker import HostConfig, Worker
 from tests.faults.hooks import InjectedFault
+from tests.task_state import TaskState
 
 Task = tuple[int, int]
 _InputRow = Row("route", "task", "kind", "payload", "wall_ms")
 _FIRST_WALL_MS = 1_800_000_000_000
-
-
-@dataclass
-class TaskState:
-    """`protocol.Truth` in memory."""
-
-    stamp: TruthHeader | None = None
-    segments: dict[int, bytes] = field(default_factory=dict)
-
-    def header(self) -> TruthHeader | None:
-        return self.stamp
-
-    def update(self, header: TruthHeader) -> None:
-        self.stamp = header
-
-    def segment(self, segment_id: int) -> bytes:
-        return self.segments[segment_id]
-
-    def put_segment(self, segment_id: int, data: bytes) -> None:
-        self.segments[segment_id] = data
-
-    def remove_segment(self, segment_id: int) -> None:
-        del self.segments[segment_id]
 
 
 class InProcessStream:

@@ -131,10 +131,6 @@ class LocalStore:
                     self._apply(txn, name, change, None)
             txn.put(_STAMP, msgspec.msgpack.encode(_Header(stamp, None)), db=self._meta)
 
-    def snapshot(self) -> dict[str, StoreChanges]:
-        """Every live entry, as one changelog segment."""
-        return {name: StoreChanges(list(self.reader(name).scan(b"", None))) for name in self._timed}
-
     def entry_count(self) -> int:
         with self._env.begin() as txn:
             return sum(txn.stat(db)["entries"] for db in self._entries.values())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -17,32 +16,10 @@ from deltaworks.kernel.stores.state import StoreChanges
 from deltaworks.spark import protocol
 from deltaworks.spark.changelog import FANOUT
 from deltaworks.spark.local_store import LocalStore
-from deltaworks.spark.protocol import Opened, TruthHeader, commit_store, open_store
+from deltaworks.spark.protocol import Opened, commit_store, open_store
+from tests.task_state import TaskState
 
 STORES = {"counts": False, "windows": True}
-
-
-@dataclass
-class SparkState:
-    """Spark's state of one task: an attempt works on a copy, the checkpoint keeps it or not."""
-
-    stamp: TruthHeader | None = None
-    segments: dict[int, bytes] = field(default_factory=dict)
-
-    def header(self) -> TruthHeader | None:
-        return self.stamp
-
-    def update(self, header: TruthHeader) -> None:
-        self.stamp = header
-
-    def segment(self, segment_id: int) -> bytes:
-        return self.segments[segment_id]
-
-    def put_segment(self, segment_id: int, data: bytes) -> None:
-        self.segments[segment_id] = data
-
-    def remove_segment(self, segment_id: int) -> None:
-        del self.segments[segment_id]
 
 
 class Crash(Exception):
@@ -77,7 +54,7 @@ def crash_at(point: str) -> None:
     faults.arm(hook)
 
 
-def attempt(local: LocalStore, state: SparkState, batch: int, point: str | None = None) -> SparkState:
+def attempt(local: LocalStore, state: TaskState, batch: int, point: str | None = None) -> TaskState:
     """One attempt at a batch on a copy of Spark's state, ended at a fault point if one is named."""
     working = copy.deepcopy(state)
     header, _ = open_store(local, working)
@@ -92,21 +69,21 @@ def attempt(local: LocalStore, state: SparkState, batch: int, point: str | None 
 
 def expected(batches: int) -> dict[str, list[tuple[bytes, bytes]]]:
     with TemporaryDirectory() as path:
-        local, state = LocalStore(Path(path), STORES), SparkState()
+        local, state = LocalStore(Path(path), STORES), TaskState()
         for batch in range(batches):
             state = attempt(local, state, batch)
         return content(local)
 
 
 def test_same_stamp_goes_on(tmp_path: Path) -> None:
-    local, state = LocalStore(tmp_path, STORES), SparkState()
+    local, state = LocalStore(tmp_path, STORES), TaskState()
     state = attempt(local, state, 0)
     assert open_store(local, state)[1] is Opened.SAME
 
 
 @pytest.mark.parametrize("point", ["store.after_local_commit", "store.after_append", "store.after_stamp"])
 def test_a_failed_attempt_is_undone(tmp_path: Path, point: str) -> None:
-    local, state = LocalStore(tmp_path, STORES), SparkState()
+    local, state = LocalStore(tmp_path, STORES), TaskState()
     state = attempt(local, state, 0)
     before = content(local)
     with pytest.raises(Crash):
@@ -119,15 +96,15 @@ def test_a_failed_attempt_is_undone(tmp_path: Path, point: str) -> None:
 def test_a_failed_first_attempt_is_undone_to_nothing(tmp_path: Path) -> None:
     local = LocalStore(tmp_path, STORES)
     with pytest.raises(Crash):
-        attempt(local, SparkState(), 0, "store.after_stamp")
-    assert open_store(local, SparkState())[1] is Opened.UNDO
+        attempt(local, TaskState(), 0, "store.after_stamp")
+    assert open_store(local, TaskState())[1] is Opened.UNDO
     assert content(local) == {"counts": [], "windows": []}
 
 
 def test_an_equal_version_with_another_nonce_is_not_trusted(tmp_path: Path) -> None:
     """Two attempts at batch 1 in two places: the loser's copy has the version of the winner's state."""
     winner, loser = LocalStore(tmp_path / "a", STORES), LocalStore(tmp_path / "b", STORES)
-    state = attempt(winner, SparkState(), 0)
+    state = attempt(winner, TaskState(), 0)
     open_store(loser, state)
     with pytest.raises(Crash):
         attempt(loser, state, 7, "store.after_stamp")
@@ -137,7 +114,7 @@ def test_an_equal_version_with_another_nonce_is_not_trusted(tmp_path: Path) -> N
 
 
 def test_a_lost_disk_is_rebuilt(tmp_path: Path) -> None:
-    local, state = LocalStore(tmp_path / "a", STORES), SparkState()
+    local, state = LocalStore(tmp_path / "a", STORES), TaskState()
     for batch in range(3 * FANOUT + 2):
         state = attempt(local, state, batch)
     fresh = LocalStore(tmp_path / "b", STORES)
@@ -146,7 +123,7 @@ def test_a_lost_disk_is_rebuilt(tmp_path: Path) -> None:
 
 
 def test_segments_stay_few_and_restore_reads_little_more_than_is_alive(tmp_path: Path) -> None:
-    local, state = LocalStore(tmp_path, STORES), SparkState()
+    local, state = LocalStore(tmp_path, STORES), TaskState()
     for batch in range(FANOUT**2 * 2):
         state = attempt(local, state, batch)
     assert state.stamp is not None
@@ -170,7 +147,7 @@ def test_any_history_of_failures_ends_in_the_state_of_a_run_without_failures(his
     with TemporaryDirectory() as folder:
         root, homes = Path(folder), 2
         locals_ = [LocalStore(root / str(n), STORES) for n in range(homes)]
-        state, batch, current = SparkState(), 0, 0
+        state, batch, current = TaskState(), 0, 0
         for number, step in enumerate(history):
             match step:
                 case "ok":

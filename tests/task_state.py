@@ -1,0 +1,30 @@
+"""The part of Spark's state that belongs to one task, in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from deltaworks.spark.protocol import TruthHeader
+
+
+@dataclass
+class TaskState:
+    """`protocol.Truth`: an attempt works on a copy, the checkpoint keeps it or not."""
+
+    stamp: TruthHeader | None = None
+    segments: dict[int, bytes] = field(default_factory=dict)
+
+    def header(self) -> TruthHeader | None:
+        return self.stamp
+
+    def update(self, header: TruthHeader) -> None:
+        self.stamp = header
+
+    def segment(self, segment_id: int) -> bytes:
+        return self.segments[segment_id]
+
+    def put_segment(self, segment_id: int, data: bytes) -> None:
+        self.segments[segment_id] = data
+
+    def remove_segment(self, segment_id: int) -> None:
+        del self.segments[segment_id]
