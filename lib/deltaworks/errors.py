@@ -9,8 +9,10 @@ DeltaworksError                      the root: catch this to catch all
 │   ├── StreamsError                 an operator failed on a record, and the pipeline says `fail`
 │   ├── IncompatibleCheckpointError  the plan is not the one that the checkpoint belongs to
 │   ├── LeaseError                   another driver works on the same checkpoint
+│   │   └── FencedError              a newer generation of the pipeline has taken over
 │   ├── TableError                   a Delta table cannot take what it is given, or is not as it should be
 │   └── KafkaTopicError              a topic is missing, or is not as the pipeline needs it
+├── QueryError                       Spark ended the query for a reason of its own
 └── TransientError                   trying again may help
     ├── StackError                   a component that runs around us does not come up or went away
     ├── KafkaReadError               records are gone, or the broker did not answer
@@ -60,6 +62,10 @@ class TransientError(DeltaworksError):
     """Trying again may help."""
 
 
+class QueryError(DeltaworksError):
+    """Spark ended the query for a reason of its own, or code of ours failed in a way that nobody foresaw."""
+
+
 class StackError(TransientError):
     """A component that runs around the pipeline (Kafka, Spark) does not come up, or went away.
 
@@ -94,6 +100,10 @@ class IncompatibleCheckpointError(TerminalError):
 
 class LeaseError(TerminalError):
     """Another driver holds the lease of the same checkpoint."""
+
+
+class FencedError(LeaseError):
+    """A newer generation of the pipeline has taken over; this one may not write any more."""
 
 
 class TableError(TerminalError):

@@ -29,6 +29,14 @@ class Settings:
     """Kafka's address; DELTAWORKS_BOOTSTRAP. The broker of the stack listens on its port."""
     controller_port: int = 19093
     """Port of the broker's controller; DELTAWORKS_CONTROLLER_PORT."""
+    postgres_port: int = 19432
+    """Port of PostgreSQL; DELTAWORKS_POSTGRES_PORT."""
+    airflow_port: int = 19080
+    """Port of Airflow's pages and REST API; DELTAWORKS_AIRFLOW_PORT."""
+    postgres_bin: Path | None = None
+    """Folder with `initdb` and `postgres` to prefer; POSTGRES_BIN, else the system's, else those of a package."""
+    control_url: str | None = None
+    """Database of the registry as an SQLAlchemy URL; DELTAWORKS_CONTROL_URL, else the PostgreSQL of the stack."""
     java_home: Path | None = None
     """Java to prefer; JAVA_HOME."""
     path: tuple[Path, ...] = ()
@@ -72,6 +80,10 @@ class Settings:
             cache=_folder(env, "DELTAWORKS_CACHE") or user_cache / "deltaworks",
             bootstrap=_address(env, "DELTAWORKS_BOOTSTRAP", default.bootstrap),
             controller_port=_port(env, "DELTAWORKS_CONTROLLER_PORT", default.controller_port),
+            postgres_port=_port(env, "DELTAWORKS_POSTGRES_PORT", default.postgres_port),
+            airflow_port=_port(env, "DELTAWORKS_AIRFLOW_PORT", default.airflow_port),
+            postgres_bin=_folder(env, "POSTGRES_BIN"),
+            control_url=env.get("DELTAWORKS_CONTROL_URL") or None,
             java_home=_folder(env, "JAVA_HOME"),
             path=tuple(Path(entry) for entry in env.get("PATH", "").split(os.pathsep) if entry),
             broker_options=tuple(options.split()) if options else default.broker_options,
@@ -88,6 +100,55 @@ class Settings:
             start_offsets=_choice(env, "DELTAWORKS_START_OFFSETS", default.start_offsets, ("earliest", "latest")),
             fault_hook=env.get("DELTAWORKS_FAULT_HOOK") or None,
         )
+
+    def environment(self) -> dict[str, str]:
+        """The variables that give another process these settings; `from_environment` of them is equal."""
+        text = {
+            "DELTAWORKS_PROJECT": self.project,
+            "DELTAWORKS_HOME": self.home,
+            "DELTAWORKS_CACHE": self.cache,
+            "DELTAWORKS_BOOTSTRAP": self.bootstrap,
+            "DELTAWORKS_CONTROLLER_PORT": self.controller_port,
+            "DELTAWORKS_POSTGRES_PORT": self.postgres_port,
+            "DELTAWORKS_AIRFLOW_PORT": self.airflow_port,
+            "DELTAWORKS_BROKER_OPTIONS": " ".join(self.broker_options),
+            "DELTAWORKS_CORES": self.cores,
+            "DELTAWORKS_DRIVER_MEMORY": self.driver_memory,
+            "DELTAWORKS_MAX_RECORDS_PER_BATCH": self.max_records_per_batch,
+            "DELTAWORKS_START_OFFSETS": self.start_offsets,
+            "PATH": os.pathsep.join(map(str, self.path)),
+            "PYTHONPATH": os.pathsep.join(map(str, self.python_path[2:])),
+        }
+        optional = {
+            "POSTGRES_BIN": self.postgres_bin,
+            "DELTAWORKS_CONTROL_URL": self.control_url,
+            "JAVA_HOME": self.java_home,
+            "DELTAWORKS_IVY_SETTINGS": self.ivy_settings,
+            "HTTPS_PROXY": self.https_proxy,
+            "DELTAWORKS_FAULT_HOOK": self.fault_hook,
+        }
+        return {name: str(value) for name, value in (text | optional).items() if value is not None and str(value)}
+
+    @property
+    def registry_url(self) -> str:
+        """Where the registry is. The password is in a file, so that it is in no command line and no environment."""
+        local = f"postgresql+psycopg://deltaworks@127.0.0.1:{self.postgres_port}/deltaworks?passfile={self.pgpass}"
+        return self.control_url or local
+
+    @property
+    def postgres(self) -> Path:
+        """Configuration and data of PostgreSQL."""
+        return self.home / "postgres"
+
+    @property
+    def pgpass(self) -> Path:
+        """The passwords of the stack's PostgreSQL, as libpq reads them."""
+        return self.home / "postgres.pgpass"
+
+    @property
+    def airflow(self) -> Path:
+        """Airflow's home: configuration, secrets, logs of tasks."""
+        return self.home / "airflow"
 
     @property
     def jars(self) -> Path:

@@ -9,4 +9,4 @@ from deltaworks.spark.streaming import run
 from tests.benchmarks import pipelines
 
 if __name__ == "__main__":
-    sys.exit(run(getattr(pipelines, sys.argv[1]), Settings.from_environment()))
+    run(getattr(pipelines, sys.argv[1]), Settings.from_environment())

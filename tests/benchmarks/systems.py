@@ -17,8 +17,8 @@ from typing import Literal, Protocol, assert_never
 import msgspec
 from confluent_kafka import Consumer, TopicPartition
 
+from deltaworks.control import heartbeat
 from deltaworks.settings import Settings
-from deltaworks.spark import heartbeat
 from deltaworks.stack.components import read_components
 from deltaworks.stack.jars import ensure_jars
 from deltaworks.stack.java import find_java

@@ -117,7 +117,7 @@ class Day:
     def __init__(self, root: Path, stream: Stream) -> None:
         shutil.rmtree(root, ignore_errors=True)
         self.committer = TableCommitter(root, "benchmark", "query", [TABLE])
-        self.committer.open()
+        self.committer.open(1)
         self._stream = stream
         self._tasks = [TaskTables(root, [TABLE], None, stage=0, task=task) for task in range(TASKS)]
         self._random = random.Random(42)

@@ -17,17 +17,18 @@ import pytest
 from pyspark.sql import Row
 
 from deltaworks import faults
+from deltaworks.control import batches
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.kafka import admin
+from deltaworks.kafka.ranges import Offsets, Range
 from deltaworks.kernel.stores.state import StoreChanges
 from deltaworks.lakehouse.committer import TableCommitter
 from deltaworks.settings import Settings
-from deltaworks.spark import batches, rows
+from deltaworks.spark import rows
 from deltaworks.spark.local_store import Changes, LocalStore, Stamp, discard
 from deltaworks.spark.protocol import open_store
 from deltaworks.spark.routes import Routes
 from deltaworks.spark.rows import TaskResult
-from deltaworks.spark.source import Offsets, Range
 from deltaworks.spark.task_host import run_batch
 from deltaworks.spark.worker import HostConfig, Worker
 from tests.faults.hooks import InjectedFault
@@ -44,11 +45,11 @@ class InProcessStream:
     Args:
         pipeline: what to run.
         settings: a home of its own and a broker that runs.
-        generation: of the checkpoint.
+        query_id: of the checkpoint.
     """
 
-    def __init__(self, pipeline: Pipeline, settings: Settings, generation: str = "test") -> None:
-        self.pipeline, self.settings, self.generation = pipeline, settings, generation
+    def __init__(self, pipeline: Pipeline, settings: Settings, query_id: str = "test") -> None:
+        self.pipeline, self.settings, self.query_id = pipeline, settings, query_id
         self.plan = pipeline.plan()
         admin.create_topics(settings.bootstrap, admin.topic_specs(pipeline.topics))
         counts = admin.partition_counts(settings.bootstrap)
@@ -69,9 +70,9 @@ class InProcessStream:
         self._close()
         self.worker = self._new_worker()
         self.committer = TableCommitter(
-            self.settings.tables, self.pipeline.name, self.generation, self.plan.tables, self.pipeline.dead_letter_table
+            self.settings.tables, self.pipeline.name, self.query_id, self.plan.tables, self.pipeline.dead_letter_table
         )
-        self.committer.open()
+        self.committer.open(generation=1)
 
     def lose_worker(self) -> None:
         """A new worker process."""
@@ -216,7 +217,9 @@ class InProcessStream:
         config = HostConfig(
             pipeline=b"",
             bootstrap=self.settings.bootstrap,
-            generation=self.generation,
+            query_id=self.query_id,
+            generation=1,
+            fence=str(self.settings.pipeline(self.pipeline.name) / "generation"),
             local_root=str(self.settings.pipeline(self.pipeline.name) / "local"),
             tables_root=str(self.settings.tables),
             tasks=self.tasks,

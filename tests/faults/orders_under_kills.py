@@ -20,8 +20,8 @@ from pathlib import Path
 
 import psutil
 
+from deltaworks.control import heartbeat
 from deltaworks.settings import Settings
-from deltaworks.spark import heartbeat
 from deltaworks.spark.streaming import request_stop
 from jobs import orders_check, orders_data
 from tests.faults.hooks import HOOK, VARIABLE

@@ -6,15 +6,15 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from deltaworks.control import batches
 from deltaworks.dsl.pipeline import Pipeline
+from deltaworks.kafka.ranges import Range
 from deltaworks.kernel.errors import ErrorPolicy, dead_letter_record
 from deltaworks.kernel.records import Headers, RecordBatch
 from deltaworks.settings import Settings
-from deltaworks.spark import batches
 from deltaworks.spark.consumer import RangeReader
 from deltaworks.spark.local_store import LocalStore
 from deltaworks.spark.protocol import local_path
-from deltaworks.spark.source import Range
 from deltaworks.spark.worker import TASK_STORE
 from deltaworks.testing.recorded import MicroBatch, Recording, run_recorded
 from tests.live_stack import read_all

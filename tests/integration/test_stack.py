@@ -16,10 +16,11 @@ import psutil
 import pytest
 from confluent_kafka import Producer
 
+from deltaworks import processes
 from deltaworks.errors import StackError
 from deltaworks.kafka.admin import TopicSpec, answers, create_topics, settled_end_offsets
 from deltaworks.settings import Settings
-from deltaworks.stack import ports, processes
+from deltaworks.stack import ports
 from deltaworks.stack.lifecycle import down, log_of, status, up
 from tests.live_stack import own_settings, read_all
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from datetime import timedelta
 
-from deltaworks import Pipeline, StreamsBuilder, TimeWindows, Topic
+from deltaworks import Pipeline, StreamsBuilder, TimeWindows, Topic, exits
+from deltaworks.errors import DeltaworksError
 from deltaworks.settings import Settings
 
 SECOND = timedelta(seconds=1)
@@ -33,4 +34,8 @@ counting = Pipeline(name="counting", topology=_counts, topics=(Topic("words", 3)
 if __name__ == "__main__":
     from deltaworks.spark.streaming import run
 
-    sys.exit(run(globals()[sys.argv[1]], Settings.from_environment(), until_caught_up="--until-caught-up" in sys.argv))
+    try:
+        run(globals()[sys.argv[1]], Settings.from_environment(), until_caught_up="--until-caught-up" in sys.argv)
+    except DeltaworksError as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        sys.exit(exits.code_of(error))

@@ -17,10 +17,10 @@ from confluent_kafka import Producer
 from deltalake import DeltaTable
 
 from deltaworks import exits
+from deltaworks.control import heartbeat
+from deltaworks.control.heartbeat import Heartbeat
 from deltaworks.kafka import admin
 from deltaworks.settings import Settings
-from deltaworks.spark import heartbeat
-from deltaworks.spark.heartbeat import Heartbeat
 from deltaworks.spark.streaming import request_stop
 from tests.faults.stores import compare_stores, replay
 from tests.live_stack import LiveStack

@@ -106,7 +106,8 @@ class _Demo:
 
     def stop_what_was_started(self) -> None:
         """Leaves running what ran before."""
-        from deltaworks.stack import lifecycle, processes
+        from deltaworks import processes
+        from deltaworks.stack import lifecycle
 
         if "kafka" in self._started:
             lifecycle.down(self._settings, lambda line: out.print(Text(f"  {line}")))
@@ -158,7 +159,7 @@ class _Demo:
 
     def _missing(self) -> int:
         """Records in the topics that are not in the tables yet."""
-        from deltaworks.spark import batches
+        from deltaworks.control import batches
 
         read: dict[tuple[str, int], int] = {}
         for batch in batches.read(self._settings.pipeline(_NAME) / "batches"):
@@ -168,15 +169,16 @@ class _Demo:
         return sum(max(0, end - read.get(at, 0)) for at, end in ends.items())
 
     def _was_drained(self) -> bool:
-        from deltaworks.spark import heartbeat
+        from deltaworks.control import heartbeat
 
         beat = heartbeat.read(self._settings.pipeline(_NAME) / "heartbeat.json")
         return beat is not None and beat.state == "stopped"
 
     def _wait(self, report: Report, *, for_all: bool) -> None:
         """Until a batch has been committed, or all records are in the tables."""
-        from deltaworks.spark import heartbeat
-        from deltaworks.stack import lifecycle, processes
+        from deltaworks import processes
+        from deltaworks.control import heartbeat
+        from deltaworks.stack import lifecycle
 
         path = self._settings.pipeline(_NAME) / "heartbeat.json"
         log = self._settings.logs / f"{_NAME}.log"

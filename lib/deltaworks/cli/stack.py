@@ -86,7 +86,7 @@ def logs(
 
 
 def _beat(path: Path) -> tuple[object, ...] | None:
-    from deltaworks.spark import heartbeat
+    from deltaworks.control import heartbeat
 
     beat = heartbeat.read(path)
     if beat is None:

@@ -103,13 +103,17 @@ class TableCommitter:
         """By the name of the changelog."""
         self._background = ThreadPoolExecutor(max_workers=1, thread_name_prefix="delta-housekeeping")
 
-    def open(self) -> None:
+    def open(self, generation: int) -> None:
         """Creates missing tables, reads the logs, removes what crashed attempts left, tells tasks about pages.
 
+        Args:
+            generation: of the pipeline; an older one cannot commit any more.
+
         Raises:
+            FencedError: a newer generation has opened the tables.
             TableError: a table has other columns, or belongs to another checkpoint.
         """
-        self.tables = {schema.name: self._open(schema) for schema in self._schemas}
+        self.tables = {schema.name: self._open(schema, generation) for schema in self._schemas}
         self._snapshots = {}
         for table in self.tables.values():
             if table.schema.role is Role.SNAPSHOT:
@@ -126,6 +130,7 @@ class TableCommitter:
             One entry for each table that the batch changes.
 
         Raises:
+            FencedError: a newer generation has taken over.
             TableError: another process has committed to one of the tables.
         """
         by_table: dict[str, list[TableWrite]] = defaultdict(list)
@@ -174,8 +179,9 @@ class TableCommitter:
     def _app(self, table: str, step: str) -> str:
         return layout.app_id(self._application, table, step, self._query_id)
 
-    def _open(self, schema: TableSchema) -> OpenTable:
+    def _open(self, schema: TableSchema, generation: int) -> OpenTable:
         log = DeltaLog.create_or_open(self._root, schema, query_id=self._query_id, properties=self._options.properties)
+        log.fence(self._app(schema.name, layout.GENERATION), generation)
         step = layout.SNAPSHOT if schema.role is Role.SNAPSHOT else layout.ROWS
         tag = layout.query_tag(self._query_id)
         remove_orphans(log, tag)

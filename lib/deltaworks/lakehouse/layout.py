@@ -25,7 +25,7 @@ from deltaworks.errors import TableError
 
 CONTROL_FOLDER = "_deltaworks"
 LOG_FOLDER = "_delta_log"
-ROWS, SNAPSHOT, AS_OF_MS = "rows", "snapshot", "as-of-ms"
+ROWS, SNAPSHOT, AS_OF_MS, GENERATION = "rows", "snapshot", "as-of-ms", "generation"
 _CLOSED = "closed-t"
 LAST_MS = 253_402_300_799_999
 """The last millisecond of the year 9999, beyond which readers know no timestamps."""

@@ -24,7 +24,7 @@ import msgspec
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, Schema
 
-from deltaworks.errors import TableError
+from deltaworks.errors import FencedError, TableError
 from deltaworks.lakehouse import layout
 from deltaworks.lakehouse.schema import TableSchema
 from deltaworks.lakehouse.writes import NewFile
@@ -73,6 +73,7 @@ class DeltaLog:
         self.tombstones: deque[tuple[int, str]] = deque()
         """Removed files that are still there for readers of older versions: time of removal, path; oldest first."""
         self.transactions: dict[str, int] = {}
+        self._fence: tuple[str, int] | None = None
         self.properties: dict[str, str] = {}
         self.user_metadata: dict[str, Any] = {}
         """Of the latest commit that had any."""
@@ -158,6 +159,20 @@ class DeltaLog:
             self._commits_since_checkpoint += 1
         return removed
 
+    def fence(self, app_id: str, generation: int) -> None:
+        """Lets `generation` write, and none before it from now on: they find the mark when they commit.
+
+        Whoever wants to commit must first read every version before his own, and so meets the mark: there is no
+        moment at which an older generation, however late it wakes up, can still get a commit in.
+
+        Raises:
+            FencedError: a higher generation has marked the table.
+        """
+        self._fence = (app_id, generation)
+        self._check_fence()
+        if self.transactions.get(app_id) != generation:
+            self.commit(Commit(transactions={app_id: generation}, data_change=False, operation="FENCE"))
+
     def transaction_version(self, app_id: str) -> int | None:
         """The highest version committed under an application id."""
         return self.transactions.get(app_id)
@@ -169,14 +184,17 @@ class DeltaLog:
             The version.
 
         Raises:
+            FencedError: a newer generation has taken over.
             TableError: someone else has removed a file that this commit removes, or committed the same transaction.
         """
+        self._check_fence()
         now_ms = time.time_ns() // 1_000_000
         lines = self._lines(commit, now_ms)
         data = b"\n".join(msgspec.json.encode(line) for line in lines) + b"\n"
         while not self._create(self.version + 1, data):
             expected = {app: self.transactions.get(app) for app in commit.transactions}
             gone = set(self.catch_up()) & set(commit.removed)
+            self._check_fence()
             if gone or any(self.transactions.get(app) != version for app, version in expected.items()):
                 raise TableError(
                     f"Version {self.version} of the Delta table at {self.path} was committed by another process "
@@ -221,6 +239,18 @@ class DeltaLog:
                 except FileNotFoundError:
                     pass
         return deleted
+
+    def _check_fence(self) -> None:
+        if self._fence is None:
+            return
+        app_id, generation = self._fence
+        highest = self.transactions.get(app_id, 0)
+        if highest > generation:
+            raise FencedError(
+                f"Generation {generation} may not write the Delta table at {self.path} any more: "
+                f"generation {highest} has taken over.",
+                hint="nothing to do: the newer generation goes on where this one stopped",
+            )
 
     def _commit_path(self, version: int) -> Path:
         return self.path / layout.LOG_FOLDER / f"{version:020d}.json"

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from deltaworks.errors import IncompatibleCheckpointError
-from deltaworks.spark.source import Offsets
+from deltaworks.kafka.ranges import Offsets
 from deltaworks.topology import fingerprint as fingerprints
 
 FORMAT = 1
@@ -19,7 +19,7 @@ class CheckpointPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What a checkpoint depends on and cannot change during its life."""
 
     format: int = FORMAT
-    generation: str
+    query_id: str
     """Random; part of every transaction id, so that a new checkpoint never meets the ids of an old one."""
     fingerprint: dict[str, Any]
     partitions: dict[str, int]
@@ -45,7 +45,7 @@ def open_plan(
     """
     if not path.exists():
         plan = CheckpointPlan(
-            generation=uuid.uuid4().hex[:12], fingerprint=fingerprint, partitions=partitions, tasks=tasks, slots=slots
+            query_id=uuid.uuid4().hex[:12], fingerprint=fingerprint, partitions=partitions, tasks=tasks, slots=slots
         )
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_suffix(".tmp")
@@ -61,7 +61,7 @@ def open_plan(
     if stored.format != FORMAT or changes:
         raise IncompatibleCheckpointError(
             "\n  ".join([f"the checkpoint of pipeline {pipeline!r} was made for another plan:", *changes]),
-            hint="deploy the old code again, or start a new generation: "
+            hint="deploy the old code again, or start with a new checkpoint: "
             f"move {path.parent} away, and the pipeline starts over from its start offsets",
         )
     return stored

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from deltaworks.errors import KafkaReadError
+from deltaworks.kafka.ranges import Range
 from deltaworks.kernel.records import Headers, RecordBatch
-from deltaworks.spark.source import Range
 
 _CHUNK_RECORDS = 2_000
 """Small enough to stay in the processor's cache: 15-30 % less CPU than 10,000."""
@@ -137,7 +137,7 @@ def _ends(message: Message, wanted: Range) -> bool:
         return _offset(message) >= wanted.stop
     raise KafkaReadError(
         f"{wanted.topic}-{wanted.partition} [{wanted.start}, {wanted.stop}): {error.str()}",
-        hint="if retention removed these records, start a new generation from the earliest offset",
+        hint="if retention removed these records, start with a new checkpoint from the earliest offset",
     )
 
 

@@ -6,21 +6,22 @@ import re
 
 from pyspark.errors import StreamingQueryException
 
-from deltaworks import errors, exits
+from deltaworks import errors
+from deltaworks.errors import ConfigurationError, DeltaworksError, QueryError, TopologyError
 
 _CAUSE = re.compile(
     r"^deltaworks\.errors\.(\w+): (.*?)(?=^\s*at [\w.$]+\(|^JVM stacktrace|^\S+Exception|\Z)", re.S | re.M
 )
 
 
-def reason(error: StreamingQueryException) -> str:
-    """What went wrong, without Spark's frames: the last error of ours in the chain."""
+def as_error(error: StreamingQueryException) -> DeltaworksError:
+    """The last error of ours in the chain, without Spark's frames; its exit code is that of a driver that raised it."""
     found = _CAUSE.findall(str(error))
-    return f"{found[-1][0]}: {found[-1][1].strip()}" if found else str(error).strip().splitlines()[0]
-
-
-def code_of(error: StreamingQueryException) -> int:
-    """The exit code for it."""
-    found = _CAUSE.findall(str(error))
-    kind = getattr(errors, found[-1][0], None) if found else None
-    return exits.INTERNAL if kind is None else exits.code_of(kind)
+    if not found:
+        return QueryError(str(error).strip().splitlines()[0])
+    name, message = found[-1]
+    kind = getattr(errors, name)
+    if issubclass(kind, TopologyError):  # is made from problems, not from a text
+        kind = ConfigurationError
+    rebuilt: DeltaworksError = kind(f"{name}: {message.strip()}")
+    return rebuilt

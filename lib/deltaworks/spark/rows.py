@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from deltaworks.kafka.ranges import Range
 from deltaworks.lakehouse.writes import TableWrite
-from deltaworks.spark.source import Range
 
 SCHEMA = "route int, task int, kind int, payload binary, wall_ms long"
 

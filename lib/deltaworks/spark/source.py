@@ -21,6 +21,7 @@ from pyspark.sql.types import StructType
 
 from deltaworks.errors import KafkaReadError
 from deltaworks.kafka.admin import admin
+from deltaworks.kafka.ranges import Offsets, Range
 
 SCHEMA = "route int, task int, payload binary"
 _BROKER_TIMEOUT_S = 60.0
@@ -29,18 +30,6 @@ _FIRST_STEP_MS = 1_000
 _LAST_MS = 1 << 43
 """In the year 2248."""
 _NO_END = 1 << 62
-
-Offsets = dict[str, dict[str, int]]
-"""`{topic: {partition: next offset}}`; partitions are texts, because Spark keeps offsets as JSON."""
-
-
-class Range(msgspec.Struct, frozen=True, array_like=True):
-    """Records of one topic-partition: `start <= offset < stop`."""
-
-    topic: str
-    partition: int
-    start: int
-    stop: int
 
 
 class SourceConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,7 +78,7 @@ def require_growing(start: Offsets, end: Offsets) -> None:
     if shrunk:
         raise KafkaReadError(
             f"source topics hold less than was read from them: {'; '.join(shrunk)}",
-            hint="were they deleted and created again? A new generation starts from the beginning",
+            hint="were they deleted and created again? A new checkpoint starts from the beginning",
         )
 
 

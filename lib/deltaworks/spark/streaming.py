@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -22,21 +21,25 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from deltaworks import exits, faults
+from deltaworks import faults
+from deltaworks.control import batches, fence, heartbeat
+from deltaworks.control.heartbeat import Heartbeat, State
+from deltaworks.control.lease import Lease
+from deltaworks.control.paths import PipelinePaths
+from deltaworks.control.reporter import Reporter, SilentReporter
 from deltaworks.dsl.pipeline import Pipeline
-from deltaworks.errors import DeltaworksError, KafkaReadError, KafkaTopicError
+from deltaworks.errors import FencedError, KafkaReadError, KafkaTopicError
 from deltaworks.faults import reach
 from deltaworks.kafka import admin
+from deltaworks.kafka.ranges import Offsets
 from deltaworks.lakehouse.committer import TableCommitter
 from deltaworks.settings import Settings
-from deltaworks.spark import batches, failures, heartbeat, session
+from deltaworks.spark import failures, session
 from deltaworks.spark import rows as row_kinds
 from deltaworks.spark.checkpoint import CheckpointPlan, committed_offsets, open_plan
-from deltaworks.spark.heartbeat import Heartbeat, State
-from deltaworks.spark.lease import Lease
 from deltaworks.spark.routes import Routes
 from deltaworks.spark.rows import TaskResult
-from deltaworks.spark.source import KafkaRanges, KafkaRangesReader, Offsets, SourceConfig, offsets_option
+from deltaworks.spark.source import KafkaRanges, KafkaRangesReader, SourceConfig, offsets_option
 from deltaworks.spark.task_host import TaskHost
 from deltaworks.spark.worker import HostConfig
 from deltaworks.topology.stages import Plan
@@ -47,79 +50,47 @@ _POLL_S = 0.1
 _Handler = Callable[[int, FrameType | None], Any] | int | None
 
 
-@dataclass(frozen=True)
-class PipelinePaths:
-    """Where a pipeline keeps what is its own."""
-
-    root: Path
-
-    @classmethod
-    def of(cls, settings: Settings, name: str) -> PipelinePaths:
-        return cls(settings.pipeline(name))
-
-    @property
-    def checkpoint(self) -> Path:
-        return self.root / "checkpoint"
-
-    @property
-    def local(self) -> Path:
-        return self.root / "local"
-
-    @property
-    def plan(self) -> Path:
-        return self.root / "plan.json"
-
-    @property
-    def batches(self) -> Path:
-        return self.root / "batches"
-
-    @property
-    def heartbeat(self) -> Path:
-        return self.root / "heartbeat.json"
-
-    @property
-    def lease(self) -> Path:
-        return self.root / "lease.json"
-
-    @property
-    def drain(self) -> Path:
-        """Exists while the stream is asked to finish and stop."""
-        return self.root / "drain"
-
-    @property
-    def scratch(self) -> Path:
-        return self.root / "scratch"
-
-
 def request_stop(settings: Settings, name: str) -> None:
-    """Asks a running stream to finish its batch, refresh its snapshots and stop."""
+    """Asks the running generation to finish its batch, refresh its snapshots and stop."""
     paths = PipelinePaths.of(settings, name)
     paths.root.mkdir(parents=True, exist_ok=True)
-    paths.drain.touch()
+    paths.drain(fence.read(paths.fence)).touch()
 
 
-def run(pipeline: Pipeline, settings: Settings, *, until_caught_up: bool = False) -> int:
+def run(
+    pipeline: Pipeline,
+    settings: Settings,
+    *,
+    until_caught_up: bool = False,
+    generation: int | None = None,
+    reporter: Reporter | None = None,
+) -> None:
     """Runs the pipeline until it is told to stop, or fails.
 
     Args:
         pipeline: What to run.
         settings: Home, bootstrap servers, cores and memory.
         until_caught_up: Stop after everything that is in the topics now has been processed.
-
-    Returns:
-        An exit code of `deltaworks.exits`.
+        generation: Number of this deployment; None: the next one.
+        reporter: Told of beats and batches, asked for commands; None: nobody.
 
     Raises:
         LeaseError: another driver runs this pipeline.
+        FencedError: a newer generation has taken over.
         IncompatibleCheckpointError: the checkpoint belongs to another plan.
         TopologyError: the topology, or the partitions of its topics, do not fit.
+        StreamsError: a record failed, and the pipeline says fail.
+        QueryError: Spark ended the query for a reason of its own.
     """
     faults.install(settings.fault_hook)
     paths = PipelinePaths.of(settings, pipeline.name)
-    with Lease(paths.lease, pipeline.name) as lease:
-        paths.drain.unlink(missing_ok=True)
+    if generation is None:
+        generation = fence.read(paths.fence) + 1
+    with Lease(paths.lease, pipeline.name, generation) as lease:
+        fence.advance(paths.fence, generation, pipeline.name)
         shutil.rmtree(paths.scratch, ignore_errors=True)
-        return StreamDriver(pipeline, settings, paths, lease).run(until_caught_up=until_caught_up)
+        driver = StreamDriver(pipeline, settings, paths, lease, generation, reporter or SilentReporter())
+        driver.run(until_caught_up=until_caught_up)
 
 
 @dataclass
@@ -153,32 +124,54 @@ class _Totals:
 class StreamDriver:
     """One run of one pipeline."""
 
-    def __init__(self, pipeline: Pipeline, settings: Settings, paths: PipelinePaths, lease: Lease) -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        settings: Settings,
+        paths: PipelinePaths,
+        lease: Lease,
+        generation: int,
+        reporter: Reporter,
+    ) -> None:
         self._pipeline = pipeline
         self._settings = settings
         self._paths = paths
         self._lease = lease
+        self._generation = generation
+        self._reporter = reporter
+        self._drain = paths.drain(generation)
         self._plan = pipeline.plan()
         self._totals = _Totals()
         self._ends: Offsets = {}
         """Where the source topics end, as far as is known."""
         self._stop = threading.Event()
-        self._beat = Heartbeat(pipeline=pipeline.name, generation="", state="starting", pid=os.getpid(), at=time.time())
+        self._beat = Heartbeat(
+            pipeline=pipeline.name,
+            generation=generation,
+            query_id="",
+            state="starting",
+            pid=os.getpid(),
+            at=time.time(),
+        )
         self._beat_lock = threading.Lock()
 
-    def run(self, *, until_caught_up: bool) -> int:
-        self._write_beat("starting")
+    def run(self, *, until_caught_up: bool) -> None:
         try:
+            self._write_beat("starting")
             checkpoint = self._open_checkpoint()
             committer = self._open_tables(checkpoint)
             spark = self._start_spark(checkpoint)
+            try:
+                self._run_query(spark, checkpoint, committer, until_caught_up=until_caught_up)
+            finally:
+                spark.stop()
         except BaseException as error:
-            self._write_beat("failed", error=str(error))
+            with suppress(FencedError):  # then the heartbeat is the newer generation's
+                self._write_beat("failed", error=str(error))
             raise
-        try:
-            return self._run_query(spark, checkpoint, committer, until_caught_up=until_caught_up)
         finally:
-            spark.stop()
+            self._drain.unlink(missing_ok=True)
+            self._reporter.close()
 
     def _open_checkpoint(self) -> CheckpointPlan:
         bootstrap = self._settings.bootstrap
@@ -196,18 +189,18 @@ class StreamDriver:
         checkpoint = open_plan(
             self._paths.plan, self._pipeline.name, self._plan.fingerprint(), partitions, tasks, self._settings.cores
         )
-        self._beat = msgspec.structs.replace(self._beat, generation=checkpoint.generation)
+        self._beat = msgspec.structs.replace(self._beat, query_id=checkpoint.query_id)
         return checkpoint
 
     def _open_tables(self, checkpoint: CheckpointPlan) -> TableCommitter:
         committer = TableCommitter(
             self._settings.tables,
             self._pipeline.name,
-            checkpoint.generation,
+            checkpoint.query_id,
             self._plan.tables,
             self._pipeline.dead_letter_table,
         )
-        committer.open()
+        committer.open(self._generation)
         return committer
 
     def _start_spark(self, checkpoint: CheckpointPlan) -> SparkSession:
@@ -228,7 +221,7 @@ class StreamDriver:
 
     def _run_query(
         self, spark: SparkSession, checkpoint: CheckpointPlan, committer: TableCommitter, *, until_caught_up: bool
-    ) -> int:
+    ) -> None:
         frame = self._dataflow(spark, checkpoint)
         self._totals.next_offsets = committed_offsets(self._paths.checkpoint) or self._planner.initialOffset()
         writer = (
@@ -246,19 +239,13 @@ class StreamDriver:
         try:
             self._supervise(query)
         except StreamingQueryException as error:
-            self._write_beat("failed", error=failures.reason(error))
-            return failures.code_of(error)
-        except DeltaworksError as error:
-            self._write_beat("failed", error=str(error))
-            raise
+            raise failures.as_error(error) from error
         finally:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
         committer.refresh_snapshots(force=True)
         committer.close()
-        self._paths.drain.unlink(missing_ok=True)
         self._write_beat("stopped")
-        return exits.OK
 
     def _dataflow(self, spark: SparkSession, checkpoint: CheckpointPlan) -> DataFrame:
         """Source of ranges, then one stateful operator per stage; the plan is a straight line."""
@@ -273,13 +260,15 @@ class StreamDriver:
             },
             start_offsets=self._settings.start_offsets,
             max_records_per_batch=self._settings.max_records_per_batch,
-            drain_file=str(self._paths.drain),
+            drain_file=str(self._drain),
         )
         self._planner = KafkaRangesReader(source)
         config = HostConfig(
             pipeline=cloudpickle.dumps(self._pipeline),  # type: ignore[no-untyped-call]
             bootstrap=self._settings.bootstrap,
-            generation=checkpoint.generation,
+            query_id=checkpoint.query_id,
+            generation=self._generation,
+            fence=str(self._paths.fence),
             local_root=str(self._paths.local),
             tables_root=str(self._settings.tables),
             tasks=checkpoint.tasks,
@@ -308,6 +297,7 @@ class StreamDriver:
         """`foreachBatch`: the one action that runs the tasks, then one Delta commit per table."""
         started = time.monotonic()
         reach("driver.before_tasks")
+        fence.check(self._paths.fence, self._generation, self._pipeline.name)
         rows = frame.collect()
         reach("driver.after_tasks")
         results = [msgspec.msgpack.decode(r.payload, type=TaskResult) for r in rows if r.kind == row_kinds.RESULT]
@@ -316,7 +306,10 @@ class StreamDriver:
         committer.refresh_snapshots()
         if rows:
             ranges = [r for result in results for r in result.ranges]
-            batches.append(self._paths.batches, batches.record_of(batch_id, rows[0].wall_ms, ranges))
+            record = batches.record_of(batch_id, rows[0].wall_ms, ranges)
+            fence.check(self._paths.fence, self._generation, self._pipeline.name)
+            batches.append(self._paths.batches, record)
+            self._reporter.batch(record, self._beat.query_id)
         for result in results:
             self._totals.add(result)
         self._after_batch(batch_id, sum(r.counts.records_in for r in results), time.monotonic() - started)
@@ -332,10 +325,10 @@ class StreamDriver:
         """Waits for the end of the query; beats while it idles, drains when told to."""
         last_beat = time.monotonic()
         while query.isActive:
-            if self._stop.is_set():
-                self._paths.drain.touch()
+            if self._stop.is_set() or self._reporter.asked_to_drain():
+                self._drain.touch()
                 self._stop.clear()
-            if self._paths.drain.exists() and self._beat.state != "draining":
+            if self._drain.exists() and self._beat.state != "draining":
                 self._write_beat("draining")
             if self._beat.state == "draining" and not query.status["isTriggerActive"]:
                 query.stop()
@@ -390,7 +383,9 @@ class StreamDriver:
                 skipped_transactions=totals.skipped_transactions,
             )
             self._paths.root.mkdir(parents=True, exist_ok=True)
-            heartbeat.write(self._paths.heartbeat, self._beat)
+            with fence.held(self._paths.fence, self._generation, self._pipeline.name):
+                heartbeat.write(self._paths.heartbeat, self._beat)
+        self._reporter.beat(self._beat)
 
 
 def _output_topics(pipeline: Pipeline, plan: Plan) -> list[str]:

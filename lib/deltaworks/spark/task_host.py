@@ -21,11 +21,11 @@ from pyspark.sql.streaming.stateful_processor import (
 )
 
 from deltaworks.faults import reach
+from deltaworks.kafka.ranges import Range
 from deltaworks.kernel.records import RecordBatch
 from deltaworks.spark import rows as row_kinds
 from deltaworks.spark.protocol import Truth, TruthHeader, commit_store, open_store
 from deltaworks.spark.rows import TaskCounts, TaskResult
-from deltaworks.spark.source import Range
 from deltaworks.spark.worker import HostConfig, HostedTask, Worker, worker_for
 
 _OutputRow = Row("route", "task", "kind", "payload", "wall_ms")
@@ -112,6 +112,7 @@ def run_batch(worker: Worker, stage: int, task: int, batch_id: int, rows: list[R
         reach("task.processed")
         changes = kernel.commit()
         reach("task.flushed")
+        worker.check_fence()
         writes = hosted.collector.finish()
     except BaseException:
         hosted.collector.abort()

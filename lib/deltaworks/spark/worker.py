@@ -14,6 +14,7 @@ import msgspec
 from pyspark import cloudpickle
 
 from deltaworks import faults
+from deltaworks.control import fence
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.kafka.transactional import TransactionalSink
 from deltaworks.kernel.errors import ErrorPolicy
@@ -33,8 +34,12 @@ class HostConfig(msgspec.Struct, frozen=True, kw_only=True):
     pipeline: bytes
     """The cloudpickled `Pipeline`."""
     bootstrap: str
-    generation: str
+    query_id: str
     """Identity of the checkpoint."""
+    generation: int
+    """Of the driver."""
+    fence: str
+    """Path of the fence; a task of an older generation writes nothing."""
     local_root: str
     tables_root: str
     tasks: tuple[int, ...]
@@ -88,6 +93,10 @@ class Worker:
             hop_partitions=self.config.hop_partitions,
         )
 
+    def check_fence(self) -> None:
+        """Raises `FencedError` if a newer generation of the pipeline has taken over."""
+        fence.check(Path(self.config.fence), self.config.generation, self.pipeline.name)
+
     def close(self) -> None:
         """Lets go of local stores, consumers and producers."""
         for hosted in self._tasks.values():
@@ -114,19 +123,19 @@ class Worker:
     def _sink(self, stage: int, task: int) -> TransactionalSink:
         config = self.config
         assert config.marker_topic is not None, "a record for a topic, but the plan writes none"
-        application = f"{self.pipeline.name}-{config.generation}"
+        application = f"{self.pipeline.name}-{config.query_id}"
         return TransactionalSink(config.bootstrap, application, stage, task, config.marker_topic)
 
 
 _workers: dict[str, Worker] = {}
-"""By generation. The only state of this module: a Python worker outlives the tasks that Spark runs in it."""
+"""By query id. The only state of this module: a Python worker outlives the tasks that Spark runs in it."""
 
 
 def worker_for(config: HostConfig, routes: dict[tuple[int, int], int]) -> Worker:
     """The worker state of this process, made on first use."""
-    worker = _workers.get(config.generation)
+    worker = _workers.get(config.query_id)
     if worker is None:
         faults.install(config.fault_hook)
         pipeline: Pipeline = cloudpickle.loads(config.pipeline)
-        worker = _workers[config.generation] = Worker(config, pipeline, pipeline.plan(), routes)
+        worker = _workers[config.query_id] = Worker(config, pipeline, pipeline.plan(), routes)
     return worker

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
+
+import msgspec
 
 from deltaworks.errors import ConfigurationError
 
@@ -13,16 +16,46 @@ Report = Callable[[str], None]
 """Told what is going on, a short line at a time."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class KafkaComponent:
-    """The broker."""
+class Software(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is started: a version, natively and as a container."""
 
     version: str
     image: str
-    """Name of the same thing as a container."""
+    settings: dict[str, str] = {}
+    """Its configuration, where that is not a file; `$names` depend on where it runs."""
+
+
+class Component(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One process around the pipelines, or a step before others can start."""
+
+    name: str
+    software: Literal["kafka", "postgres", "airflow"]
+    command: tuple[str, ...]
+    ready: Literal["admin", "login", "http", "heartbeat", "exit"]
+    """How to find out that others can use it."""
     ready_timeout_s: float
-    free_disk_mb: int
+    stop_signal: Literal["SIGTERM", "SIGINT"]
+    stop_patience_s: float
+    """Until it is killed."""
+    memory_mb: int
+    """What it may need; a limit in a container."""
+    ports: tuple[str, ...] = ()
+    """Names of the settings that hold them."""
+    after: tuple[str, ...] = ()
+    """Components that must be ready before it starts; it is stopped before them."""
+    brings: tuple[str, ...] = ()
+    """Steps that are done whenever this one is started."""
+    path: str = ""
+    """What to ask for, if `ready` is `http`."""
+    job: str = ""
+    """Whose heartbeat, if `ready` is `heartbeat`."""
+    free_disk_mb: int = 0
     """It is not started with less."""
+
+    @property
+    def is_step(self) -> bool:
+        """Runs to its end, once per start of the stack."""
+        return self.ready == "exit"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,12 +73,33 @@ class Components:
     """All of `components.toml`."""
 
     java_versions: tuple[int, ...]
-    kafka: KafkaComponent
+    software: Mapping[str, Software]
+    by_name: Mapping[str, Component]
+    """In an order in which they can be started."""
     jars: Mapping[str, JarModules]
+
+    def chosen(self, names: Iterable[str] | None) -> list[Component]:
+        """Those components and all that they need, in an order in which they can be started; None chooses all.
+
+        Raises:
+            ConfigurationError: there is no component of such a name.
+        """
+        found: set[str] = set()
+        left = list(self.by_name if names is None else names)
+        while left:
+            name = left.pop()
+            if name not in self.by_name:
+                raise ConfigurationError(
+                    f"There is no component {name!r}.", hint=f"components: {', '.join(self.by_name)}"
+                )
+            if name not in found:
+                found.add(name)
+                left += [*self.by_name[name].after, *self.by_name[name].brings]
+        return [component for component in self.by_name.values() if component.name in found]
 
 
 def read_components(infra: Path) -> Components:
-    """Raises `ConfigurationError` if the file is missing."""
+    """Raises `ConfigurationError` if the file is missing or does not make sense."""
     file = infra / "components.toml"
     try:
         content = tomllib.loads(file.read_text())
@@ -54,11 +108,37 @@ def read_components(infra: Path) -> Components:
             f"{file} is missing: this installation has no description of its components.",
             hint="install from a clone with `make`, or from a wheel",
         ) from None
-    return Components(
-        java_versions=tuple(content["java"]["versions"]),
-        kafka=KafkaComponent(**content["kafka"]),
-        jars={
-            name: JarModules(modules=tuple(entry["modules"]), transitive=entry["transitive"])
-            for name, entry in content["jars"].items()
-        },
-    )
+    try:
+        described = {
+            name: msgspec.convert({"name": name, **entry}, Component) for name, entry in content["components"].items()
+        }
+        return Components(
+            java_versions=tuple(content["java"]["versions"]),
+            software=msgspec.convert(content["software"], dict[str, Software]),
+            by_name=_in_order(described),
+            jars={
+                name: JarModules(modules=tuple(entry["modules"]), transitive=entry["transitive"])
+                for name, entry in content["jars"].items()
+            },
+        )
+    except msgspec.ValidationError as error:
+        raise ConfigurationError(f"{file}: {error}.") from error
+    except _OrderError as error:
+        raise ConfigurationError(f"{file}: {error}.", hint="`after` and `brings` name other components") from error
+
+
+class _OrderError(ValueError):
+    """Components that wait for each other, or for one that is not there."""
+
+
+def _in_order(described: Mapping[str, Component]) -> dict[str, Component]:
+    ordered: dict[str, Component] = {}
+    named = {name for component in described.values() for name in (*component.after, *component.brings)}
+    if unknown := sorted(named - set(described)):
+        raise _OrderError(f"there is no component {', '.join(map(repr, unknown))}")
+    while len(ordered) < len(described):
+        ready = [c for c in described.values() if c.name not in ordered and all(name in ordered for name in c.after)]
+        if not ready:
+            raise _OrderError(f"{', '.join(sorted(set(described) - set(ordered)))} wait for each other")
+        ordered |= {component.name: component for component in ready}
+    return ordered

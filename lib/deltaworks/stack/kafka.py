@@ -17,10 +17,11 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
+from deltaworks import processes
 from deltaworks.errors import StackError
 from deltaworks.kafka.admin import answers
 from deltaworks.settings import Settings
-from deltaworks.stack import ports, processes
+from deltaworks.stack import ports
 from deltaworks.stack.components import KafkaComponent, Report, read_components
 from deltaworks.stack.jars import ensure_jars
 from deltaworks.stack.java import Java, find_java

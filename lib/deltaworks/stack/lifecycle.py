@@ -12,9 +12,10 @@ from pathlib import Path
 
 import psutil
 
+from deltaworks import processes
 from deltaworks.errors import ConfigurationError
 from deltaworks.settings import Settings
-from deltaworks.stack import ports, processes
+from deltaworks.stack import ports
 from deltaworks.stack.components import Report
 from deltaworks.stack.kafka import Broker, start_kafka
 

@@ -94,7 +94,7 @@ def _stores(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Dif
     for store in sorted(after.keys() - before.keys()):
         yield Difference(
             f"store '{store}' ({after[store]['filled_by']}) is new, and would be empty for records already processed",
-            "start it in a new generation, which reads the topics again",
+            "start it with a new checkpoint, which reads the topics again",
         )
     for store in sorted(before.keys() & after.keys()):
         for part, old in before[store].items():
@@ -110,7 +110,7 @@ def _tables(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Dif
         if after[table] == TableKind.CHANGELOG.value:
             yield Difference(
                 f"table '{table}' is new, and would lack the rows that have not changed since",
-                "start it in a new generation, which reads the topics again",
+                "start it with a new checkpoint, which reads the topics again",
             )
     for table in sorted(before.keys() & after.keys()):
         if before[table] != after[table]:
@@ -125,24 +125,24 @@ def _stages(before: list[Any], after: list[Any]) -> Iterator[Difference]:
     if len(before) != len(after):
         yield Difference(
             f"the topology had {_count(len(before))}, has {_count(len(after))}",
-            "a new repartition or join moves state to other tasks; start a new generation",
+            "a new repartition or join moves state to other tasks; start with a new checkpoint",
         )
         return
     for index, (old, new) in enumerate(zip(before, after, strict=True)):
         if old["topics"] != new["topics"]:
             yield Difference(
                 f"stage {index} read the topics {_list(old['topics'])}, reads {_list(new['topics'])}",
-                "read the same topics in a stage, or start a new generation",
+                "read the same topics in a stage, or start with a new checkpoint",
             )
         if old["hops"] != new["hops"]:
             yield Difference(
                 f"stage {index} had {old['hops']} repartitions before it, has {new['hops']}",
-                "a new repartition moves state to other tasks; start a new generation",
+                "a new repartition moves state to other tasks; start with a new checkpoint",
             )
         if old["stores"] != new["stores"] and sorted(_all(before, "stores")) == sorted(_all(after, "stores")):
             yield Difference(
                 f"stage {index} held the stores {_list(old['stores'])}, holds {_list(new['stores'])}",
-                "restore the order of the sources, or start a new generation",
+                "restore the order of the sources, or start with a new checkpoint",
             )
 
 

@@ -50,10 +50,10 @@ class Expected:
         self.letters = 0
 
 
-def open_tables(root: Path, *, query: str = QUERY) -> TableCommitter:
+def open_tables(root: Path, *, query: str = QUERY, generation: int = 1) -> TableCommitter:
     """What a driver does at its start."""
     committer = TableCommitter(root, "shop", query, SINKS, DEAD)
-    committer.open()
+    committer.open(generation)
     return committer
 
 

@@ -62,7 +62,7 @@ def test_a_filter_on_any_column_finds_its_rows_through_any_reader(tmp_path: Path
 
 def test_long_keys_are_found(tmp_path: Path) -> None:
     committer = TableCommitter(tmp_path, "app", "q", [COUNTS])
-    committer.open()
+    committer.open(1)
     tables = TaskTables(tmp_path, [COUNTS], None, stage=0, task=0)
     keys = [None, "x" * 64, "x" * 65, "x" * 64 + "\U0010ffff" * 3, "\u00fc" * 100, ""]
     tables.begin(0)

@@ -57,7 +57,7 @@ def test_a_removed_file_does_not_count() -> None:
 
 def test_an_append_table_keeps_few_files_and_all_rows(tmp_path: Path) -> None:
     committer = TableCommitter(tmp_path, "app", "q", [ORDERS])
-    committer.open()
+    committer.open(1)
     tables = TaskTables(tmp_path, [ORDERS], None, stage=0, task=0)
     for batch_id in range(100):
         tables.begin(batch_id)
@@ -77,7 +77,7 @@ def test_an_append_table_keeps_few_files_and_all_rows(tmp_path: Path) -> None:
 
 def test_merging_is_no_change_of_data_for_readers_of_the_stream(tmp_path: Path) -> None:
     committer = TableCommitter(tmp_path, "app", "q", [ORDERS])
-    committer.open()
+    committer.open(1)
     tables = TaskTables(tmp_path, [ORDERS], None, stage=0, task=0)
     for batch_id in range(32):
         tables.begin(batch_id)

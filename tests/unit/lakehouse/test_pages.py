@@ -36,7 +36,7 @@ class Windows:
         self.root, self._page_rows = root, page_rows
         self.sink = sink
         self.committer = TableCommitter(root, "app", "q", [sink])
-        self.committer.open()
+        self.committer.open(1)
         self.tables = TaskTables(root, [sink], None, stage=0, task=0, page_rows=page_rows)
         self.batch_id = -1
 

@@ -23,7 +23,7 @@ class Users:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.committer = TableCommitter(root, "app", "q", [USERS])
-        self.committer.open()
+        self.committer.open(1)
         self.tasks = [TaskTables(root, [USERS], None, stage=0, task=task) for task in range(2)]
         self.batch_id = -1
 

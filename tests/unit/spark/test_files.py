@@ -9,13 +9,12 @@ import psutil
 import pytest
 
 from deltaworks import StreamsBuilder
+from deltaworks.control import batches
+from deltaworks.control.lease import Lease, read_holder
 from deltaworks.errors import IncompatibleCheckpointError, KafkaReadError, LeaseError
-from deltaworks.spark import batches
+from deltaworks.kafka.ranges import Offsets, Range
 from deltaworks.spark.checkpoint import open_plan
-from deltaworks.spark.lease import Lease, read_holder
 from deltaworks.spark.source import (
-    Offsets,
-    Range,
     SourceConfig,
     cut_by_time,
     limit_offsets,
@@ -28,16 +27,16 @@ from deltaworks.topology.stages import Plan
 def test_a_second_driver_is_refused_and_told_who_runs(tmp_path: Path) -> None:
     path = tmp_path / "lease.json"
     code = (
-        "import sys; from pathlib import Path; from deltaworks.spark.lease import Lease\n"
-        f"with Lease(Path({str(path)!r}), 'orders'): print('held', flush=True); sys.stdin.read()"
+        "import sys; from pathlib import Path; from deltaworks.control.lease import Lease\n"
+        f"with Lease(Path({str(path)!r}), 'orders', 1): print('held', flush=True); sys.stdin.read()"
     )
     command = [sys.executable, "-c", code]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None and other.stdout.readline() == "held\n"
-        with pytest.raises(LeaseError, match=f"pid {other.pid}"), Lease(path, "orders"):
+        with pytest.raises(LeaseError, match=f"pid {other.pid}"), Lease(path, "orders", 1):
             pass
         other.kill()
-    with Lease(path, "orders"):
+    with Lease(path, "orders", 1):
         pass
     assert read_holder(path) is None
 
@@ -46,13 +45,13 @@ def test_the_next_holder_ends_the_jvm_that_a_killed_driver_left(tmp_path: Path) 
     path = tmp_path / "lease.json"
     jvm = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     code = (
-        "import os, signal; from pathlib import Path; from deltaworks.spark.lease import Lease\n"
-        f"lease = Lease(Path({str(path)!r}), 'orders').__enter__(); lease.owns_jvm({jvm.pid})\n"
+        "import os, signal; from pathlib import Path; from deltaworks.control.lease import Lease\n"
+        f"lease = Lease(Path({str(path)!r}), 'orders', 1).__enter__(); lease.owns_jvm({jvm.pid})\n"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
     subprocess.run([sys.executable, "-c", code], check=False)
     assert psutil.pid_exists(jvm.pid)
-    with Lease(path, "orders"):
+    with Lease(path, "orders", 1):
         assert not psutil.pid_exists(jvm.pid)
     jvm.wait()
 

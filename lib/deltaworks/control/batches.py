@@ -1,0 +1,64 @@
+"""The batch record: offsets and wall clock of every micro-batch, kept as long as a replay may need them.
+
+With it, driver and replay reproduce the order in which the stream processed records. One JSON line per batch in files
+of `_PER_FILE` batches; a batch that ran twice has two equal lines, readers take the last.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from deltaworks.kafka.ranges import Range
+
+_PER_FILE = 10_000
+
+
+class BatchRecord(msgspec.Struct, frozen=True):
+    """One micro-batch."""
+
+    batch: int
+    wall_clock_ms: int
+    offsets: dict[str, dict[str, tuple[int, int]]]
+    """`{topic: {partition: (first, next)}}`; partitions without records are absent."""
+
+
+def record_of(batch_id: int, wall_clock_ms: int, ranges: Sequence[Range]) -> BatchRecord:
+    offsets: dict[str, dict[str, tuple[int, int]]] = {}
+    for r in sorted(ranges, key=lambda r: (r.topic, r.partition)):
+        offsets.setdefault(r.topic, {})[str(r.partition)] = (r.start, r.stop)
+    return BatchRecord(batch_id, wall_clock_ms, offsets)
+
+
+def append(directory: Path, record: BatchRecord) -> None:
+    """Writes the record durably."""
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / f"{record.batch // _PER_FILE * _PER_FILE:012d}.jsonl"
+    with path.open("ab") as file:
+        if file.tell() and not _ends_with_newline(path):
+            file.write(b"\n")  # a crash cut the last line short; that batch is run and written again
+        file.write(msgspec.json.encode(record) + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read(directory: Path) -> Iterator[BatchRecord]:
+    """Every batch once, in order."""
+    for path in sorted(directory.glob("*.jsonl")):
+        records: dict[int, BatchRecord] = {}
+        for line in path.read_bytes().splitlines():
+            try:
+                record = msgspec.json.decode(line, type=BatchRecord)
+            except msgspec.DecodeError:
+                continue
+            records[record.batch] = record
+        yield from (records[batch] for batch in sorted(records))
+
+
+def _ends_with_newline(path: Path) -> bool:
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) == b"\n"

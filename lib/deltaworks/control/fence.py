@@ -1,0 +1,96 @@
+"""The fence: a file with the highest generation that was allowed to run a pipeline.
+
+A generation is one deployment of a pipeline; the next one gets the next number. Once a higher number stands in the
+file, whatever belongs to a lower one must not write any more, however late it wakes up: it finds out when it looks
+here (before each batch, transaction and heartbeat), and at the latest when it commits to a Delta table, whose log the
+newer generation has marked (`lakehouse.committer`).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from deltaworks.errors import FencedError, LeaseError
+
+_POLL_S = 0.005
+
+
+def read(path: Path) -> int:
+    """The highest generation so far; 0 if none has run yet."""
+    try:
+        return int(path.read_text() or 0)
+    except FileNotFoundError:
+        return 0
+
+
+def advance(path: Path, generation: int, pipeline: str, *, patience_s: float = 10.0) -> None:
+    """Lets `generation` run, and none before it from now on.
+
+    Raises:
+        FencedError: a higher one was let in already.
+        LeaseError: an older one is stuck in the middle of writing.
+    """
+    with _locked(path, fcntl.LOCK_EX, patience_s) as fd:
+        highest = int(os.pread(fd, 32, 0) or 0)
+        if highest > generation:
+            raise fenced(pipeline, generation, highest)
+        data = str(generation).encode()
+        os.pwrite(fd, data, 0)
+        os.ftruncate(fd, len(data))
+        os.fsync(fd)
+
+
+def check(path: Path, generation: int, pipeline: str) -> None:
+    """Raises `FencedError` if a newer generation was let in."""
+    highest = read(path)
+    if highest > generation:
+        raise fenced(pipeline, generation, highest)
+
+
+@contextmanager
+def held(path: Path, generation: int, pipeline: str) -> Iterator[None]:
+    """As `check`, and no newer generation is let in until the block ends. For short blocks."""
+    with _locked(path, fcntl.LOCK_SH, 10.0) as fd:
+        highest = int(os.pread(fd, 32, 0) or 0)
+        if highest > generation:
+            raise fenced(pipeline, generation, highest)
+        yield
+
+
+def fenced(pipeline: str, generation: int, highest: int) -> FencedError:
+    """The error of a generation that has been replaced."""
+    return FencedError(
+        f"generation {generation} of pipeline {pipeline!r} was replaced by generation {highest}; it ends here",
+        hint="nothing to do: the newer generation goes on where this one stopped",
+    )
+
+
+@contextmanager
+def _locked(path: Path, kind: int, patience_s: float) -> Iterator[int]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        end = time.monotonic() + patience_s
+        while not _taken(fd, kind):
+            if time.monotonic() > end:
+                raise LeaseError(
+                    f"{path} is held by a process that does not let go of it in {patience_s:g} s.",
+                    hint=f"a stopped driver of an older generation? Find it with `fuser {path}`, and end it",
+                )
+            time.sleep(_POLL_S)
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _taken(fd: int, kind: int) -> bool:
+    try:
+        fcntl.flock(fd, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

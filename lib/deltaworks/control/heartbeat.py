@@ -1,0 +1,64 @@
+"""The heartbeat: a small file that says how a stream is, written after every batch and while it idles."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+State = Literal["starting", "running", "draining", "stopped", "failed"]
+
+
+class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
+    """One beat; times are Unix seconds, rates per second of the last batch."""
+
+    pipeline: str
+    generation: int
+    """Number of the deployment."""
+    query_id: str
+    """Identity of the checkpoint; empty until it is open."""
+    state: State
+    pid: int
+    at: float
+    batch_id: int | None = None
+    batch_seconds: float = 0.0
+    records_per_second: float = 0.0
+    records_total: int = 0
+    """Since this driver started."""
+    lag_records: int | None = None
+    """Records in the source topics that no committed batch covers; None until known."""
+    lag_by_partition: dict[str, dict[str, int]] = {}
+    next_offsets: dict[str, dict[str, int]] = {}
+    """Next offset per topic and partition after the last committed batch."""
+    stream_time_ms: dict[str, int] = {}
+    """Per task, `stage-task`."""
+    dropped_records: int = 0
+    late_records: int = 0
+    dead_letters: int = 0
+    state_entries: int = 0
+    store_openings: dict[str, int] = {}
+    """How often a local store was the same, undone, rebuilt or new, since this driver started."""
+    skipped_transactions: int = 0
+    """Kafka transactions that an earlier attempt had committed."""
+    error: str | None = None
+
+
+def write(path: Path, beat: Heartbeat) -> None:
+    """Replaces the file atomically."""
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    temporary.write_bytes(msgspec.json.format(msgspec.json.encode(beat), indent=1))
+    temporary.replace(path)
+
+
+def read(path: Path) -> Heartbeat | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Heartbeat)
+    except FileNotFoundError:
+        return None
+
+
+def age_s(beat: Heartbeat) -> float:
+    return time.time() - beat.at

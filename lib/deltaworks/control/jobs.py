@@ -1,0 +1,53 @@
+"""The pipelines of a project: every file in `jobs/` that defines `pipeline`."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from types import ModuleType
+
+from deltaworks.dsl.pipeline import Pipeline
+from deltaworks.errors import ConfigurationError
+from deltaworks.settings import Settings
+
+_DEFINES_PIPELINE = re.compile(r"^pipeline\b[^=\n]*=", re.M)
+
+
+def names(settings: Settings) -> list[str]:
+    """The names of all pipelines; found by text, so that a file that cannot be imported is named too."""
+    folder = settings.project / "jobs"
+    return sorted(path.stem for path in folder.glob("*.py") if _DEFINES_PIPELINE.search(path.read_text()))
+
+
+def load(settings: Settings, name: str) -> Pipeline:
+    """The object `pipeline` of `jobs/<name>.py`.
+
+    Raises:
+        ConfigurationError: there is no such file, it defines no pipeline, or one of another name.
+    """
+    module = load_module(settings, name)
+    pipeline = getattr(module, "pipeline", None)
+    if not isinstance(pipeline, Pipeline):
+        raise ConfigurationError(
+            f"{module.__file__} defines no pipeline.", hint="pipeline = Pipeline(name=..., topology=...)"
+        )
+    if pipeline.name != name:
+        raise ConfigurationError(
+            f"{module.__file__} defines a pipeline named {pipeline.name!r}; it must have the name of its file.",
+            hint=f'Pipeline(name="{name}", ...), or rename the file',
+        )
+    return pipeline
+
+
+def load_module(settings: Settings, name: str) -> ModuleType:
+    """`jobs/<name>.py` of the project."""
+    folder = settings.project / "jobs"
+    if not (folder / f"{name}.py").is_file():
+        raise ConfigurationError(
+            f"There is no {folder / name}.py.",
+            hint=f"pipelines here: {', '.join(names(settings)) or 'none; see DELTAWORKS_PROJECT'}",
+        )
+    if str(settings.project) not in sys.path:
+        sys.path.insert(0, str(settings.project))
+    return importlib.import_module(f"jobs.{name}")

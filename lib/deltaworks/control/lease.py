@@ -1,0 +1,127 @@
+"""One driver per checkpoint: a lock on a file that also says who holds it.
+
+The lock is the operating system's and ends with the process. What a killed driver leaves running (its JVM and the
+Python workers of that) is ended by the next holder, before it touches anything.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import time
+from pathlib import Path
+from types import TracebackType
+
+import msgspec
+import psutil
+
+from deltaworks.errors import LeaseError
+
+_END_S = 10.0
+
+
+class ProcessId(msgspec.Struct, frozen=True):
+    """A process that cannot be mistaken for a later one with the same number."""
+
+    pid: int
+    started: float
+
+    @classmethod
+    def of(cls, pid: int) -> ProcessId:
+        return cls(pid, psutil.Process(pid).create_time())
+
+    def alive(self) -> psutil.Process | None:
+        try:
+            process = psutil.Process(self.pid)
+            same = abs(process.create_time() - self.started) < 0.01
+            return process if same and process.status() != psutil.STATUS_ZOMBIE else None
+        except psutil.NoSuchProcess:
+            return None
+
+
+class Holder(msgspec.Struct, frozen=True, kw_only=True):
+    """Who holds the lease."""
+
+    pipeline: str
+    generation: int
+    host: str
+    driver: ProcessId
+    jvm: ProcessId | None = None
+    since: float
+
+
+class Lease:
+    """`with Lease(path, "orders", generation):` refuses if another driver holds the checkpoint.
+
+    What it does not do: reach across machines. A checkpoint on a network drive needs a lock that the drive honours.
+    """
+
+    def __init__(self, path: Path, pipeline: str, generation: int) -> None:
+        self._path = path
+        self._holder = Holder(
+            pipeline=pipeline,
+            generation=generation,
+            host=socket.gethostname(),
+            driver=ProcessId.of(os.getpid()),
+            since=time.time(),
+        )
+        self._fd: int | None = None
+
+    def __enter__(self) -> Lease:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = read_holder(self._path)
+            os.close(fd)
+            who = f"pid {holder.driver.pid} on {holder.host}" if holder else "another process"
+            raise LeaseError(
+                f"pipeline {self._holder.pipeline!r} is already running: {who} holds {self._path}",
+                hint=f"stop it first: deltaworks stop {self._holder.pipeline}",
+            ) from None
+        self._fd = fd
+        end_remains(read_holder(self._path))
+        self._write()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        if self._fd is not None:
+            os.ftruncate(self._fd, 0)
+            os.close(self._fd)
+            self._fd = None
+
+    def owns_jvm(self, pid: int) -> None:
+        """Notes the JVM of this driver, so that a successor can end it."""
+        self._holder = msgspec.structs.replace(self._holder, jvm=ProcessId.of(pid))
+        self._write()
+
+    def _write(self) -> None:
+        assert self._fd is not None
+        data = msgspec.json.encode(self._holder)
+        os.pwrite(self._fd, data, 0)
+        os.ftruncate(self._fd, len(data))
+
+
+def read_holder(path: Path) -> Holder | None:
+    """Who wrote the lease last; None if nobody holds it or it was given back."""
+    try:
+        data = path.read_bytes()
+        return msgspec.json.decode(data, type=Holder) if data else None
+    except (FileNotFoundError, msgspec.DecodeError):
+        return None
+
+
+def end_remains(holder: Holder | None) -> None:
+    """Ends what a killed driver left: its JVM first, then every process below it."""
+    jvm = holder.jvm.alive() if holder and holder.jvm and holder.host == socket.gethostname() else None
+    if jvm is None:
+        return
+    remains = [jvm, *jvm.children(recursive=True)]
+    for process in remains:
+        try:
+            process.kill()
+        except psutil.NoSuchProcess:
+            continue
+    psutil.wait_procs(remains, timeout=_END_S)

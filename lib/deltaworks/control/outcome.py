@@ -1,0 +1,37 @@
+"""How a driver ended, written by itself as its last act: who launched it may be gone and cannot wait for it."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import msgspec
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of one generation. A driver that was killed leaves none."""
+
+    generation: int
+    exit_code: int
+    """One of `deltaworks.exits`."""
+    reason: str | None = None
+    """What went wrong; None if nothing did."""
+    at: float
+    """Unix seconds."""
+
+
+def write(path: Path, generation: int, exit_code: int, reason: str | None) -> None:
+    """Replaces the file atomically."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    outcome = Outcome(generation=generation, exit_code=exit_code, reason=reason, at=time.time())
+    temporary.write_bytes(msgspec.json.encode(outcome))
+    temporary.replace(path)
+
+
+def read(path: Path) -> Outcome | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Outcome)
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,60 @@
+"""Where a pipeline keeps what is its own, below `Settings.pipeline(name)`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from deltaworks.settings import Settings
+
+
+@dataclass(frozen=True)
+class PipelinePaths:
+    """Files and folders of one pipeline."""
+
+    root: Path
+
+    @classmethod
+    def of(cls, settings: Settings, name: str) -> PipelinePaths:
+        return cls(settings.pipeline(name))
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.root / "checkpoint"
+
+    @property
+    def local(self) -> Path:
+        return self.root / "local"
+
+    @property
+    def plan(self) -> Path:
+        return self.root / "plan.json"
+
+    @property
+    def batches(self) -> Path:
+        return self.root / "batches"
+
+    @property
+    def heartbeat(self) -> Path:
+        return self.root / "heartbeat.json"
+
+    @property
+    def lease(self) -> Path:
+        return self.root / "lease.json"
+
+    @property
+    def fence(self) -> Path:
+        """The highest generation that was allowed to run; see `control.fence`."""
+        return self.root / "generation"
+
+    @property
+    def scratch(self) -> Path:
+        return self.root / "scratch"
+
+    def drain(self, generation: int) -> Path:
+        """Exists while that generation is asked to finish and stop."""
+        return self.root / f"drain-{generation}"
+
+    def outcome(self, generation: int) -> Path:
+        """How that generation ended, if it could say so; see `control.outcome`."""
+        return self.root / "outcomes" / f"{generation}.json"

@@ -1,0 +1,212 @@
+"""Processes that outlive the command that started them: one file each in `<home>/run`, each in a session of its own.
+
+A session is how all of a process can be found and stopped: Spark's JVM and its Python workers leave the process
+group of their driver, and may outlive it, but not its session. A pid alone is never trusted: the start time must
+fit, because pids are used again.
+
+Does not restart what died.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import psutil
+
+from deltaworks.errors import StackError
+
+_CLOCK_TOLERANCE_S = 2.0
+_POLL_S = 0.02
+
+
+@dataclass(frozen=True, kw_only=True)
+class Registered:
+    """One process of the stack, as its file describes it."""
+
+    name: str
+    kind: str
+    """`kafka`, `pipeline`: decides the order of stopping."""
+    pid: int
+    started_s: float
+    """When it started, as the operating system says."""
+    command: tuple[str, ...]
+    log: str
+    """File with its output."""
+    ports: tuple[int, ...] = ()
+
+    def members(self) -> list[psutil.Process]:
+        """Everything that lives in its session, itself first; empty when it has ended and left nothing."""
+        leader = _process(self.pid)
+        if leader is not None and abs(leader.create_time() - self.started_s) > _CLOCK_TOLERANCE_S:
+            return []  # another process has the pid now
+        found = [process for process in map(_process, _session(self.pid)) if process is not None]
+        return sorted(found, key=lambda process: (process.pid != self.pid, process.pid))
+
+    @property
+    def alive(self) -> bool:
+        """The process itself runs."""
+        return any(process.pid == self.pid for process in self.members())
+
+
+def launch(
+    run: Path,
+    *,
+    name: str,
+    kind: str,
+    command: Sequence[str],
+    log: Path,
+    env: Mapping[str, str] | None = None,
+    ports: Sequence[int] = (),
+    tethered: bool = False,
+) -> Registered:
+    """Starts a detached process and registers it.
+
+    Args:
+        run: folder of the registrations.
+        env: its whole environment; None inherits ours.
+        tethered: it gets SIGTERM when the process that started it dies, however that happens (Linux).
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    prefix = [sys.executable, "-m", "deltaworks.stack.tether", str(os.getpid())] if tethered else []
+    arguments = [*prefix, *command]
+    # Not subprocess.Popen: that one insists on being asked for the end of the process.
+    pid = os.posix_spawnp(
+        arguments[0],
+        arguments,
+        dict(os.environ) if env is None else env,
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+        setsid=True,
+    )
+    return register(run, name=name, kind=kind, pid=pid, command=command, log=log, ports=ports)
+
+
+def register(
+    run: Path, *, name: str, kind: str, pid: int, command: Sequence[str], log: Path, ports: Sequence[int] = ()
+) -> Registered:
+    """Makes a running process known to `status` and `down`; it must be the leader of its session."""
+    entry = Registered(
+        name=name,
+        kind=kind,
+        pid=pid,
+        started_s=psutil.Process(pid).create_time(),
+        command=tuple(command),
+        log=str(log),
+        ports=tuple(ports),
+    )
+    run.mkdir(parents=True, exist_ok=True)
+    temporary = run / f".{name}.{pid}"
+    temporary.write_text(json.dumps(asdict(entry), indent=1))
+    temporary.replace(run / f"{name}.json")
+    return entry
+
+
+def registered(run: Path) -> list[Registered]:
+    """All that were started and not stopped, dead ones included."""
+    return [entry for file in sorted(run.glob("*.json")) if (entry := _read(file)) is not None]
+
+
+def find(run: Path, name: str) -> Registered | None:
+    """The registration of a name, dead or alive."""
+    return _read(run / f"{name}.json")
+
+
+def forget(run: Path, name: str) -> None:
+    """Removes a registration."""
+    (run / f"{name}.json").unlink(missing_ok=True)
+
+
+def stop(run: Path, entry: Registered, *, timeout_s: float = 20.0) -> bool:
+    """Ends a process and all of its session: SIGTERM to the process, then SIGKILL to whatever is left.
+
+    Returns:
+        Whether it went without SIGKILL.
+
+    Raises:
+        StackError: something cannot be killed (another user's process, an uninterruptible one).
+    """
+    _send(signal.SIGTERM, [process for process in entry.members() if process.pid == entry.pid])
+    polite = _wait(entry, timeout_s, leader_only=True)
+    # What the process leaves behind (a JVM, workers) gets a moment to notice.
+    polite = _wait(entry, 1.0 if polite else 0.0) and polite
+    _send(signal.SIGKILL, entry.members())
+    if not _wait(entry, 5.0):
+        pids = ", ".join(str(process.pid) for process in entry.members())
+        raise StackError(
+            f"{entry.name} cannot be stopped: {pids} still run after SIGKILL.", hint=f"look at them: ps -fp {pids}"
+        )
+    _reap(entry.pid)
+    forget(run, entry.name)
+    return polite
+
+
+def last_lines(log: Path, count: int = 20) -> list[str]:
+    """The end of a log, without stack frames; what an error message shows."""
+    if not log.is_file():
+        return []
+    with log.open("rb") as content:
+        content.seek(max(0, log.stat().st_size - 65536))
+        lines = content.read().decode(errors="replace").splitlines()
+    return [line[:300] for line in lines if line.strip() and not line.lstrip().startswith("at ")][-count:]
+
+
+def _read(file: Path) -> Registered | None:
+    try:
+        content = json.loads(file.read_text())
+    except (FileNotFoundError, json.JSONDecodeError):
+        return None
+    return Registered(**{**content, "command": tuple(content["command"]), "ports": tuple(content["ports"])})
+
+
+def _process(pid: int) -> psutil.Process | None:
+    """None when there is none, or only a zombie that waits for its parent."""
+    try:
+        process = psutil.Process(pid)
+        if process.status() != psutil.STATUS_ZOMBIE:
+            return process
+    except psutil.NoSuchProcess:
+        return None
+    return None
+
+
+def _reap(pid: int) -> None:
+    """A child of ours can be waited for only when the last of its threads is gone; its ports are free then."""
+    end = time.monotonic() + 5.0
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(pid, os.WNOHANG) == (0, 0) and time.monotonic() < end:
+            time.sleep(_POLL_S)
+
+
+def _session(leader: int) -> list[int]:
+    members = []
+    for pid in psutil.pids():
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if os.getsid(pid) == leader:
+                members.append(pid)
+    return members
+
+
+def _send(number: signal.Signals, processes: Sequence[psutil.Process]) -> None:
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            process.send_signal(number)
+
+
+def _wait(entry: Registered, timeout_s: float, *, leader_only: bool = False) -> bool:
+    end = time.monotonic() + timeout_s
+    while entry.alive if leader_only else entry.members():
+        if time.monotonic() > end:
+            return False
+        time.sleep(_POLL_S)
+    return True

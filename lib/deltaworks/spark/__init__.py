@@ -1,0 +1,1 @@
+"""The streaming host: a pipeline as one Structured Streaming query; the only importer of Spark."""
