@@ -127,7 +127,7 @@ def run(
         return
     from deltaworks.spark import streaming
 
-    raise typer.Exit(streaming.run(pipeline, settings, until_caught_up=until_caught_up))
+    streaming.run(pipeline, settings, until_caught_up=until_caught_up)
 
 
 def start_detached(
@@ -138,8 +138,8 @@ def start_detached(
     Raises:
         StackError: it ended instead, or takes too long; it is stopped then.
     """
-    from deltaworks.spark import heartbeat
-    from deltaworks.stack import processes
+    from deltaworks import processes
+    from deltaworks.control import heartbeat
 
     entry = processes.find(settings.run, name)
     if entry is not None and entry.alive:
@@ -176,7 +176,7 @@ def start_detached(
 
 def why(log: Path) -> list[str]:
     """The Python errors at the end of a pipeline's log, else its last lines: Spark says everything many times over."""
-    from deltaworks.stack import processes
+    from deltaworks import processes
 
     lines = processes.last_lines(log, 300)
     errors = [line for line in lines if _PYTHON_ERROR.match(line)]
@@ -191,7 +191,7 @@ def stop(name: Name, timeout: Annotated[float, typer.Option(help="Seconds until 
 
 def drain(settings: Settings, name: str, report: Callable[[str], None], *, timeout_s: float = 60.0) -> None:
     """Asks a pipeline to end, and ends it if it does not in time."""
-    from deltaworks.stack import processes
+    from deltaworks import processes
 
     entry = processes.find(settings.run, name)
     if entry is None or not entry.members():
