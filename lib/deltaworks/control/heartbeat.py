@@ -39,6 +39,8 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
     late_records: int = 0
     dead_letters: int = 0
     state_entries: int = 0
+    stale_snapshots: list[str] = []
+    """Snapshots of KTables that do not show all changes yet; a quiet stream brings them up to date."""
     store_openings: dict[str, int] = {}
     """How often a local store was the same, undone, rebuilt or new, since this driver started."""
     skipped_transactions: int = 0

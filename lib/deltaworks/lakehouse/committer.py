@@ -140,21 +140,29 @@ class TableCommitter:
             self._commit(table, batch_id, by_table[name]) for name, table in self.tables.items() if name in by_table
         ]
 
-    def refresh_snapshots(self, *, force: bool = False) -> list[SnapshotRefresh]:
+    def refresh_snapshots(self, *, force: bool = False, eager: bool = False) -> list[SnapshotRefresh]:
         """Brings the snapshots of KTables up to their changelogs, where enough has changed.
 
         Rows are computed in the background and committed by a later call.
 
         Args:
             force: wherever anything has changed, and now.
+            eager: wherever anything has changed.
 
         Returns:
             The snapshots that were committed by this call.
         """
-        refreshed = [done for snapshot in self._snapshots.values() for done in snapshot.refresh(force=force)]
+        refreshed = [
+            done for snapshot in self._snapshots.values() for done in snapshot.refresh(force=force, eager=eager)
+        ]
         for done in refreshed:
             self.tables[done.table].housekeeping.after_commit([])
         return refreshed
+
+    @property
+    def stale_snapshots(self) -> list[str]:
+        """Tables of KTables that lag behind their changelogs."""
+        return [snapshot.table for snapshot in self._snapshots.values() if snapshot.stale]
 
     def settle(self) -> None:
         """Waits for what goes on in the background; its results are committed by later calls."""

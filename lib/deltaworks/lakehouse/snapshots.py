@@ -91,6 +91,11 @@ class Snapshot:
         self._grown_rows = sum(self._changelog.files[path].rows for path in self._news())
 
     @property
+    def table(self) -> str:
+        """Its name."""
+        return self._schema.name
+
+    @property
     def changelog(self) -> str:
         """Name of the changelog table."""
         return self._changelog_schema.name
@@ -105,16 +110,23 @@ class Snapshot:
         """The changelog has that many more rows."""
         self._grown_rows += rows
 
-    def refresh(self, *, force: bool) -> list[SnapshotRefresh]:
+    @property
+    def stale(self) -> bool:
+        """The changelog has changes that the snapshot does not show."""
+        target = self._changelog.transaction_version(self._changelog_app_id)
+        return target is not None and self.as_of_batch < target
+
+    def refresh(self, *, force: bool = False, eager: bool = False) -> list[SnapshotRefresh]:
         """Commits a snapshot whose rows are ready, and begins a new one if that is due.
 
         Args:
             force: it is due as soon as anything has changed, and is waited for.
+            eager: it is due as soon as anything has changed.
         """
         refreshed = []
         if self._writing is not None and (force or self._writing.done()):
             refreshed.append(self._finish())
-        if self._writing is None and self._is_due(force):
+        if self._writing is None and self._is_due(force or eager):
             job = self._job()
             self._grown_rows = 0
             self._writing = self._background.submit(self._write, job)
@@ -122,11 +134,8 @@ class Snapshot:
                 refreshed.append(self._finish())
         return refreshed
 
-    def _is_due(self, force: bool) -> bool:
-        target = self._changelog.transaction_version(self._changelog_app_id)
-        if target is None or self.as_of_batch >= target:
-            return False
-        return force or self._grown_rows >= max(MIN_GROWTH_ROWS, GROWTH * self._held_rows)
+    def _is_due(self, eager: bool) -> bool:
+        return self.stale and (eager or self._grown_rows >= max(MIN_GROWTH_ROWS, GROWTH * self._held_rows))
 
     def _job(self) -> _Job:
         target = self._changelog.transaction_version(self._changelog_app_id)

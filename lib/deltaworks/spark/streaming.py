@@ -46,6 +46,8 @@ from deltaworks.topology.stages import Plan
 
 _IDLE_BEAT_S = 1.0
 _POLL_S = 0.1
+_QUIET_S = 3.0
+"""A stream without records for so long brings its snapshots up to date."""
 
 _Handler = Callable[[int, FrameType | None], Any] | int | None
 
@@ -154,6 +156,8 @@ class StreamDriver:
             at=time.time(),
         )
         self._beat_lock = threading.Lock()
+        self._committing = threading.Lock()
+        self._batch_ended = time.monotonic()
 
     def run(self, *, until_caught_up: bool) -> None:
         try:
@@ -237,7 +241,7 @@ class StreamDriver:
         self._write_beat("running")
         handlers = self._handle_signals()
         try:
-            self._supervise(query)
+            self._supervise(query, committer)
         except StreamingQueryException as error:
             raise failures.as_error(error) from error
         finally:
@@ -245,6 +249,7 @@ class StreamDriver:
                 signal.signal(number, handler)
         committer.refresh_snapshots(force=True)
         committer.close()
+        self._beat = msgspec.structs.replace(self._beat, stale_snapshots=[])
         self._write_beat("stopped")
 
     def _dataflow(self, spark: SparkSession, checkpoint: CheckpointPlan) -> DataFrame:
@@ -301,9 +306,10 @@ class StreamDriver:
         rows = frame.collect()
         reach("driver.after_tasks")
         results = [msgspec.msgpack.decode(r.payload, type=TaskResult) for r in rows if r.kind == row_kinds.RESULT]
-        committer.commit(batch_id, [write for result in results for write in result.writes])
-        reach("driver.after_tables")
-        committer.refresh_snapshots()
+        with self._committing:
+            committer.commit(batch_id, [write for result in results for write in result.writes])
+            reach("driver.after_tables")
+            committer.refresh_snapshots()
         if rows:
             ranges = [r for result in results for r in result.ranges]
             record = batches.record_of(batch_id, rows[0].wall_ms, ranges)
@@ -312,16 +318,21 @@ class StreamDriver:
             self._reporter.batch(record, self._beat.query_id)
         for result in results:
             self._totals.add(result)
-        self._after_batch(batch_id, sum(r.counts.records_in for r in results), time.monotonic() - started)
+        self._after_batch(committer, batch_id, sum(r.counts.records_in for r in results), time.monotonic() - started)
         reach("driver.end")
 
-    def _after_batch(self, batch_id: int, records: int, seconds: float) -> None:
+    def _after_batch(self, committer: TableCommitter, batch_id: int, records: int, seconds: float) -> None:
+        self._batch_ended = time.monotonic()
         self._beat = msgspec.structs.replace(
-            self._beat, batch_id=batch_id, batch_seconds=seconds, records_per_second=records / max(seconds, 1e-9)
+            self._beat,
+            batch_id=batch_id,
+            batch_seconds=seconds,
+            records_per_second=records / max(seconds, 1e-9),
+            stale_snapshots=committer.stale_snapshots,
         )
         self._write_beat(self._beat.state)
 
-    def _supervise(self, query: StreamingQuery) -> None:
+    def _supervise(self, query: StreamingQuery, committer: TableCommitter) -> None:
         """Waits for the end of the query; beats while it idles, drains when told to."""
         last_beat = time.monotonic()
         while query.isActive:
@@ -335,6 +346,8 @@ class StreamDriver:
                 break
             if time.monotonic() - last_beat >= _IDLE_BEAT_S:
                 self._measure_lag()
+                if time.monotonic() - self._batch_ended > _QUIET_S:
+                    self._refresh_snapshots(committer)
                 self._write_beat(self._beat.state)
                 last_beat = time.monotonic()
             query.awaitTermination(_POLL_S)  # type: ignore[arg-type]  # parts of a second work
@@ -342,6 +355,11 @@ class StreamDriver:
         error = query.exception()
         if error is not None:
             raise error
+
+    def _refresh_snapshots(self, committer: TableCommitter) -> None:
+        with self._committing:
+            committer.refresh_snapshots(eager=True)
+        self._beat = msgspec.structs.replace(self._beat, stale_snapshots=committer.stale_snapshots)
 
     def _measure_lag(self) -> None:
         """Asks where the topics end; a broker that does not answer leaves the lag unknown."""

@@ -151,3 +151,19 @@ def test_batches_that_come_while_a_snapshot_is_made_belong_to_the_next_one(tmp_p
     assert (written.job.target, written.rows) == (0, 1)
     users.committer.refresh_snapshots(force=True)
     assert users.snapshot() == {"a": "2", "b": "1"}
+
+
+def test_an_eager_refresh_takes_any_change_and_waits_for_nothing(tmp_path: Path) -> None:
+    users = Users(tmp_path)
+    users.batch((0, "a", "1"), (1, "b", "1"))
+    assert users.committer.stale_snapshots == ["users"]
+    assert users.committer.refresh_snapshots() == [], "one row is no reason to write a snapshot"
+
+    assert users.committer.refresh_snapshots(eager=True) == []
+    users.committer.settle()
+    (refreshed,) = users.committer.refresh_snapshots(eager=True)
+
+    assert refreshed.rows == 2
+    assert users.snapshot() == {"a": "1", "b": "1"}
+    assert users.committer.stale_snapshots == []
+    assert users.committer.refresh_snapshots(eager=True) == []
