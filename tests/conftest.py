@@ -28,7 +28,7 @@ def kafka() -> Iterator[LiveStack]:
     """A real broker; it ends with pytest, even when pytest is killed."""
     with tempfile.TemporaryDirectory(prefix="deltaworks-tests-") as home:
         stack = LiveStack(own_settings(Path(home)))
-        up(stack.settings, tethered=True)
+        up(stack.settings, only=("kafka",), tethered=True)
         try:
             yield stack
         finally:

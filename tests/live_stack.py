@@ -34,14 +34,7 @@ class LiveStack:
 
     def environment(self) -> dict[str, str]:
         """For a process that shall use this stack."""
-        settings = self.settings
-        return {
-            **os.environ,
-            "DELTAWORKS_HOME": str(settings.home),
-            "DELTAWORKS_CACHE": str(settings.cache),
-            "DELTAWORKS_BOOTSTRAP": settings.bootstrap,
-            "DELTAWORKS_CONTROLLER_PORT": str(settings.controller_port),
-        }
+        return {**os.environ, **self.settings.process_environment()}
 
     def read(self, *topics: str, committed: bool = True) -> list[Message]:
         """Every record of some topics, by partition and offset."""
@@ -50,9 +43,14 @@ class LiveStack:
 
 def own_settings(home: Path) -> Settings:
     """The settings of this machine, with a home and ports that nobody else has."""
-    port, controller_port = free_ports(2)
+    broker, controller, postgres, airflow = free_ports(4)
     return replace(
-        Settings.from_environment(), home=home, bootstrap=f"127.0.0.1:{port}", controller_port=controller_port
+        Settings.from_environment(),
+        home=home,
+        bootstrap=f"127.0.0.1:{broker}",
+        controller_port=controller,
+        postgres_port=postgres,
+        airflow_port=airflow,
     )
 
 

@@ -12,6 +12,14 @@ from pathlib import Path
 
 from deltaworks.errors import ConfigurationError
 
+_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+_SURROUNDINGS = frozenset(
+    ("HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "XDG_CACHE_HOME")
+    + ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE")
+    + _PROXIES
+    + tuple(name.lower() for name in _PROXIES)
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
@@ -92,11 +100,7 @@ class Settings:
             cores=_number(env, "DELTAWORKS_CORES", os.cpu_count() or default.cores),
             driver_memory=env.get("DELTAWORKS_DRIVER_MEMORY") or default.driver_memory,
             max_records_per_batch=_number(env, "DELTAWORKS_MAX_RECORDS_PER_BATCH", default.max_records_per_batch),
-            python_path=(
-                Path(__file__).resolve().parents[1],
-                project,
-                *(Path(entry) for entry in env.get("PYTHONPATH", "").split(os.pathsep) if entry),
-            ),
+            python_path=_python_path(env, project),
             start_offsets=_choice(env, "DELTAWORKS_START_OFFSETS", default.start_offsets, ("earliest", "latest")),
             fault_hook=env.get("DELTAWORKS_FAULT_HOOK") or None,
         )
@@ -128,6 +132,21 @@ class Settings:
             "DELTAWORKS_FAULT_HOOK": self.fault_hook,
         }
         return {name: str(value) for name, value in (text | optional).items() if value is not None and str(value)}
+
+    @staticmethod
+    def surroundings(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+        """What any program wants to know of its user and machine: home, language, time zone, proxies, certificates.
+
+        A process that outlives its launcher gets these and `environment`, and nothing else of what its launcher has:
+        no configuration of another program, no secret.
+        """
+        env = os.environ if environ is None else environ
+        return {name: value for name, value in env.items() if name in _SURROUNDINGS or name.startswith("LC_")}
+
+    def process_environment(self) -> dict[str, str]:
+        """All variables of a process of the stack; it imports deltaworks and the pipelines from where we do."""
+        python_path = os.pathsep.join(map(str, self.python_path))
+        return {**self.surroundings(), **self.environment(), "PYTHONPATH": python_path}
 
     @property
     def registry_url(self) -> str:
@@ -188,6 +207,12 @@ class Settings:
     def broker_port(self) -> int:
         """The port in `bootstrap`."""
         return int(self.bootstrap.split(",")[0].rpartition(":")[2])
+
+
+def _python_path(env: Mapping[str, str], project: Path) -> tuple[Path, ...]:
+    """Each folder once: a child gets ours, and would add the first two again."""
+    others = (Path(entry) for entry in env.get("PYTHONPATH", "").split(os.pathsep) if entry)
+    return tuple(dict.fromkeys((Path(__file__).resolve().parents[1], project, *others)))
 
 
 def _project_above(start: Path) -> Path:

@@ -292,7 +292,7 @@ def preload(bootstrap: str, records: int) -> None:
 @contextmanager
 def broker(settings: Settings) -> Iterator[None]:
     """A broker of our own for the time of the benchmark; it leaves nothing."""
-    up(settings, say, tethered=True)
+    up(settings, say, only=("kafka",), tethered=True)
     try:
         yield
     finally:

@@ -46,7 +46,7 @@ def main() -> int:
     seed, begun = int(sys.argv[1]) if len(sys.argv) > 1 else 1, time.monotonic()
     with tempfile.TemporaryDirectory(prefix="deltaworks-kill-") as folder:
         settings = own_settings(Path(folder) / "home")
-        up(settings, print, tethered=True)
+        up(settings, print, only=("kafka",), tethered=True)
         try:
             outcome = run(settings, Path(folder), seed)
         finally:

@@ -1,7 +1,7 @@
-"""`demo`: the orders pipeline on real components, every result recomputed and compared.
+"""`demo`: the orders pipeline on real components, deployed through Airflow, every result recomputed and compared.
 
-A second call finds the stack running, produces nothing twice and compares again. More `--orders` continue the data.
-What a call has started is stopped if it fails.
+The stream stays running under its supervisor, for a look. A second call finds everything there, produces nothing twice
+and compares again; more `--orders` continue the data. What a call has started is stopped if it fails.
 """
 
 from __future__ import annotations
@@ -20,13 +20,16 @@ from rich.text import Text
 
 from deltaworks.cli import pipelines
 from deltaworks.cli.console import Steps, out, print_table
+from deltaworks.control import jobs
 from deltaworks.errors import StackError
 from deltaworks.settings import Settings
 
 if TYPE_CHECKING:
     from deltaworks.dsl.pipeline import Pipeline
+    from deltaworks.stack.airflow import Credentials
 
 _NAME = "orders"
+_DAG = f"{_NAME}__stream"
 _STUCK_S = 180.0
 _POLL_S = 0.5
 Report = Callable[[str], None]
@@ -44,7 +47,7 @@ def demo(
     seed: Annotated[int, typer.Option(help="Other seeds give other data.")] = 7,
     rate: Annotated[float, typer.Option(help="Records per second while the stream runs.")] = 2_000.0,
 ) -> None:
-    """Start Kafka, produce untidy orders, run the pipeline, recompute every result from the topics and compare.
+    """Start Kafka, PostgreSQL and Airflow, deploy the pipeline, recompute every result from the topics and compare.
 
     Exit code 1 if a single row differs.
     """
@@ -71,8 +74,9 @@ class _Demo:
         self._orders, self._seed, self._rate = orders, seed, rate
         self._started: list[str] = []
         self._memory_mb = 0
-        self._pipeline: Pipeline = pipelines.load(settings, _NAME)
-        self._data: Any = pipelines.load_module(settings, f"{_NAME}_data")
+        self._login: Credentials | None = None
+        self._pipeline: Pipeline = jobs.load(settings, _NAME)
+        self._data: Any = jobs.load_module(settings, f"{_NAME}_data")
 
     def everything(self) -> bool:
         """All steps; whether every result is equal to its recomputation."""
@@ -81,24 +85,19 @@ class _Demo:
             self._preflight(report)
         with step("jars") as report:
             self._jars(report)
-        with step("kafka") as report:
-            self._kafka(report)
+        with step("kafka, postgres, airflow") as report:
+            self._up(report)
         with step("topics") as report:
             report(pipelines.create_topics(self._settings, self._pipeline))
         with step("produce, before the stream runs") as report:
             present = self._orders_present()
             self._produce((present + self._orders) // 2, None, report)
-        if present < self._orders or self._missing() or not self._was_drained():
-            with step("start the pipeline, wait for its first batch") as report:
-                if pipelines.start_detached(self._settings, _NAME, report):
-                    self._started.append(_NAME)
-                self._wait(report, for_all=False)
-            with step("produce, while the stream runs") as report:
-                self._produce(self._orders, self._rate, report)
-            with step("wait until everything is in the tables") as report:
-                self._wait(report, for_all=True)
-            with step("drain the pipeline") as report:
-                pipelines.drain(self._settings, _NAME, report)
+        with step(f"deploy: trigger {_DAG} in Airflow, wait until its supervisor watches") as report:
+            self._deploy(report)
+        with step("produce, while the stream runs") as report:
+            self._produce(self._orders, self._rate, report)
+        with step("wait until everything is in the tables") as report:
+            self._wait(report)
         with step("recompute everything from the topics") as report:
             comparisons = self._check(report)
         self._print(comparisons)
@@ -109,7 +108,7 @@ class _Demo:
         from deltaworks import processes
         from deltaworks.stack import lifecycle
 
-        if "kafka" in self._started:
+        if "stack" in self._started:
             lifecycle.down(self._settings, lambda line: out.print(Text(f"  {line}")))
         elif _NAME in self._started and (entry := processes.find(self._settings.run, _NAME)) is not None:
             processes.stop(self._settings.run, entry)
@@ -135,13 +134,45 @@ class _Demo:
         paths = ensure_jars(self._settings, "kafka", report)
         report(f"{len(paths)} jars, checked")
 
-    def _kafka(self, report: Report) -> None:
+    def _up(self, report: Report) -> None:
         from deltaworks.stack import lifecycle
 
-        broker = lifecycle.up(self._settings, report)
-        if broker.started_now:
-            self._started.append("kafka")
-        report(f"{'started' if broker.started_now else 'was running'} on {broker.bootstrap}, process {broker.pid}")
+        stack = lifecycle.up(self._settings, report)
+        self._login = stack.credentials
+        new = [running for running in stack.components.values() if running.started_now]
+        if new:
+            self._started.append("stack")
+        report(f"{len(stack.components)} components, {len(new)} of them started now" if new else "all were running")
+
+    def _deploy(self, report: Report) -> None:
+        """Leaves a stream alone that runs."""
+        from deltaworks.control import actions
+        from deltaworks.control.model import ALIVE
+        from deltaworks.control.registry import Registry
+        from deltaworks.stack.airflow_api import AirflowApi
+
+        record = Registry.of(self._settings).pipeline(_NAME)
+        if record is not None and actions.observe(self._settings, _NAME, record.generation).state in ALIVE:
+            report(f"was running: generation {record.generation}")
+            return
+        with AirflowApi.of(self._settings) as airflow:
+            report("waiting until Airflow has read the DAG")
+            airflow.wait(f"DAG {_DAG}", lambda: any(d.dag_id == _DAG for d in airflow.dags()), timeout_s=_STUCK_S)
+            run_id = airflow.trigger(_DAG)
+            self._started.append(_NAME)
+            while (supervise := airflow.task(_DAG, run_id, "supervise")).state != "deferred":
+                states = {task.task_id: task.state or "waiting" for task in airflow.tasks(_DAG, run_id)}
+                if airflow.run(_DAG, run_id).ended or supervise.state in ("failed", "upstream_failed", "skipped"):
+                    failed = next((name for name, state in states.items() if state == "failed"), "preflight")
+                    raise StackError(
+                        f"The run {run_id} of {_DAG} failed: task {failed}.",
+                        log=airflow.log(_DAG, run_id, failed).splitlines()[-20:],
+                        hint=f"the whole log is at {airflow.address}/dags/{_DAG}/runs/{run_id}",
+                    )
+                report(", ".join(f"{name} {state}" for name, state in states.items() if state != "skipped"))
+                self._measure_memory()
+                time.sleep(_POLL_S)
+            report(f"run {run_id}, supervise is deferred")
 
     def _orders_present(self) -> int:
         there = pipelines.records_present(self._settings, self._pipeline)
@@ -168,45 +199,44 @@ class _Demo:
         ends = pipelines.records_present(self._settings, self._pipeline)
         return sum(max(0, end - read.get(at, 0)) for at, end in ends.items())
 
-    def _was_drained(self) -> bool:
-        from deltaworks.control import heartbeat
-
-        beat = heartbeat.read(self._settings.pipeline(_NAME) / "heartbeat.json")
-        return beat is not None and beat.state == "stopped"
-
-    def _wait(self, report: Report, *, for_all: bool) -> None:
-        """Until a batch has been committed, or all records are in the tables."""
+    def _wait(self, report: Report) -> None:
+        """Until all records are in the tables, and the snapshots show them."""
         from deltaworks import processes
-        from deltaworks.control import heartbeat
-        from deltaworks.stack import lifecycle
+        from deltaworks.control import heartbeat, logs
 
         path = self._settings.pipeline(_NAME) / "heartbeat.json"
         log = self._settings.logs / f"{_NAME}.log"
         least, since = sys.maxsize, time.monotonic()
-        while missing := self._missing():
+        while True:
+            missing, beat = self._missing(), heartbeat.read(path)
+            if not missing and beat is not None and not beat.stale_snapshots:
+                break
             if missing < least:
                 least, since = missing, time.monotonic()
-            entry, beat = processes.find(self._settings.run, _NAME), heartbeat.read(path)
-            stuck = time.monotonic() - since > _STUCK_S
-            if entry is None or not entry.alive or (beat and beat.state == "failed") or stuck:
-                what = f"makes no progress for {_STUCK_S:.0f} s" if stuck else "ended"
+            entry = processes.find(self._settings.run, _NAME)
+            if time.monotonic() - since > _STUCK_S:
+                alive = entry is not None and entry.alive
                 raise StackError(
-                    f"Pipeline {_NAME!r} {what}; {missing:,} records are not in the tables.",
-                    log=pipelines.why(log),
+                    f"Pipeline {_NAME!r} {'makes no progress' if alive else 'does not run'} for {_STUCK_S:.0f} s; "
+                    f"{missing:,} records are not in the tables.",
+                    log=logs.why(log),
                     hint=f"the whole log is {log}",
                 )
-            self._memory_mb = max(self._memory_mb, sum(s.memory_mb for s in lifecycle.status(self._settings)))
-            if beat is None or beat.batch_id is None:
-                report(f"{missing:,} records to go, the first batch is under way")
-            elif for_all:
+            self._measure_memory()
+            if missing and beat is not None:
                 report(f"{missing:,} records to go, batch {beat.batch_id}, {beat.records_per_second:,.0f} records/s")
             else:
-                break
+                report("all records are in, the snapshots follow")
             time.sleep(_POLL_S)
-        report(f"{missing:,} records to go" if missing else "no record is missing")
+        report("no record is missing")
+
+    def _measure_memory(self) -> None:
+        from deltaworks.stack import lifecycle
+
+        self._memory_mb = max(self._memory_mb, sum(status.memory_mb for status in lifecycle.status(self._settings)))
 
     def _check(self, report: Report) -> list[Any]:
-        check: Any = pipelines.load_module(self._settings, f"{_NAME}_check")
+        check: Any = jobs.load_module(self._settings, f"{_NAME}_check")
         comparisons: list[Any] = check.check(
             self._settings.bootstrap, self._settings.tables, self._settings.pipeline(_NAME) / "batches"
         )
@@ -247,16 +277,26 @@ class _Demo:
         out.print(Text(f"{verdict} after {total:.0f} s{memory}.", "bold"))
         if verdict != "Everything is equal":
             out.print(Text("Topics and tables stay as they are, for a look; `down --delete-data` begins anew."))
+        self._print_login()
         me = sys.argv[0] if sys.argv[0].endswith("deltaworks") else "deltaworks"
         out.print(
             Text(
+                f"look    {me} status                the stream goes on\n"
                 f"query   {me} tables\n"
                 f'        {me} sql "SELECT * FROM user_revenue ORDER BY value DESC LIMIT 5"\n'
                 f"go on   {me} demo --orders {2 * self._orders}\n"
-                f"stop    {me} down                 keeps topics and tables\n"
+                f"stop    {me} stop {_NAME}           or with Airflow: {_DAG}, action stop\n"
+                f"        {me} down                 everything; keeps topics and tables\n"
                 f"        {me} down --delete-data   does not (make down)"
             )
         )
+
+    def _print_login(self) -> None:
+        """The password is shown once, when it was made; later only where it is kept."""
+        if (login := self._login) is None:
+            return
+        known = f"password {login.password}" if login.created_now else f"the password is in {login.file}"
+        out.print(Text(f"Airflow {login.url}  user {login.user}, {known}", "bold"))
 
 
 def _notice_signals() -> list[int]:

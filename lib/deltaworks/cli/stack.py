@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from deltaworks.cli.console import Steps, out, print_table
 from deltaworks.settings import Settings
@@ -19,14 +20,27 @@ def add_to(app: typer.Typer) -> None:
         app.command(rich_help_panel="Stack")(command)
 
 
-def up() -> None:
-    """Start Kafka, or find it running."""
+def up(
+    components: Annotated[
+        list[str] | None, typer.Argument(help="Only these and what they need, such as `kafka`; default: all.")
+    ] = None,
+) -> None:
+    """Start Kafka, PostgreSQL and Airflow, or find them running."""
     from deltaworks.stack import lifecycle
 
     settings = Settings.from_environment()
-    with Steps().step("kafka") as report:
-        broker = lifecycle.up(settings, report)
-        report(f"{'started' if broker.started_now else 'was running'}: {broker.bootstrap}, process {broker.pid}")
+    with Steps().step("up") as report:
+        stack = lifecycle.up(settings, report, only=components)
+        report(f"started: {', '.join(stack.started)}" if stack.started else "was running")
+    print_table(
+        "Components",
+        ("name", "process", "ports", "ready after s"),
+        ((c.name, str(c.pid), ", ".join(map(str, c.ports)), f"{c.ready_s:.1f}") for c in stack.components.values()),
+        right=("process", "ready after s"),
+    )
+    if (login := stack.credentials) is not None:
+        password = login.password if login.created_now else f"in {login.file}"
+        out.print(Text(f"Airflow  {login.url}  user {login.user}, password {password}"))
 
 
 def down(
@@ -34,7 +48,7 @@ def down(
         bool, typer.Option("--delete-data", help="Also delete topics, checkpoints, tables and logs.")
     ] = False,
 ) -> None:
-    """Stop everything that was started: pipelines first (they finish their batch), then Kafka."""
+    """Stop everything that was started: pipelines first (they finish their batch), then the components."""
     from deltaworks.stack import lifecycle
 
     settings = Settings.from_environment()

@@ -29,7 +29,7 @@ class Component(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """One process around the pipelines, or a step before others can start."""
 
     name: str
-    software: Literal["kafka", "postgres", "airflow"]
+    software: Literal["kafka", "postgres", "airflow", "deltaworks"]
     command: tuple[str, ...]
     ready: Literal["admin", "login", "http", "heartbeat", "exit"]
     """How to find out that others can use it."""

@@ -1,28 +1,69 @@
 """Up, down, status and logs: what the command line and the tests do with everything that runs.
 
-`up` starts what is not running; `down` stops whatever was registered in `<home>/run`, by whomever.
+`up` makes ready what the components need, and has the runner start them; `down` stops whatever was registered in
+`<home>/run`, by whomever, and what a killed runner left.
 """
 
 from __future__ import annotations
 
+import fcntl
+import os
 import shutil
-from collections.abc import Iterable
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
 from deltaworks import processes
-from deltaworks.errors import ConfigurationError
+from deltaworks.errors import ConfigurationError, StackError
 from deltaworks.settings import Settings
-from deltaworks.stack import ports
-from deltaworks.stack.components import Report
-from deltaworks.stack.kafka import Broker, start_kafka
+from deltaworks.stack import airflow, ports, runner
+from deltaworks.stack.components import Component, Report
+from deltaworks.stack.native import NativeHost
+from deltaworks.stack.state import ComponentState, RunnerState, read_state, read_wanted, write_wanted
 
-_STOP_ORDER = {"pipeline": 0, "kafka": 9}
+_STOP_ORDER = {"pipeline": 0, "runner": 9}
 """Readers go before what they read; kinds that are not listed go between."""
-_PATIENCE_S = {"pipeline": 60.0}
-"""A pipeline finishes its batch first."""
+_PATIENCE_S = {"pipeline": 60.0, "runner": 90.0}
+"""A pipeline finishes its batch first; a runner stops what it runs."""
+_POLL_S = 0.05
+_MB = 1_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    """One component that is ready."""
+
+    name: str
+    pid: int
+    ports: tuple[int, ...]
+    started_now: bool
+    """False: it was running before the call."""
+    ready_s: float
+    """From its start until it was ready."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stack:
+    """What `up` was asked for, ready to be used."""
+
+    components: Mapping[str, Running]
+    credentials: airflow.Credentials | None
+    """How to log in to Airflow, if it is among them."""
+    seconds: float
+    """The call took."""
+
+    def __getitem__(self, name: str) -> Running:
+        return self.components[name]
+
+    @property
+    def started(self) -> list[str]:
+        """What this call has started."""
+        return [component.name for component in self.components.values() if component.started_now]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,18 +73,68 @@ class Status:
     name: str
     kind: str
     state: str
-    """`running`; `dead` when it ended without being stopped; `remains` when only its children are left."""
+    """`running`; `dead` when it ended without being stopped; `remains` when only its children are left; of a component
+    what the runner says of it: `waiting`, `starting`, `ready`, `done`, `pausing`, `stopping`."""
     pid: int
     memory_mb: int
-    """Of all processes in its session."""
+    """Of all its processes; pages that they share are counted in each."""
     ports: tuple[int, ...]
     """Those of its ports that answer."""
     log: str
+    restarts: int = 0
 
 
-def up(settings: Settings, report: Report = lambda _: None, *, tethered: bool = False) -> Broker:
-    """Starts the components; quick and without effect if they run. See `start_kafka` for what it raises."""
-    return start_kafka(settings, report, tethered=tethered)
+def up(
+    settings: Settings,
+    report: Report = lambda _: None,
+    *,
+    only: Sequence[str] | None = None,
+    tethered: bool = False,
+) -> Stack:
+    """Starts components, or finds them running, and waits until they are ready.
+
+    Args:
+        only: these and what they need; None: all.
+        tethered: they end with the process that starts the runner; for tests.
+
+    Raises:
+        StackError: a port is taken, the disk is full, jars are missing, a component ended or does not answer; what
+            this call has started is stopped then.
+        ConfigurationError: there is no such component; no usable Java or PostgreSQL; a jar is not what the lock says.
+    """
+    begin = time.monotonic()
+    host = NativeHost.of(settings)
+    chosen = host.components.chosen(only)
+    with _alone(settings):
+        found = _runner(settings)
+        if found is None:
+            _clear(settings, report)
+        before = read_wanted(settings.run) if found is not None else []
+        _require_same_ports(host, chosen, before)
+        new = [component for component in chosen if component.name not in before]
+        login = airflow.credentials(settings) if any(c.software == "airflow" for c in chosen) else None
+        try:
+            _prepare(host, new, report)
+            if new:
+                write_wanted(settings.run, [*before, *(component.name for component in new)])
+            entry = _start_runner(settings, tethered=tethered) if found is None else found
+        except BaseException:
+            _tidy(settings)
+            raise
+    try:
+        state = _wait_until_ready(host, chosen, new, entry, report)
+    except BaseException:
+        _withdraw(settings, new, entry if found is None else None)
+        raise
+    return Stack(
+        components={
+            component.name: _running(found_state, started_now=component in new)
+            for component in chosen
+            if (found_state := state.find(component.name)) is not None
+        },
+        credentials=login,
+        seconds=time.monotonic() - begin,
+    )
 
 
 def down(settings: Settings, report: Report = lambda _: None, *, delete_data: bool = False) -> list[str]:
@@ -55,25 +146,37 @@ def down(settings: Settings, report: Report = lambda _: None, *, delete_data: bo
     Returns:
         The names of what was stopped.
     """
+    if not settings.home.is_dir():
+        return []
     stopped = []
-    for entry in sorted(processes.registered(settings.run), key=lambda e: (_STOP_ORDER.get(e.kind, 5), e.name)):
-        if entry.members():
-            report(f"{entry.name}: stopping process {entry.pid}")
-            polite = processes.stop(settings.run, entry, timeout_s=_PATIENCE_S.get(entry.kind, 20.0))
-            report(f"{entry.name}: stopped{'' if polite else ' (killed, it did not go by itself)'}")
-            stopped.append(entry.name)
-        else:
-            processes.forget(settings.run, entry.name)
-    shutil.rmtree(settings.temporary, ignore_errors=True)
-    shutil.rmtree(settings.run, ignore_errors=True)
-    if delete_data:
-        shutil.rmtree(settings.home, ignore_errors=True)
+    with _alone(settings):
+        for entry in sorted(processes.registered(settings.run), key=lambda e: (_STOP_ORDER.get(e.kind, 5), e.name)):
+            if entry.kind == "runner":
+                stopped += _stop_runner(settings, entry, report)
+            elif entry.members():
+                report(f"{entry.name}: stopping process {entry.pid}")
+                polite = processes.stop(settings.run, entry, timeout_s=_PATIENCE_S.get(entry.kind, 20.0))
+                report(f"{entry.name}: stopped{'' if polite else ' (killed, it did not go by itself)'}")
+                stopped.append(entry.name)
+            else:
+                processes.forget(settings.run, entry.name)
+        shutil.rmtree(settings.temporary, ignore_errors=True)
+        shutil.rmtree(settings.run, ignore_errors=True)
+        if delete_data:
+            shutil.rmtree(settings.home, ignore_errors=True)
     return stopped
 
 
 def status(settings: Settings) -> list[Status]:
     """Everything that was started and not stopped."""
-    return [_status(entry) for entry in processes.registered(settings.run)]
+    found = []
+    for entry in processes.registered(settings.run):
+        if entry.kind == "runner" and (state := _state_of(settings, entry)) is not None:
+            host = NativeHost.of(settings)
+            known = host.components.by_name
+            found += [_component_status(host, c, entry) for c in state.components if not known[c.name].is_step]
+        found.append(_status(entry))
+    return found
 
 
 def log_of(settings: Settings, name: str) -> Path:
@@ -87,6 +190,200 @@ def log_of(settings: Settings, name: str) -> Path:
         known = ", ".join(sorted(path.stem for path in settings.logs.glob("*.log"))) or "none yet"
         raise ConfigurationError(f"There is no log of {name!r} in {settings.logs}.", hint=f"logs: {known}")
     return file
+
+
+@contextmanager
+def _alone(settings: Settings) -> Iterator[None]:
+    """One `up` or `down` at a time in a home; others wait."""
+    settings.home.mkdir(parents=True, exist_ok=True)
+    handle = os.open(settings.home, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _runner(settings: Settings) -> processes.Registered | None:
+    """The one that runs."""
+    entry = processes.find(settings.run, runner.NAME)
+    return entry if entry is not None and entry.alive else None
+
+
+def _prepare(host: NativeHost, new: Sequence[Component], report: Report) -> None:
+    for component in new:
+        host.require_room_and_ports(component)
+    needed_mb, free_mb = sum(c.memory_mb for c in new), psutil.virtual_memory().available // _MB
+    if needed_mb > free_mb:
+        report(f"memory: {free_mb} MB are free, these components may need {needed_mb} MB")
+    host.settings.temporary.mkdir(parents=True, exist_ok=True)
+    for component in new:
+        host.prepare(component, report)
+
+
+def _start_runner(settings: Settings, *, tethered: bool) -> processes.Registered:
+    return processes.launch(
+        settings.run,
+        name=runner.NAME,
+        kind="runner",
+        command=[sys.executable, "-P", "-m", "deltaworks.stack.runner"],
+        log=settings.logs / f"{runner.NAME}.log",
+        env=settings.process_environment(),
+        tethered=tethered,
+    )
+
+
+def _require_same_ports(host: NativeHost, chosen: Sequence[Component], before: Sequence[str]) -> None:
+    state = read_state(host.settings.run)
+    for component in chosen:
+        there = state.find(component.name) if state is not None and component.name in before else None
+        if there is not None and there.ports != host.ports(component):
+            raise StackError(
+                f"{component.name} runs on port {', '.join(map(str, there.ports))}; the settings say "
+                f"{', '.join(map(str, host.ports(component)))}.",
+                hint="stop it first (deltaworks down), or go back to the ports that it was started with",
+            )
+
+
+def _wait_until_ready(
+    host: NativeHost,
+    chosen: Sequence[Component],
+    new: Sequence[Component],
+    entry: processes.Registered,
+    report: Report,
+) -> RunnerState:
+    """Returns when all are; a new one that ends is an error, another one is being started again."""
+    begin, told = time.monotonic(), ""
+    limit_s = sum(component.ready_timeout_s for component in chosen) + 10
+    while True:
+        state = _state_of(host.settings, entry)
+        if state is not None:
+            found = [component for c in chosen if (component := state.find(c.name)) is not None]
+            waiting = [component for component in found if component.phase not in ("ready", "done")]
+            if len(found) == len(chosen) and not waiting:
+                return state
+            for component in waiting:
+                if component.phase == "pausing" and component.name in {c.name for c in new}:
+                    raise _ended(component)
+            line = ", ".join(f"{c.name} {c.phase}" for c in waiting if c.phase != "waiting") or "starting"
+            if line != told:
+                told = line
+                report(line)
+        if not entry.alive:
+            raise StackError(
+                f"The process runner (process {entry.pid}) ended.",
+                log=processes.last_lines(Path(entry.log)),
+                hint=f"was there a `down` meanwhile? The whole log is {entry.log}",
+            )
+        if time.monotonic() - begin > limit_s:
+            raise StackError(f"After {limit_s:.0f} s: {told}.", hint=f"logs are in {host.settings.logs}")
+        time.sleep(_POLL_S)
+
+
+def _ended(component: ComponentState) -> StackError:
+    return StackError(
+        f"{component.name} (process {component.pid}) ended while it was starting: {component.last_exit}.",
+        log=processes.last_lines(Path(component.log)),
+        hint=f"the whole log is {component.log}",
+    )
+
+
+def _running(state: ComponentState, *, started_now: bool) -> Running:
+    return Running(
+        name=state.name, pid=state.pid, ports=state.ports, started_now=started_now, ready_s=state.ready_s or 0.0
+    )
+
+
+def _withdraw(settings: Settings, new: Sequence[Component], own: processes.Registered | None) -> None:
+    """Stops what a failed `up` has started: its own runner with everything, or its part of one that ran before."""
+    names = {component.name for component in new}
+    with _alone(settings):
+        if own is not None:
+            _stop_runner(settings, own, lambda _: None)
+            _tidy(settings)
+            return
+        write_wanted(settings.run, [name for name in read_wanted(settings.run) if name not in names])
+        end = time.monotonic() + _PATIENCE_S["runner"]
+        while (entry := _runner(settings)) is not None and time.monotonic() < end:
+            state = _state_of(settings, entry)
+            if state is not None and not any(state.find(name) for name in names):
+                return
+            time.sleep(_POLL_S)
+
+
+def _stop_runner(settings: Settings, entry: processes.Registered, report: Report) -> list[str]:
+    """Stops it, and what it left if it was killed; returns the names of the components that were running."""
+    state = _state_of(settings, entry)
+    names = [c.name for c in state.components if _members(settings, c)] if state is not None else []
+    if entry.members():
+        report(f"stopping {', '.join(reversed(names)) or 'the process runner'}")
+        processes.stop(settings.run, entry, timeout_s=_PATIENCE_S["runner"])
+    _clear(settings, report)
+    report("stopped")
+    return list(reversed(names))
+
+
+def _clear(settings: Settings, report: Report) -> None:
+    """Ends what is left of a runner that was killed: the kernel has told its processes to go, some take a while."""
+    state = read_state(settings.run)
+    if state is not None:
+        end = time.monotonic() + 10
+        while left := [process for c in state.components for process in _members(settings, c)]:
+            if time.monotonic() > end:
+                report(f"killing what is left: {', '.join(str(process.pid) for process in left)}")
+                _kill(left)
+                break
+            time.sleep(_POLL_S)
+    processes.forget(settings.run, runner.NAME)
+    for name in ("runner.state", "runner.wanted"):
+        (settings.run / name).unlink(missing_ok=True)
+
+
+def _kill(left: Sequence[psutil.Process]) -> None:
+    for process in left:
+        try:
+            process.kill()
+        except psutil.NoSuchProcess:
+            continue
+    _, alive = psutil.wait_procs(left, timeout=5)
+    if alive:
+        pids = ", ".join(str(process.pid) for process in alive)
+        raise StackError(f"{pids} still run after SIGKILL.", hint=f"look at them: ps -fp {pids}")
+
+
+def _tidy(settings: Settings) -> None:
+    """Without anything registered, nothing temporary is left."""
+    if not processes.registered(settings.run):
+        shutil.rmtree(settings.temporary, ignore_errors=True)
+        shutil.rmtree(settings.run, ignore_errors=True)
+
+
+def _state_of(settings: Settings, entry: processes.Registered) -> RunnerState | None:
+    """None while it has not said anything yet."""
+    state = read_state(settings.run)
+    return state if state is not None and state.pid == entry.pid else None
+
+
+def _members(settings: Settings, component: ComponentState) -> list[psutil.Process]:
+    if component.pid == 0:
+        return []
+    host = NativeHost.of(settings)
+    known = host.components.by_name.get(component.name)
+    return host.members(known, component.pid, component.started_s) if known is not None else []
+
+
+def _component_status(host: NativeHost, component: ComponentState, entry: processes.Registered) -> Status:
+    members = _members(host.settings, component)
+    return Status(
+        name=component.name,
+        kind="component",
+        state=component.phase if entry.alive else "remains" if members else "dead",
+        pid=component.pid,
+        memory_mb=_memory_mb(members),
+        ports=tuple(port for port in component.ports if ports.answers(port)),
+        log=component.log,
+        restarts=component.restarts,
+    )
 
 
 def _status(entry: processes.Registered) -> Status:
@@ -110,4 +407,4 @@ def _memory_mb(members: Iterable[psutil.Process]) -> int:
             total += process.memory_info().rss
         except psutil.Error:
             continue
-    return total // 1_000_000
+    return total // _MB

@@ -15,6 +15,8 @@ import os
 import signal
 import sys
 
+COMMAND = (sys.executable, "-I", "-S", __file__)
+"""Starts it without deltaworks; what follows are options, the parent's pid and the command."""
 _PR_SET_PDEATHSIG = 1
 
 

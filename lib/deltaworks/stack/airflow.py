@@ -1,0 +1,126 @@
+"""Airflow's processes on this machine: their environment, their secrets, and when they are ready.
+
+What is configured is in `infra/components.toml`; this module fills in the names there. Secrets are made once and kept
+in files that only their owner can read. Does not import Airflow.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import os
+import secrets
+import string
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from deltaworks.settings import Settings
+from deltaworks.stack import postgres
+from deltaworks.stack.airflow_bundles import bundle_config
+from deltaworks.stack.components import Software
+
+USER = "admin"
+_TIMEOUT_S = 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Credentials:
+    """How to log in to Airflow's page."""
+
+    url: str
+    user: str
+    password: str
+    file: Path
+    """Keeps the password."""
+    created_now: bool
+    """They did not exist before, so nobody has seen them yet."""
+
+    def __repr__(self) -> str:
+        return f"Credentials({self.url!r}, {self.user!r}, password in {self.file})"
+
+
+def credentials(settings: Settings) -> Credentials:
+    """Those of this home; made if there are none yet."""
+    file = settings.airflow / "passwords.json"
+    known = _kept(file, {USER: secrets.token_urlsafe(12)})
+    return Credentials(
+        url=_url(settings), user=USER, password=known.content[USER], file=file, created_now=known.created_now
+    )
+
+
+def environment(settings: Settings, software: Software) -> dict[str, str]:
+    """All variables of every process of Airflow, on top of those of `Settings.process_environment`."""
+    database = postgres.url(settings, "airflow")
+    credentials(settings)
+    known = _kept(
+        settings.airflow / "secrets.json",
+        {
+            "fernet_key": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
+            "secret_key": secrets.token_urlsafe(48),
+            "jwt_secret": secrets.token_urlsafe(48),
+        },
+    )
+    names = {
+        **known.content,
+        "home": str(settings.airflow),
+        "dags": str(settings.project / "dags"),
+        "bundles": bundle_config(settings),
+        "passwords_file": str(settings.airflow / "passwords.json"),
+        "database_url": database,
+        "host": "127.0.0.1",
+        "port": str(settings.airflow_port),
+        "server_url": _url(settings),
+        "public_url": _url(settings),
+    }
+    return {name: string.Template(value).substitute(names) for name, value in software.settings.items()}
+
+
+def answers(settings: Settings, path: str) -> bool:
+    """Whether the api-server has this page."""
+    return _get(settings, path) is not None
+
+
+def beats(settings: Settings, job: str, since: datetime) -> bool:
+    """Whether a process of that kind has written a heartbeat since then: its predecessor's counts as healthy, too."""
+    health = _get(settings, "/api/v2/monitor/health") or {}
+    beat = health.get(job, {}).get(f"latest_{job}_heartbeat")
+    return beat is not None and datetime.fromisoformat(beat) > since
+
+
+def _url(settings: Settings) -> str:
+    return f"http://127.0.0.1:{settings.airflow_port}"
+
+
+def _get(settings: Settings, path: str) -> dict[str, Any] | None:
+    connection = http.client.HTTPConnection("127.0.0.1", settings.airflow_port, timeout=_TIMEOUT_S)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        content: Any = json.loads(answer.read()) if answer.status == 200 else None
+    except (OSError, http.client.HTTPException, ValueError):
+        return None
+    finally:
+        connection.close()
+    return content if isinstance(content, dict) else None
+
+
+@dataclass(frozen=True)
+class _Kept:
+    content: dict[str, str]
+    created_now: bool
+
+
+def _kept(file: Path, new: Mapping[str, str]) -> _Kept:
+    """The content of a file of secrets, which is made if there is none."""
+    if file.is_file():
+        return _Kept(json.loads(file.read_text()), created_now=False)
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    temporary = file.with_name(f".{file.name}.{os.getpid()}")
+    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as handle:
+        handle.write(json.dumps(dict(new)))
+    temporary.replace(file)
+    return _Kept(dict(new), created_now=True)

