@@ -1,0 +1,101 @@
+"""A driver of an old generation that wakes up: it may not change anything any more, and its successor goes on."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from deltaworks import exits
+from deltaworks.control import batches, fence, heartbeat
+from deltaworks.control.paths import PipelinePaths
+from deltaworks.kafka import admin
+from deltaworks.settings import Settings
+from jobs import orders, orders_check, orders_data
+from tests.faults.platform_under_kills import different
+
+WAIT_S = 240.0
+
+
+@contextmanager
+def driver(settings: Settings, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A real one in the foreground; the next generation."""
+    command = [sys.executable, "-m", "deltaworks.cli", "run", "orders"]
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            command, env=settings.process_environment(), cwd=settings.project, stdout=out, stderr=out,
+            start_new_session=True,
+        )  # fmt: skip
+    try:
+        yield process
+    finally:
+        for each in tree(process):
+            each.kill()
+        process.wait()
+
+
+def tree(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    """A driver with its JVM and its workers."""
+    try:
+        root = psutil.Process(process.pid)
+        return [root, *root.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def until(fact: Callable[[], bool], what: str, log: Path) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not fact():
+        assert time.monotonic() < deadline, f"{what} within {WAIT_S:.0f} s:\n{log.read_text()[-3000:]}"
+        time.sleep(0.05)
+
+
+@pytest.mark.timeout(900)
+def test_a_zombie_that_wakes_up_commits_nothing_and_ends_itself(orders_settings: Settings, tmp_path: Path) -> None:
+    settings, paths = orders_settings, PipelinePaths.of(orders_settings, "orders")
+    old_log, new_log = tmp_path / "old.log", tmp_path / "new.log"
+
+    def produce(count: int) -> None:
+        present = admin.end_offsets(settings.bootstrap, orders.pipeline.plan().source_topics)
+        orders_data.produce(settings.bootstrap, orders_data.records(count, seed=7), present=present)
+
+    def at_work(generation: int) -> bool:
+        beat = heartbeat.read(paths.heartbeat)
+        if beat is None or beat.generation != generation or beat.batch_id is None:
+            return False
+        ends = admin.end_offsets(settings.bootstrap, orders.pipeline.plan().source_topics)
+        return all(beat.next_offsets.get(topic, {}).get(str(n), 0) >= end for (topic, n), end in ends.items())
+
+    with ExitStack() as stack:
+        old = stack.enter_context(driver(settings, old_log))
+        produce(1_000)
+        until(lambda: at_work(1), "the first generation has processed everything", old_log)
+        for process in (asleep := tree(old)):
+            process.send_signal(signal.SIGSTOP)
+        produce(2_000)  # what the zombie finds first when it wakes up
+        paths.lease.unlink()  # as a lock is lost whose file server forgets it
+
+        new = stack.enter_context(driver(settings, new_log))
+        until(lambda: at_work(2), "the second generation has processed everything", new_log)
+        for process in asleep:
+            process.send_signal(signal.SIGCONT)
+        produce(3_000)
+
+        assert old.wait(timeout=WAIT_S) == exits.LEASE
+        assert "generation 1" in old_log.read_text() and "generation 2" in old_log.read_text()
+        assert fence.read(paths.fence) == 2
+        until(lambda: at_work(2), "the second generation goes on", new_log)
+        new.send_signal(signal.SIGTERM)
+        assert new.wait(timeout=WAIT_S) == exits.OK
+
+    assert different(orders_check.check(settings.bootstrap, settings.tables, paths.batches)) == []
+    assert [record.batch for record in batches.read(paths.batches)] == sorted(
+        {record.batch for record in batches.read(paths.batches)}
+    )
