@@ -46,9 +46,10 @@ format: .venv/.complete ## Rewrite the sources in the common style
 	$(BIN)/ruff format
 
 .PHONY: lock
-lock: .venv/.complete ## Resolve the Python packages and the jars anew
+lock: .venv/.complete ## Resolve the Python packages and the jars anew, and write docker-compose.yml
 	$(BIN)/uv pip compile pyproject.toml --group dev --python-version 3.11 --universal --no-header --quiet -o constraints.txt
 	$(BIN)/python -m deltaworks.stack.jar_locks
+	$(BIN)/python -m deltaworks.stack.compose
 
 .PHONY: clean
 clean: ## Stop what runs; delete data, caches and .venv

@@ -1,4 +1,4 @@
-"""What all tests share: the real stack, started once and only if a test asks for it."""
+"""What all tests share: one real stack, whose components are started only if a test asks for them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from types import FrameType
 
 import pytest
 
-from deltaworks.stack.lifecycle import down, up
-from tests.live_stack import LiveStack, own_settings
+from deltaworks.stack.lifecycle import down
+from tests.live_stack import LiveStack, own_settings, reachable
 
 
 def pytest_configure() -> None:
@@ -24,12 +24,32 @@ def pytest_configure() -> None:
 
 
 @pytest.fixture(scope="session")
-def kafka() -> Iterator[LiveStack]:
-    """A real broker; it ends with pytest, even when pytest is killed."""
+def live_stack() -> Iterator[LiveStack]:
+    """Nothing runs yet. What is started ends with pytest, even when pytest is killed."""
     with tempfile.TemporaryDirectory(prefix="deltaworks-tests-") as home:
-        stack = LiveStack(own_settings(Path(home)))
-        up(stack.settings, only=("kafka",), tethered=True)
+        stack = LiveStack(own_settings(reachable(Path(home))))
         try:
             yield stack
         finally:
             down(stack.settings)
+
+
+@pytest.fixture(scope="session")
+def kafka(live_stack: LiveStack) -> LiveStack:
+    """A real broker."""
+    live_stack.start("kafka")
+    return live_stack
+
+
+@pytest.fixture(scope="session")
+def postgres(live_stack: LiveStack) -> LiveStack:
+    """A real PostgreSQL, with the tables of the registry."""
+    live_stack.start("postgres")
+    return live_stack
+
+
+@pytest.fixture(scope="session")
+def platform(live_stack: LiveStack) -> LiveStack:
+    """Kafka, PostgreSQL and Airflow."""
+    live_stack.start()
+    return live_stack

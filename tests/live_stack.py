@@ -12,15 +12,20 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from deltaworks.kafka.admin import TopicSpec, begin_offsets, create_topics, end_offsets, settled_end_offsets
 from deltaworks.settings import Settings
+from deltaworks.stack.lifecycle import Stack, up
 from deltaworks.stack.ports import free_ports
 
 
 @dataclass(frozen=True)
 class LiveStack:
-    """A broker that answers, and what tests do with it."""
+    """The components that were started, and what tests do with them."""
 
     settings: Settings
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
+
+    def start(self, *names: str) -> Stack:
+        """Starts these and what they need, or finds them running; no name: all."""
+        return up(self.settings, only=names or None, tethered=True)
 
     @property
     def bootstrap(self) -> str:
@@ -39,6 +44,13 @@ class LiveStack:
     def read(self, *topics: str, committed: bool = True) -> list[Message]:
         """Every record of some topics, by partition and offset."""
         return read_all(self.bootstrap, *topics, committed=committed)
+
+
+def reachable(home: Path) -> Path:
+    """Lets PostgreSQL in, which does not run as root: temporary folders are closed to others."""
+    if os.geteuid() == 0:
+        home.chmod(0o711)
+    return home
 
 
 def own_settings(home: Path) -> Settings:

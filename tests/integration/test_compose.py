@@ -1,0 +1,105 @@
+"""What Docker Compose makes of `docker-compose.yml`: its own schema, and its own loader, built from source."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deltaworks.settings import Settings
+from deltaworks.stack.components import read_components
+from deltaworks.stack.compose import SECRETS, new_secrets
+
+ROOT = Path(__file__).parents[2]
+FILE = ROOT / "docker-compose.yml"
+SOURCE = Path(__file__).parent / "compose"
+
+
+@pytest.fixture(scope="session")
+def loader() -> Path:
+    """The program in `compose/`, built once per user."""
+    digest = hashlib.sha256(b"".join(file.read_bytes() for file in sorted(SOURCE.iterdir()))).hexdigest()
+    program = Settings.from_environment().cache / "tools" / f"compose-loader-{digest[:16]}"
+    if not program.is_file():
+        if (go := shutil.which("go")) is None:
+            pytest.skip("LOUDLY: Go is not installed, so Compose's own loader did not look at docker-compose.yml")
+        built = subprocess.run(
+            [go, "build", "-o", program, "."], cwd=SOURCE, capture_output=True, text=True, timeout=280, check=False
+        )
+        if built.returncode != 0 and re.search(r"dial tcp|proxyconnect|no such host|403|404", built.stderr):
+            pytest.skip(f"LOUDLY: Compose's own loader cannot be downloaded: {built.stderr[-500:]}")
+        assert built.returncode == 0, built.stderr
+    return program
+
+
+def load(loader: Path, variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [loader, FILE], env={"PATH": os.environ["PATH"], **variables}, capture_output=True, text=True, check=False
+    )
+
+
+def loaded(loader: Path) -> dict[str, Any]:
+    answer = load(loader, secrets())
+    assert answer.returncode == 0, answer.stderr
+    project: dict[str, Any] = json.loads(answer.stdout)
+    return project
+
+
+def secrets() -> dict[str, str]:
+    return dict(line.split("=", 1) for line in new_secrets().splitlines())
+
+
+def test_the_file_fits_the_schema_of_compose() -> None:
+    subprocess.run(
+        [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", FILE],
+        check=True,
+        capture_output=True,
+    )
+
+
+def test_compose_loads_every_component_with_its_image_and_its_order(loader: Path) -> None:
+    services = loaded(loader)["services"]
+    components = read_components(ROOT / "infra")
+
+    assert set(services) == set(components.by_name)
+    for name, component in components.by_name.items():
+        images = {"airflow": components.software["deltaworks"].image}
+        assert services[name]["image"] == images.get(component.software, components.software[component.software].image)
+        assert set(services[name].get("depends_on") or {}) == set(component.after)
+    assert services["registry"]["build"]["dockerfile_inline"].startswith("FROM apache/airflow:3.3.2-python3.11\n")
+
+
+def test_everything_is_published_on_this_machine_only(loader: Path) -> None:
+    services = loaded(loader)["services"]
+    published = [(name, port) for name, service in services.items() for port in service.get("ports") or []]
+
+    assert sorted(name for name, _ in published) == ["airflow-api-server", "kafka", "postgres"]
+    assert {port["host_ip"] for _, port in published} == {"127.0.0.1"}
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_without_a_secret_nothing_is_started(loader: Path, name: str) -> None:
+    answer = load(loader, {key: value for key, value in secrets().items() if key != name})
+
+    assert answer.returncode != 0
+    assert f"required variable {name} is missing a value" in answer.stderr
+
+
+def test_secrets_are_where_they_are_needed(loader: Path) -> None:
+    given = secrets()
+    answer = load(loader, given)
+    project = json.loads(answer.stdout)
+    environment = project["services"]["airflow-scheduler"]["environment"]
+
+    assert environment["AIRFLOW__API_AUTH__JWT_SECRET"] == given["AIRFLOW_JWT_SECRET"]
+    assert f"airflow:{given['AIRFLOW_DB_PASSWORD']}@postgres" in environment["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"]
+    assert json.loads(project["configs"]["passwords"]["content"]) == {"admin": given["AIRFLOW_ADMIN_PASSWORD"]}
+    assert all(given[name] in answer.stdout for name in SECRETS)
