@@ -1,0 +1,78 @@
+"""The DAG bundle of all pipelines: one small DAG file per file in `jobs/`, written as those come and go.
+
+Why files: Airflow parses each DAG file in a process of its own, with its own time limit and its own import error. So a
+pipeline that cannot be imported costs no other its DAG, and its error is shown under its own name (`jobs/orders.py`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from airflow.dag_processing.bundles.base import BaseDagBundle
+
+from deltaworks.control import jobs
+from deltaworks.settings import Settings
+
+_FILE = '''"""Airflow's entry to jobs/{name}.py. Written by deltaworks.airflow.bundle; changes here are lost."""
+
+from deltaworks.airflow.stream import stream_dag
+
+dag = stream_dag("{name}")
+'''
+
+
+class PipelineBundle(BaseDagBundle):
+    """The pipelines of the project that DELTAWORKS_PROJECT names."""
+
+    supports_versioning = False
+
+    def initialize(self) -> None:
+        """Called by the dag-processor and before every task."""
+        self.refresh()
+        super().initialize()
+
+    def refresh(self) -> None:
+        """Called by the dag-processor every few seconds."""
+        settings = Settings.from_environment()
+        write_dag_files(settings, jobs.names(settings))
+
+    @property
+    def path(self) -> Path:
+        return dag_files(Settings.from_environment()).parent
+
+    def get_current_version(self) -> None:
+        """There is none: the files in `jobs/` are used as they are now."""
+
+
+def dag_files(settings: Settings) -> Path:
+    """Where the DAG files are. The folder is called `jobs` too, because Airflow shows its name with every error."""
+    return settings.airflow / "pipelines" / "jobs"
+
+
+def write_dag_files(settings: Settings, names: Sequence[str]) -> None:
+    """Makes the folder hold exactly these; several processes may do this at once.
+
+    A file gets the time of its job, so that Airflow parses it again as soon as that changes.
+    """
+    folder = dag_files(settings)
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in folder.glob("*.py"):
+        if file.stem not in names:
+            file.unlink(missing_ok=True)
+    for name in names:
+        try:
+            changed_ns = (settings.project / "jobs" / f"{name}.py").stat().st_mtime_ns
+        except FileNotFoundError:
+            continue  # went away meanwhile; the next call removes its file
+        _write(folder / f"{name}.py", _FILE.format(name=name), changed_ns)
+
+
+def _write(file: Path, text: str, changed_ns: int) -> None:
+    if file.is_file() and file.stat().st_mtime_ns == changed_ns and file.read_text() == text:
+        return
+    temporary = file.with_suffix(f".{os.getpid()}.tmp")
+    temporary.write_text(text)
+    os.utime(temporary, ns=(changed_ns, changed_ns))
+    temporary.replace(file)

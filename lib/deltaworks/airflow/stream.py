@@ -1,0 +1,91 @@
+"""The DAG `<name>__stream` of one pipeline.
+
+```
+action --> preflight --> deploy --> supervise (deferred for as long as the stream lives)
+       '-> stop
+```
+
+Stopping is a choice in the form of the same DAG, not a DAG of its own: so the runs of one DAG are the whole history of
+a stream, in order, with who asked for what; and one DAG per pipeline keeps the list of DAGs readable.
+
+Every task may be tried again, cleared or marked at any time: `deploy` and `stop` are bound to their run (the same run
+never deploys twice and never stops a later generation), `supervise` only watches.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+from airflow.sdk import DAG, task
+from airflow.sdk.api.datamodels._generated import DagRunType
+
+from deltaworks.airflow import tasks
+from deltaworks.airflow.docs import stream_doc
+from deltaworks.airflow.form import form
+from deltaworks.airflow.supervise import SuperviseOperator
+from deltaworks.control import jobs
+from deltaworks.settings import Settings
+
+OWNER = "deltaworks"
+DEFAULTS = {"owner": OWNER, "retries": 2, "retry_delay": timedelta(seconds=5)}
+"""Of every task: what goes wrong around a task (a restart of the API server) is gone a moment later."""
+
+
+def stream_dag(name: str) -> DAG:
+    """Makes the DAG of `jobs/<name>.py`; an error of that file says so, with the line."""
+    settings = Settings.from_environment()
+    with _named(settings, name):
+        module = jobs.load_module(settings, name)
+        pipeline = jobs.load(settings, name)
+        doc = stream_doc(name, module.__doc__, pipeline)
+        fields = form(pipeline)
+    with DAG(
+        dag_id=dag_id(name),
+        description=(module.__doc__ or f"The pipeline in jobs/{name}.py").strip().splitlines()[0],
+        schedule=None,
+        catchup=False,
+        params=fields,
+        allowed_run_types=[DagRunType.MANUAL, DagRunType.OPERATOR_TRIGGERED],
+        max_active_runs=16,  # a supervisor ends soon after its stream was replaced; until then both runs are active
+        default_args=DEFAULTS,
+        tags=["stream", name],
+        doc_md=doc,
+    ) as dag:
+        limit = timedelta(minutes=15)
+        action = task.branch(task_id="action")(tasks.action)(name)
+        preflight = task(task_id="preflight", execution_timeout=limit)(tasks.preflight)(name)
+        deploy = task(task_id="deploy", execution_timeout=limit)(tasks.deploy)(name)
+        stop = task(task_id="stop", execution_timeout=limit)(tasks.stop)(name)
+        generation = deploy["generation"]  # type: ignore[index]
+        supervise = SuperviseOperator(task_id="supervise", pipeline=name, generation=generation)
+        action >> [preflight, stop]
+        preflight >> deploy >> supervise
+    return dag
+
+
+def dag_id(name: str) -> str:
+    """Of the DAG of a pipeline."""
+    return f"{name}__stream"
+
+
+@contextmanager
+def _named(settings: Settings, name: str) -> Iterator[None]:
+    """Airflow shows the last frames of a traceback, which need not be the author's: name file and line besides."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(f"The pipeline {name!r} has no DAG until this is repaired: {_where(settings, name, error)}")
+        raise
+
+
+def _where(settings: Settings, name: str, error: BaseException) -> str:
+    """The author's last line in the traceback, such as `jobs/orders.py, line 41`."""
+    folder = settings.project / "jobs"
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"jobs/{Path(error.filename).name}, line {error.lineno}"
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).parent == folder]
+    return f"jobs/{Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else f"jobs/{name}.py"

@@ -1,0 +1,142 @@
+"""What the tasks of `<name>__stream` do: one action of `deltaworks.control` each.
+
+The actions are imported when a task runs, not when its DAG is parsed.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+from deltaworks.control.model import DeployOptions
+from deltaworks.errors import ConflictError, DeltaworksError, TransientError
+from deltaworks.exits import NO_RESTART, code_of
+from deltaworks.settings import Settings
+
+log = logging.getLogger(__name__)
+_REPEAT_S = 10.0
+
+
+def action(name: str, params: Any = None) -> str:
+    """Which way the form says: the id of the next task."""
+    if params["given_up"] is not None:
+        raise AirflowFailException(
+            f"{name} is not restarted any more: {params['given_up']}\n"
+            f"Repair the cause, then trigger {name}__stream; its failed runs have the stream's last log lines."
+        )
+    return "stop" if params["action"] == "stop" else "preflight"
+
+
+def preflight(name: str, params: Any = None) -> None:
+    """Checks everything that can be checked before anything changes."""
+    from deltaworks.control import actions
+    from deltaworks.control.registry import Registry
+
+    if params["attach"] is not None:
+        log.info("generation %s runs: nothing to check", params["attach"])
+        return
+    settings = Settings.from_environment()
+    healing = params["expected_generation"]
+    with _no_retry_where_it_cannot_help():
+        try:
+            actions.preflight(settings, name, _options(settings, name, params), _report())
+        except TransientError as error:
+            if healing is None:
+                raise
+            raise AirflowSkipException(f"not now, streams__reconcile tries again in a few minutes: {error}") from error
+        except DeltaworksError as error:
+            if healing is not None and code_of(error) in NO_RESTART:
+                Registry.of(settings).gave_up(name, healing, str(error))  # so that this is not tried every few minutes
+            raise
+
+
+def deploy(name: str, params: Any = None, dag_run: Any = None) -> dict[str, int]:
+    """Starts a new generation; a retry of the same run finds what it started."""
+    from deltaworks.control import actions
+
+    if params["attach"] is not None:
+        log.info("generation %s runs: nothing to deploy", params["attach"])
+        return {"generation": params["attach"]}
+    settings = Settings.from_environment()
+    with _no_retry_where_it_cannot_help():
+        try:
+            deployment = actions.deploy(
+                settings,
+                name,
+                _options(settings, name, params),
+                request_id=dag_run.run_id,
+                requested_by=_requester(dag_run),
+                expected_generation=params["expected_generation"],
+                report=_report(),
+            )
+        except ConflictError as error:
+            raise AirflowSkipException(f"nothing to do: {error}") from error
+    log.info("generation %s runs, its log is %s", deployment.generation, deployment.log)
+    return {"generation": deployment.generation}
+
+
+def stop(name: str, dag_run: Any = None, task_state_store: Any = None) -> None:
+    """Drains the generation that was there when this task ran first, and no later one."""
+    from deltaworks.control import actions
+    from deltaworks.control.registry import Registry
+
+    settings = Settings.from_environment()
+    with _no_retry_where_it_cannot_help():
+        record = Registry.of(settings).pipeline(name)
+        if record is None:
+            raise AirflowSkipException(f"{name} was never deployed: there is nothing to stop")
+        current = record.generation
+        meant = task_state_store.get("generation")
+        if meant is None:
+            task_state_store.set("generation", current)
+        elif meant != current:
+            raise AirflowSkipException(f"generation {meant} was replaced by {current} since: that one is not stopped")
+        ended = actions.stop(settings, name, requested_by=_requester(dag_run), report=_report())
+    log.info("%s, generation %s: %s", name, ended.generation, ended.state)
+
+
+@contextmanager
+def _no_retry_where_it_cannot_help() -> Iterator[None]:
+    """The exit codes that forbid a restart of a stream forbid a retry of a task as well."""
+    try:
+        yield
+    except DeltaworksError as error:
+        if code_of(error) in NO_RESTART:
+            raise AirflowFailException(str(error)) from error
+        raise
+
+
+def _report() -> Callable[[str], None]:
+    """Actions say every moment how far they are; the log gets what is new, and the rest now and then."""
+    said: dict[str, float] = {}
+
+    def report(text: str) -> None:
+        wording = re.sub(r"\d+", "#", text)
+        if time.monotonic() - said.get(wording, float("-inf")) >= _REPEAT_S:
+            said[wording] = time.monotonic()
+            log.info("%s", text)
+
+    return report
+
+
+def _requester(dag_run: Any) -> str:
+    return f"airflow {dag_run.triggering_user_name or dag_run.run_type}"
+
+
+def _options(settings: Settings, name: str, params: Any) -> DeployOptions:
+    """Those of the form; a restart takes those of the last deployment."""
+    from deltaworks.control.registry import Registry
+
+    if params["action"] == "restart" and (last := Registry.of(settings).deployments(name, limit=1)):
+        return last[0].options
+    return DeployOptions(
+        launcher=params["launcher"],
+        trigger_interval_s=params["trigger_interval_s"],
+        start_offsets=params["start_offsets"],
+    )

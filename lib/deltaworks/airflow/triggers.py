@@ -1,0 +1,110 @@
+"""What a supervising task waits for: the end of one generation of a stream.
+
+It looks and takes notes; it never acts. Marking the task, clearing it or ending the triggerer therefore has no effect
+on the stream: there is no `on_kill` and no `cleanup` here, on purpose.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from deltaworks.control.model import Observation
+from deltaworks.settings import Settings
+
+ENDED = frozenset({"stopped", "superseded", "failed", "dead", "stalled"})
+"""States after which there is nothing left to wait for."""
+_RECORD_S = 15.0
+_REPORT_S = 60.0
+
+
+class StreamTrigger(BaseTrigger):
+    """Fires once, when the generation has ended, with what was seen then.
+
+    Args:
+        pipeline: whose stream.
+        generation: which deployment of it.
+        supervisor: who waits; the registry knows thereby that somebody does.
+        poll_s: time between two looks.
+    """
+
+    def __init__(self, *, pipeline: str, generation: int, supervisor: str, poll_s: float = 2.0) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.pipeline = pipeline
+        self.generation = generation
+        self.supervisor = supervisor
+        self.poll_s = poll_s
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        names = ("pipeline", "generation", "supervisor", "poll_s")
+        return f"{StreamTrigger.__module__}.StreamTrigger", {name: getattr(self, name) for name in names}
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        settings = Settings.from_environment()
+        recorded = reported = float("-inf")
+        before: str | None = None
+        while True:
+            seen = await self._look(settings)
+            if seen.state in ENDED:
+                self.log.info("%s", progress(seen))
+                yield TriggerEvent(event_of(seen))  # type: ignore[no-untyped-call]
+                return
+            if time.monotonic() - recorded >= _RECORD_S:
+                recorded = time.monotonic()
+                await self._record(settings)
+            if seen.state != before or time.monotonic() - reported >= _REPORT_S:
+                self.log.info("%s", progress(seen))
+                before, reported = seen.state, time.monotonic()
+            await asyncio.sleep(self.poll_s)
+
+    async def _look(self, settings: Settings) -> Observation:
+        """A look that fails says nothing about the stream, so it must not end the supervision."""
+        from deltaworks.control import actions  # not where DAGs are parsed
+
+        try:
+            return await asyncio.to_thread(actions.observe, settings, self.pipeline, self.generation)
+        except Exception as error:
+            return Observation(
+                pipeline=self.pipeline,
+                generation=self.generation,
+                state="unknown",
+                reason=f"{type(error).__name__}: {error}",
+            )
+
+    async def _record(self, settings: Settings) -> None:
+        """Tells the registry that somebody watches; if it is away, the next time will do."""
+        from deltaworks.control.registry import supervised
+
+        try:
+            await asyncio.to_thread(supervised, settings, self.pipeline, self.generation, self.supervisor)
+        except Exception as error:
+            self.log.warning("the registry was not told that this run supervises: %s", error)
+
+
+def event_of(seen: Observation) -> dict[str, Any]:
+    """The end of a stream, as the task that waited for it gets it."""
+    return {
+        "state": seen.state,
+        "reason": seen.reason,
+        "exit_code": seen.exit_code,
+        "log_lines": list(seen.log_lines),
+    }
+
+
+def progress(seen: Observation) -> str:
+    """One line on how a stream is."""
+    text = f"{seen.pipeline}, generation {seen.generation}: {seen.state}"
+    if seen.reason:
+        text += f" ({seen.reason})"
+    beat = seen.heartbeat
+    if beat is None or beat.batch_id is None:
+        return text
+    lag = "unknown" if beat.lag_records is None else f"{beat.lag_records:,} records"
+    return (
+        f"{text}, batch {beat.batch_id}, lag {lag}, {beat.records_per_second:,.0f} records/s in the last batch, "
+        f"{beat.records_total:,} records and {beat.dead_letters:,} dead letters since its start"
+    )

@@ -1,0 +1,66 @@
+"""The DAG files come and go with the files in `jobs/`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from deltaworks.airflow.bundle import PipelineBundle
+from deltaworks.settings import Settings
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DELTAWORKS_PROJECT", str(tmp_path))
+    monkeypatch.setenv("DELTAWORKS_HOME", str(tmp_path / "home"))
+    (tmp_path / "jobs").mkdir()
+    return tmp_path
+
+
+def job(project: Path, name: str) -> Path:
+    file = project / "jobs" / f"{name}.py"
+    file.write_text("pipeline = ...\n")
+    return file
+
+
+def files() -> list[str]:
+    bundle = PipelineBundle(name="pipelines")
+    bundle.initialize()
+    return sorted(str(file.relative_to(bundle.path)) for file in bundle.path.rglob("*") if file.is_file())
+
+
+def test_a_new_job_is_a_new_dag_file_and_a_removed_one_takes_its_file_along(project: Path) -> None:
+    job(project, "orders")
+    (project / "jobs" / "orders_data.py").write_text("nothing = 'a pipeline'\n")
+    assert files() == ["jobs/orders.py"]
+
+    job(project, "other")
+    (project / "jobs" / "orders.py").unlink()
+
+    assert files() == ["jobs/other.py"]
+
+
+def test_a_dag_file_is_as_new_as_its_job_so_that_airflow_parses_it_again(project: Path) -> None:
+    file = job(project, "orders")
+    files()
+    written = project / "home" / "airflow" / "pipelines" / "jobs" / "orders.py"
+    before = written.stat()
+
+    files()
+    assert written.stat().st_ino == before.st_ino
+    os.utime(file, (2e9, 2e9))
+    files()
+
+    assert written.stat().st_mtime == 2e9
+
+
+def test_a_dag_file_passes_the_search_for_files_that_may_hold_dags(project: Path) -> None:
+    job(project, "orders")
+    files()
+
+    text = (Settings.from_environment().airflow / "pipelines" / "jobs" / "orders.py").read_text().lower()
+
+    assert "dag" in text
+    assert "airflow" in text

@@ -1,0 +1,126 @@
+"""What every DAG of this project must be, and what parsing them may cost."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deltaworks.control import jobs
+from deltaworks.settings import Settings
+from tests.unit.airflow.parsing import ROOT, ParsedFile, found_in
+
+SLOW = ("pyspark", "py4j", "delta", "deltalake", "pyarrow", "pandas", "duckdb", "confluent_kafka", "psycopg")
+
+
+@pytest.fixture(scope="module")
+def files() -> list[ParsedFile]:
+    return found_in(ROOT)
+
+
+@pytest.fixture(scope="module")
+def dags(files: list[ParsedFile]) -> dict[str, dict[str, Any]]:
+    return {dag_id: facts for file in files for dag_id, facts in file.dags.items()}
+
+
+def test_no_dag_file_has_an_error(files: list[ParsedFile]) -> None:
+    assert [file.errors for file in files if file.errors] == []
+
+
+def test_every_pipeline_has_a_dag_and_there_is_one_reconciler(files: list[ParsedFile]) -> None:
+    names = jobs.names(Settings.from_environment({"DELTAWORKS_PROJECT": str(ROOT)}))
+
+    ids = [dag_id for file in files for dag_id in file.dags]
+
+    assert sorted(ids) == sorted([*(f"{name}__stream" for name in names), "streams__reconcile"])
+
+
+def test_every_file_is_parsed_in_less_than_300_ms(files: list[ParsedFile]) -> None:
+    assert {file.file: file.seconds for file in files if file.seconds >= 0.3} == {}
+
+
+def test_parsing_loads_no_engine_and_no_client(files: list[ParsedFile]) -> None:
+    assert [(file.file, name) for file in files for name in SLOW if name in file.modules] == []
+
+
+def test_every_dag_is_documented_and_tagged(dags: dict[str, dict[str, Any]]) -> None:
+    poor = [dag_id for dag_id, dag in dags.items() if not (dag["doc_md"] and dag["description"] and dag["tags"])]
+
+    assert poor == []
+
+
+def test_every_task_has_an_owner_and_is_tried_again(dags: dict[str, dict[str, Any]]) -> None:
+    tasks = {(dag_id, name): task for dag_id, dag in dags.items() for name, task in dag["tasks"].items()}
+
+    assert [name for name, task in tasks.items() if task["owner"] != "deltaworks"] == []
+    assert [name for name, task in tasks.items() if task["retries"] < 2] == []
+
+
+def test_a_stream_runs_when_somebody_or_the_reconciler_says_so_and_has_no_backfill(
+    dags: dict[str, dict[str, Any]],
+) -> None:
+    dag = dags["orders__stream"]
+
+    assert (dag["scheduled"], dag["catchup"]) == (False, False)
+    assert dag["run_types"] == ["manual", "operator_triggered"]
+    assert dag["max_active_runs"] > 1
+
+
+def test_the_reconciler_is_alone_and_does_not_catch_up(dags: dict[str, dict[str, Any]]) -> None:
+    dag = dags["streams__reconcile"]
+
+    assert (dag["scheduled"], dag["catchup"], dag["max_active_runs"]) == (True, False, 1)
+    assert dag["run_types"] == ["manual", "scheduled"]
+
+
+def test_a_stream_is_deployed_then_supervised_or_it_is_stopped(dags: dict[str, dict[str, Any]]) -> None:
+    tasks = dags["orders__stream"]["tasks"]
+
+    assert {name: task["downstream"] for name, task in tasks.items()} == {
+        "action": ["preflight", "stop"],
+        "preflight": ["deploy"],
+        "deploy": ["supervise"],
+        "supervise": [],
+        "stop": [],
+    }
+
+
+def test_the_page_of_a_stream_says_what_it_reads_and_writes_and_how_to_stop_it(dags: dict[str, dict[str, Any]]) -> None:
+    doc = dags["orders__stream"]["doc_md"]
+
+    assert doc.startswith("Orders of a shop")
+    for word in (
+        "`raw-orders`",
+        "`enriched_orders`",
+        "`orders-dead-letters`",
+        "deltaworks stop orders",
+        "Sub-topology",
+    ):
+        assert word in doc
+
+
+def test_a_pipeline_with_a_syntax_error_is_one_import_error_that_names_it_and_the_others_go_on(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "dags", tmp_path / "dags", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "jobs", tmp_path / "jobs", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "jobs" / "broken.py").write_text("from deltaworks import Pipeline\n\npipeline = Pipeline(name=\n")
+
+    files = found_in(tmp_path)
+
+    errors = [(file.bundle, name, text) for file in files for name, text in file.errors.items()]
+    assert [(bundle, name) for bundle, name, _ in errors] == [("pipelines", "jobs/broken.py")]
+    assert f'File "{tmp_path}/jobs/broken.py", line 3' in errors[0][2]
+    assert "'broken' has no DAG until this is repaired: jobs/broken.py, line 3" in errors[0][2]
+    assert sorted(dag_id for file in files for dag_id in file.dags) == ["orders__stream", "streams__reconcile"]
+
+
+def test_an_error_deep_in_a_library_names_the_line_of_the_author(tmp_path: Path) -> None:
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs" / "deep.py").write_text(
+        "import json\n\npipeline = 1\nlimits = json.loads(\n    '{')\nassert limits\n"
+    )
+
+    [file] = found_in(tmp_path)
+
+    assert "jobs/deep.py, line 4" in file.errors["jobs/deep.py"]

@@ -1,0 +1,41 @@
+"""What becomes of the decisions about streams."""
+
+from __future__ import annotations
+
+import pytest
+
+from deltaworks.airflow.reconcile import run_of
+from deltaworks.control.model import Action, Decision
+
+
+def decision(action: Action) -> Decision:
+    return Decision(pipeline="orders", action=action, generation=3, reason="so it is")
+
+
+def test_a_restart_is_a_run_that_expects_the_generation_that_ended() -> None:
+    assert run_of(decision("restart"), "scheduled__1") == {
+        "trigger_dag_id": "orders__stream",
+        "trigger_run_id": "restart__generation_3__scheduled__1",
+        "conf": {"action": "restart", "expected_generation": 3},
+        "note": "restart: so it is",
+    }
+
+
+def test_an_unwatched_stream_is_watched_and_not_deployed() -> None:
+    run = run_of(decision("attach"), "scheduled__1")
+
+    assert run is not None
+    assert run["conf"] == {"attach": 3}
+
+
+def test_a_stream_that_is_given_up_is_told_once_however_often_it_is_found() -> None:
+    runs = [run_of(decision("give_up"), f"scheduled__{minute}") for minute in range(3)]
+
+    assert runs[0] is not None
+    assert runs[0]["conf"] == {"given_up": "so it is"}
+    assert {run["trigger_run_id"] for run in runs if run} == {"given_up__generation_3"}
+
+
+@pytest.mark.parametrize("action", ["wait", "nothing"])
+def test_there_is_no_run_where_nothing_is_to_be_done(action: Action) -> None:
+    assert run_of(decision(action), "scheduled__1") is None
