@@ -9,12 +9,14 @@ DeltaworksError                      the root: catch this to catch all
 │   ├── StreamsError                 an operator failed on a record, and the pipeline says `fail`
 │   ├── IncompatibleCheckpointError  the plan is not the one that the checkpoint belongs to
 │   ├── LeaseError                   another driver works on the same checkpoint
-│   │   └── FencedError              a newer generation of the pipeline has taken over
+│   │   ├── FencedError              a newer generation of the pipeline has taken over
+│   │   └── ConflictError            a deployment was asked for that no longer fits what runs
 │   ├── TableError                   a Delta table cannot take what it is given, or is not as it should be
 │   └── KafkaTopicError              a topic is missing, or is not as the pipeline needs it
 ├── QueryError                       Spark ended the query for a reason of its own
 └── TransientError                   trying again may help
     ├── StackError                   a component that runs around us does not come up or went away
+    ├── ControlUnavailableError      the registry (PostgreSQL) does not answer
     ├── KafkaReadError               records are gone, or the broker did not answer
     └── KafkaWriteError              records could not be written; their transaction was aborted
 ```
@@ -82,6 +84,10 @@ class StackError(TransientError):
         return self.message + tail + (f"\n  Hint: {self.hint}" if self.hint else "")
 
 
+class ControlUnavailableError(TransientError):
+    """The registry does not answer, or has no tables yet. Streams run on; who runs what cannot be changed."""
+
+
 class KafkaReadError(TransientError):
     """Records are gone, or the broker did not answer."""
 
@@ -104,6 +110,10 @@ class LeaseError(TerminalError):
 
 class FencedError(LeaseError):
     """A newer generation of the pipeline has taken over; this one may not write any more."""
+
+
+class ConflictError(LeaseError):
+    """Somebody else deployed or stopped the pipeline meanwhile; what was asked for no longer fits."""
 
 
 class TableError(TerminalError):

@@ -147,16 +147,21 @@ def stop(run: Path, entry: Registered, *, timeout_s: float = 20.0) -> bool:
             f"{entry.name} cannot be stopped: {pids} still run after SIGKILL.", hint=f"look at them: ps -fp {pids}"
         )
     _reap(entry.pid)
-    forget(run, entry.name)
+    if (current := find(run, entry.name)) is not None and current.pid == entry.pid:
+        forget(run, entry.name)
     return polite
 
 
-def last_lines(log: Path, count: int = 20) -> list[str]:
-    """The end of a log, without stack frames; what an error message shows."""
+def last_lines(log: Path, count: int = 20, *, after: int = 0) -> list[str]:
+    """The end of a log, without stack frames; what an error message shows.
+
+    Args:
+        after: bytes at the begin of the log that do not count.
+    """
     if not log.is_file():
         return []
     with log.open("rb") as content:
-        content.seek(max(0, log.stat().st_size - 65536))
+        content.seek(max(after, log.stat().st_size - 65536))
         lines = content.read().decode(errors="replace").splitlines()
     return [line[:300] for line in lines if line.strip() and not line.lstrip().startswith("at ")][-count:]
 

@@ -58,3 +58,8 @@ class PipelinePaths:
     def outcome(self, generation: int) -> Path:
         """How that generation ended, if it could say so; see `control.outcome`."""
         return self.root / "outcomes" / f"{generation}.json"
+
+    @property
+    def stop(self) -> Path:
+        """Exists while the stream was told to stop and the registry, which was away, does not know it yet."""
+        return self.root / "stop"

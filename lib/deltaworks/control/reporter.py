@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import logging
+import socket
+import threading
+import time
+from itertools import islice
 from typing import Protocol
 
+from deltaworks.control import batches
 from deltaworks.control.batches import BatchRecord
 from deltaworks.control.heartbeat import Heartbeat
+from deltaworks.control.model import Command
+from deltaworks.control.paths import PipelinePaths
+from deltaworks.control.registry import Registry
+from deltaworks.errors import ControlUnavailableError, FencedError
+from deltaworks.settings import Settings
+
+_CHUNK = 1_000
+_log = logging.getLogger(__name__)
 
 
 class Reporter(Protocol):
@@ -43,3 +57,142 @@ class SilentReporter:
 
     def close(self) -> None:
         pass
+
+
+class RegistryReporter:
+    """Reports to the registry, from a thread of its own.
+
+    - Of the heartbeats that come faster than they can be written only the latest is; a change of state goes at once.
+    - The batch record in the registry is a copy of the files (`control.batches`): what an outage or an earlier driver
+      left out is read from there, in order, before anything new. So the copy never has a gap.
+    - While the registry is away it is tried again and again, and logged once.
+
+    What it does not do: keep the driver from working when it is fenced. It says so in `asked_to_drain`.
+    """
+
+    def __init__(
+        self, settings: Settings, pipeline: str, generation: int, *, period_s: float = 1.0, close_s: float = 5.0
+    ) -> None:
+        self._settings = settings
+        self._pipeline = pipeline
+        self._generation = generation
+        self._period_s = period_s
+        self._close_s = close_s
+        self._files = PipelinePaths.of(settings, pipeline).batches
+        self._host = socket.gethostname()
+
+        self._lock = threading.Lock()  # guards what follows
+        self._latest: Heartbeat | None = None
+        self._fresh: list[BatchRecord] = []
+        self._query_id = ""
+        self._drain = False
+        self._fenced: FencedError | None = None
+
+        self._wake = threading.Event()
+        self._closing = threading.Event()
+        self._away = False
+        self._behind = True
+        """The files may hold batches that the registry does not have."""
+        self._sent_beat: Heartbeat | None = None
+        self._sent_batch = -1
+        self._commands: list[Command] = []
+        self._thread = threading.Thread(target=self._run, name="registry-reporter", daemon=True)
+        self._thread.start()
+
+    def beat(self, beat: Heartbeat) -> None:
+        with self._lock:
+            changed = self._latest is None or self._latest.state != beat.state
+            self._latest = beat
+            self._query_id = beat.query_id or self._query_id
+        if changed:
+            self._wake.set()
+
+    def batch(self, record: BatchRecord, query_id: str) -> None:
+        with self._lock:
+            self._query_id = query_id
+            if not self._behind:  # else the files will be read anyway
+                self._fresh.append(record)
+
+    def asked_to_drain(self) -> bool:
+        with self._lock:
+            if self._fenced is not None:
+                raise self._fenced
+            return self._drain
+
+    def close(self) -> None:
+        """Reports what is left, for a short while."""
+        self._closing.set()
+        self._wake.set()
+        self._thread.join(self._close_s)
+
+    def _run(self) -> None:
+        while self._fenced is None:
+            begun = time.monotonic()
+            last = self._closing.is_set()
+            self._wake.clear()
+            try:
+                self._report(last)
+            except ControlUnavailableError as error:
+                self._notice_outage(error)
+            except FencedError as error:
+                with self._lock:
+                    self._fenced = error
+            except Exception:
+                _log.exception("reporting to the registry failed; trying again")
+                self._start_over()
+            if last:
+                return
+            self._wake.wait(max(0.05, self._period_s - (time.monotonic() - begun)))
+
+    def _report(self, last: bool) -> None:
+        with self._lock:
+            beat, query_id = self._latest, self._query_id
+        if beat is None:
+            return
+        registry = Registry.of(self._settings)
+        if beat is not self._sent_beat:  # a driver that hangs shall not look alive
+            registry.beat(beat, host=self._host)  # before all else: it takes the lease that the rest needs
+            self._sent_beat = beat
+        if query_id:
+            self._send_batches(registry, query_id)
+        for command in registry.take_commands(self._pipeline, self._generation):
+            self._commands.append(command)
+            with self._lock:
+                self._drain = True
+        if last:
+            for command in self._commands:
+                registry.command_done(command.id, beat.state)
+        if self._away:
+            self._away = False
+            _log.warning("the registry is back; everything has been reported")
+
+    def _send_batches(self, registry: Registry, query_id: str) -> None:
+        with self._lock:
+            catch_up, self._behind = self._behind, False
+            fresh, self._fresh = self._fresh, []
+        if catch_up:
+            # Whatever is written from here on comes through `batch`; what comes both ways is sent once.
+            known = registry.last_batch(self._pipeline, query_id)
+            self._sent_batch = -1 if known is None else known
+            missing = (record for record in batches.read(self._files) if record.batch > self._sent_batch)
+            while chunk := list(islice(missing, _CHUNK)):
+                self._send(registry, query_id, chunk)
+        self._send(registry, query_id, [record for record in fresh if record.batch > self._sent_batch])
+
+    def _send(self, registry: Registry, query_id: str, records: list[BatchRecord]) -> None:
+        if records:
+            registry.append_batches(self._pipeline, self._generation, query_id, records)
+            self._sent_batch = records[-1].batch
+
+    def _notice_outage(self, error: ControlUnavailableError) -> None:
+        if not self._away:
+            self._away = True
+            _log.warning("%s The stream goes on and reports later.", error.message)
+        self._start_over()
+
+    def _start_over(self) -> None:
+        """Nobody knows what arrived; the files have it all."""
+        self._sent_beat = None
+        with self._lock:
+            self._behind = True
+            self._fresh = []

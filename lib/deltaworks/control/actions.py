@@ -1,0 +1,294 @@
+"""What people and Airflow do with streams: preflight, deploy, stop, restart, observe.
+
+A deployment has a generation, the number that fences all before it (see `fence` and `registry`). One deployment of a
+pipeline happens at a time, wherever it was asked for; a later one waits, then replaces the earlier one.
+
+What they do not do: keep a stream running. That is `reconcile`'s, which asks for deployments like everybody else.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+
+from deltaworks.control import fence, jobs, outcome
+from deltaworks.control.ending import end_drivers
+from deltaworks.control.launchers import DriverSpec, Launcher, Launchers, launcher
+from deltaworks.control.model import ALIVE, Deployment, DeploymentState, DeployOptions, Observation
+from deltaworks.control.observation import LAUNCH_S, observe
+from deltaworks.control.paths import PipelinePaths
+from deltaworks.control.preflight import preflight
+from deltaworks.control.registry import Registry
+from deltaworks.errors import ConfigurationError, ConflictError, ControlUnavailableError, StackError
+from deltaworks.settings import Settings
+
+__all__ = ["deploy", "observe", "preflight", "restart", "stop"]
+
+_POLL_S = 0.1
+Report = Callable[[str], None]
+
+
+def deploy(
+    settings: Settings,
+    name: str,
+    options: DeployOptions | None = None,
+    *,
+    request_id: str | None = None,
+    requested_by: str,
+    expected_generation: int | None = None,
+    report: Report = lambda _: None,
+    drain_s: float = 60.0,
+    launch_s: float = LAUNCH_S,
+    launchers: Launchers = launcher,
+) -> Deployment:
+    """Replaces whatever runs by a new generation, and waits until that processes batches.
+
+    Does not check what `preflight` checks. Should this process die, nothing happens to the stream; the same request
+    again goes on where this one was.
+
+    Args:
+        request_id: the same id again gives the same deployment, not a second one.
+        expected_generation: an automatic restart: only if this is still the latest one, should run, and does not.
+        drain_s: how long the generation before may take to finish its batch before it is killed.
+        launch_s: how long the new one may take until its first heartbeat.
+
+    Raises:
+        ConfigurationError: there is no such pipeline or launcher.
+        ConflictError: somebody else deployed or stopped it meanwhile.
+        ControlUnavailableError: the registry does not answer.
+        StackError: the new generation ended, or does not get going; says why.
+    """
+    if name not in jobs.names(settings):
+        known = ", ".join(jobs.names(settings)) or "none; see DELTAWORKS_PROJECT"
+        raise ConfigurationError(f"There is no pipeline {name!r} in jobs/.", hint=f"pipelines here: {known}")
+    options = options or DeployOptions()
+    launchers(settings, options.launcher).check()
+    registry = Registry.of(settings)
+    paths = PipelinePaths.of(settings, name)
+    with _turn(registry, name, report):
+        deployment = registry.deployment_of_request(name, request_id) if request_id is not None else None
+        if deployment is None:
+            if expected_generation is not None:
+                _require_to_restart(settings, registry, name, expected_generation, launchers)
+            paths.stop.unlink(missing_ok=True)
+            deployment = registry.allocate(
+                name,
+                options,
+                above=fence.read(paths.fence),
+                request_id=request_id,
+                requested_by=requested_by,
+                log=str(settings.logs / f"{name}.log"),
+                healing=expected_generation is not None,
+            )
+            report(f"generation {deployment.generation}")
+        work = _Deploying(settings, registry, deployment, launchers, report, drain_s, launch_s)
+        return work.go_on() if deployment.state == "launching" else work.as_it_went()
+
+
+def stop(
+    settings: Settings,
+    name: str,
+    *,
+    requested_by: str,
+    timeout_s: float = 60.0,
+    report: Report = lambda _: None,
+    launchers: Launchers = launcher,
+) -> Observation:
+    """Drains the pipeline: it finishes its batch, refreshes its snapshots and ends. Nobody restarts it.
+
+    Works without the registry, which then learns of it by `reconcile` or the next `stop`.
+    """
+    paths = PipelinePaths.of(settings, name)
+    registry: Registry | None = Registry.of(settings)
+    with ExitStack() as turn:
+        try:
+            assert registry is not None
+            registry.desire(name, "stopped")  # first, so that nobody revives what ends here
+            turn.enter_context(_turn(registry, name, report))
+        except ControlUnavailableError as error:
+            report(error.message)
+            if paths.root.is_dir():
+                paths.stop.write_text(requested_by)
+            registry = None
+        ended = end_drivers(
+            settings,
+            name,
+            keep=None,
+            by=f"stopped by {requested_by}",
+            registry=registry,
+            report=report,
+            timeout_s=timeout_s,
+            launchers=launchers,
+        )
+        report(_how_they_went([driver.drained for driver in ended]))
+        latest = max((driver.generation for driver in ended), default=fence.read(paths.fence))
+        with suppress(ControlUnavailableError):
+            if registry is not None:
+                latest = max(latest, _latest(registry, name))
+                for driver in ended:
+                    _settle(settings, registry, name, driver.generation, "stopped")
+    return observe(settings, name, latest, launchers=launchers)
+
+
+def restart(
+    settings: Settings,
+    name: str,
+    *,
+    requested_by: str,
+    report: Report = lambda _: None,
+    launchers: Launchers = launcher,
+) -> Deployment:
+    """Deploys it again, with the options of its last deployment."""
+    last = next(iter(Registry.of(settings).deployments(name, limit=1)), None)
+    if last is None:
+        raise ConfigurationError(f"Pipeline {name!r} was never deployed.", hint=f"deltaworks deploy {name}")
+    return deploy(settings, name, last.options, requested_by=requested_by, report=report, launchers=launchers)
+
+
+@dataclass(frozen=True)
+class _Deploying:
+    """One deployment, while it is the only one of its pipeline."""
+
+    settings: Settings
+    registry: Registry
+    deployment: Deployment
+    launchers: Launchers
+    report: Report
+    drain_s: float
+    launch_s: float
+
+    def go_on(self) -> Deployment:
+        """Does what has not been done: ends the generation before, launches, waits."""
+        name, generation = self.deployment.pipeline, self.deployment.generation
+        if _latest(self.registry, name) > generation:
+            return self._end("superseded", None, "a newer generation was deployed before this one was launched")
+        start = self.launchers(self.settings, self.deployment.options.launcher)
+        driver = self.deployment.external_id or start.drivers(name).get(generation)
+        if driver is None:
+            self._end_predecessors()
+            driver = start.submit(
+                DriverSpec(
+                    pipeline=name,
+                    generation=generation,
+                    options=self.deployment.options,
+                    log=self.settings.logs / f"{name}.log",
+                )
+            )
+        if self.deployment.launched_at is None:
+            self.registry.launched(name, generation, driver)
+        return self._wait(start)
+
+    def as_it_went(self) -> Deployment:
+        """The answer that the same request got before."""
+        if self.deployment.state == "failed":
+            raise self._failure(self.deployment.reason or "it failed", [])
+        return self.deployment
+
+    def _end_predecessors(self) -> None:
+        name, generation = self.deployment.pipeline, self.deployment.generation
+        ended = end_drivers(
+            self.settings,
+            name,
+            keep=generation,
+            by=f"generation {generation} replaces it",
+            registry=self.registry,
+            report=self.report,
+            timeout_s=self.drain_s,
+            launchers=self.launchers,
+        )
+        for driver in ended:
+            _settle(self.settings, self.registry, name, driver.generation, "superseded")
+
+    def _wait(self, start: Launcher) -> Deployment:
+        name, generation = self.deployment.pipeline, self.deployment.generation
+        begun = time.monotonic()
+        while True:
+            seen = observe(self.settings, name, generation, launch_timeout_s=self.launch_s, launchers=self.launchers)
+            match seen.state:
+                case "running" | "draining":
+                    self.registry.running(name, generation)
+                    self.report(f"generation {generation} runs")
+                    return self._again()
+                case "launching" | "unknown":
+                    self.report(f"generation {generation} is starting, {time.monotonic() - begun:.0f} s")
+                    self._require_wanted()
+                case "stopped" | "superseded":
+                    return self._end(seen.state, seen.exit_code, seen.reason)
+                case "failed" | "dead" | "stalled":
+                    driver = self._again().external_id
+                    if driver is not None:
+                        start.kill(driver)  # what is left of it
+                    self._end("failed", seen.exit_code, seen.reason)
+                    raise self._failure(seen.reason or seen.state, seen.log_lines)
+            time.sleep(_POLL_S)
+
+    def _require_wanted(self) -> None:
+        record = self.registry.pipeline(self.deployment.pipeline)
+        if record is not None and record.desired == "stopped":
+            raise ConflictError(
+                f"Pipeline {record.name!r} was stopped while generation {self.deployment.generation} was starting.",
+                hint=f"deltaworks deploy {record.name}",
+            )
+
+    def _end(self, state: DeploymentState, exit_code: int | None, reason: str | None) -> Deployment:
+        self.registry.ended(
+            self.deployment.pipeline, self.deployment.generation, state, exit_code=exit_code, reason=reason
+        )
+        return self._again()
+
+    def _again(self) -> Deployment:
+        now = self.registry.deployment(self.deployment.pipeline, self.deployment.generation)
+        return now or self.deployment
+
+    def _failure(self, reason: str, log_lines: list[str]) -> StackError:
+        who = f"Pipeline {self.deployment.pipeline!r}, generation {self.deployment.generation},"
+        return StackError(
+            f"{who} did not get going: {reason.partition(chr(10))[0]}",
+            log=log_lines,
+            hint=f"the whole log is {self.deployment.log}",
+        )
+
+
+@contextmanager
+def _turn(registry: Registry, name: str, report: Report) -> Iterator[None]:
+    if registry.being_deployed(name):
+        report("another deployment of it is under way; waiting for it")
+    with registry.deploying(name):
+        yield
+
+
+def _require_to_restart(settings: Settings, registry: Registry, name: str, expected: int, launchers: Launchers) -> None:
+    record = registry.pipeline(name)
+    current = record.generation if record else 0
+    if current != expected:
+        raise ConflictError(
+            f"Generation {expected} of pipeline {name!r} is not the latest any more: {current} is.",
+            hint="nothing to do: it was deployed meanwhile",
+        )
+    if record is not None and record.desired == "stopped":
+        raise ConflictError(f"Pipeline {name!r} was stopped meanwhile.", hint=f"deltaworks deploy {name}")
+    seen = observe(settings, name, expected, launchers=launchers)
+    if seen.state in ALIVE:
+        raise ConflictError(
+            f"Generation {expected} of pipeline {name!r} is {seen.state}.", hint="nothing to do: it came back"
+        )
+
+
+def _settle(settings: Settings, registry: Registry, name: str, generation: int, state: DeploymentState) -> None:
+    word = outcome.read(PipelinePaths.of(settings, name).outcome(generation))
+    registry.ended(
+        name, generation, state, exit_code=word.exit_code if word else None, reason=word.reason if word else None
+    )
+
+
+def _latest(registry: Registry, name: str) -> int:
+    record = registry.pipeline(name)
+    return record.generation if record else 0
+
+
+def _how_they_went(drained: list[bool]) -> str:
+    if not drained:
+        return "was not running"
+    return "drained" if all(drained) else "killed: it did not drain in time"

@@ -1,0 +1,84 @@
+"""A checkpoint belongs to a plan: what it was made for is stored beside it and compared at every start."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from deltaworks.errors import IncompatibleCheckpointError
+from deltaworks.topology import fingerprint as fingerprints
+
+FORMAT = 1
+
+
+class CheckpointPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What a checkpoint depends on and cannot change during its life."""
+
+    format: int = FORMAT
+    query_id: str
+    """Random; part of every transaction id, so that a new checkpoint never meets the ids of an old one."""
+    fingerprint: dict[str, Any]
+    partitions: dict[str, int]
+    """Partitions of every source topic."""
+    tasks: tuple[int, ...]
+    """Number of tasks per stage."""
+    slots: int
+    """Slots per stage (see `spark.routes`), chosen when the checkpoint was made."""
+
+
+def open_plan(
+    path: Path,
+    pipeline: str,
+    fingerprint: dict[str, Any],
+    partitions: dict[str, int],
+    tasks: tuple[int, ...],
+    slots: int,
+) -> CheckpointPlan:
+    """The stored plan of the checkpoint, written at its first start; a later start keeps the stored slots.
+
+    Raises:
+        IncompatibleCheckpointError: topology, stores or partitions changed in a way the state cannot follow.
+    """
+    stored = fitting_plan(path, pipeline, fingerprint, partitions, tasks)
+    if stored is not None:
+        return stored
+    plan = CheckpointPlan(
+        query_id=uuid.uuid4().hex[:12], fingerprint=fingerprint, partitions=partitions, tasks=tasks, slots=slots
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(".tmp")
+    temporary.write_bytes(msgspec.json.format(msgspec.json.encode(plan), indent=1))
+    temporary.replace(path)
+    return plan
+
+
+def fitting_plan(
+    path: Path, pipeline: str, fingerprint: dict[str, Any], partitions: dict[str, int], tasks: tuple[int, ...]
+) -> CheckpointPlan | None:
+    """The stored plan, if there is one; writes nothing.
+
+    Raises:
+        IncompatibleCheckpointError: as `open_plan`.
+    """
+    if not path.exists():
+        return None
+    stored = msgspec.json.decode(path.read_bytes(), type=CheckpointPlan)
+    changes = [
+        *_changed("partitions of the source topics", stored.partitions, partitions),
+        *_changed("tasks per stage", stored.tasks, tasks),
+        *map(str, fingerprints.differences(stored.fingerprint, fingerprint)),
+    ]
+    if stored.format != FORMAT or changes:
+        raise IncompatibleCheckpointError(
+            "\n  ".join([f"the checkpoint of pipeline {pipeline!r} was made for another plan:", *changes]),
+            hint="deploy the old code again, or start with a new checkpoint: "
+            f"move {path.parent} away, and the pipeline starts over from its start offsets",
+        )
+    return stored
+
+
+def _changed(what: str, old: object, new: object) -> list[str]:
+    return [] if old == new else [f"{what}: was {old}, is {new}"]

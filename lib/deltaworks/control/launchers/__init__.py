@@ -1,0 +1,32 @@
+"""How a driver is started where it shall run, and what can be known of it afterwards.
+
+- `base`: what a launcher can do
+- `local`: a detached process on this host
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from deltaworks.control.launchers.base import DriverSpec, ExternalId, Launcher, Life
+from deltaworks.control.launchers.local import LocalLauncher
+from deltaworks.errors import ConfigurationError
+from deltaworks.settings import Settings
+
+__all__ = ["NAMES", "DriverSpec", "ExternalId", "Launcher", "Launchers", "Life", "LocalLauncher", "launcher"]
+
+NAMES = ("local",)
+Launchers = Callable[[Settings, str], Launcher]
+
+
+def launcher(settings: Settings, name: str) -> Launcher:
+    """The launcher of that name.
+
+    Raises:
+        ConfigurationError: there is none.
+    """
+    match name:
+        case "local":
+            return LocalLauncher(settings)
+        case _:
+            raise ConfigurationError(f"There is no launcher {name!r}.", hint=f"launchers: {', '.join(NAMES)}")

@@ -1,0 +1,15 @@
+"""Run by Alembic: migrates over the connection that `registry.migrate` hands over, within its transaction."""
+
+from __future__ import annotations
+
+from alembic import context
+
+from deltaworks.control.tables import metadata
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=metadata,
+    compare_server_default=True,
+)
+with context.begin_transaction():
+    context.run_migrations()

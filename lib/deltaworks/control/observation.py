@@ -1,0 +1,174 @@
+"""How a stream is: what its host says first (process, files), then what the registry adds.
+
+So it works without the registry, and a registry that is behind does not mislead.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from contextlib import suppress
+
+import msgspec
+
+from deltaworks import exits
+from deltaworks.control import fence, heartbeat, lease, outcome
+from deltaworks.control.heartbeat import Heartbeat
+from deltaworks.control.launchers import ExternalId, Launcher, Launchers, Life, launcher
+from deltaworks.control.model import Deployment, Observation, PipelineRecord, StreamState
+from deltaworks.control.paths import PipelinePaths
+from deltaworks.control.registry import Registry
+from deltaworks.errors import ControlUnavailableError
+from deltaworks.settings import Settings
+
+STALLED_S = 60.0
+"""Without a heartbeat for this long, a driver hangs."""
+LAUNCH_S = 180.0
+"""Without a first heartbeat for this long, nothing will come of it."""
+
+
+def observe(
+    settings: Settings,
+    name: str,
+    generation: int,
+    *,
+    stalled_after_s: float = STALLED_S,
+    launch_timeout_s: float = LAUNCH_S,
+    launchers: Launchers = launcher,
+) -> Observation:
+    """One look at a generation of a pipeline. Never raises because the registry is away."""
+    look = _Look(settings, name, generation, launchers)
+    # In this order: a driver writes its outcome and ends, and must not be taken for one that ended without.
+    life = look.life()
+    word = outcome.read(look.paths.outcome(generation))
+    highest = fence.read(look.paths.fence)
+    newest = max(highest, look.record.generation if look.record else 0)
+    if highest > generation or (newest > generation and life != "alive"):
+        return look.result(
+            "superseded",
+            f"generation {newest} has taken over",
+            exit_code=word.exit_code if word else None,
+            ended_at=word.at if word else None,
+        )
+    if word is not None:
+        orderly = word.exit_code in (exits.OK, exits.INTERRUPTED)
+        state: StreamState = "stopped" if orderly else "failed"
+        return look.result(state, word.reason, exit_code=word.exit_code, ended_at=word.at, explain=not orderly)
+    if life == "ended":
+        said = look.deployment.reason if look.deployment else None
+        reason = said or "its process was killed, or crashed without a word"
+        return look.result("dead", reason, ended_at=look.last_sign(), explain=True)
+    if look.beat is None:
+        return look.without_heartbeat(life, launch_timeout_s)
+    age_s = heartbeat.age_s(look.beat)
+    allowed_s = launch_timeout_s if look.beat.state == "starting" else stalled_after_s
+    if age_s <= allowed_s:
+        return look.result(_STATES[look.beat.state])
+    if life == "alive":
+        return look.result("stalled", f"no heartbeat for {age_s:.0f} s, and its process still exists", explain=True)
+    return look.result("dead", f"no heartbeat for {age_s:.0f} s", ended_at=look.beat.at, explain=True)
+
+
+_STATES: dict[heartbeat.State, StreamState] = {
+    "starting": "launching",
+    "running": "running",
+    "draining": "draining",
+    # It has said so and not ended yet: the word about its end follows.
+    "stopped": "draining",
+    "failed": "draining",
+}
+
+
+class _Look:
+    """What is known of a generation at one moment."""
+
+    def __init__(self, settings: Settings, name: str, generation: int, launchers: Launchers) -> None:
+        self.paths = PipelinePaths.of(settings, name)
+        self._name = name
+        self._generation = generation
+        self._registry = Registry.of(settings)
+        self.record: PipelineRecord | None = None
+        self.deployment: Deployment | None = None
+        self._registry_beat: Heartbeat | None = None
+        with suppress(ControlUnavailableError):
+            self.record = self._registry.pipeline(name)
+            self.deployment = self._registry.deployment(name, generation)
+            self._registry_beat = self._registry.heartbeat(name)
+        self._launcher: Launcher = launchers(settings, self.deployment.options.launcher if self.deployment else "local")
+        self._driver: ExternalId | None = self.deployment.external_id if self.deployment else None
+        self._driver = self._driver or self._launcher.drivers(name).get(generation)
+
+    @property
+    def beat(self) -> Heartbeat | None:
+        """The last one of this generation."""
+        beats = (last_beat(self.paths), self._registry_beat)
+        return next((beat for beat in beats if beat and beat.generation == self._generation), None)
+
+    def life(self) -> Life:
+        if self._driver is not None:
+            return self._launcher.status(self._driver)
+        holder = lease.read_holder(self.paths.lease)  # of a run in the foreground, which no launcher knows
+        if holder is None or holder.generation != self._generation or holder.host != socket.gethostname():
+            return "gone"
+        return "alive" if holder.driver.alive() else "ended"
+
+    def last_sign(self) -> float:
+        """When it was alive for certain."""
+        return self.beat.at if self.beat else self._since() or time.time()
+
+    def without_heartbeat(self, life: Life, launch_timeout_s: float) -> Observation:
+        if self._driver is None and self.deployment is not None:
+            return self._before_launch()
+        since = self._since()
+        if since is None:
+            return self.result("unknown", "nothing is known of this generation here")
+        age_s = time.time() - since
+        if age_s <= launch_timeout_s:
+            return self.result("launching")
+        reason = f"no heartbeat for {age_s:.0f} s after its launch"
+        return self.result("dead", reason, ended_at=since, explain=True)
+
+    def _before_launch(self) -> Observation:
+        """Somebody is preparing it (the generation before it drains), or was."""
+        assert self.deployment is not None
+        try:
+            if not self._registry.being_deployed(self._name):
+                now = self._registry.deployment(self._name, self._generation)  # it may have been launched just now
+                if now is not None and now.external_id is None:
+                    reason = now.reason or "its deployment was broken off before it was launched"
+                    return self.result("dead", reason, ended_at=self.deployment.requested_at.timestamp())
+        except ControlUnavailableError:
+            return self.result("unknown", "the registry is away")
+        return self.result("launching")
+
+    def _since(self) -> float | None:
+        if self.deployment is not None and self.deployment.launched_at is not None:
+            return self.deployment.launched_at.timestamp()
+        return self._driver.get("started_s") if self._driver else None
+
+    def result(
+        self,
+        state: StreamState,
+        reason: str | None = None,
+        *,
+        exit_code: int | None = None,
+        ended_at: float | None = None,
+        explain: bool = False,
+    ) -> Observation:
+        return Observation(
+            pipeline=self._name,
+            generation=self._generation,
+            state=state,
+            reason=reason,
+            log_lines=self._launcher.log_lines(self._driver) if explain and self._driver else [],
+            exit_code=exit_code,
+            ended_at=ended_at,
+            heartbeat=self.beat,
+        )
+
+
+def last_beat(paths: PipelinePaths) -> Heartbeat | None:
+    """The heartbeat in the file, unless another version of deltaworks wrote it."""
+    with suppress(msgspec.DecodeError):
+        return heartbeat.read(paths.heartbeat)
+    return None

@@ -1,0 +1,160 @@
+"""Compares what should run with what does, and says what is to be done. Whoever asked does it.
+
+Run every minute or so, by as many as like: each restart is given to one of them. A restart is a deployment that
+expects the generation it replaces, so that even a claim that is carried out too late does no harm.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+
+from deltaworks.control import fence
+from deltaworks.control.launchers import Launchers, launcher
+from deltaworks.control.model import ALIVE, Action, Decision, Deployment, DeploymentState, Observation, PipelineRecord
+from deltaworks.control.observation import STALLED_S, observe
+from deltaworks.control.paths import PipelinePaths
+from deltaworks.control.policy import End, GiveUp, Restart, RestartPolicy, Wait
+from deltaworks.control.registry import Registry
+from deltaworks.errors import ControlUnavailableError, DeltaworksError
+from deltaworks.settings import Settings
+
+UNSUPERVISED = timedelta(minutes=2)
+"""A stream of which no supervisor has said anything for this long gets a new one."""
+
+
+def reconcile(
+    settings: Settings,
+    *,
+    claimed_by: str,
+    policy: RestartPolicy | None = None,
+    unsupervised_after: timedelta = UNSUPERVISED,
+    stalled_after_s: float = STALLED_S,
+    launchers: Launchers = launcher,
+) -> list[Decision]:
+    """One decision per pipeline that was ever deployed.
+
+    `restart` and `attach` are given to one caller; the others are told to `wait` until the claim has led to
+    something, or for three minutes.
+
+    Raises:
+        ControlUnavailableError: the registry does not answer; nothing is known then.
+    """
+    registry = Registry.of(settings)
+    one = _Reconciling(
+        settings, registry, claimed_by, policy or RestartPolicy(), unsupervised_after, stalled_after_s, launchers
+    )
+    return [one.decide(record) for record in registry.pipelines()]
+
+
+class _Reconciling:
+    def __init__(
+        self,
+        settings: Settings,
+        registry: Registry,
+        claimed_by: str,
+        policy: RestartPolicy,
+        unsupervised_after: timedelta,
+        stalled_after_s: float,
+        launchers: Launchers,
+    ) -> None:
+        self._settings = settings
+        self._registry = registry
+        self._claimed_by = claimed_by
+        self._policy = policy
+        self._unsupervised_after = unsupervised_after
+        self._stalled_after_s = stalled_after_s
+        self._launchers = launchers
+
+    def decide(self, record: PipelineRecord) -> Decision:
+        """A pipeline whose files cannot be read must not keep the others from being looked at."""
+        try:
+            action, reason = self._decide(record)
+        except ControlUnavailableError:
+            raise
+        except (DeltaworksError, OSError) as error:
+            action, reason = "wait", f"cannot be looked at: {error}"
+        return Decision(pipeline=record.name, action=action, generation=record.generation, reason=reason)
+
+    def _decide(self, record: PipelineRecord) -> tuple[Action, str]:
+        name, generation = record.name, record.generation
+        told = PipelinePaths.of(self._settings, name).stop
+        if told.exists():  # while the registry was away
+            self._registry.desire(name, "stopped")
+            told.unlink(missing_ok=True)
+            return "nothing", "it was told to stop"
+        if record.desired == "stopped":
+            return "nothing", "it should not run"
+        if self._registry.being_deployed(name):
+            return "wait", "it is being deployed"
+        seen = observe(
+            self._settings, name, generation, stalled_after_s=self._stalled_after_s, launchers=self._launchers
+        )
+        deployment = self._registry.deployment(name, generation)
+        if deployment is None:
+            return "wait", "it was deployed just now"
+        if seen.state in ALIVE:
+            return self._alive(record, deployment, seen)
+        if seen.state == "superseded" and self._runs_by_hand(name):
+            return "nothing", seen.reason or "a newer generation runs"
+        if seen.state == "unknown":
+            return "wait", seen.reason or "nothing is known of it here"
+        return self._ended(record, deployment, seen)
+
+    def _alive(self, record: PipelineRecord, deployment: Deployment, seen: Observation) -> tuple[Action, str]:
+        if seen.state != "running":
+            return "nothing", f"it is {seen.state}"
+        since = _unix(deployment.running_at)
+        if record.restarts and self._policy.recovered(since, time.time()):
+            self._registry.healthy(record.name, record.generation)
+        watched = max(filter(None, (deployment.supervised_at, deployment.launched_at, deployment.requested_at)))
+        if datetime.now(UTC) - watched <= self._unsupervised_after:
+            return "nothing", "it runs"
+        if not self._claim(record, "attach", record.restarts):
+            return "wait", "somebody else starts a supervisor"
+        return "attach", "it runs, and nobody supervises it"
+
+    def _ended(self, record: PipelineRecord, deployment: Deployment, seen: Observation) -> tuple[Action, str]:
+        why = f"{seen.state}: {seen.reason}" if seen.reason else seen.state
+        if seen.state in _FINAL:
+            self._registry.ended(
+                record.name, record.generation, _FINAL[seen.state], exit_code=seen.exit_code, reason=seen.reason
+            )
+        if record.gave_up is not None:
+            return "give_up", record.gave_up
+        end = End(
+            exit_code=seen.exit_code,
+            reason=seen.reason,
+            at=seen.ended_at or (seen.heartbeat.at if seen.heartbeat else deployment.requested_at.timestamp()),
+            running_since=_unix(deployment.running_at),
+        )
+        match self._policy.decide(end, record.restarts, time.time()):
+            case GiveUp(reason):
+                self._registry.gave_up(record.name, record.generation, reason)
+                return "give_up", reason
+            case Wait(seconds):
+                return "wait", f"{why}; restart in {seconds:.0f} s"
+            case Restart(restarts):
+                if not self._claim(record, "restart", restarts):
+                    return "wait", f"{why}; somebody else restarts it"
+                return "restart", why
+
+    def _claim(self, record: PipelineRecord, action: Action, restarts: int) -> bool:
+        return self._registry.claim(record.name, record.generation, action, self._claimed_by, restarts=restarts)
+
+    def _runs_by_hand(self, name: str) -> bool:
+        """A newer generation that the registry knows nothing of: `deltaworks run` in the foreground."""
+        newest = fence.read(PipelinePaths.of(self._settings, name).fence)
+        return observe(self._settings, name, newest, launchers=self._launchers).state in ALIVE
+
+
+_FINAL: dict[str, DeploymentState] = {
+    "stopped": "stopped",
+    "failed": "failed",
+    "dead": "failed",
+    "superseded": "superseded",
+}
+
+
+def _unix(at: datetime | None) -> float | None:
+    return at.timestamp() if at is not None else None

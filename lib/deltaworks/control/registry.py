@@ -1,0 +1,512 @@
+"""The shared book about all pipelines, in PostgreSQL. The only module with SQL.
+
+Whatever a driver says is fenced in the statement that says it: it takes effect only while the driver's generation
+holds the pipeline's lease row, which a higher generation takes and a lower one never gets back. A driver that finds no
+row to write to has been replaced, and gets a `FencedError`.
+
+The files of a pipeline remain the truth where it runs; this is what other hosts, Airflow and people look at. Streams
+run without it, so everything here may raise `ControlUnavailableError`.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from importlib.resources import files
+from typing import Any, TypeVar
+
+import msgspec
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, ProgrammingError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+from deltaworks.control import fence
+from deltaworks.control.batches import BatchRecord
+from deltaworks.control.heartbeat import Heartbeat
+from deltaworks.control.model import (
+    Command,
+    Deployment,
+    DeploymentState,
+    DeployOptions,
+    Desired,
+    PipelineRecord,
+)
+from deltaworks.control.tables import batches, commands, deployments, heartbeats, leases, pipelines
+from deltaworks.errors import ControlUnavailableError
+from deltaworks.settings import Settings
+
+CLAIM = timedelta(minutes=3)
+"""A claim that led to nothing ends after this long."""
+_LEASE = timedelta(seconds=30)
+_CONNECT_S = 3
+_STATEMENT_S = 30
+_HINT = "deltaworks up"
+
+_NO_TABLE = "42P01"
+_MIGRATION_LOCK = 7_301_100_923
+_DEPLOY_LOCKS = 7_301
+"""First half of the advisory locks' key; the second is a hash of the pipeline's name."""
+
+T = TypeVar("T")
+_engines: dict[tuple[int, str], sa.Engine] = {}
+"""By process and URL; what a fork inherits is not used."""
+
+_APPEND = sa.text(
+    """
+    INSERT INTO batches (pipeline, query_id, batch, generation, wall_clock_ms, offsets)
+    SELECT l.pipeline, :query_id, r.batch, l.generation, r.wall_clock_ms, r.offsets
+    FROM leases l, jsonb_to_recordset(CAST(:records AS jsonb)) AS r(batch bigint, wall_clock_ms bigint, offsets jsonb)
+    WHERE l.pipeline = :pipeline AND l.generation = :generation
+    FOR SHARE OF l
+    ON CONFLICT (pipeline, query_id, batch) DO UPDATE SET generation = excluded.generation
+    RETURNING 1
+    """
+)
+
+
+def migrate(settings: Settings) -> None:
+    """Brings the tables up to date. Whoever comes second at the same time waits, and finds nothing to do."""
+    _alembic(settings, lambda config: command.upgrade(config, "head"))
+
+
+def downgrade(settings: Settings, revision: str) -> None:
+    """Takes migrations back, down to `revision`; `base` is the empty database."""
+    _alembic(settings, lambda config: command.downgrade(config, revision))
+
+
+def supervised(settings: Settings, name: str, generation: int, by: str) -> bool:
+    """A supervisor says that it watches; False: the registry could not be told. Never raises because it is away."""
+    try:
+        Registry.of(settings).supervised(name, generation, by)
+    except ControlUnavailableError:
+        return False
+    return True
+
+
+class Registry:
+    """The book, open. One per process and database: an engine must not cross a fork."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._engine = _engine(url)
+
+    @classmethod
+    def of(cls, settings: Settings) -> Registry:
+        """Connects when it is used, not before."""
+        return cls(settings.registry_url)
+
+    # ---- What should run
+
+    def pipeline(self, name: str) -> PipelineRecord | None:
+        """None if it was never deployed."""
+        return next(iter(self.pipelines(name)), None)
+
+    def pipelines(self, name: str | None = None) -> list[PipelineRecord]:
+        """All that were ever deployed, by name; or only one."""
+        query = sa.select(*(pipelines.c[field] for field in PipelineRecord.__struct_fields__)).order_by(
+            pipelines.c.name
+        )
+        if name is not None:
+            query = query.where(pipelines.c.name == name)
+        with self._begin() as connection:
+            return [_struct(PipelineRecord, row) for row in connection.execute(query)]
+
+    def desire(self, name: str, desired: Desired) -> bool:
+        """Says what should be; False if the pipeline was never deployed."""
+        statement = sa.update(pipelines).where(pipelines.c.name == name).values(desired=desired)
+        with self._begin() as connection:
+            return connection.execute(statement).rowcount > 0
+
+    # ---- Deployments
+
+    @contextmanager
+    def deploying(self, name: str) -> Iterator[None]:
+        """One deployment of a pipeline at a time, across all hosts; others wait here.
+
+        The lock belongs to a connection of its own, so it ends with this process however that ends.
+        """
+        with self._lock_connection() as connection:
+            connection.execute(sa.text("SET statement_timeout = 0"))
+            connection.execute(sa.select(sa.func.pg_advisory_lock(*_lock_key(name))))
+            yield
+
+    def being_deployed(self, name: str) -> bool:
+        """Whether somebody is in `deploying` now."""
+        with self._begin() as connection:
+            free = connection.execute(sa.select(sa.func.pg_try_advisory_xact_lock(*_lock_key(name)))).scalar_one()
+        return not free
+
+    def allocate(
+        self,
+        name: str,
+        options: DeployOptions,
+        *,
+        above: int,
+        request_id: str | None,
+        requested_by: str,
+        log: str,
+        healing: bool,
+    ) -> Deployment:
+        """The next generation, above all that were; from now on the pipeline should run.
+
+        Args:
+            above: the highest generation that is known where the pipeline runs.
+            healing: an automatic restart, which counts; any other deployment starts the count anew.
+        """
+        fresh = insert(pipelines).values(name=name, desired="running", generation=above + 1)
+        restarts = pipelines.c.restarts + 1 if healing else sa.literal(0)
+        upsert = fresh.on_conflict_do_update(
+            index_elements=[pipelines.c.name],
+            set_={
+                "desired": "running",
+                "generation": sa.func.greatest(pipelines.c.generation, sa.literal(above)) + 1,
+                "restarts": restarts,
+                "gave_up": None,
+                "claimed_for": None,
+                "claimed_generation": None,
+                "claimed_by": None,
+                "claimed_at": None,
+            },
+        ).returning(pipelines.c.generation)
+        with self._begin() as connection:
+            generation = connection.execute(upsert).scalar_one()
+            row = connection.execute(
+                insert(deployments)
+                .values(
+                    pipeline=name,
+                    generation=generation,
+                    request_id=request_id,
+                    requested_by=requested_by,
+                    options=msgspec.to_builtins(options),
+                    state="launching",
+                    log=log,
+                )
+                .returning(deployments)
+            ).one()
+            return _struct(Deployment, row)
+
+    def deployment(self, name: str, generation: int) -> Deployment | None:
+        """One generation."""
+        return self._one_deployment(deployments.c.pipeline == name, deployments.c.generation == generation)
+
+    def deployment_of_request(self, name: str, request_id: str) -> Deployment | None:
+        """What an earlier try of the same request made."""
+        return self._one_deployment(deployments.c.pipeline == name, deployments.c.request_id == request_id)
+
+    def deployments(self, name: str, limit: int = 20) -> list[Deployment]:
+        """The latest first."""
+        query = (
+            sa.select(deployments)
+            .where(deployments.c.pipeline == name)
+            .order_by(deployments.c.generation.desc())
+            .limit(limit)
+        )
+        with self._begin() as connection:
+            return [_struct(Deployment, row) for row in connection.execute(query)]
+
+    def launched(self, name: str, generation: int, external_id: dict[str, Any]) -> None:
+        """The launcher has started it."""
+        self._change(name, generation, external_id=external_id, launched_at=sa.func.now())
+
+    def running(self, name: str, generation: int) -> None:
+        """It processes batches."""
+        self._change(name, generation, state="running", running_at=sa.func.now())
+
+    def ended(
+        self, name: str, generation: int, state: DeploymentState, *, exit_code: int | None, reason: str | None
+    ) -> None:
+        """It does not run any more. The first word about an end stays."""
+        self._change(
+            name,
+            generation,
+            deployments.c.ended_at.is_(None),
+            state=state,
+            exit_code=exit_code,
+            reason=reason,
+            ended_at=sa.func.now(),
+        )
+
+    def supervised(self, name: str, generation: int, by: str) -> None:
+        """Somebody watches it."""
+        self._change(name, generation, supervised_at=sa.func.now(), supervised_by=by)
+
+    # ---- Restarts; what is tried and when decides `reconcile`
+
+    def claim(self, name: str, generation: int, action: str, by: str, *, restarts: int) -> bool:
+        """Whether the caller is the one who shall act; everybody else gets False for the time of a claim.
+
+        Args:
+            restarts: how many automatic restarts count, those before this one.
+        """
+        taken = sa.and_(
+            pipelines.c.claimed_generation == generation,
+            pipelines.c.claimed_for == action,
+            pipelines.c.claimed_at > sa.func.now() - CLAIM,
+        )
+        statement = (
+            sa.update(pipelines)
+            .where(
+                pipelines.c.name == name,
+                pipelines.c.generation == generation,
+                pipelines.c.desired == "running",
+                sa.func.coalesce(taken, sa.false()).is_(sa.false()),
+            )
+            .values(
+                claimed_for=action,
+                claimed_generation=generation,
+                claimed_by=by,
+                claimed_at=sa.func.now(),
+                restarts=restarts,
+            )
+        )
+        with self._begin() as connection:
+            return connection.execute(statement).rowcount > 0
+
+    def gave_up(self, name: str, generation: int, reason: str) -> None:
+        """Nobody tries any more, until somebody deploys it."""
+        self._change_pipeline(name, generation, gave_up=reason)
+
+    def healthy(self, name: str, generation: int) -> None:
+        """It has run long enough for its earlier restarts not to count."""
+        self._change_pipeline(name, generation, restarts=0, gave_up=None)
+
+    # ---- Commands
+
+    def drain(self, name: str, generation: int, by: str) -> int:
+        """Asks a generation to finish and stop; the id of the command."""
+        statement = (
+            insert(commands)
+            .values(pipeline=name, generation=generation, kind="drain", requested_by=by)
+            .returning(commands.c.id)
+        )
+        with self._begin() as connection:
+            return int(connection.execute(statement).scalar_one())
+
+    # ---- What a driver says; fenced
+
+    def beat(self, beat: Heartbeat, *, host: str) -> None:
+        """Takes or keeps the lease, and replaces the heartbeat.
+
+        Raises:
+            FencedError: a higher generation holds the lease.
+        """
+        until = sa.func.now() + _LEASE
+        fresh = insert(leases).values(
+            pipeline=beat.pipeline, generation=beat.generation, host=host, pid=beat.pid, until=until
+        )
+        new = fresh.excluded
+        lease = (
+            fresh.on_conflict_do_update(
+                index_elements=[leases.c.pipeline],
+                set_={
+                    "generation": new.generation,
+                    "host": new.host,
+                    "pid": new.pid,
+                    "until": new.until,
+                    "since": sa.case((leases.c.generation < new.generation, sa.func.now()), else_=leases.c.since),
+                },
+                where=leases.c.generation <= new.generation,
+            )
+            .returning(leases.c.pipeline, leases.c.generation)
+            .cte("lease")
+        )
+        content = sa.literal(msgspec.to_builtins(beat), heartbeats.c.beat.type)
+        statement = insert(heartbeats).from_select(
+            ["pipeline", "generation", "received_at", "beat"],
+            sa.select(lease.c.pipeline, lease.c.generation, sa.func.now(), content),
+        )
+        statement = statement.on_conflict_do_update(
+            index_elements=[heartbeats.c.pipeline],
+            set_={name: statement.excluded[name] for name in ("generation", "received_at", "beat")},
+        )
+        with self._begin() as connection:
+            if connection.execute(statement.returning(heartbeats.c.pipeline)).first() is None:
+                self._raise_fenced(connection, beat.pipeline, beat.generation)
+
+    def append_batches(self, name: str, generation: int, query_id: str, records: Sequence[BatchRecord]) -> None:
+        """Adds to the batch record; one that is there already stays.
+
+        Raises:
+            FencedError: another generation holds the lease.
+        """
+        if not records:
+            return
+        values = {
+            "pipeline": name,
+            "generation": generation,
+            "query_id": query_id,
+            "records": msgspec.json.encode(records).decode(),
+        }
+        with self._begin() as connection:
+            if connection.execute(_APPEND, values).first() is None:
+                self._raise_fenced(connection, name, generation)
+
+    def last_batch(self, name: str, query_id: str) -> int | None:
+        """The last one in the batch record; all before it are there too."""
+        query = sa.select(sa.func.max(batches.c.batch)).where(
+            batches.c.pipeline == name, batches.c.query_id == query_id
+        )
+        with self._begin() as connection:
+            last: int | None = connection.execute(query).scalar_one()
+        return last
+
+    def batches(self, name: str, query_id: str) -> list[BatchRecord]:
+        """The batch record of one checkpoint, in order."""
+        query = (
+            sa.select(batches.c.batch, batches.c.wall_clock_ms, batches.c.offsets)
+            .where(batches.c.pipeline == name, batches.c.query_id == query_id)
+            .order_by(batches.c.batch)
+        )
+        with self._begin() as connection:
+            return [_struct(BatchRecord, row) for row in connection.execute(query)]
+
+    def heartbeat(self, name: str) -> Heartbeat | None:
+        """The latest one that arrived."""
+        query = sa.select(heartbeats.c.beat).where(heartbeats.c.pipeline == name)
+        with self._begin() as connection:
+            content = connection.execute(query).scalar_one_or_none()
+        return None if content is None else msgspec.convert(content, Heartbeat)
+
+    def take_commands(self, name: str, generation: int) -> list[Command]:
+        """What this generation shall do; each is handed out once."""
+        statement = (
+            sa.update(commands)
+            .where(
+                commands.c.pipeline == name,
+                commands.c.generation == generation,
+                commands.c.taken_at.is_(None),
+            )
+            .values(taken_at=sa.func.now())
+            .returning(commands.c.id, commands.c.kind, commands.c.requested_by)
+        )
+        with self._begin() as connection:
+            return [_struct(Command, row) for row in connection.execute(statement)]
+
+    def command_done(self, command_id: int, outcome: str) -> None:
+        """A driver has executed it."""
+        statement = (
+            sa.update(commands).where(commands.c.id == command_id).values(done_at=sa.func.now(), outcome=outcome)
+        )
+        with self._begin() as connection:
+            connection.execute(statement)
+
+    # ----
+
+    def _one_deployment(self, *conditions: sa.ColumnElement[bool]) -> Deployment | None:
+        with self._begin() as connection:
+            row = connection.execute(sa.select(deployments).where(*conditions)).one_or_none()
+        return None if row is None else _struct(Deployment, row)
+
+    def _change(self, name: str, generation: int, *conditions: sa.ColumnElement[bool], **values: Any) -> None:
+        statement = sa.update(deployments).where(
+            deployments.c.pipeline == name, deployments.c.generation == generation, *conditions
+        )
+        with self._begin() as connection:
+            connection.execute(statement.values(**values))
+
+    def _change_pipeline(self, name: str, generation: int, **values: Any) -> None:
+        statement = sa.update(pipelines).where(pipelines.c.name == name, pipelines.c.generation == generation)
+        with self._begin() as connection:
+            connection.execute(statement.values(**values))
+
+    def _raise_fenced(self, connection: sa.Connection, name: str, generation: int) -> None:
+        holder = connection.execute(
+            sa.select(leases.c.generation).where(leases.c.pipeline == name)
+        ).scalar_one_or_none()
+        if holder is not None and holder > generation:
+            raise fence.fenced(name, generation, holder)
+        raise ControlUnavailableError(
+            f"the registry has lost the lease of pipeline {name!r}", hint="the next heartbeat takes it again"
+        )
+
+    @contextmanager
+    def _begin(self) -> Iterator[sa.Connection]:
+        with _available(), self._engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def _lock_connection(self) -> Iterator[sa.Connection]:
+        """Outside the pool, so that it is closed, and never handed on with its lock."""
+        engine = sa.create_engine(self._engine.url, poolclass=sa.NullPool, connect_args=_connect_args())
+        with _available():
+            connection = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+        try:
+            yield connection
+        except DBAPIError as error:
+            raise _unavailable(error) from error
+        finally:
+            connection.close()  # and with it the lock
+
+
+def close() -> None:
+    """Closes this process's connections; they open again when they are needed."""
+    for key in [key for key in _engines if key[0] == os.getpid()]:
+        _engines.pop(key).dispose()
+
+
+def _engine(url: str) -> sa.Engine:
+    """One per process and database; a forked child makes its own."""
+    key = os.getpid(), url
+    if key not in _engines:
+        new = sa.create_engine(
+            url, pool_size=2, max_overflow=2, pool_timeout=10, pool_pre_ping=True, connect_args=_connect_args()
+        )
+        if _engines.setdefault(key, new) is not new:
+            new.dispose()
+    return _engines[key]
+
+
+def _connect_args() -> dict[str, Any]:
+    return {
+        "connect_timeout": _CONNECT_S,
+        "application_name": f"deltaworks {socket.gethostname()}",
+        "options": f"-c statement_timeout={_STATEMENT_S * 1000} -c timezone=UTC",
+        "prepare_threshold": None,
+    }
+
+
+@contextmanager
+def _available() -> Iterator[None]:
+    try:
+        yield
+    except (OperationalError, InterfaceError, PoolTimeoutError) as error:
+        raise _unavailable(error) from error
+    except ProgrammingError as error:
+        if getattr(error.orig, "sqlstate", None) != _NO_TABLE:
+            raise
+        raise ControlUnavailableError("The registry's database has no tables yet.", hint=_HINT) from error
+    except DBAPIError as error:
+        if not error.connection_invalidated:
+            raise
+        raise _unavailable(error) from error
+
+
+def _unavailable(error: Exception) -> ControlUnavailableError:
+    cause = getattr(error, "orig", None) or error
+    first = (str(cause).strip() or type(cause).__name__).splitlines()[0]
+    return ControlUnavailableError(f"The registry (PostgreSQL) does not answer: {first}", hint=_HINT)
+
+
+def _alembic(settings: Settings, do: Callable[[Config], None]) -> None:
+    config = Config()
+    config.set_main_option("script_location", str(files("deltaworks.control") / "migrations"))
+    engine = _engine(settings.registry_url)
+    with _available(), engine.begin() as connection:
+        connection.execute(sa.text("SET LOCAL statement_timeout = 0"))
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
+        config.attributes["connection"] = connection
+        do(config)
+
+
+def _lock_key(name: str) -> tuple[Any, Any]:
+    return sa.cast(_DEPLOY_LOCKS, sa.Integer), sa.func.hashtext(name)
+
+
+def _struct(kind: type[T], row: sa.Row[*tuple[Any, ...]]) -> T:
+    return msgspec.convert({str(name): value for name, value in row._mapping.items()}, kind)
