@@ -1,71 +1,51 @@
-"""`topology`, `produce`, `run`, `stop`: the pipelines in `jobs/`."""
+"""`topology`, `produce`, `run`, `deploy`, `stop`, `restart`: the pipelines in `jobs/`."""
 
 from __future__ import annotations
 
-import importlib
-import re
-import sys
-import time
-from collections.abc import Callable
-from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Annotated
+import dataclasses
+import os
+import pwd
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from deltaworks import exits
 from deltaworks.cli.console import Steps, out
-from deltaworks.errors import ConfigurationError, StackError
+from deltaworks.errors import DeltaworksError, LeaseError
 from deltaworks.settings import Settings
 
 if TYPE_CHECKING:
     from deltaworks.dsl.pipeline import Pipeline
 
-_POLL_S = 0.2
-_PYTHON_ERROR = re.compile(r"(error: |(?!org\.|java\.|py4j\.|pyspark\.)[\w.]*(Error|Exception): )")
-_START_TIMEOUT_S = 180.0
+StartOffsets = Literal["earliest", "latest"]
 Name = Annotated[str, typer.Argument(help="Of the pipeline: that of its file in jobs/.")]
+TriggerInterval = Annotated[
+    float | None,
+    typer.Option(min=0.0, help="Seconds from one micro-batch to the next; default: as the pipeline says."),
+]
+Start = Annotated[
+    StartOffsets | None,
+    typer.Option("--start-offsets", help="Where a new checkpoint starts; default: DELTAWORKS_START_OFFSETS."),
+]
 
 
 def add_to(app: typer.Typer) -> None:
     """Registers the commands."""
-    for command in (topology, produce, run, stop):
+    for command in (topology, produce, run, deploy, stop, restart):
         app.command(rich_help_panel="Pipelines")(command)
-
-
-def load(settings: Settings, name: str) -> Pipeline:
-    """The object `pipeline` of `jobs/<name>.py`.
-
-    Raises:
-        ConfigurationError: there is no such file, or it defines no pipeline.
-    """
-    module = load_module(settings, name)
-    pipeline = getattr(module, "pipeline", None)
-    if pipeline is None:
-        raise ConfigurationError(
-            f"{module.__file__} defines no pipeline.", hint="pipeline = Pipeline(name=..., topology=...)"
-        )
-    return pipeline  # type: ignore[no-any-return]
-
-
-def load_module(settings: Settings, name: str) -> ModuleType:
-    """`jobs/<name>.py` of the project."""
-    folder = settings.project / "jobs"
-    if not (folder / f"{name}.py").is_file():
-        known = sorted(path.stem for path in folder.glob("*.py") if "pipeline = " in path.read_text())
-        raise ConfigurationError(
-            f"There is no {folder / name}.py.",
-            hint=f"pipelines here: {', '.join(known) or 'none; see DELTAWORKS_PROJECT'}",
-        )
-    if str(settings.project) not in sys.path:
-        sys.path.insert(0, str(settings.project))
-    return importlib.import_module(f"jobs.{name}")
 
 
 def topology(
     name: Name, mermaid: Annotated[bool, typer.Option("--mermaid", help="As a Mermaid flowchart.")] = False
 ) -> None:
     """Describe a pipeline's topology, in Kafka Streams' format."""
-    plan = load(Settings.from_environment(), name).plan()
+    from deltaworks.control import jobs
+
+    plan = jobs.load(Settings.from_environment(), name).plan()
     out.out(plan.mermaid() if mermaid else plan.describe())
 
 
@@ -76,9 +56,11 @@ def produce(
     rate: Annotated[float | None, typer.Option(help="Records per second; default: as fast as possible.")] = None,
 ) -> None:
     """Write sample data into a pipeline's topics, none twice."""
+    from deltaworks.control import jobs
+
     settings = Settings.from_environment()
-    pipeline = load(settings, name)
-    data = load_module(settings, f"{name}_data")
+    pipeline = jobs.load(settings, name)
+    data = jobs.load_module(settings, f"{name}_data")
     with Steps().step("topics") as report:
         report(create_topics(settings, pipeline))
     with Steps().step("produce") as report:
@@ -112,97 +94,110 @@ def run(
     until_caught_up: Annotated[
         bool, typer.Option("--until-caught-up", help="Stop after everything that is in the topics now.")
     ] = False,
-    detach: Annotated[bool, typer.Option("--detach", help="Run in the background; `stop` ends it.")] = False,
+    trigger_interval: TriggerInterval = None,
+    start_offsets: Start = None,
+    generation: Annotated[
+        int | None, typer.Option(min=1, hidden=True, help="Number of the deployment; what a launcher gives.")
+    ] = None,
 ) -> None:
-    """Run a pipeline until it is stopped (Ctrl-C, SIGTERM, `stop`: it finishes its batch).
+    """Run a pipeline here until it is stopped (Ctrl-C, SIGTERM, `stop`: it finishes its batch).
 
-    Exit codes: 0 stopped or caught up; 65 a record failed and the pipeline says fail; 69 Kafka or Spark is not
-    available; 70 unexpected; 73 it runs already; 78 topology, settings or checkpoint do not fit.
+    Nobody restarts it; see `deploy`. Exit codes: 0 stopped or caught up; 65 a record failed and the pipeline says
+    fail; 69 Kafka or Spark is not available; 70 unexpected; 73 it runs already, or was replaced; 78 topology,
+    settings or checkpoint do not fit.
     """
+    from deltaworks.control import fence, jobs
+    from deltaworks.control.paths import PipelinePaths
+    from deltaworks.control.reporter import RegistryReporter, SilentReporter
+
     settings = Settings.from_environment()
-    pipeline = load(settings, name)
-    if detach:
-        with Steps().step(f"run {name}") as report:
-            start_detached(settings, name, report, until_caught_up=until_caught_up)
-        return
-    from deltaworks.spark import streaming
+    number = generation or fence.read(PipelinePaths.of(settings, name).fence) + 1
+    with _leaves_word(settings, name, number, deployed=generation is not None):
+        pipeline = jobs.load(settings, name)
+        if trigger_interval is not None:
+            pipeline = dataclasses.replace(pipeline, trigger_interval=timedelta(seconds=trigger_interval))
+        if start_offsets is not None:
+            settings = dataclasses.replace(settings, start_offsets=start_offsets)
+        from deltaworks.spark import streaming
 
-    streaming.run(pipeline, settings, until_caught_up=until_caught_up)
+        reporter = SilentReporter() if generation is None else RegistryReporter(settings, name, number)
+        try:
+            streaming.run(pipeline, settings, until_caught_up=until_caught_up, generation=number, reporter=reporter)
+        finally:
+            reporter.close()
 
 
-def start_detached(
-    settings: Settings, name: str, report: Callable[[str], None], *, until_caught_up: bool = False
-) -> bool:
-    """Starts a pipeline in the background and waits until it processes batches; False: it was running already.
+@contextmanager
+def _leaves_word(settings: Settings, name: str, generation: int, *, deployed: bool) -> Iterator[None]:
+    """Writes how the driver ended, for whoever launched it or looks at it later."""
+    from deltaworks.control import outcome
+    from deltaworks.control.paths import PipelinePaths
 
-    Raises:
-        StackError: it ended instead, or takes too long; it is stopped then.
-    """
-    from deltaworks import processes
-    from deltaworks.control import heartbeat
-
-    entry = processes.find(settings.run, name)
-    if entry is not None and entry.alive:
-        report(f"was running: process {entry.pid}")
-        return False
-    log = settings.logs / f"{name}.log"
-    command = [sys.executable, "-m", "deltaworks.cli", "run", name, *(["--until-caught-up"] if until_caught_up else [])]
-    begun = time.time()
-    entry = processes.launch(settings.run, name=name, kind="pipeline", command=command, log=log)
+    code, reason, let_in = exits.OK, None, True
     try:
-        while True:
-            beat = heartbeat.read(settings.pipeline(name) / "heartbeat.json")
-            if beat is not None and beat.pid == entry.pid and beat.state in ("running", "draining", "stopped"):
-                report(f"process {entry.pid}, log {log}")
-                return True
-            if not entry.alive:
-                raise StackError(
-                    f"Pipeline {name!r} (process {entry.pid}) ended while it was starting.",
-                    log=why(log),
-                    hint=f"the whole log is {log}",
-                )
-            if time.time() - begun > _START_TIMEOUT_S:
-                raise StackError(
-                    f"Pipeline {name!r} (process {entry.pid}) does not process batches after {_START_TIMEOUT_S:.0f} s.",
-                    log=processes.last_lines(log),
-                    hint=f"the whole log is {log}; is the machine overloaded?",
-                )
-            report(f"{beat.state if beat is not None and beat.pid == entry.pid else 'starting'}, process {entry.pid}")
-            time.sleep(1.0)
-    except BaseException:
-        processes.stop(settings.run, entry, timeout_s=5.0)
+        yield
+    except DeltaworksError as error:
+        code, reason = exits.code_of(error), str(error)
+        let_in = deployed or not isinstance(error, LeaseError)  # else the number is not its own
         raise
+    except KeyboardInterrupt:
+        code, reason = exits.INTERRUPTED, "interrupted"
+        raise
+    except BaseException as error:
+        code, reason = exits.INTERNAL, f"{type(error).__name__}: {error}"
+        raise
+    finally:
+        if let_in:
+            outcome.write(PipelinePaths.of(settings, name).outcome(generation), generation, code, reason)
 
 
-def why(log: Path) -> list[str]:
-    """The Python errors at the end of a pipeline's log, else its last lines: Spark says everything many times over."""
-    from deltaworks import processes
+def deploy(
+    name: Name,
+    launcher: Annotated[str, typer.Option(help="Where the driver runs: `local`.")] = "local",
+    trigger_interval: TriggerInterval = None,
+    start_offsets: Start = None,
+) -> None:
+    """Start a pipeline in the background, in place of the one that runs.
 
-    lines = processes.last_lines(log, 300)
-    errors = [line for line in lines if _PYTHON_ERROR.match(line)]
-    return list(dict.fromkeys(errors))[-5:] or lines[-15:]
+    It goes on when this command ends, and should run until `stop`: Airflow, if it is up, supervises and restarts it.
+    """
+    from deltaworks.control import actions
+    from deltaworks.control.model import DeployOptions
+
+    settings = Settings.from_environment()
+    options = DeployOptions(launcher=launcher, trigger_interval_s=trigger_interval, start_offsets=start_offsets)
+    with Steps().step("preflight") as report:
+        actions.preflight(settings, name, options, report)
+    with Steps().step(f"deploy {name}") as report:
+        done = actions.deploy(settings, name, options, requested_by=_me(), report=report)
+        report(f"generation {done.generation} is {done.state}, log {done.log}")
+
+
+def restart(name: Name) -> None:
+    """Deploy a pipeline again, with the options of its last deployment."""
+    from deltaworks.control import actions
+
+    with Steps().step(f"restart {name}") as report:
+        done = actions.restart(Settings.from_environment(), name, requested_by=_me(), report=report)
+        report(f"generation {done.generation} is {done.state}, log {done.log}")
 
 
 def stop(name: Name, timeout: Annotated[float, typer.Option(help="Seconds until it is killed.")] = 60.0) -> None:
-    """Stop a pipeline that runs in the background: it finishes its batch, refreshes its snapshots and ends."""
+    """Stop a pipeline, and keep it stopped: it finishes its batch, refreshes its snapshots and ends."""
+    from deltaworks.control import actions
+    from deltaworks.control.paths import PipelinePaths
+
+    settings = Settings.from_environment()
     with Steps().step(f"stop {name}") as report:
-        drain(Settings.from_environment(), name, report, timeout_s=timeout)
+        actions.stop(settings, name, requested_by=_me(), timeout_s=timeout, report=report)
+    if PipelinePaths.of(settings, name).stop.exists():
+        out.print("PostgreSQL is away. That the pipeline shall not run is noted, and holds when it is back.")
 
 
-def drain(settings: Settings, name: str, report: Callable[[str], None], *, timeout_s: float = 60.0) -> None:
-    """Asks a pipeline to end, and ends it if it does not in time."""
-    from deltaworks import processes
-
-    entry = processes.find(settings.run, name)
-    if entry is None or not entry.members():
-        processes.forget(settings.run, name)
-        report("was not running")
-        return
-    from deltaworks.spark import streaming
-
-    streaming.request_stop(settings, name)
-    deadline = time.monotonic() + timeout_s
-    while entry.alive and time.monotonic() < deadline:
-        time.sleep(_POLL_S)
-    report("drained" if not entry.alive else f"still running after {timeout_s:.0f} s: stopping it")
-    processes.stop(settings.run, entry)
+def _me() -> str:
+    """Who uses the command line."""
+    try:
+        user = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        user = str(os.getuid())
+    return f"{user} at {socket.gethostname()}"

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
 from deltaworks.cli.console import Steps, out, print_table
 from deltaworks.settings import Settings
+
+if TYPE_CHECKING:
+    from deltaworks.control.overview import PipelineStatus
 
 
 def add_to(app: typer.Typer) -> None:
@@ -57,26 +59,51 @@ def down(
         report(f"stopped: {', '.join(stopped)}" if stopped else "nothing was running")
 
 
-def status() -> None:
-    """Show what runs, and how the pipelines are."""
+def status(
+    name: Annotated[str | None, typer.Argument(help="Only this pipeline, with its last deployments.")] = None,
+) -> None:
+    """Show how the pipelines are, and what runs."""
+    from deltaworks.control.overview import overview
     from deltaworks.stack import lifecycle
 
     settings = Settings.from_environment()
+    seen = overview(settings, name)
+    print_table(
+        "Pipelines",
+        ("name", "should be", "is", "generation", "for", "batch", "lag", "records/s", "restarts", "why"),
+        map(_pipeline_row, seen.pipelines),
+        right=("generation", "batch", "lag", "records/s", "restarts"),
+    )
+    if seen.registry_problem:
+        out.print(Text(f"Only what this host knows. {seen.registry_problem}", "yellow"))
+    if name is not None:
+        for line in (line for pipeline in seen.pipelines for line in pipeline.seen.log_lines):
+            out.print(Text(f"  | {line}"))
+        print_table(
+            "Deployments",
+            ("generation", "state", "requested by", "requested at", "exit code", "why"),
+            (
+                (
+                    d.generation,
+                    d.state,
+                    d.requested_by,
+                    d.requested_at.replace(microsecond=0),
+                    d.exit_code,
+                    _line(d.reason),
+                )
+                for d in seen.deployments
+            ),
+            right=("generation", "exit code"),
+        )
     print_table(
         "Processes",
         ("name", "state", "pid", "memory MB", "ports", "log"),
         (
             (s.name, s.state, str(s.pid), s.memory_mb, ", ".join(map(str, s.ports)), s.log)
             for s in lifecycle.status(settings)
+            if name in (None, s.name)
         ),
         right=("pid", "memory MB"),
-    )
-    beats = [beat for path in sorted(settings.pipeline("*").parent.glob("*/heartbeat.json")) if (beat := _beat(path))]
-    print_table(
-        "Pipelines",
-        ("name", "state", "batch", "lag", "records/s", "dead letters", "late", "beat"),
-        beats,
-        right=("batch", "lag", "records/s", "dead letters", "late"),
     )
 
 
@@ -99,19 +126,32 @@ def logs(
                 time.sleep(0.2)
 
 
-def _beat(path: Path) -> tuple[object, ...] | None:
-    from deltaworks.control import heartbeat
-
-    beat = heartbeat.read(path)
-    if beat is None:
-        return None
+def _pipeline_row(pipeline: PipelineStatus) -> tuple[object, ...]:
+    seen, beat = pipeline.seen, pipeline.seen.heartbeat
     return (
-        beat.pipeline,
-        beat.state,
-        beat.batch_id,
-        beat.lag_records,
-        round(beat.records_per_second),
-        beat.dead_letters,
-        beat.late_records,
-        f"{heartbeat.age_s(beat):.0f} s ago",
+        pipeline.name,
+        pipeline.desired,
+        seen.state,
+        seen.generation,
+        _duration(pipeline.for_s),
+        beat and beat.batch_id,
+        beat and beat.lag_records,
+        round(beat.records_per_second) if beat and seen.state in ("running", "draining") else None,
+        pipeline.restarts,
+        _line(pipeline.reason),
     )
+
+
+def _duration(seconds: float | None) -> str | None:
+    if seconds is None:
+        return None
+    whole = int(seconds)
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if whole >= 2 * size:
+            return f"{whole // size} {unit}"
+    return f"{whole} s"
+
+
+def _line(text: str | None) -> str | None:
+    """The first of several."""
+    return text.partition("\n")[0] if text else None

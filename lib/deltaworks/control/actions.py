@@ -106,6 +106,7 @@ def stop(
         try:
             assert registry is not None
             registry.desire(name, "stopped")  # first, so that nobody revives what ends here
+            paths.stop.unlink(missing_ok=True)
             turn.enter_context(_turn(registry, name, report))
         except ControlUnavailableError as error:
             report(error.message)
@@ -168,6 +169,9 @@ class _Deploying:
         driver = self.deployment.external_id or start.drivers(name).get(generation)
         if driver is None:
             self._end_predecessors()
+            paths = PipelinePaths.of(self.settings, name)
+            for left in (paths.outcome(generation), paths.drain(generation)):
+                left.unlink(missing_ok=True)  # of a run by hand that took the same number
             driver = start.submit(
                 DriverSpec(
                     pipeline=name,

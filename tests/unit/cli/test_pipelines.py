@@ -1,44 +1,116 @@
+"""`run` leaves word of its end in every case; what the others do is tested with the real actions."""
+
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from deltaworks.cli.pipelines import load, why
-from deltaworks.errors import ConfigurationError
+from deltaworks import exits
+from deltaworks.cli import app as cli
+from deltaworks.cli.pipelines import _leaves_word
+from deltaworks.control import fence, outcome
+from deltaworks.control.outcome import Outcome
+from deltaworks.control.paths import PipelinePaths
+from deltaworks.errors import KafkaReadError, LeaseError, StreamsError
 from deltaworks.settings import Settings
 
-PROJECT = Path(__file__).parents[3]
+PIPELINE = 'from deltaworks import Pipeline\npipeline = Pipeline(name="p", topology=lambda builder: None)\n'
 
 
-def settings_of(project: Path) -> Settings:
-    return Settings.from_environment({"DELTAWORKS_PROJECT": str(project)})
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return replace(Settings.from_environment({"DELTAWORKS_PROJECT": str(tmp_path)}), home=tmp_path / "home")
 
 
-def test_a_pipeline_is_found_by_the_name_of_its_file() -> None:
-    assert load(settings_of(PROJECT), "orders").name == "orders"
+def word(settings: Settings, generation: int) -> Outcome | None:
+    return outcome.read(PipelinePaths.of(settings, "p").outcome(generation))
 
 
-def test_a_file_without_pipeline_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="defines no pipeline"):
-        load(settings_of(PROJECT), "orders_data")
+@pytest.mark.parametrize(
+    ("error", "code", "reason"),
+    [
+        (StreamsError("the function raised"), exits.DATA, "the function raised"),
+        (KafkaReadError("no answer", hint="wait"), exits.UNAVAILABLE, "no answer\n  Hint: wait"),
+        (LeaseError("it runs"), exits.LEASE, "it runs"),
+        (ZeroDivisionError("division"), exits.INTERNAL, "ZeroDivisionError: division"),
+        (KeyboardInterrupt(), exits.INTERRUPTED, "interrupted"),
+    ],
+)
+def test_every_end_is_noted(settings: Settings, error: BaseException, code: int, reason: str) -> None:
+    with pytest.raises(type(error)), _leaves_word(settings, "p", 3, deployed=True):
+        raise error
+
+    seen = word(settings, 3)
+    assert seen is not None and (seen.generation, seen.exit_code, seen.reason) == (3, code, reason)
 
 
-def test_the_reason_is_the_python_error_among_sparks_lines(tmp_path: Path) -> None:
-    log = tmp_path / "orders.log"
-    log.write_text(
-        "org.apache.spark.api.python.PythonException: [PYTHON_EXCEPTION] An exception was thrown\n"
-        "ValueError: location 'Berlin' is not COUNTRY/City\n"
-        "\tat org.apache.spark.scheduler.Task.run(Task.scala:141)\n"
-        "pyspark.errors.exceptions.captured.StreamingQueryException: [STREAM_FAILED] Query terminated\n"
-        "ValueError: location 'Berlin' is not COUNTRY/City\n"
-    )
+def test_a_good_end_is_noted_too(settings: Settings) -> None:
+    with _leaves_word(settings, "p", 3, deployed=True):
+        pass
 
-    assert why(log) == ["ValueError: location 'Berlin' is not COUNTRY/City"]
+    seen = word(settings, 3)
+    assert seen is not None and (seen.exit_code, seen.reason) == (exits.OK, None)
 
 
-def test_without_a_python_error_the_last_lines_are_shown(tmp_path: Path) -> None:
-    log = tmp_path / "orders.log"
-    log.write_text("".join(f"line {n}\n" for n in range(100)))
+def test_a_run_that_was_not_let_in_says_nothing_about_a_number_that_is_not_its_own(settings: Settings) -> None:
+    with pytest.raises(LeaseError), _leaves_word(settings, "p", 4, deployed=False):
+        raise LeaseError("generation 3 runs")
 
-    assert why(log) == [f"line {n}" for n in range(85, 100)]
+    assert word(settings, 4) is None
+
+
+@pytest.fixture
+def command(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Settings]:
+    (settings.project / "jobs").mkdir()
+    monkeypatch.setenv("DELTAWORKS_PROJECT", str(settings.project))
+    monkeypatch.setenv("DELTAWORKS_HOME", str(settings.home))
+    monkeypatch.setenv("DELTAWORKS_CONTROL_URL", "postgresql+psycopg://nobody@127.0.0.1:9/nothing")
+    yield settings
+
+
+def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["deltaworks", *arguments])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    return int(end.value.code or 0)
+
+
+def test_a_deployed_driver_of_a_pipeline_that_is_gone_says_so(
+    command: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert call(monkeypatch, "run", "p", "--generation", "2") == exits.CONFIG
+
+    seen = word(command, 2)
+    assert seen is not None and seen.exit_code == exits.CONFIG
+    assert seen.reason is not None and "There is no" in seen.reason
+
+
+def test_status_works_without_the_registry_and_says_so(
+    command: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = PipelinePaths.of(command, "p")
+    fence.advance(paths.fence, 4, "p")
+    outcome.write(paths.outcome(4), 4, exits.DATA, "a record failed\n  Hint: look")
+
+    assert call(monkeypatch, "status") == 0
+
+    shown = capsys.readouterr().out
+    assert "Only what this host knows. The registry (PostgreSQL) does not answer" in shown
+    (line,) = [line for line in shown.splitlines() if line.startswith("p ")]
+    assert line.split()[:3] == ["p", "failed", "4"]
+    assert line.rstrip().endswith("a record failed")
+
+
+def test_deploy_without_the_registry_changes_nothing(
+    command: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (command.project / "jobs" / "p.py").write_text(PIPELINE)
+
+    assert call(monkeypatch, "restart", "p") == exits.UNAVAILABLE
+
+    assert "deltaworks up" in capsys.readouterr().err
+    assert not command.home.exists()

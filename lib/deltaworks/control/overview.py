@@ -1,0 +1,90 @@
+"""How all pipelines are, for people."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from deltaworks.control import fence, lease
+from deltaworks.control.launchers import Launchers, launcher
+from deltaworks.control.model import ALIVE, Deployment, Desired, Observation, PipelineRecord
+from deltaworks.control.observation import observe
+from deltaworks.control.paths import PipelinePaths
+from deltaworks.control.registry import Registry
+from deltaworks.errors import ControlUnavailableError
+from deltaworks.settings import Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class PipelineStatus:
+    """One pipeline."""
+
+    name: str
+    desired: Desired | None
+    """None if the registry does not know it, or is away."""
+    seen: Observation
+    """Its latest generation."""
+    for_s: float | None
+    """How long it has been so: since its start, or since its end."""
+    restarts: int
+    reason: str | None
+    """Why it is as it is, if that needs a reason."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overview:
+    """All of them."""
+
+    pipelines: list[PipelineStatus]
+    deployments: list[Deployment]
+    """Of the one that was asked for, the latest first."""
+    registry_problem: str | None
+    """Why only what is known on this host is shown."""
+
+
+def overview(settings: Settings, name: str | None = None, *, launchers: Launchers = launcher) -> Overview:
+    """Everything that was ever deployed or run here; or one pipeline, with its last deployments."""
+    registry = Registry.of(settings)
+    records: dict[str, PipelineRecord] = {}
+    deployments: list[Deployment] = []
+    problem = None
+    try:
+        records = {record.name: record for record in registry.pipelines(name)}
+        deployments = registry.deployments(name, limit=10) if name is not None else []
+    except ControlUnavailableError as error:
+        problem = error.message
+    local = {path.parent.name for path in settings.pipeline("*").parent.glob("*/generation")}
+    names = sorted(records.keys() | local) if name is None else [name]
+    return Overview(
+        pipelines=[_status(settings, registry, each, records.get(each), launchers) for each in names],
+        deployments=deployments,
+        registry_problem=problem,
+    )
+
+
+def _status(
+    settings: Settings, registry: Registry, name: str, record: PipelineRecord | None, launchers: Launchers
+) -> PipelineStatus:
+    paths = PipelinePaths.of(settings, name)
+    generation = max(fence.read(paths.fence), record.generation if record else 0)
+    seen = observe(settings, name, generation, launchers=launchers)
+    since = _started(registry, paths, name, generation) if seen.state in ALIVE else seen.ended_at
+    return PipelineStatus(
+        name=name,
+        desired=record.desired if record else None,
+        seen=seen,
+        for_s=max(0.0, time.time() - since) if since is not None else None,
+        restarts=record.restarts if record else 0,
+        reason=(record.gave_up if record else None) or seen.reason,
+    )
+
+
+def _started(registry: Registry, paths: PipelinePaths, name: str, generation: int) -> float | None:
+    holder = lease.read_holder(paths.lease)
+    if holder is not None and holder.generation == generation:
+        return holder.since
+    try:
+        deployment = registry.deployment(name, generation)
+    except ControlUnavailableError:
+        return None
+    return deployment.requested_at.timestamp() if deployment else None

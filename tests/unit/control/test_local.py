@@ -1,0 +1,121 @@
+"""The local launcher, with real processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from deltaworks import processes
+from deltaworks.control.launchers import NAMES, DriverSpec, LocalLauncher, launcher
+from deltaworks.control.launchers.local import driver_command
+from deltaworks.control.model import DeployOptions
+from deltaworks.errors import ConfigurationError
+from deltaworks.settings import Settings
+
+SLEEP = "import os, time; print(*sorted(os.environ), flush=True); time.sleep(600)"
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Iterator[Settings]:
+    settings = replace(Settings.from_environment({}, cwd=tmp_path), path=(Path("/usr/bin"),))
+    yield settings
+    for entry in processes.registered(settings.run):
+        processes.stop(settings.run, entry, timeout_s=0.0)
+
+
+def spec(settings: Settings, generation: int = 1) -> DriverSpec:
+    return DriverSpec(pipeline="p", generation=generation, options=DeployOptions(), log=settings.logs / "p.log")
+
+
+def sleeping(settings: Settings) -> LocalLauncher:
+    return LocalLauncher(settings, lambda s: [sys.executable, "-c", SLEEP, "--generation", str(s.generation)])
+
+
+def first_line(log: Path) -> str:
+    for _ in range(1_000):
+        if log.read_text().endswith("\n"):
+            return log.read_text()
+        time.sleep(0.01)
+    raise AssertionError("it said nothing")
+
+
+def test_a_driver_is_started_found_suspended_and_killed(settings: Settings) -> None:
+    local = sleeping(settings)
+    driver = local.submit(spec(settings))
+    first_line(settings.logs / "p.log")
+
+    assert local.status(driver) == "alive"
+    assert local.drivers("p")[1].items() <= driver.items()
+    assert local.drivers("q") == {}
+    assert not local.suspended(driver)
+    os.kill(driver["pid"], signal.SIGSTOP)
+    while psutil.Process(driver["pid"]).status() != psutil.STATUS_STOPPED:
+        pass
+    assert local.suspended(driver)
+    local.kill(driver)
+    assert local.status(driver) == "ended"
+    assert local.drivers("p") == {}
+
+
+def test_the_same_generation_is_not_started_twice(settings: Settings) -> None:
+    local = sleeping(settings)
+    first = local.submit(spec(settings))
+
+    assert local.submit(spec(settings))["pid"] == first["pid"]
+
+
+def test_a_stop_request_is_a_sigterm(settings: Settings) -> None:
+    local = sleeping(settings)
+    driver = local.submit(spec(settings))
+    first_line(settings.logs / "p.log")
+    local.request_stop(driver)
+    psutil.wait_procs([process for process in psutil.process_iter() if process.pid == driver["pid"]], timeout=10)
+
+    assert local.status(driver) == "ended"
+    local.request_stop(driver)
+
+
+def test_killing_an_old_driver_leaves_the_registration_of_a_new_one(settings: Settings) -> None:
+    local = sleeping(settings)
+    old = local.submit(spec(settings))
+    new = local.submit(spec(settings, 2))
+
+    local.kill(old)
+
+    assert local.status(new) == "alive"
+    assert list(local.drivers("p")) == [2]
+
+
+def test_another_hosts_driver_is_not_judged_by_our_processes(settings: Settings) -> None:
+    local = sleeping(settings)
+    elsewhere = local.submit(spec(settings)) | {"host": "elsewhere"}
+
+    assert local.status(elsewhere) == "gone"
+    local.kill(elsewhere)
+    assert list(local.drivers("p")) == [1], "it still runs"
+
+
+def test_the_command_of_a_driver_carries_the_options(settings: Settings) -> None:
+    options = DeployOptions(trigger_interval_s=0.5, start_offsets="latest")
+
+    command = driver_command(replace(spec(settings, 7), options=options))
+
+    assert command[1:] == [
+        *("-m", "deltaworks.cli", "run", "p", "--generation", "7"),
+        *("--trigger-interval", "0.5", "--start-offsets", "latest"),
+    ]
+
+
+def test_an_unknown_launcher_is_refused_with_those_that_exist(settings: Settings) -> None:
+    assert [type(launcher(settings, name)) for name in NAMES] == [LocalLauncher]
+    with pytest.raises(ConfigurationError, match="'moon'") as raised:
+        launcher(settings, "moon")
+    assert raised.value.hint == "launchers: local"

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deltaworks import exits
+from deltaworks.control.policy import End, GiveUp, Restart, RestartPolicy, Wait
+
+POLICY = RestartPolicy()
+KILLED = End(exit_code=None, reason=None, at=1_000.0, running_since=990.0)
+
+
+def test_the_pauses_double_up_to_five_minutes() -> None:
+    assert [POLICY.pause_s(n) for n in range(9)] == [5, 10, 20, 40, 80, 160, 300, 300, 300]
+
+
+def test_a_killed_stream_waits_for_its_pause() -> None:
+    assert POLICY.decide(KILLED, restarts=0, now=1_003.0) == Wait(2.0)
+    assert POLICY.decide(KILLED, restarts=0, now=1_005.0) == Restart(0)
+    assert POLICY.decide(KILLED, restarts=2, now=1_005.0) == Wait(15.0)
+
+
+def test_after_five_restarts_it_is_given_up() -> None:
+    assert POLICY.decide(KILLED, restarts=4, now=2_000.0) == Restart(4)
+    assert POLICY.decide(KILLED, restarts=5, now=2_000.0) == GiveUp("5 restarts without 10 healthy minutes")
+
+
+def test_ten_healthy_minutes_are_a_new_beginning() -> None:
+    healthy = End(exit_code=None, reason=None, at=1_000.0, running_since=400.0)
+    nearly = End(exit_code=None, reason=None, at=1_000.0, running_since=401.0)
+
+    assert POLICY.decide(healthy, restarts=5, now=1_005.0) == Restart(0)
+    assert isinstance(POLICY.decide(nearly, restarts=5, now=1_005.0), GiveUp)
+
+
+@pytest.mark.parametrize("code", sorted(exits.NO_RESTART))
+def test_an_exit_code_that_forbids_it_gives_up_with_the_reason(code: int) -> None:
+    end = End(exit_code=code, reason="store 'a' is gone", at=0.0, running_since=None)
+
+    decision = POLICY.decide(end, restarts=0, now=1e9)
+
+    assert decision == GiveUp(f"exit code {code} says that a restart would not help: store 'a' is gone")
+
+
+@pytest.mark.parametrize("code", [None, exits.OK, exits.UNAVAILABLE, exits.INTERNAL, exits.INTERRUPTED, -9, 137])
+def test_every_other_end_is_tried_again(code: int | None) -> None:
+    end = End(exit_code=code, reason=None, at=0.0, running_since=None)
+
+    assert POLICY.decide(end, restarts=0, now=1e9) == Restart(0)
+
+
+@given(
+    code=st.none() | st.integers(0, 255),
+    ran_s=st.none() | st.floats(0, 1e6),
+    restarts=st.integers(0, 20),
+    passed_s=st.floats(0, 1e6),
+)
+def test_a_wait_ends_in_a_restart_and_the_count_never_passes_the_limit(
+    code: int | None, ran_s: float | None, restarts: int, passed_s: float
+) -> None:
+    at = 1e7
+    end = End(exit_code=code, reason=None, at=at, running_since=None if ran_s is None else at - ran_s)
+    match POLICY.decide(end, restarts, at + passed_s):
+        case Wait(seconds):
+            assert 0 < seconds <= POLICY.longest_s
+            assert isinstance(POLICY.decide(end, restarts, at + passed_s + seconds + 1e-3), Restart)
+        case Restart(counted):
+            assert counted in (0, restarts)
+            assert counted < POLICY.limit
+        case GiveUp():
+            assert code in exits.NO_RESTART or restarts >= POLICY.limit
