@@ -144,7 +144,7 @@ def test_another_topology_is_refused_before_spark_starts(kafka: LiveStack, setti
 
     admin.create_topics(kafka.bootstrap, [*admin.topic_specs(counting.topics), *admin.topic_specs(failing.topics)])
     other = replace(failing, name="counting")
-    from deltaworks.spark.checkpoint import open_plan
+    from deltaworks.control.checkpoint import open_plan
 
     plan = counting.plan()
     open_plan(settings.pipeline("counting") / "plan.json", "counting", plan.fingerprint(), {"words": 3}, (3, 3), 2)

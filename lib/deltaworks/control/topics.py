@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from deltaworks.dsl.pipeline import Pipeline
+from deltaworks.dsl.pipeline import Pipeline, Topic
 from deltaworks.errors import KafkaTopicError
 from deltaworks.kafka import admin
 from deltaworks.topology.stages import Plan
@@ -21,21 +21,25 @@ class PreparedTopics:
 
 
 def prepare(bootstrap: str, pipeline: Pipeline, plan: Plan) -> PreparedTopics:
-    """Creates the topics that the pipeline declares, and checks that all it reads or writes are there.
+    """Creates the topics that the pipeline declares or writes, and checks that those that it reads are there.
+
+    A topic that is only read is not made up: its name may be mistyped, and the stream would wait for records for ever.
 
     Raises:
         KafkaReadError: the broker does not answer.
-        KafkaTopicError: one is not as it was declared, or is missing and was not declared.
+        KafkaTopicError: one is not as it was declared, or is read, missing and was not declared.
     """
-    created = admin.create_topics(bootstrap, admin.topic_specs(pipeline.topics))
     existing = admin.partition_counts(bootstrap)
-    needed = [*plan.source_topics, *output_topics(pipeline, plan)]
-    missing = [topic for topic in needed if topic not in existing]
+    declared = {topic.name for topic in pipeline.topics}
+    written = [Topic(name) for name in output_topics(pipeline, plan) if name not in declared | existing.keys()]
+    missing = [topic for topic in plan.source_topics if topic not in declared | existing.keys()]
     if missing:
         raise KafkaTopicError(
-            f"pipeline {pipeline.name!r} needs topics that do not exist: {', '.join(missing)}",
+            f"pipeline {pipeline.name!r} reads topics that do not exist: {', '.join(missing)}",
             hint="list them in the pipeline's `topics`, then they are created at the start",
         )
+    created = admin.create_topics(bootstrap, admin.topic_specs([*pipeline.topics, *written]))
+    existing = admin.partition_counts(bootstrap)
     return PreparedTopics(tuple(created), {topic: existing[topic] for topic in plan.source_topics})
 
 

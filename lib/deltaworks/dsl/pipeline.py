@@ -43,7 +43,7 @@ class Pipeline:
     topology: Callable[[StreamsBuilder], None]
     """Builds the topology; called by `plan`, as often as it is needed."""
     topics: tuple[Topic, ...] = ()
-    """Created at the start where they do not exist."""
+    """Created at the start where they do not exist; topics that it only writes need not be listed."""
     on_error: Literal["fail", "continue"] = "fail"
     """`continue` sets a record aside that does not decode or makes a function raise."""
     dead_letter_topic: str | None = None

@@ -6,10 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from deltaworks.control.checkpoint import CheckpointPlan, open_plan
 from deltaworks.kafka.ranges import Offsets
-
-__all__ = ["CheckpointPlan", "committed_offsets", "open_plan"]
 
 
 def committed_offsets(checkpoint: Path) -> Offsets | None:

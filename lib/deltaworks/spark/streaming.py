@@ -22,21 +22,21 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from deltaworks import faults
-from deltaworks.control import batches, fence, heartbeat
+from deltaworks.control import batches, fence, heartbeat, topics
+from deltaworks.control.checkpoint import CheckpointPlan, open_plan
 from deltaworks.control.heartbeat import Heartbeat, State
 from deltaworks.control.lease import Lease
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.control.reporter import Reporter, SilentReporter
 from deltaworks.dsl.pipeline import Pipeline
-from deltaworks.errors import FencedError, KafkaReadError, KafkaTopicError
+from deltaworks.errors import FencedError, KafkaReadError
 from deltaworks.faults import reach
-from deltaworks.kafka import admin
 from deltaworks.kafka.ranges import Offsets
 from deltaworks.lakehouse.committer import TableCommitter
 from deltaworks.settings import Settings
 from deltaworks.spark import failures, session
 from deltaworks.spark import rows as row_kinds
-from deltaworks.spark.checkpoint import CheckpointPlan, committed_offsets, open_plan
+from deltaworks.spark.checkpoint import committed_offsets
 from deltaworks.spark.routes import Routes
 from deltaworks.spark.rows import TaskResult
 from deltaworks.spark.source import KafkaRanges, KafkaRangesReader, SourceConfig, offsets_option
@@ -178,17 +178,7 @@ class StreamDriver:
             self._reporter.close()
 
     def _open_checkpoint(self) -> CheckpointPlan:
-        bootstrap = self._settings.bootstrap
-        admin.create_topics(bootstrap, admin.topic_specs(self._pipeline.topics))
-        existing = admin.partition_counts(bootstrap)
-        needed = [*self._plan.source_topics, *_output_topics(self._pipeline, self._plan)]
-        missing = [topic for topic in needed if topic not in existing]
-        if missing:
-            raise KafkaTopicError(
-                f"pipeline {self._pipeline.name!r} needs topics that do not exist: {', '.join(missing)}",
-                hint="list them in the pipeline's `topics`, then they are created at the start",
-            )
-        partitions = {topic: existing[topic] for topic in self._plan.source_topics}
+        partitions = topics.prepare(self._settings.bootstrap, self._pipeline, self._plan).partitions
         tasks = self._plan.tasks(partitions)
         checkpoint = open_plan(
             self._paths.plan, self._pipeline.name, self._plan.fingerprint(), partitions, tasks, self._settings.cores
@@ -406,9 +396,5 @@ class StreamDriver:
         self._reporter.beat(self._beat)
 
 
-def _output_topics(pipeline: Pipeline, plan: Plan) -> list[str]:
-    return [*plan.sink_topics, *([pipeline.dead_letter_topic] if pipeline.dead_letter_topic else [])]
-
-
 def _marker_topic(pipeline: Pipeline, plan: Plan) -> str | None:
-    return next(iter(_output_topics(pipeline, plan)), None)
+    return next(iter(topics.output_topics(pipeline, plan)), None)

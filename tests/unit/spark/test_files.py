@@ -10,10 +10,10 @@ import pytest
 
 from deltaworks import StreamsBuilder
 from deltaworks.control import batches
+from deltaworks.control.checkpoint import open_plan
 from deltaworks.control.lease import Lease, read_holder
 from deltaworks.errors import IncompatibleCheckpointError, KafkaReadError, LeaseError
 from deltaworks.kafka.ranges import Offsets, Range
-from deltaworks.spark.checkpoint import open_plan
 from deltaworks.spark.source import (
     SourceConfig,
     cut_by_time,
