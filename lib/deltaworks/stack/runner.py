@@ -219,7 +219,7 @@ class Runner:
             child.pause_s = self.pauses.first_s
         child.last_exit = how
         _enter(child, "pausing")
-        _log.warning("%s: ended (%s), next start in %.0f s", name, how, child.pause_s)
+        _log.warning("%s: ended (%s), next start in %.1f s", name, how, child.pause_s)
         self._nothing_left_of(child)
 
     def _nothing_left_of(self, child: _Child) -> bool:
