@@ -82,8 +82,10 @@ class _Reconciling:
         if told.exists():  # while the registry was away
             self._registry.desire(name, "stopped")
             told.unlink(missing_ok=True)
+            self._note_end(name, generation)
             return "nothing", "it was told to stop"
         if record.desired == "stopped":
+            self._note_end(name, generation)
             return "nothing", "it should not run"
         if self._registry.being_deployed(name):
             return "wait", "it is being deployed"
@@ -101,6 +103,19 @@ class _Reconciling:
             return "wait", seen.reason or "nothing is known of it here"
         return self._ended(record, deployment, seen)
 
+    def _note_end(self, name: str, generation: int) -> None:
+        """Whoever stopped it could not, if the registry was away then."""
+        deployment = self._registry.deployment(name, generation)
+        if deployment is None or deployment.ended_at is not None:
+            return
+        self._note(observe(self._settings, name, generation, launchers=self._launchers))
+
+    def _note(self, seen: Observation) -> None:
+        if seen.state in _FINAL:
+            self._registry.ended(
+                seen.pipeline, seen.generation, _FINAL[seen.state], exit_code=seen.exit_code, reason=seen.reason
+            )
+
     def _alive(self, record: PipelineRecord, deployment: Deployment, seen: Observation) -> tuple[Action, str]:
         if seen.state != "running":
             return "nothing", f"it is {seen.state}"
@@ -116,10 +131,7 @@ class _Reconciling:
 
     def _ended(self, record: PipelineRecord, deployment: Deployment, seen: Observation) -> tuple[Action, str]:
         why = f"{seen.state}: {seen.reason}" if seen.reason else seen.state
-        if seen.state in _FINAL:
-            self._registry.ended(
-                record.name, record.generation, _FINAL[seen.state], exit_code=seen.exit_code, reason=seen.reason
-            )
+        self._note(seen)
         if record.gave_up is not None:
             return "give_up", record.gave_up
         end = End(

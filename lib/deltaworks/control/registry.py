@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from importlib.resources import files
 from typing import Any, TypeVar
@@ -134,7 +134,11 @@ class Registry:
         with self._lock_connection() as connection:
             connection.execute(sa.text("SET statement_timeout = 0"))
             connection.execute(sa.select(sa.func.pg_advisory_lock(*_lock_key(name))))
-            yield
+            try:
+                yield
+            finally:
+                with suppress(DBAPIError):  # the end of the connection is noticed too, only later
+                    connection.execute(sa.select(sa.func.pg_advisory_unlock(*_lock_key(name))))
 
     def being_deployed(self, name: str) -> bool:
         """Whether somebody is in `deploying` now."""

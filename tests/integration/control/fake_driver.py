@@ -1,7 +1,7 @@
 """A driver without Spark: takes lease and fence, beats, reports and drains like the real one, within a second.
 
-`python -m tests.integration.fake_driver run NAME --generation N [--no-lease] [--slow-start SECONDS] [--ignore-drain]
-[--fail CODE]`. Settings come from the environment, as for the real one.
+`python -m tests.integration.control.fake_driver run NAME --generation N`, with `--no-lease`, `--slow-start SECONDS`,
+`--ignore-drain` or `--fail CODE`. Settings come from the environment, as for the real one.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from deltaworks.control.reporter import RegistryReporter
 from deltaworks.errors import DeltaworksError
 from deltaworks.settings import Settings
 
+MODULE = "tests.integration.control.fake_driver"
 _PERIOD_S = 0.05
 QUERY_ID = "query-1"
 
@@ -34,7 +35,7 @@ def command(*extra: str) -> Callable[[DriverSpec], list[str]]:
     """For `LocalLauncher`."""
 
     def of(spec: DriverSpec) -> list[str]:
-        start = [sys.executable, "-m", "tests.integration.fake_driver", "run", spec.pipeline]
+        start = [sys.executable, "-m", MODULE, "run", spec.pipeline]
         return [*start, "--generation", str(spec.generation), *extra]
 
     return of

@@ -16,8 +16,8 @@ from deltaworks.control.policy import RestartPolicy
 from deltaworks.control.reconcile import reconcile
 from deltaworks.control.registry import supervised
 from deltaworks.errors import ConflictError, ControlUnavailableError, StackError
-from tests.integration.conftest import Control
-from tests.integration.test_control_actions import (
+from tests.integration.control.conftest import Control
+from tests.integration.control.test_actions import (
     deploy,
     drivers,
     observe,
@@ -209,6 +209,7 @@ def test_a_stop_that_the_registry_missed_is_made_up_for(control: Control) -> Non
     assert look(control).action == "nothing"
 
     assert control.registry.pipeline("p").desired == "stopped"  # type: ignore[union-attr]
+    assert control.registry.deployment("p", 1).state == "stopped"  # type: ignore[union-attr]
     assert look(control).action == "nothing"
     assert deploy(control).state == "running"
     assert look(control).action == "nothing", "the old stop is forgotten"

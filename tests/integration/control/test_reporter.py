@@ -18,9 +18,9 @@ from deltaworks.control.heartbeat import Heartbeat
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.control.reporter import RegistryReporter
 from deltaworks.errors import ControlUnavailableError, FencedError
-from tests.integration.conftest import Control, ended, project, running
-from tests.integration.control_postgres import Server
-from tests.integration.test_control_registry import beat, record
+from tests.integration.control.conftest import Control, ended, project, running
+from tests.integration.control.server import Server
+from tests.integration.control.test_registry import beat, record
 
 
 def until(fact: Callable[[], object], timeout_s: float = 30.0) -> None:

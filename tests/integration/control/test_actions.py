@@ -22,14 +22,14 @@ from deltaworks.control.model import Deployment, DeployOptions, Observation
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.errors import ConfigurationError, ConflictError, ControlUnavailableError, StackError
 from deltaworks.stack.ports import free_ports
-from tests.integration import fake_driver
-from tests.integration.conftest import Control
+from tests.integration.control import fake_driver
+from tests.integration.control.conftest import Control
 
 DEPLOY = """
 import sys
 from deltaworks.control import actions
 from deltaworks.settings import Settings
-from tests.integration.conftest import Control
+from tests.integration.control.conftest import Control
 settings = Settings.from_environment()
 request = sys.argv[1] or None
 done = actions.deploy(settings, "p", request_id=request, requested_by="other", launchers=Control(settings).launchers)
@@ -60,7 +60,10 @@ def drivers(control: Control) -> list[psutil.Process]:
     for process in psutil.process_iter():
         with_home = {"DELTAWORKS_HOME": str(control.settings.home)}
         try:
-            if "tests.integration.fake_driver" in process.cmdline() and with_home.items() <= process.environ().items():
+            if (
+                "tests.integration.control.fake_driver" in process.cmdline()
+                and with_home.items() <= process.environ().items()
+            ):
                 found.append(process)
         except psutil.Error:
             continue
@@ -95,7 +98,15 @@ def started(control: Control, script: str, *arguments: str) -> subprocess.Popen[
 @contextmanager
 def unregistered_driver(control: Control, generation: int, *options: str) -> Iterator[subprocess.Popen[bytes]]:
     """A driver that nobody launched: as it looks to a host that cannot see its process."""
-    command = [sys.executable, "-m", "tests.integration.fake_driver", "run", "p", "--generation", str(generation)]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.integration.control.fake_driver",
+        "run",
+        "p",
+        "--generation",
+        str(generation),
+    ]
     env = {**os.environ, **control.settings.environment()}
     with subprocess.Popen([*command, *options], env=env, stdout=subprocess.DEVNULL) as process:
         try:

@@ -22,8 +22,8 @@ from deltaworks.control.tables import metadata
 from deltaworks.errors import ControlUnavailableError, FencedError
 from deltaworks.settings import Settings
 from deltaworks.stack.ports import free_ports
-from tests.integration.conftest import Control, project
-from tests.integration.control_postgres import Server
+from tests.integration.control.conftest import Control, project
+from tests.integration.control.server import Server
 
 
 def beat(generation: int, **fields: object) -> Heartbeat:
