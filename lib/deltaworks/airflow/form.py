@@ -25,14 +25,14 @@ def form(pipeline: Pipeline) -> dict[str, Param]:
                 "restart": "restart: start it as it was deployed last; the fields below do not count",
                 "stop": "stop: finish the batch, refresh the snapshots, end",
             },
-            description="A stream that runs is always drained first: no record is lost or counted twice.",
+            description="A stream that runs finishes its batch first; no record is lost or counted twice.",
         ),
         "launcher": Param(
             launchers.NAMES[0],
             type="string",
             enum=list(launchers.NAMES),
             title="Launcher",
-            description="Where the driver runs. `local`: a process of its own on the machine of the Airflow worker.",
+            description="Where the driver runs. local: a process of its own on the machine of the Airflow worker.",
         ),
         "trigger_interval_s": Param(
             None,
@@ -45,9 +45,9 @@ def form(pipeline: Pipeline) -> dict[str, Param]:
             None,
             type=["null", "string"],
             enum=["earliest", "latest", None],
+            values_display={"null": "as DELTAWORKS_START_OFFSETS says"},
             title="Start offsets",
-            description="Where a stream without a checkpoint begins; one with a checkpoint goes on where it stopped. "
-            "Empty: as DELTAWORKS_START_OFFSETS says.",
+            description="Where a stream without a checkpoint begins; one with a checkpoint goes on where it stopped.",
         ),
         "attach": Param(
             None,

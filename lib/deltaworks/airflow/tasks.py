@@ -15,7 +15,7 @@ from typing import Any
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from deltaworks.control.model import DeployOptions
-from deltaworks.errors import ConflictError, DeltaworksError, TransientError
+from deltaworks.errors import ConflictError, DeltaworksError, StackError, TransientError
 from deltaworks.exits import NO_RESTART, code_of
 from deltaworks.settings import Settings
 
@@ -77,7 +77,9 @@ def deploy(name: str, params: Any = None, dag_run: Any = None) -> dict[str, int]
             )
         except ConflictError as error:
             raise AirflowSkipException(f"nothing to do: {error}") from error
-    log.info("generation %s runs, its log is %s", deployment.generation, deployment.log)
+        except StackError as error:
+            raise AirflowFailException(str(error)) from error  # this deployment has failed: it would say so again
+    log.info("its log is %s", deployment.log)
     return {"generation": deployment.generation}
 
 

@@ -96,15 +96,15 @@ def event_of(seen: Observation) -> dict[str, Any]:
 
 
 def progress(seen: Observation) -> str:
-    """One line on how a stream is."""
-    text = f"{seen.pipeline}, generation {seen.generation}: {seen.state}"
+    """One line on how a stream is: short enough for Airflow's page."""
+    text = f"generation {seen.generation}: {seen.state}"
     if seen.reason:
         text += f" ({seen.reason})"
     beat = seen.heartbeat
     if beat is None or beat.batch_id is None:
         return text
-    lag = "unknown" if beat.lag_records is None else f"{beat.lag_records:,} records"
+    lag = "unknown" if beat.lag_records is None else f"{beat.lag_records:,}"
     return (
-        f"{text}, batch {beat.batch_id}, lag {lag}, {beat.records_per_second:,.0f} records/s in the last batch, "
-        f"{beat.records_total:,} records and {beat.dead_letters:,} dead letters since its start"
+        f"{text}, batch {beat.batch_id}, lag {lag}, {beat.records_per_second:,.0f} records/s; "
+        f"so far {beat.records_total:,} records, {beat.dead_letters:,} dead letters"
     )

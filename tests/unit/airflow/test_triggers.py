@@ -132,8 +132,7 @@ def test_a_line_of_progress_has_batch_lag_and_rate() -> None:
     )
 
     assert progress(seen("running", heartbeat=beat)) == (
-        "orders, generation 3: running, batch 12, lag 3,400 records, 1,234 records/s in the last batch, "
-        "99,000 records and 7 dead letters since its start"
+        "generation 3: running, batch 12, lag 3,400, 1,234 records/s; so far 99,000 records, 7 dead letters"
     )
 
 
