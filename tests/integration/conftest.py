@@ -1,88 +1,148 @@
-"""A registry for the tests of `control`: one server, an empty database and a home for each test."""
+"""A copy of the repository with a pipeline that nobody has seen before, and a whole stack of its own around it."""
 
 from __future__ import annotations
 
-import contextlib
+import os
+import secrets
+import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
-from deltaworks import processes
-from deltaworks.control import registry
-from deltaworks.control.launchers import Launcher, LocalLauncher
-from deltaworks.control.registry import Registry
 from deltaworks.settings import Settings
-from tests.integration import fake_driver
-from tests.integration.control_postgres import Server
+from deltaworks.stack.airflow_api import AirflowApi
+from deltaworks.stack.lifecycle import down, up
+from tests.live_stack import own_settings, reachable
 
 ROOT = Path(__file__).parents[2]
-PIPELINE = 'from deltaworks import Pipeline\npipeline = Pipeline(name="p", topology=lambda builder: None)\n'
+
+JOB = '''"""Words of {name}, counted per ten minutes."""
+
+from datetime import timedelta
+
+from deltaworks import Pipeline, StreamsBuilder, TimeWindows, Topic
+
+
+def topology(builder: StreamsBuilder) -> None:
+    lines = builder.stream("{name}-lines", key=str, value=str)
+    words = lines.flat_map_values(lambda line: [words_of(word) for word in line.split()], value=str)
+    words.to("{name}-words")
+    (
+        words.group_by(lambda _, word: word, key=str, name="by-word")
+        .windowed_by(TimeWindows.of_size_with_no_grace(timedelta(minutes=10)))
+        .count(store="{name}-counts")
+        .to_delta("{name}_counts")
+    )
+
+
+def words_of(word: str) -> str:
+    if word == "boom":
+        raise ValueError("boom is no word")
+    return word.lower()
+
+
+pipeline = Pipeline(
+    name="{name}",
+    topology=topology,
+    topics=(Topic("{name}-lines", partitions=2),),
+    on_error="continue",
+    dead_letter_topic="{name}-dead",
+    dead_letter_table="{name}_dead",
+)
+'''
 
 
 @dataclass(frozen=True)
-class Control:
-    """A project with the pipeline `p`, whose driver is a fake one."""
+class NewPipeline:
+    """The copy, its stack, and the name of the pipeline that is new there."""
 
+    name: str
+    project: Path
     settings: Settings
-    driver_options: tuple[str, ...] = ()
+    airflow: AirflowApi
 
     @property
-    def registry(self) -> Registry:
-        return Registry.of(self.settings)
+    def dag_id(self) -> str:
+        return f"{self.name}__stream"
 
-    def launchers(self, settings: Settings, name: str) -> Launcher:
-        assert name == "local"
-        return LocalLauncher(settings, command=fake_driver.command(*self.driver_options))
+    def deltaworks(self, *arguments: str) -> str:
+        """What the command line of the copy says."""
+        answer = subprocess.run(
+            [sys.executable, "-m", "deltaworks.cli", *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=self.project,
+            env={**os.environ, **self.settings.process_environment()},
+        )
+        assert answer.returncode == 0, answer.stdout + answer.stderr
+        return answer.stdout
 
-    def with_driver(self, *options: str) -> Control:
-        """The same, with drivers that behave differently."""
-        return replace(self, driver_options=options)
+    def table(self, name: str) -> list[dict[str, object]]:
+        """The rows of a table; none if it does not exist yet."""
+        path = self.settings.tables / name
+        if not DeltaTable.is_deltatable(str(path)):
+            return []
+        return list(DeltaTable(path).to_pyarrow_table().to_pylist())
 
+    def deployed(self, conf: dict[str, object] | None = None) -> str:
+        """Deploys through Airflow and waits until the stream is supervised; the id of the run."""
+        run_id = self.airflow.trigger(self.dag_id, conf)
+        self.airflow.wait(
+            "the stream is supervised", lambda: self.state(run_id, "supervise") == "deferred", timeout_s=180
+        )
+        return run_id
 
-def project(folder: Path, control_url: str) -> Settings:
-    """A project with one pipeline."""
-    (folder / "jobs").mkdir(parents=True)
-    (folder / "jobs" / "p.py").write_text(PIPELINE)
-    settings = Settings.from_environment({"DELTAWORKS_PROJECT": str(folder), "PYTHONPATH": f"{ROOT / 'lib'}:{ROOT}"})
-    return replace(settings, control_url=control_url)
+    def state(self, run_id: str, task_id: str) -> str | None:
+        return self.airflow.task(self.dag_id, run_id, task_id).state
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[Server]:
-    """Not for tests that kill it: those make their own."""
-    with tempfile.TemporaryDirectory(prefix="deltaworks-tests-") as folder, running(Path(folder)) as server:
-        yield server
+def new_pipeline() -> Iterator[NewPipeline]:
+    """Nothing is changed in the copy but one file in `jobs/`. The stream does not run yet."""
+    name = f"words{secrets.token_hex(3)}"
+    with tempfile.TemporaryDirectory(prefix="deltaworks-copy-") as folder:
+        top = reachable(Path(folder))
+        project = copied(top / "project")
+        (project / "jobs" / f"{name}.py").write_text(JOB.format(name=name))
+        home = top / "home"
+        home.mkdir()
+        package = project / "lib"
+        settings = replace(
+            own_settings(reachable(home)),
+            project=project,
+            infra=project / "infra",
+            python_path=(package, project, package),
+        )
+        try:
+            up(settings, tethered=True)
+            with AirflowApi.of(settings) as airflow:
+                dag_id = f"{name}__stream"
+                airflow.wait("the new pipeline has a DAG", lambda: dag_id in {dag.dag_id for dag in airflow.dags()})
+                yield NewPipeline(name, project, settings, airflow)
+        finally:
+            down(settings)
 
 
-@contextlib.contextmanager
-def running(folder: Path) -> Iterator[Server]:
-    """A server in an empty folder."""
-    server = Server(folder)
-    server.start()
-    try:
-        yield server
-    finally:
-        server.stop()
-
-
-@pytest.fixture
-def control(server: Server, tmp_path: Path) -> Iterator[Control]:
-    """A migrated registry. What a test leaves running is ended."""
-    settings = project(tmp_path / "project", server.new_database())
-    registry.migrate(settings)
-    with ended(settings):
-        yield Control(settings)
-
-
-@contextlib.contextmanager
-def ended(settings: Settings) -> Iterator[None]:
-    """Ends what was launched in the home, and closes our connections."""
-    try:
-        yield
-    finally:
-        for entry in processes.registered(settings.run):
-            processes.stop(settings.run, entry, timeout_s=0.0)
-        registry.close()
+def copied(to: Path) -> Path:
+    """The files that belong to the repository, new ones included."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if listed.returncode != 0:
+        pytest.skip("not a git clone: there is no list of the files that belong to it")
+    for file in filter(None, listed.stdout.split("\0")):
+        if (ROOT / file).is_file():
+            (to / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / file, to / file)
+    return to

@@ -1,0 +1,85 @@
+"""One file in `jobs/` is all that a new pipeline needs: commands, DAGs, topics, tables, dead letters."""
+
+from __future__ import annotations
+
+import subprocess
+
+from confluent_kafka import Producer
+
+from tests.integration.conftest import NewPipeline
+from tests.live_stack import read_all
+
+BEGIN_MS = 1_799_999_400_000
+"""The start of a window of ten minutes."""
+MINUTE_MS = 60_000
+LINES = (
+    (b"To be or not to be", 0),
+    (b"that is the question", 1),
+    (b"to boom or not", 2),  # its function raises
+    (b"\xff\xfe is no text", 3),  # does not decode
+    (b"to be", 11),
+)
+
+
+def produce(stack: NewPipeline, *lines: tuple[bytes, int]) -> None:
+    """All to one partition, so that their order is given."""
+    producer = Producer({"bootstrap.servers": stack.settings.bootstrap})
+    for line, minutes in lines:
+        producer.produce(f"{stack.name}-lines", line, partition=0, timestamp=BEGIN_MS + minutes * MINUTE_MS)
+    assert producer.flush(30) == 0
+
+
+def counts(stack: NewPipeline) -> dict[tuple[str, int], int]:
+    """By word and by the number of the window."""
+    found = {}
+    for row in stack.table(f"{stack.name}_counts"):
+        start = row["window_start"]
+        window = int(start.timestamp() * 1000 - BEGIN_MS) // (10 * MINUTE_MS)  # type: ignore[attr-defined]
+        found[str(row["key"]), window] = int(row["value"])  # type: ignore[call-overload]
+    return found
+
+
+def test_the_command_line_knows_it(new_pipeline: NewPipeline) -> None:
+    said = new_pipeline.deltaworks("topology", new_pipeline.name)
+
+    assert f"topics: [{new_pipeline.name}-lines]" in said
+    assert f"table: {new_pipeline.name}_counts" in said
+
+
+def test_airflow_has_a_dag_for_it_beside_the_others(new_pipeline: NewPipeline) -> None:
+    dags = {dag.dag_id for dag in new_pipeline.airflow.dags()}
+
+    assert {new_pipeline.dag_id, "orders__stream", "streams__reconcile"} <= dags
+    assert new_pipeline.airflow.import_errors() == []
+
+
+def test_nothing_else_in_the_repository_was_changed_for_it(new_pipeline: NewPipeline) -> None:
+    mention = subprocess.run(
+        ["grep", "-rl", new_pipeline.name, "."], cwd=new_pipeline.project, capture_output=True, text=True, check=False
+    ).stdout.split()
+
+    assert [file for file in mention if not file.endswith(".pyc")] == [f"./jobs/{new_pipeline.name}.py"]
+
+
+def test_deployed_it_has_topics_tables_and_dead_letters_and_stops(new_pipeline: NewPipeline) -> None:
+    name, airflow = new_pipeline.name, new_pipeline.airflow
+
+    new_pipeline.deltaworks("deploy", name)
+    produce(new_pipeline, *LINES)
+
+    expected = {
+        **dict.fromkeys([("or", 0), ("not", 0), ("that", 0), ("is", 0), ("the", 0), ("question", 0)], 1),
+        ("to", 0): 2,
+        ("be", 0): 2,
+        ("to", 1): 1,
+        ("be", 1): 1,
+    }
+    airflow.wait("every word is counted", lambda: counts(new_pipeline) == expected)
+    airflow.wait("the bad ones are set aside", lambda: len(new_pipeline.table(f"{name}_dead")) == 2)
+    letters = read_all(new_pipeline.settings.bootstrap, f"{name}-dead")
+    assert sorted(message.value() or b"" for message in letters) == [b"to boom or not", b"\xff\xfe is no text"]
+    words = [message.value() for message in read_all(new_pipeline.settings.bootstrap, f"{name}-words")]
+    assert (len(words), words.count(b"to")) == (12, 3)
+
+    assert name in new_pipeline.deltaworks("status")
+    assert "drained" in new_pipeline.deltaworks("stop", name)
