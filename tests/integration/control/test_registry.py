@@ -153,7 +153,8 @@ def test_a_write_that_waits_for_the_takeover_is_fenced(control: Control) -> None
         ]
         with engine.connect() as watcher:
             waiting = sa.text("SELECT count(*) FROM pg_locks WHERE NOT granted")
-            while watcher.execute(waiting).scalar_one() < 2:
+            end = time.monotonic() + 10
+            while watcher.execute(waiting).scalar_one() < 2 and time.monotonic() < end:
                 watcher.rollback()
         takeover.commit()
 
