@@ -7,10 +7,10 @@ PYTEST := $(BIN)/python -m pytest
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: .venv/.complete ## Run the orders pipeline on a real Kafka and check every result
+demo: .venv/.complete ## Deploy the orders pipeline through Airflow on real components and check every result
 	@$(BIN)/deltaworks demo
 
 .PHONY: down
@@ -22,12 +22,16 @@ check: lint ## Lint, types, unit and conformance tests; no JVM
 	$(PYTEST) -q tests/architecture tests/unit tests/conformance
 
 .PHONY: test
-test: lint ## All tests, the cheapest first; starts a Kafka of its own
+test: lint ## All tests, the cheapest first; starts components of its own
 	$(PYTEST) -q
 
 .PHONY: check-kill
 check-kill: .venv/.complete ## Kill the running orders pipeline over and over, then check that everything is exact
 	$(BIN)/python -u -m tests.faults
+
+.PHONY: check-heal
+check-heal: .venv/.complete ## Kill Airflow, PostgreSQL, Kafka and the stream, each alone, then check that everything is equal
+	$(BIN)/python -u -m tests.faults.heal
 
 .PHONY: bench
 bench: .venv/.complete ## Benchmarks against Kafka Streams, about 30 minutes, into bench-results.json

@@ -14,10 +14,12 @@ from deltaworks.errors import ConfigurationError
 
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 _SURROUNDINGS = frozenset(
-    ("HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "XDG_CACHE_HOME")
-    + ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE")
-    + _PROXIES
-    + tuple(name.lower() for name in _PROXIES)
+    (
+        *("HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "XDG_CACHE_HOME"),
+        *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"),
+        *_PROXIES,
+        *(name.lower() for name in _PROXIES),
+    )
 )
 
 

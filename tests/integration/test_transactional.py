@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 import pytest
 from confluent_kafka import Producer
 
@@ -9,7 +12,7 @@ from deltaworks import faults
 from deltaworks.errors import KafkaWriteError
 from deltaworks.kafka.transactional import TransactionalSink
 from deltaworks.kernel.partitioning import partition_of
-from tests.live_stack import LiveStack
+from tests.live_stack import LiveStack, await_restart
 
 
 def sink(kafka: LiveStack, topic: str, *, task: int = 0) -> TransactionalSink:
@@ -230,3 +233,24 @@ class fail_at:
 
     def __exit__(self, *_: object) -> None:
         faults.arm(None)
+
+
+def test_a_broker_killed_in_the_middle_of_a_batch_is_survived_without_loss_or_double(kafka: LiveStack) -> None:
+    out = kafka.topic("out")
+    sink = TransactionalSink(kafka.bootstrap, "survivor", 0, 0, out)
+    for batch in range(3):
+        assert sink.begin(batch)
+        sink.send(out, b"k", b"%d" % batch, 1_000)
+        if batch == 1:
+            broker = kafka.start("kafka")["kafka"]
+            os.kill(broker.pid, signal.SIGKILL)
+            await_restart(kafka.settings, "kafka", broker.pid)
+        try:
+            sink.commit()
+        except KafkaWriteError:  # it was aborted: the batch runs again, as the host does it
+            assert sink.begin(batch)
+            sink.send(out, b"k", b"%d" % batch, 1_000)
+            sink.commit()
+    sink.close()
+
+    assert [message.value() for message in kafka.read(out)] == [b"0", b"1", b"2"]

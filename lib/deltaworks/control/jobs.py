@@ -17,7 +17,8 @@ _DEFINES_PIPELINE = re.compile(r"^pipeline\b[^=\n]*=", re.M)
 def names(settings: Settings) -> list[str]:
     """The names of all pipelines; found by text, so that a file that cannot be imported is named too."""
     folder = settings.project / "jobs"
-    return sorted(path.stem for path in folder.glob("*.py") if _DEFINES_PIPELINE.search(path.read_text()))
+    files = [path for path in folder.glob("*.py") if _DEFINES_PIPELINE.search(path.read_text(errors="replace"))]
+    return sorted(path.stem for path in files)
 
 
 def load(settings: Settings, name: str) -> Pipeline:

@@ -16,8 +16,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import TypeVar
 
 from confluent_kafka import (
@@ -35,6 +37,10 @@ from deltaworks.kernel.partitioning import partition_of
 T = TypeVar("T")
 
 _TIMEOUT_S = 60.0
+_BEGIN_S, _COMMIT_S, _MARKER_S = 5.0, 20.0, 10.0
+_PATIENCE_S = 5.0
+"""A client whose broker went away and came back may wait for ever, whatever time it is given (librdkafka issue 5511):
+this much later it is abandoned, and a new one takes its place."""
 _REMEMBERED_KEYS = 100_000
 _QUEUE_WAIT_S = 0.05
 _FIRST_ANSWER_S = 0.02
@@ -92,12 +98,13 @@ class TransactionalSink:
         """
         if self._open:
             self.abort()
-        for _ in range(2):
-            if not self._ready:
-                self._take_over()
-            if batch_id < self._next_batch:
-                return False
+        deadline, fenced = time.monotonic() + _TIMEOUT_S, 0
+        while True:
             try:
+                if not self._ready:
+                    self._take_over()
+                if batch_id < self._next_batch:
+                    return False
                 self._attempt("begin a transaction", self._producer.begin_transaction)
                 self._open = True
                 self._batch_id = batch_id
@@ -105,14 +112,20 @@ class TransactionalSink:
                 reach("kafka.before_marker")
                 # First of all, because it is where a fenced producer is told so: before any record is sent in vain.
                 self._mark(batch_id)
-            except _Fenced:
+            except _Fenced as error:
                 self._drop()
-                continue
-            return True
-        raise KafkaWriteError(
-            f"Another producer took over '{self._id}' twice while batch {batch_id} began.",
-            hint="do two drivers run the same pipeline? `deltaworks status`",
-        )
+                fenced += 1
+                if fenced > 1:
+                    raise KafkaWriteError(
+                        f"Another producer took over '{self._id}' twice while batch {batch_id} began.",
+                        hint="do two drivers run the same pipeline? `deltaworks status`",
+                    ) from error
+            except KafkaWriteError:
+                self._drop()
+                if time.monotonic() > deadline:
+                    raise
+            else:
+                return True
 
     def send(
         self,
@@ -159,7 +172,11 @@ class TransactionalSink:
         assert self._open, "commit without begin"
         reach("kafka.before_commit")
         try:
-            self._attempt("commit", lambda: self._producer.commit_transaction(_TIMEOUT_S))
+            self._attempt("commit", lambda: self._producer.commit_transaction(_COMMIT_S), _COMMIT_S)
+        except KafkaWriteError:
+            if not self._open:
+                raise  # it was aborted
+            self._find_out()
         except _Fenced as error:
             self._drop()
             raise KafkaWriteError(
@@ -169,13 +186,30 @@ class TransactionalSink:
         self._next_batch = self._batch_id + 1
         reach("kafka.after_commit")
 
+    def _find_out(self) -> None:
+        """The answer to a commit did not come: a new producer ends the transaction one way or the other.
+
+        Raises:
+            KafkaWriteError: it was aborted.
+        """
+        self._drop()
+        try:
+            self._take_over()
+        except _Fenced as error:
+            raise KafkaWriteError(f"Another producer took over '{self._id}' at the same moment.") from error
+        if self._next_batch <= self._batch_id:
+            raise KafkaWriteError(
+                f"The broker did not answer the commit of batch {self._batch_id} by '{self._id}'; it was aborted.",
+                hint="the batch runs again; see the broker's log (`deltaworks logs kafka`) if this repeats",
+            )
+
     def abort(self) -> None:
         """Drops the records of the batch. Never raises: a producer that cannot abort is dropped itself."""
         if not self._open:
             return
         self._open = False
         try:
-            self._producer.abort_transaction(_TIMEOUT_S)
+            self._producer.abort_transaction(_BEGIN_S)
         except KafkaException:
             self._drop()
 
@@ -196,15 +230,8 @@ class TransactionalSink:
             self._producer.list_topics(self._marker_topic, timeout=_TIMEOUT_S)
             self._attempt("start transactions", self._init_transactions)
             self._next_batch = self._read_marker()
-        except _Fenced as error:
-            self._drop()
-            raise KafkaWriteError(f"Another producer took over '{self._id}' at the same moment.") from error
         except KafkaException as error:
-            self._drop()
             raise self._failure("connect", error) from error
-        except KafkaWriteError:
-            self._drop()
-            raise
         self._ready = True
 
     def _init_transactions(self) -> None:
@@ -223,19 +250,20 @@ class TransactionalSink:
         """Waits for a transaction that is being ended. (The admin client's way to it crashes on a loading broker.)"""
 
         def ask() -> int:
-            found = self._connection.consumer.committed([TopicPartition(self._marker_topic, 0)], timeout=_TIMEOUT_S)[0]
+            found = self._connection.consumer.committed([TopicPartition(self._marker_topic, 0)], timeout=_MARKER_S)[0]
             if found.error is not None:
                 raise KafkaException(found.error)
             return int(found.offset)
 
-        return max(0, self._attempt("read the marker", ask))
+        return max(0, self._attempt("read the marker", ask, _MARKER_S))
 
     def _mark(self, batch_id: int) -> None:
         """Puts the marker into the transaction."""
         marker = [TopicPartition(self._marker_topic, 0, batch_id + 1)]
         self._attempt(
             "write the marker",
-            lambda: self._producer.send_offsets_to_transaction(marker, self._connection.membership, _TIMEOUT_S),
+            lambda: self._producer.send_offsets_to_transaction(marker, self._connection.membership, _BEGIN_S),
+            _BEGIN_S,
         )
 
     def _send_when_there_is_room(
@@ -276,12 +304,15 @@ class TransactionalSink:
             partition = by_key[key] = partition_of(key, count)
         return partition
 
-    def _attempt(self, what: str, action: Callable[[], T]) -> T:
+    def _attempt(self, what: str, action: Callable[[], T], timeout_s: float = _TIMEOUT_S) -> T:
         """Tries again what may be tried again; ends the transaction where the broker wants it ended."""
-        deadline = time.monotonic() + _TIMEOUT_S
+        deadline = time.monotonic() + timeout_s
         while True:
             try:
-                return action()
+                return _in_time(action, timeout_s + _PATIENCE_S)
+            except TimeoutError:
+                self._use(_Connection(self._bootstrap, self._id, self._group))
+                raise KafkaWriteError(f"The client of '{self._id}' hangs: it does not {what}.") from None
             except KafkaException as error:
                 reason: KafkaError = error.args[0]
                 if reason.code() in _FENCED:
@@ -305,7 +336,8 @@ class TransactionalSink:
 
     def _drop(self) -> None:
         self._open = False
-        self._connection.close()
+        with contextlib.suppress(TimeoutError):
+            _in_time(self._connection.close, _PATIENCE_S)
         self._use(_Connection(self._bootstrap, self._id, self._group))
 
 
@@ -345,6 +377,20 @@ class _Connection:
         with contextlib.suppress(KafkaException):  # a fenced one says so once more
             self.producer.close()
         self.consumer.close()
+
+
+def _in_time(action: Callable[[], T], timeout_s: float) -> T:
+    """Does something that may hang; raises `TimeoutError` and leaves it to itself then."""
+    outcome: Future[T] = Future()
+
+    def call() -> None:
+        try:
+            outcome.set_result(action())
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    threading.Thread(target=call, daemon=True).start()
+    return outcome.result(timeout_s)
 
 
 class _Fenced(Exception):

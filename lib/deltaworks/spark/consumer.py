@@ -16,6 +16,8 @@ _CHUNK_RECORDS = 2_000
 _POLL_S = 0.5
 _STALL_S = 60.0
 
+_PASSING = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT)
+
 
 class RangeReader:
     """The consumer of one task, kept in its worker process from batch to batch.
@@ -135,6 +137,8 @@ def _ends(message: Message, wanted: Range) -> bool:
     assert error is not None
     if error.code() == KafkaError._PARTITION_EOF:
         return _offset(message) >= wanted.stop
+    if error.code() in _PASSING or error.retriable():
+        return False  # the consumer connects again by itself
     raise KafkaReadError(
         f"{wanted.topic}-{wanted.partition} [{wanted.start}, {wanted.stop}): {error.str()}",
         hint="if retention removed these records, start with a new checkpoint from the earliest offset",

@@ -196,6 +196,7 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 found = {position: future.result().offset for position, future in futures.items()}
                 break
             except KafkaException as error:
+                self._admin = None  # one whose broker was restarted may not answer any more
                 if time.monotonic() > deadline:
                     raise KafkaReadError(
                         f"no offsets from {self._config.bootstrap} for {timeout_s:.0f} s: {error}",

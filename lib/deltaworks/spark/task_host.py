@@ -20,6 +20,7 @@ from pyspark.sql.streaming.stateful_processor import (
     TimerValues,
 )
 
+from deltaworks.errors import KafkaReadError, KafkaWriteError
 from deltaworks.faults import reach
 from deltaworks.kafka.ranges import Range
 from deltaworks.kernel.records import RecordBatch
@@ -84,10 +85,22 @@ class TaskHost(StatefulProcessor):
         yield from passing
         for task, addressed in sorted(by_task.items()):
             truth = SparkTruth(task, self._headers, self._segments)
-            yield from run_batch(worker, self._stage, task, batch_id, addressed, truth)
+            yield from _try_batch(worker, self._stage, task, batch_id, addressed, truth)
 
     def close(self) -> None:
         pass
+
+
+def _try_batch(worker: Worker, stage: int, task: int, batch_id: int, rows: list[Row], truth: Truth) -> Iterator[Row]:
+    """`run_batch`, and once more with new clients if Kafka failed the first attempt: a broker that was restarted.
+
+    The first row comes after everything is durable, so an attempt that cannot read or write has yielded nothing.
+    """
+    try:
+        yield from run_batch(worker, stage, task, batch_id, rows, truth)
+    except (KafkaReadError, KafkaWriteError):
+        worker.forget_reader(stage, task)
+        yield from run_batch(worker, stage, task, batch_id, rows, truth)
 
 
 def run_batch(worker: Worker, stage: int, task: int, batch_id: int, rows: list[Row], truth: Truth) -> Iterator[Row]:

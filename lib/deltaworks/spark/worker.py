@@ -111,6 +111,13 @@ class Worker:
             hosted.reader = RangeReader(self.config.bootstrap)
         return hosted.reader
 
+    def forget_reader(self, stage: int, task: int) -> None:
+        """The next batch gets a new consumer."""
+        hosted = self.task(stage, task)
+        if hosted.reader is not None:
+            hosted.reader.close()
+            hosted.reader = None
+
     def _host(self, stage: int, task: int) -> HostedTask:
         config, spec = self.config, self.plan.stages[stage]
         timed = {store.name: store.timed for store in spec.stores} | {TASK_STORE: False}

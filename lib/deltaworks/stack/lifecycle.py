@@ -401,10 +401,12 @@ def _status(entry: processes.Registered) -> Status:
 
 
 def _memory_mb(members: Iterable[psutil.Process]) -> int:
+    """What several processes share (a fork's pages, shared buffers) is counted once, where the system knows (Linux)."""
     total = 0
     for process in members:
         try:
-            total += process.memory_info().rss
+            full = process.memory_full_info()
         except psutil.Error:
             continue
+        total += getattr(full, "pss", full.rss)
     return total // _MB

@@ -1,0 +1,39 @@
+"""The orders pipeline under real Airflow while what is around it is killed; `make check-heal` does it at full length."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from deltaworks.control import actions
+from deltaworks.kafka import admin
+from deltaworks.settings import Settings
+from jobs.orders import pipeline
+from tests.faults.orders_under_kills import producing
+from tests.faults.platform_under_kills import PlatformUnderKills, different
+from tests.live_stack import LiveStack
+
+
+@pytest.fixture
+def settings(platform: LiveStack) -> Iterator[Settings]:
+    """Empty topics; other tests use topics of the same names."""
+    admin.create_topics(platform.bootstrap, admin.topic_specs(pipeline.topics))
+    yield platform.settings
+    actions.stop(platform.settings, pipeline.name, requested_by="the end of the test")
+    admin.delete_topics(platform.bootstrap, [topic.name for topic in pipeline.topics])
+
+
+@pytest.mark.timeout(900)
+def test_a_stream_survives_its_surroundings_and_is_brought_back_from_death(settings: Settings) -> None:
+    platform = PlatformUnderKills(settings)
+    with producing(settings, records=6_000, rate=60.0):
+        platform.deploy()
+        for component in ("airflow-scheduler", "airflow-triggerer", "postgres"):
+            platform.kill(component)
+        platform.kill_driver()
+        platform.deploy_twice_at_once()
+    assert different(platform.settle()) == []
+    platform.stop()
+    assert different(platform.compare()) == []
+    assert platform.generation == 4, "one deployment, one restart, two deployments at once"
