@@ -1,4 +1,4 @@
-"""The orders pipeline under real Airflow while what is around it is killed; `make check-heal` does it at full length."""
+"""Orders under real Airflow while what is around them is killed; `make check-heal` does it at full length."""
 
 from __future__ import annotations
 
