@@ -29,6 +29,8 @@ from deltaworks.settings import Settings
 
 log = logging.getLogger(__name__)
 DAG_ID = "streams__reconcile"
+_NOTE = 900
+"""Airflow's database takes notes of up to 1,000 characters, and refuses the run otherwise."""
 
 
 def reconcile_dag(every: timedelta = timedelta(minutes=1)) -> DAG:
@@ -86,5 +88,5 @@ def run_of(decision: Decision, cause: str) -> dict[str, Any] | None:
         "trigger_dag_id": dag_id(decision.pipeline),
         "trigger_run_id": run_id,
         "conf": conf,
-        "note": f"{decision.action}: {reason}",
+        "note": f"{decision.action}: {reason}"[:_NOTE],
     }

@@ -9,10 +9,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, NewTopic, OffsetSpec
 
 from deltaworks.dsl.pipeline import Topic
 from deltaworks.errors import KafkaReadError, KafkaTopicError
@@ -184,12 +185,24 @@ def _offsets(bootstrap: str, topics: Sequence[str], spec: OffsetSpec, *, committ
     while True:
         try:
             futures = client.list_offsets(wanted, isolation_level=level, request_timeout=_TIMEOUT_S)
-            return {(at.topic, at.partition): future.result().offset for at, future in futures.items()}
+            return {(at.topic, at.partition): offset for at, offset in listed(futures).items()}
         except KafkaException as error:
             if error.args[0].code() in _NO_LEADER_YET and time.monotonic() < deadline:
                 time.sleep(_POLL_S)
                 continue
             raise KafkaReadError(f"Offsets of {', '.join(topics)} cannot be read: {error.args[0].str()}.") from error
+
+
+def listed(futures: Mapping[TopicPartition, Future[ListOffsetsResultInfo]]) -> dict[TopicPartition, int]:
+    """The answer to `list_offsets`.
+
+    Raises:
+        KafkaException: an error; also where a broker that is starting gives neither an offset nor an error.
+    """
+    offsets = {at: future.result().offset for at, future in futures.items()}
+    if OFFSET_INVALID in offsets.values():
+        raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, "a partition has no leader yet"))
+    return offsets
 
 
 def _partition_counts(client: AdminClient) -> dict[str, int]:

@@ -9,9 +9,8 @@ from pyspark.errors import StreamingQueryException
 from deltaworks import errors
 from deltaworks.errors import ConfigurationError, DeltaworksError, QueryError, TopologyError
 
-_CAUSE = re.compile(
-    r"^deltaworks\.errors\.(\w+): (.*?)(?=^\s*at [\w.$]+\(|^JVM stacktrace|^\S+Exception|\Z)", re.S | re.M
-)
+_END = r"^\s*at [\w.$]+\(|^JVM stacktrace|^\S+Exception|\s+SQLSTATE: |^=== Streaming|\Z"
+_CAUSE = re.compile(rf"^deltaworks\.errors\.(\w+): (.*?)(?={_END})", re.S | re.M)
 
 
 def as_error(error: StreamingQueryException) -> DeltaworksError:

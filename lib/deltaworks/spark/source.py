@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 from pyspark.sql.types import StructType
 
 from deltaworks.errors import KafkaReadError
-from deltaworks.kafka.admin import admin
+from deltaworks.kafka.admin import admin, listed
 from deltaworks.kafka.ranges import Offsets, Range
 
 SCHEMA = "route int, task int, payload binary"
@@ -193,7 +193,7 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 futures = self._client().list_offsets(
                     wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_REQUEST_TIMEOUT_S
                 )
-                found = {position: future.result().offset for position, future in futures.items()}
+                found = listed(futures)
                 break
             except KafkaException as error:
                 self._admin = None  # one whose broker was restarted may not answer any more

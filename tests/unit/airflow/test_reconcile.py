@@ -39,3 +39,11 @@ def test_a_stream_that_is_given_up_is_told_once_however_often_it_is_found() -> N
 @pytest.mark.parametrize("action", ["wait", "nothing"])
 def test_there_is_no_run_where_nothing_is_to_be_done(action: Action) -> None:
     assert run_of(decision(action), "scheduled__1") is None
+
+
+def test_a_reason_may_be_longer_than_a_note_in_airflow() -> None:
+    decision = Decision(pipeline="orders", action="restart", generation=3, reason="x" * 5_000)
+
+    run = run_of(decision, "scheduled__1")
+
+    assert run is not None and len(run["note"]) <= 1_000

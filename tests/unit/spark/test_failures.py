@@ -1,0 +1,34 @@
+"""The reason of a failed query, out of what Spark makes of it."""
+
+from __future__ import annotations
+
+from pyspark.errors import StreamingQueryException
+
+from deltaworks import exits
+from deltaworks.errors import KafkaReadError, QueryError
+from deltaworks.spark import failures
+
+OURS = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Traceback (most recent call last):
+  File "worker.py", line 3, in main
+deltaworks.errors.KafkaReadError: no offsets from 127.0.0.1:9092 for 60 s
+  Hint: check that the broker runs
+ SQLSTATE: 38000 SQLSTATE: XXKST
+=== Streaming Query ===
+Identifier: orders [id = 1, runId = 2]
+"""
+
+
+def test_an_error_of_ours_is_found_without_what_spark_says_around_it() -> None:
+    error = failures.as_error(StreamingQueryException(OURS))
+
+    assert isinstance(error, KafkaReadError)
+    assert str(error) == ("KafkaReadError: no offsets from 127.0.0.1:9092 for 60 s\n  Hint: check that the broker runs")
+    assert exits.code_of(error) == exits.UNAVAILABLE
+
+
+def test_any_other_error_is_told_in_its_first_line() -> None:
+    error = failures.as_error(StreamingQueryException("[STREAM_FAILED] out of memory\nJVM stacktrace: ..."))
+
+    assert isinstance(error, QueryError)
+    assert str(error) == "[STREAM_FAILED] out of memory"
+    assert exits.code_of(error) == exits.INTERNAL
