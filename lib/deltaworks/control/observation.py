@@ -8,6 +8,7 @@ from __future__ import annotations
 import socket
 import time
 from contextlib import suppress
+from datetime import datetime
 
 import msgspec
 
@@ -44,6 +45,10 @@ def observe(
     highest = fence.read(look.paths.fence)
     newest = max(highest, look.record.generation if look.record else 0)
     if highest > generation or (newest > generation and life != "alive"):
+        said = look.deployment
+        if said is not None and said.state == "failed":  # it had failed before: whoever looks late must hear of it
+            reason = f"{said.reason or 'it failed'}; generation {newest} has taken over"
+            return look.result("failed", reason, exit_code=said.exit_code, ended_at=_unix(said.ended_at))
         return look.result(
             "superseded",
             f"generation {newest} has taken over",
@@ -55,8 +60,8 @@ def observe(
         state: StreamState = "stopped" if orderly else "failed"
         return look.result(state, word.reason, exit_code=word.exit_code, ended_at=word.at, explain=not orderly)
     if life == "ended":
-        said = look.deployment.reason if look.deployment else None
-        reason = said or "its process was killed, or crashed without a word"
+        known = look.deployment.reason if look.deployment else None
+        reason = known or "its process was killed, or crashed without a word"
         return look.result("dead", reason, ended_at=look.last_sign(), explain=True)
     if look.beat is None:
         return look.without_heartbeat(life, launch_timeout_s)
@@ -165,6 +170,10 @@ class _Look:
             ended_at=ended_at,
             heartbeat=self.beat,
         )
+
+
+def _unix(at: datetime | None) -> float | None:
+    return at.timestamp() if at is not None else None
 
 
 def last_beat(paths: PipelinePaths) -> Heartbeat | None:

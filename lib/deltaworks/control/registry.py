@@ -46,6 +46,8 @@ CLAIM = timedelta(minutes=3)
 _LEASE = timedelta(seconds=30)
 _CONNECT_S = 3
 _STATEMENT_S = 30
+_IDLE_S = 5
+"""A driver that is suspended in the middle of a transaction must not keep its row from its successor."""
 _HINT = "deltaworks up"
 
 _NO_TABLE = "42P01"
@@ -470,7 +472,8 @@ def _connect_args() -> dict[str, Any]:
     return {
         "connect_timeout": _CONNECT_S,
         "application_name": f"deltaworks {socket.gethostname()}",
-        "options": f"-c statement_timeout={_STATEMENT_S * 1000} -c timezone=UTC",
+        "options": f"-c timezone=UTC -c statement_timeout={_STATEMENT_S * 1000}"
+        f" -c idle_in_transaction_session_timeout={_IDLE_S * 1000}",
         "prepare_threshold": None,
     }
 

@@ -87,6 +87,18 @@ def test_a_killed_stream_is_restarted_once(control: Control) -> None:
         deploy(control, expected_generation=1)
 
 
+def test_whoever_looks_late_hears_that_it_had_failed(control: Control) -> None:
+    """A supervisor that was away while its stream died and was brought back."""
+    deploy(control)
+    kill(control, 1)
+    heal(control)
+
+    seen = observe(control, 1)
+
+    assert seen.state == "failed"
+    assert seen.reason is not None and "killed" in seen.reason and "generation 2 has taken over" in seen.reason
+
+
 def test_of_many_reconcilers_one_gets_the_restart(control: Control) -> None:
     deploy(control)
     kill(control, 1)
