@@ -22,8 +22,13 @@ RECORDS, RATE = 24_000, 50.0
 
 def run(settings: Settings) -> bool:
     """Whether everything was as it should be."""
-    platform = PlatformUnderKills(settings)
-    with producing(settings, RECORDS, RATE) as producer:
+    with PlatformUnderKills(settings) as platform:
+        return under_kills(platform)
+
+
+def under_kills(platform: PlatformUnderKills) -> bool:
+    """The kills, then the comparison."""
+    with producing(platform.settings, RECORDS, RATE) as producer:
         platform.deploy()
         for component in (*AIRFLOW, "postgres", "kafka"):
             platform.kill(component)

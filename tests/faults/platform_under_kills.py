@@ -56,6 +56,12 @@ class PlatformUnderKills:
     def __post_init__(self) -> None:
         self._airflow = AirflowApi.of(self.settings)
 
+    def __enter__(self) -> PlatformUnderKills:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._airflow.close()
+
     # The stream
 
     def deploy(self, times: int = 1) -> list[str]:

@@ -26,14 +26,14 @@ def settings(platform: LiveStack) -> Iterator[Settings]:
 
 @pytest.mark.timeout(900)
 def test_a_stream_survives_its_surroundings_and_is_brought_back_from_death(settings: Settings) -> None:
-    platform = PlatformUnderKills(settings)
-    with producing(settings, records=6_000, rate=60.0):
-        platform.deploy()
-        for component in ("airflow-scheduler", "airflow-triggerer", "postgres"):
-            platform.kill(component)
-        platform.kill_driver()
-        platform.deploy_twice_at_once()
-    assert different(platform.settle()) == []
-    platform.stop()
-    assert different(platform.compare()) == []
-    assert platform.generation == 4, "one deployment, one restart, two deployments at once"
+    with PlatformUnderKills(settings) as platform:
+        with producing(settings, records=6_000, rate=60.0):
+            platform.deploy()
+            for component in ("airflow-scheduler", "airflow-triggerer", "postgres"):
+                platform.kill(component)
+            platform.kill_driver()
+            platform.deploy_twice_at_once()
+        assert different(platform.settle()) == []
+        platform.stop()
+        assert different(platform.compare()) == []
+        assert platform.generation == 4, "one deployment, one restart, two deployments at once"

@@ -28,6 +28,7 @@ def main() -> None:
         options[arguments[0]] = arguments[1]
         del arguments[:2]
     parent, command = int(arguments[0]), arguments[1:]
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # ignored in what a shell starts in the background
     prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
     if "--user" in options:
         _become(options["--user"])
