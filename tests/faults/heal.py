@@ -13,11 +13,10 @@ from pathlib import Path
 
 from deltaworks.settings import Settings
 from deltaworks.stack.lifecycle import down, up
-from tests.faults.orders_under_kills import producing
-from tests.faults.platform_under_kills import AIRFLOW, PlatformUnderKills, different
+from tests.faults.platform_under_kills import AIRFLOW, PlatformUnderKills, different, flowing
 from tests.live_stack import own_settings, reachable
 
-RECORDS, RATE = 24_000, 50.0
+RATE = 50.0
 
 
 def run(settings: Settings) -> bool:
@@ -28,14 +27,14 @@ def run(settings: Settings) -> bool:
 
 def under_kills(platform: PlatformUnderKills) -> bool:
     """The kills, then the comparison."""
-    with producing(platform.settings, RECORDS, RATE) as producer:
+    with flowing(platform.settings, RATE):
         platform.deploy()
         for component in (*AIRFLOW, "postgres", "kafka"):
             platform.kill(component)
         platform.without("airflow-api-server", 60)
         platform.kill_driver()
+        platform.kill_driver_before_many_reconcilers()
         platform.deploy_twice_at_once()
-        producer.join()
     live = platform.settle()
     platform.stop()
     drained = platform.compare()

@@ -8,21 +8,25 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import TypeVar
 
 from deltaworks import processes
-from deltaworks.control import batches, heartbeat
+from deltaworks.control import actions, batches, heartbeat
 from deltaworks.control.heartbeat import Heartbeat
+from deltaworks.control.reconcile import reconcile
 from deltaworks.control.registry import Registry
 from deltaworks.kafka import admin
 from deltaworks.settings import Settings
 from deltaworks.stack.airflow_api import AirflowApi
 from deltaworks.stack.state import ComponentState, read_state
-from jobs import orders, orders_check
+from jobs import orders, orders_check, orders_data
 
 DAG = "orders__stream"
 AIRFLOW = ("airflow-scheduler", "airflow-triggerer", "airflow-api-server", "airflow-dag-processor")
@@ -163,6 +167,32 @@ class PlatformUnderKills:
         self._goes_on(committed)
         self._note("driver", back_s, generation, committed)
 
+    def kill_driver_before_many_reconcilers(self, count: int = 4) -> None:
+        """SIGKILL of the driver while several reconcilers look at once, Airflow's own among them: one restart."""
+        driver, generation = self.driver, self.generation
+        assert driver is not None
+        committed, begun = self.batches_committed(), time.monotonic()
+        os.kill(driver.pid, signal.SIGKILL)
+        with ThreadPoolExecutor(count) as pool:
+            restarts = sum(pool.map(lambda number: self._reconcile(f"reconciler {number}", generation), range(count)))
+        self.until(lambda: self.beat_of(self.generation), "a new generation runs")
+        back_s = time.monotonic() - begun
+        assert restarts <= 1 and self.generation == generation + 1, "one death, one restart"
+        self._goes_on(committed)
+        self.supervised()
+        self._note(f"driver, before {count + 1} reconcilers", back_s, generation, committed)
+
+    def _reconcile(self, name: str, generation: int) -> int:
+        """Looks until the generation has been replaced, and restarts it if that is given to it; how often it was."""
+        restarts, end = 0, time.monotonic() + _WAIT_S
+        while self.generation == generation and time.monotonic() < end:
+            (decision,) = reconcile(self.settings, claimed_by=name)
+            if decision.action == "restart":
+                restarts += 1
+                actions.deploy(self.settings, "orders", expected_generation=generation, requested_by=name)
+            time.sleep(_POLL_S)
+        return restarts
+
     def deploy_twice_at_once(self) -> None:
         """Two runs of the DAG at the same moment: two generations, one stream."""
         generation, committed, begun = self.generation, self.batches_committed(), time.monotonic()
@@ -221,6 +251,25 @@ class PlatformUnderKills:
         event = Event(victim, back_s, stream, self.batches_committed() - committed)
         self.events.append(event)
         self.report(f"{victim:32} back after {back_s:5.1f} s   {stream:24} {event.batches} batches meanwhile")
+
+
+@contextmanager
+def flowing(settings: Settings, rate: float, seed: int = 7) -> Iterator[None]:
+    """Sample orders flow in the background at `rate` records per second until the block ends."""
+    enough = threading.Event()
+    sample = takewhile(lambda _: not enough.is_set(), orders_data.records(1_000_000, seed))
+    thread = threading.Thread(
+        target=orders_data.produce,
+        args=(settings.bootstrap, sample),
+        kwargs={"records_per_second": rate},
+        daemon=True,
+    )
+    thread.start()
+    try:
+        yield
+    finally:
+        enough.set()
+        thread.join()
 
 
 def different(comparisons: Sequence[orders_check.Comparison]) -> list[str]:

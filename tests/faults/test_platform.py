@@ -10,8 +10,7 @@ from deltaworks.control import actions
 from deltaworks.kafka import admin
 from deltaworks.settings import Settings
 from jobs.orders import pipeline
-from tests.faults.orders_under_kills import producing
-from tests.faults.platform_under_kills import PlatformUnderKills, different
+from tests.faults.platform_under_kills import PlatformUnderKills, different, flowing
 from tests.live_stack import LiveStack
 
 
@@ -27,7 +26,7 @@ def settings(platform: LiveStack) -> Iterator[Settings]:
 @pytest.mark.timeout(900)
 def test_a_stream_survives_its_surroundings_and_is_brought_back_from_death(settings: Settings) -> None:
     with PlatformUnderKills(settings) as platform:
-        with producing(settings, records=6_000, rate=60.0):
+        with flowing(settings, rate=60.0):
             platform.deploy()
             for component in ("airflow-scheduler", "airflow-triggerer", "postgres"):
                 platform.kill(component)
