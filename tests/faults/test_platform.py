@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from deltaworks.control import actions
+from deltaworks.control import actions, registry
 from deltaworks.kafka import admin
 from deltaworks.settings import Settings
 from jobs.orders import pipeline
@@ -20,6 +20,7 @@ def settings(platform: LiveStack) -> Iterator[Settings]:
     admin.create_topics(platform.bootstrap, admin.topic_specs(pipeline.topics))
     yield platform.settings
     actions.stop(platform.settings, pipeline.name, requested_by="the end of the test")
+    registry.close()
     admin.delete_topics(platform.bootstrap, [topic.name for topic in pipeline.topics])
 
 
