@@ -9,7 +9,8 @@ import pytest
 
 from deltaworks.settings import Settings
 from jobs.orders import pipeline
-from tests.faults.orders_under_kills import OrdersUnderKills, producing
+from tests.faults.orders_under_kills import OrdersUnderKills
+from tests.faults.platform_under_kills import flowing
 from tests.faults.stores import compare_topics, replay
 
 VICTIMS = ("worker", "driver", "worker", "jvm")
@@ -19,13 +20,12 @@ POINTS = ("kafka.before_commit", "kafka.after_commit", "store.after_local_commit
 @pytest.mark.timeout(900)
 def test_orders_are_exact_after_kills_of_driver_jvm_and_workers(orders_settings: Settings, tmp_path: Path) -> None:
     orders = OrdersUnderKills(orders_settings, tmp_path)
-    with producing(orders_settings, records=9_000, rate=150.0) as producer, orders.running():
+    with flowing(orders_settings, rate=100.0), orders.running():
         for victim in VICTIMS:
             orders.kill(victim, random.Random(victim))
         for point in POINTS:
             orders.inject(point, "kill")
         orders.inject("driver.after_tables", "raise")
-        producer.join()
     outcome = orders.check()
     assert [comparison for comparison in outcome.comparisons if not comparison.equal] == []
     assert (outcome.stores, outcome.rebuilt_stores) == ([], [])
