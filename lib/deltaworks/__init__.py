@@ -8,6 +8,7 @@ from deltaworks.dsl.builder import StreamsBuilder
 from deltaworks.dsl.grouped import KGroupedStream
 from deltaworks.dsl.kstream import KStream
 from deltaworks.dsl.ktable import KTable
+from deltaworks.dsl.materialized import Materialized
 from deltaworks.dsl.pipeline import Pipeline, Topic
 from deltaworks.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
 from deltaworks.errors import (
@@ -40,6 +41,7 @@ __all__ = [
     "KTable",
     "LeaseError",
     "Long",
+    "Materialized",
     "Pipeline",
     "Plan",
     "Serde",

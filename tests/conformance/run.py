@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 
 from deltaworks import DeltaworksError, Plan, StreamsBuilder, StreamsError
 from deltaworks.kernel.task import ErrorPolicy
@@ -14,6 +14,7 @@ from deltaworks.testing import (
     ReadOnlyWindowStore,
     TopologyTestDriver,
 )
+from tests.conformance.low_level import low_level_plan
 from tests.conformance.topology import Interpreter
 from tests.conformance.values import Typed, shown, unparsed
 
@@ -40,11 +41,8 @@ def run_case(case: Case, host: str = "driver", *, kept: type = object) -> dict[s
     def peek(node: str, key: Any, value: Any) -> None:
         peeked.append({"after_input": step, "node": node, "key": shown(key), "value": value})
 
-    config = case.get("config", {})
-    builder = StreamsBuilder(case["name"], record_cache=config.get("cache_max_bytes", 0) > 0)
     try:
-        Interpreter(case, builder, peek, kept).build()
-        plan = builder.build()
+        plan = plan_of(case, peek, kept)
     except (DeltaworksError, ValueError) as error:
         return {"error": {"phase": "build", "class": type(error).__name__, "message": str(error)}}
     run = _Run(case, plan)
@@ -58,6 +56,28 @@ def run_case(case: Case, host: str = "driver", *, kept: type = object) -> dict[s
                 "outputs_of_failed_step": failed,
             }
     return run.result(peeked) | {"stores": run.stores(), "dropped_records": run.driver.metrics.dropped}
+
+
+def describe_case(case: Case) -> str:
+    """The description of its topology."""
+    return plan_of(case, lambda *_: None, object).describe()
+
+
+def plan_of(case: Case, peek: Callable[[str, Any, Any], None], kept: type) -> Plan:
+    """Its topology."""
+    config = case.get("config", {})
+    names: Literal["all", "none"] = "all" if config.get("require_explicit_names") else "none"
+    if case["spec"].get("api") == "processor":
+        return low_level_plan(case, kept)
+    builder = StreamsBuilder(
+        case["name"],
+        record_cache=config.get("cache_max_bytes", 0) > 0,
+        explicit_names=names,
+        optimize=config.get("optimize", False),
+        emit_interval=timedelta(milliseconds=config.get("emit_interval_ms", 0)),
+    )
+    Interpreter(case, builder, peek, kept).build()
+    return builder.build()
 
 
 class _Run:
@@ -80,8 +100,8 @@ class _Run:
         self._types = {
             topic: node["value_type"]
             for node in case["spec"]["nodes"]
-            if node["op"] in ("stream", "table")
-            for topic in node.get("topics") or [node["topic"]]
+            if "value_type" in node
+            for topic in node.get("topics") or [node.get("topic")]
         }
         self._seen: dict[str, int] = {}
         self._outputs: list[dict[str, Any]] = []

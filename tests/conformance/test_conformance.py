@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
 from tests.conformance.compare import differences
+from tests.conformance.data import Case, curated, random, without_expectations
+from tests.conformance.missing import missing
 from tests.conformance.run import run_case
-from tests.conformance.topology import missing
 
-_DATA = Path(__file__).parent / "data"
 _CURATED = 312
 _RANDOM = 1500
 
@@ -25,27 +22,9 @@ _DIFFERENT = {
 }
 """Deliberate differences, by case."""
 
-Case = dict[str, Any]
 
-
-def curated() -> Iterator[Case]:
-    for path in sorted((_DATA / "cases").glob("*.json")):
-        family = json.loads(path.read_text())
-        for case in family["cases"]:
-            yield case | {"family": family["family"]}
-
-
-def random() -> list[Case]:
-    with gzip.open(_DATA / "random.jsonl.gz", "rt") as lines:
-        return [json.loads(line) for line in lines]
-
-
-def covered(cases: Iterator[Case] | list[Case]) -> list[Case]:
+def covered(cases: Iterable[Case]) -> list[Case]:
     return [case for case in cases if missing(case) is None]
-
-
-def without_expectations(case: Case) -> Case:
-    return {field: value for field, value in case.items() if field != "expected"}
 
 
 @pytest.mark.parametrize("case", covered(curated()), ids=lambda case: f"{case['family']}-{case['name']}")
@@ -67,7 +46,7 @@ def test_random_cases_are_as_in_kafka_streams(kept: type) -> None:
 
 
 def test_coverage_is_counted(record_property: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    all_curated, all_random = list(curated()), random()
+    all_curated, all_random = list(curated()), list(random())
     curated_count, random_count = len(covered(all_curated)), len(covered(all_random))
     with capsys.disabled():
         reasons = Counter(missing(case) for case in [*all_curated, *all_random])

@@ -6,168 +6,94 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
-from deltaworks import (
-    KGroupedStream,
-    KStream,
-    KTable,
-    SessionWindowedKStream,
-    SessionWindows,
-    StreamsBuilder,
-    TimeWindowedKStream,
-    TimeWindows,
-)
-from tests.conformance import functions
+import deltaworks as dw
+from tests.conformance import functions, processors
 from tests.conformance.values import Typed
 
 Node = Mapping[str, Any]
-Stream = KStream[Any, Any]
-Table = KTable[Any, Any]
-Group = KGroupedStream[Any, Any]
-Windowed = TimeWindowedKStream[Any, Any] | SessionWindowedKStream[Any, Any]
-Handle = Stream | Table | Group | Windowed
 Peek = Callable[[str, Any, Any], None]
-
-_OPERATORS = frozenset(
-    [
-        "stream",
-        "table",
-        "to",
-        "foreach",
-        "filter",
-        "filter_not",
-        "map",
-        "map_values",
-        "flat_map",
-        "flat_map_values",
-        "select_key",
-        "peek",
-        "split",
-        "merge",
-        "repartition",
-        "to_table",
-        "group_by_key",
-        "group_by",
-        "windowed_by",
-        "count",
-        "reduce",
-        "aggregate",
-        "to_stream",
-        "join_stream_table",
-    ]
-)
-_LATER = frozenset(
-    [
-        "history_ms",
-        "timestamp_extractor",
-        "topic_pattern",
-        "topic_extractor",
-        "adder",
-        "subtractor",
-        "grace_ms",
-        "caching",
-        "emit",
-    ]
-)
-"""Fields of nodes that the DSL has no word for yet."""
-_WINDOWS = ("tumbling", "hopping", "session")
-_CONFIG = frozenset(
-    (
-        "cache_max_bytes",
-        "deserialization_handler",
-        "processing_handler",
-        "dlq_topic",
-        "initial_wall_clock_ms",
-        "guarantee",
-    )
-)
-
-
-def missing(case: Mapping[str, Any]) -> str | None:
-    """What a case uses that the DSL does not have yet; None: it can be run."""
-    spec = case["spec"]
-    if spec.get("api") == "processor":
-        return "processor api"
-    for key in case.get("config", {}):
-        if key not in _CONFIG:
-            return f"config {key}"
-    tables: set[str] = set()
-    unnamed = {node["id"] for node in spec["nodes"] if node["op"] in ("table", "to_table") and "store" not in node}
-    for node in spec["nodes"]:
-        parents = node.get("in")
-        of_table = parents in tables if isinstance(parents, str) else False
-        if node["op"] not in _OPERATORS:
-            return str(node["op"])
-        for field in _LATER & node.keys():
-            return f"{node['op']} with {field}"
-        if node["op"] == "windowed_by" and node["window"]["type"] not in _WINDOWS:
-            return f"{node['window']['type']} windows"
-        if of_table and node["op"] in ("group_by", "group_by_key"):
-            return "group_by on a table"
-        if node["op"] in ("filter", "filter_not") and parents in unnamed:
-            return "filter of a table without a store"
-        if node["op"] == "map_values" and parents in unnamed:
-            unnamed.add(node["id"])
-        if node["op"] in ("filter", "filter_not", "map_values") and "store" in node:
-            return f"{node['op']} with store"
-        if node["op"] in ("table", "to_table", "count", "reduce", "aggregate") or (
-            of_table and node["op"] in ("filter", "filter_not", "map_values")
-        ):
-            tables.add(node["id"])
-    return None
+Options = dict[str, Any]
 
 
 class Interpreter:
-    """Builds one case."""
+    """Builds one case with the DSL.
 
-    def __init__(self, case: Mapping[str, Any], builder: StreamsBuilder, peek: Peek, kept: type) -> None:
-        self.handles: dict[str, Any] = {}
+    Args:
+        peek: called for every record that `peek` and `foreach` see.
+        kept: what type values claim to be of; see `Typed`.
+    """
+
+    def __init__(self, case: Mapping[str, Any], builder: dw.StreamsBuilder, peek: Peek, kept: type) -> None:
         self._case = case
         self._builder = builder
         self._peek = peek
         self._kept = kept
         self._any = Typed(kept=kept)
         self._key = Typed(kept=str)
+        self._handles: dict[str, Any] = {}
 
     def build(self) -> None:
+        for store in self._case["spec"].get("stores", ()):
+            self._builder.add_state_store(processors.store_builder(store, self._key, self._any))
         for node in self._case["spec"]["nodes"]:
             handle = self._handle(node, self._inputs(node))
             if "id" in node and handle is not None:
-                self.handles[node["id"]] = handle
+                self._handles[node["id"]] = handle
 
     def _inputs(self, node: Node) -> list[Any]:
         inputs = node.get("in", [])
-        return [self.handles[each] for each in ([inputs] if isinstance(inputs, str) else inputs)]
+        return [self._handles[each] for each in ([inputs] if isinstance(inputs, str) else inputs)]
 
     def _handle(self, node: Node, inputs: list[Any]) -> Any:
         match node["op"], inputs:
-            case "stream", []:
-                topics = node.get("topics") or [node["topic"]]
-                return self._builder.stream(*topics, key=self._key, value=Typed(node["value_type"], self._kept))
-            case "table", []:
-                store = node.get("store") or f"{node['id']}-store"
-                value = Typed(node["value_type"], self._kept)
-                return self._builder.table(node["topic"], key=self._key, value=value, store=store)
-            case _, [KStream() as stream]:
-                return self._on_stream(node, stream)
-            case _, [KTable() as table]:
-                return self._on_table(node, table)
-            case _, [KGroupedStream() as group]:
-                return self._on_group(node, group)
-            case _, [TimeWindowedKStream() | SessionWindowedKStream() as windowed]:
-                return self._aggregate(node, windowed, self._store(node) | self._retention(node))
             case "merge", [first, *others]:
                 for other in others:
                     first = first.merge(other)
                 return first
-            case "join_stream_table", [KStream() as stream, KTable() as table]:
-                joined = functions.joiner(node["joiner"])
-                join = stream.join_with_key if node["kind"] == "inner" else stream.left_join_with_key
-                return join(table, joined, value=self._any, name=node.get("name"))
+            case "cogroup", groups:
+                return self._cogroup(node, groups)
+            case operator, [left, right] if operator.startswith("join_"):
+                return self._join(node, left, right)
+            case _, []:
+                return self._source(node)
+            case _, [dw.KStream() as stream]:
+                return self._on_stream(node, stream)
+            case _, [dw.KTable() as table]:
+                return self._on_table(node, table)
+            case "windowed_by", [group]:
+                return self._windowed(node, group)
+            case _, [group]:
+                return self._aggregate(node, group)
             case operator, _:
                 raise ValueError(f"{operator} on {inputs}")
 
-    def _on_stream(self, node: Node, stream: Stream) -> Any:
+    def _source(self, node: Node) -> Any:
+        reads: Options = {"key": self._key, "value": Typed(node["value_type"], self._kept)}
         match node["op"]:
+            case "stream":
+                if "timestamp_extractor" in node:
+                    reads["timestamp_extractor"] = functions.timestamp_extractor(node["timestamp_extractor"])
+                if "topic_pattern" in node:
+                    return self._builder.stream(pattern=node["topic_pattern"], **reads)
+                return self._builder.stream(*(node.get("topics") or [node["topic"]]), **reads)
+            case "table":
+                history = _ms(node["history_ms"]) if "history_ms" in node else None
+                store = dw.Materialized(node.get("store", ""), history=history)
+                return self._builder.table(node["topic"], store=store, **reads)
+            case "global_table":
+                return self._builder.global_table(node["topic"], store=node["store"], **reads)
+            case "global_store":
+                store = processors.store_builder({"name": node["store"], "type": "kv"}, self._key, self._any)
+                supplier = processors.supplier(["put_into", {"store": node["store"]}])
+                return self._builder.add_global_store(store, node["topic"], supplier, **reads)
+            case operator:
+                raise ValueError(f"{operator} without input")
+
+    def _on_stream(self, node: Node, stream: dw.KStream[Any, Any]) -> Any:
+        match node["op"]:
+            case "to" if "topic_extractor" in node:
+                extractor = functions.topic_extractor(node["topic_extractor"])
+                return stream.to_extracted(extractor, key=self._key, value=self._any)
             case "to":
                 return stream.to(node["topic"], key=self._key, value=self._any)
             case "foreach":
@@ -196,7 +122,15 @@ class Interpreter:
             case "repartition":
                 return stream.repartition(name=node.get("name"), partitions=node.get("partitions"))
             case "to_table":
-                return stream.to_table(store=node.get("store") or f"{node['id']}-store")
+                return stream.to_table(store=node.get("store", ""))
+            case "process":
+                supplier = processors.supplier(node["processor"])
+                return stream.process(
+                    supplier, *node.get("stores", ()), key=self._key, value=self._any, name=node["id"]
+                )
+            case "process_values":
+                supplier = processors.fixed_key_supplier(node["processor"])
+                return stream.process_values(supplier, *node.get("stores", ()), value=self._any, name=node["id"])
             case "group_by_key":
                 return stream.group_by_key(name=node.get("name"))
             case "group_by":
@@ -204,71 +138,155 @@ class Interpreter:
             case operator:
                 raise ValueError(f"{operator} on a stream")
 
-    def _split(self, node: Node, stream: Stream) -> None:
+    def _split(self, node: Node, stream: dw.KStream[Any, Any]) -> None:
         branched = stream.split(node["id"])
         for branch in node["branches"]:
             branched = branched.branch(functions.predicate(branch["predicate"]), name=branch["id"])
         default = node.get("default")
-        self.handles |= branched.default_branch(name=default) if default else branched.no_default_branch()
+        self._handles |= branched.default_branch(name=default) if default else branched.no_default_branch()
 
-    def _on_table(self, node: Node, table: Table) -> Any:
+    def _on_table(self, node: Node, table: dw.KTable[Any, Any]) -> Any:
+        store: Options = {"store": node["store"]} if "store" in node else {}
         match node["op"]:
             case "filter":
-                return table.filter(functions.predicate(node["predicate"]))
+                return table.filter(functions.predicate(node["predicate"]), **store)
             case "filter_not":
-                return table.filter_not(functions.predicate(node["predicate"]))
+                return table.filter_not(functions.predicate(node["predicate"]), **store)
             case "map_values":
-                return table.map_values_with_key(functions.mapper(node["fn"]), value=self._any)
+                return table.map_values_with_key(functions.mapper(node["fn"]), value=self._any, **store)
+            case "transform_values":
+                supplier = processors.value_transformer_supplier(functions.mapper(node["fn"]))
+                return table.transform_values(supplier, value=self._any, **store)
             case "to_stream":
                 stream = table.to_stream()
                 if "key" in node:
                     return stream.select_key(functions.key_selector(node["key"]), key=self._key)
                 return stream
+            case "group_by":
+                new_key, new_value = functions.key_selector(node["key"]), functions.mapper(node["value"])
+                return table.group_by(
+                    lambda k, v: (new_key(k, v), new_value(k, v)),
+                    key=self._key,
+                    value=self._any,
+                    name=node.get("name"),
+                )
+            case "suppress":
+                return table.suppress(_suppressed(node))
             case operator:
                 raise ValueError(f"{operator} on a table")
 
-    def _on_group(self, node: Node, group: Group) -> Any:
-        if node["op"] != "windowed_by":
-            return self._aggregate(node, group, self._store(node))
-        window = node["window"]
-        if window["type"] == "session":
-            return group.windowed_by(SessionWindows.of_inactivity_gap_and_grace(_ms(window["gap_ms"]), _grace(window)))
-        windows = TimeWindows.of_size_and_grace(_ms(window["size_ms"]), _grace(window))
-        return group.windowed_by(
-            windows.advance_by(_ms(window["advance_ms"])) if window["type"] == "hopping" else windows
-        )
+    def _join(self, node: Node, left: Any, right: Any) -> Any:
+        operator, kind, join = node["op"], node["kind"], functions.joiner(node["joiner"])
+        prefix = "" if kind == "inner" else f"{kind}_"
+        options: Options = {"value": self._any}
+        if "name" in node:
+            options["name"] = node["name"]
+        match operator:
+            case "join_stream_table":
+                if "grace_ms" in node:
+                    options["grace"] = _ms(node["grace_ms"])
+                return getattr(left, f"{prefix}join_with_key")(right, join, **options)
+            case "join_stream_global":
+                select = functions.key_selector(node["key"])
+                return getattr(left, f"{prefix}join_global_with_key")(right, select, join, **options)
+            case "join_stream_stream":
+                return getattr(left, f"{prefix}join_stream_with_key")(right, join, _join_windows(node), **options)
+            case "join_table_table":
+                return getattr(left, f"{prefix}join")(right, lambda a, b: join(None, a, b), **_stored(node), **options)
+            case "join_foreign_key":
+                select = functions.key_selector(node["foreign_key"])
+                return getattr(left, f"{prefix}join_foreign_key")(
+                    right, select, lambda a, b: join(None, a, b), **_stored(node), **options
+                )
+            case _:
+                raise ValueError(operator)
 
-    def _aggregate(self, node: Node, group: Any, options: Mapping[str, Any]) -> Any:
+    def _cogroup(self, node: Node, groups: list[Any]) -> Any:
+        first, *others = [functions.aggregator(each) for each in node["aggregators"]]
+        cogrouped = groups[0].cogroup(first, value=self._any)
+        for group, aggregator in zip(groups[1:], others, strict=True):
+            cogrouped = cogrouped.cogroup(group, aggregator)
+        return cogrouped
+
+    def _windowed(self, node: Node, group: Any) -> Any:
+        windowed = group.windowed_by(_windows(node["window"]))
+        if node.get("emit") == "on_window_close":
+            return windowed.emit_strategy(dw.EmitStrategy.ON_WINDOW_CLOSE)
+        return windowed
+
+    def _aggregate(self, node: Node, group: Any) -> Any:
+        options = _stored(node)
         match node["op"]:
             case "count":
                 return group.count(**options)
+            case "reduce" if "adder" in node:
+                add, subtract = functions.aggregator(node["adder"]), functions.aggregator(node["subtractor"])
+                return group.reduce(
+                    lambda old, new: add(None, new, old), lambda old, new: subtract(None, new, old), **options
+                )
             case "reduce":
                 reduce = functions.aggregator(node["reducer"])
                 return group.reduce(lambda old, new: reduce(None, new, old), **options)
             case "aggregate":
-                initial, update = node["initializer"], functions.aggregator(node["aggregator"])
-                if not isinstance(group, SessionWindowedKStream):
-                    return group.aggregate(lambda: initial, update, value=self._any, **options)
-                merge = functions.aggregator(node["merger"])
-                return group.aggregate(
-                    lambda: initial, update, lambda k, a, other: merge(k, other, a), value=self._any, **options
-                )
+                initial = node["initializer"]
+                updates = [functions.aggregator(node[f]) for f in ("aggregator", "adder", "subtractor") if f in node]
+                if "merger" in node:
+                    merge = functions.aggregator(node["merger"])
+                    updates.append(lambda k, a, other: merge(k, other, a))
+                return group.aggregate(lambda: initial, *updates, value=self._any, **options)
             case operator:
                 raise ValueError(f"{operator} on a group")
 
     def _logged(self, node: Node) -> Callable[[Any, Any], None]:
         return lambda k, v: self._peek(node["id"], k, v)
 
-    def _store(self, node: Node) -> dict[str, Any]:
-        return {"store": node.get("store") or f"{node['id']}-store"}
 
-    def _retention(self, node: Node) -> dict[str, Any]:
-        return {"retention": _ms(node["retention_ms"])} if "retention_ms" in node else {}
+def _stored(node: Node) -> Options:
+    options: Options = {"store": dw.Materialized(node.get("store", ""), caching=node.get("caching"))}
+    if "retention_ms" in node:
+        options["retention"] = _ms(node["retention_ms"])
+    return options
+
+
+def _windows(window: Node) -> Any:
+    grace = _ms(window.get("grace_ms", 0))
+    match window["type"]:
+        case "tumbling":
+            return dw.TimeWindows.of_size_and_grace(_ms(window["size_ms"]), grace)
+        case "hopping":
+            windows = dw.TimeWindows.of_size_and_grace(_ms(window["size_ms"]), grace)
+            return windows.advance_by(_ms(window["advance_ms"]))
+        case "sliding":
+            return dw.SlidingWindows.of_time_difference_and_grace(_ms(window["diff_ms"]), grace)
+        case "session":
+            return dw.SessionWindows.of_inactivity_gap_and_grace(_ms(window["gap_ms"]), grace)
+        case "unlimited":
+            return dw.UnlimitedWindows.start_on_ms(window["start_ms"])
+        case kind:
+            raise ValueError(f"{kind} windows")
+
+
+def _join_windows(node: Node) -> dw.JoinWindows:
+    window = node["window"]
+    windows = dw.JoinWindows.of_time_difference_and_grace(_ms(window["after_ms"]), _ms(window.get("grace_ms", 0)))
+    return windows.before(_ms(window["before_ms"]))
+
+
+def _suppressed(node: Node) -> dw.Suppressed:
+    if node["until"] == "window_close":
+        buffer = dw.BufferConfig.unbounded()
+        if "max_records" in node:
+            buffer = dw.BufferConfig.of_max_records(node["max_records"]).shut_down_when_full()
+        return dw.Suppressed.until_window_closes(buffer)
+    buffer = dw.BufferConfig.unbounded()
+    if "max_records" in node:
+        buffer = dw.BufferConfig.of_max_records(node["max_records"])
+    if node.get("when_full") == "shut_down":
+        buffer = buffer.shut_down_when_full()
+    elif node.get("when_full") == "emit_early":
+        buffer = buffer.emit_early_when_full()
+    return dw.Suppressed.until_time_limit(_ms(node["limit_ms"]), buffer)
 
 
 def _ms(milliseconds: int) -> timedelta:
     return timedelta(milliseconds=milliseconds)
-
-
-def _grace(window: Mapping[str, Any]) -> timedelta:
-    return _ms(window.get("grace_ms", 0))

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from dataclasses import replace
+from datetime import timedelta
+from typing import Literal, TypeVar
 
-from deltaworks.dsl.graph import Graph, call_site
+from deltaworks.dsl.graph import BuilderConfig, Graph, call_site
 from deltaworks.dsl.hops import keep_null_keys
 from deltaworks.dsl.kstream import KStream
 from deltaworks.dsl.ktable import KTable
-from deltaworks.dsl.materialize import add_store
+from deltaworks.dsl.materialize import table_source
+from deltaworks.dsl.materialized import Materialized, Stored
 from deltaworks.dsl.point import Point, Typed, settle
 from deltaworks.errors import TopologyError
 from deltaworks.topology.checks import check
-from deltaworks.topology.nodes import Source, TableSource
+from deltaworks.topology.nodes import Source
 from deltaworks.topology.split import split
 from deltaworks.topology.stages import Plan
 
@@ -26,6 +29,11 @@ class StreamsBuilder:
     Args:
         name: of the topology, for messages.
         record_cache: stores forward the last update per key at a commit, else every update.
+        explicit_names: what you must name: `stores`; `all`: repartitions too; `none`: names are generated as in Kafka
+            Streams, and change when the topology does.
+        optimize: repartitions of one stream are merged, and a stream joined with itself keeps one store.
+        emit_interval: wall-clock pause between two looks for results that a window's end sets free; 0: none. Kafka
+            Streams: a second.
 
     >>> builder = StreamsBuilder("shout")
     >>> builder.stream("in", key=str, value=str).map_values(str.upper, value=str).to("out")
@@ -41,8 +49,19 @@ class StreamsBuilder:
           <-- KSTREAM-MAPVALUES-0000000001
     """
 
-    def __init__(self, name: str = "topology", *, record_cache: bool = True) -> None:
-        self._graph = Graph(name, record_cache=record_cache)
+    def __init__(
+        self,
+        name: str = "topology",
+        *,
+        record_cache: bool = True,
+        explicit_names: Literal["stores", "all", "none"] = "stores",
+        optimize: bool = False,
+        emit_interval: timedelta = timedelta(0),
+    ) -> None:
+        config = BuilderConfig(
+            record_cache=record_cache, explicit_names=explicit_names, optimize=optimize, emit_interval=emit_interval
+        )
+        self._graph = Graph(name, config)
 
     def stream(self, *topics: str, key: Typed[K], value: Typed[V], name: str | None = None) -> KStream[K, V]:
         """Reads one or several topics as a stream.
@@ -58,7 +77,7 @@ class StreamsBuilder:
         return KStream(self._source(topics, key, value, name, "stream"))
 
     def table(
-        self, topic: str, *, key: Typed[K], value: Typed[V], store: str = "", name: str | None = None
+        self, topic: str, *, key: Typed[K], value: Typed[V], store: Stored = "", name: str | None = None
     ) -> KTable[K, V]:
         """Reads a topic as a table: the last record of a key counts, a null value deletes, a null key is dropped.
 
@@ -66,17 +85,20 @@ class StreamsBuilder:
             topic: its name.
             key: type or serde of the keys.
             value: type or serde of the values.
-            store: name of its store; part of the pipeline's state, so keep it.
+            store: name of its store; part of the pipeline's state, so keep it. A table that is neither joined nor
+                grouped needs none.
             name: of the node.
 
-        State: a value per key, for ever.
-        Source: `StreamsBuilder#table`; differs: there is always a store.
+        State: a value per key, for ever; none without a store.
+        Source: `StreamsBuilder#table`; differs: no.
         """
         where = call_site()
+        kept = Materialized.of(store)
+        named = replace(kept, name=self._graph.store_name(kept.name, f"{topic}-"))
         at = self._source((topic,), key, value, name, "table")
         node = self._graph.name_of(f"{name}-table-source" if name else None, "KTABLE-SOURCE-")
-        store = add_store(at, store, kind="key-value", value=at.value, operator="table", where=where, node=node)
-        return KTable(at.then(TableSource(name=node, parents=(at.node,), store=store, origin=where)), store=store)
+        table: KTable[K, V] = table_source(at, node, kept, named, operator="table", where=where)
+        return table
 
     def build(self) -> Plan:
         """Checks the topology and returns its plan.

@@ -6,8 +6,10 @@ Names follow Kafka Streams: one counter for all nodes, and a given name uses up 
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Literal, TypeVar
 
 from deltaworks.errors import Problem
 from deltaworks.topology.nodes import AnyNode, Source
@@ -19,18 +21,31 @@ N = TypeVar("N", bound=AnyNode)
 _PACKAGE = str(Path(__file__).parents[1])
 
 
+@dataclass(frozen=True, kw_only=True)
+class BuilderConfig:
+    """Options of a `StreamsBuilder`."""
+
+    record_cache: bool = True
+    """Stores forward the last update per key at a commit, else every update."""
+    explicit_names: Literal["stores", "all", "none"] = "stores"
+    """What must be named by the user: `stores`, `all` (hops too), `none`: Kafka Streams' generated names do."""
+    optimize: bool = False
+    """Hops of one stream are merged, a self-join uses one store (`topology.optimization=all`)."""
+    emit_interval: timedelta = timedelta(0)
+    """Wall-clock pause between two looks for windows that have closed and joins that stay unmatched."""
+
+
 class Graph:
     """What a `StreamsBuilder` has collected so far.
 
     Args:
         name: of the topology, for messages.
-        record_cache: stores forward the last update per key and commit.
+        config: options of the builder.
     """
 
-    def __init__(self, name: str, *, record_cache: bool) -> None:
+    def __init__(self, name: str, config: BuilderConfig) -> None:
         self.name = name
-        self.record_cache = record_cache
-        self.nodes: list[AnyNode] = []
+        self.config = config
         self.stores: list[tuple[StoreSpec, Origin]] = []
         self.problems: list[Problem] = []
         self.open_splits: dict[str, Origin] = {}
@@ -38,7 +53,22 @@ class Graph:
         """Topics -> the source that reads them as a stream."""
         self.hops: dict[str, tuple[str, str]] = {}
         """Name of a hop -> the node before it, the source behind it."""
+        self.old_values: set[str] = set()
+        """Tables that send old values."""
+        self._nodes: dict[str, AnyNode] = {}
+        self._repeated: list[AnyNode] = []
+        """Nodes whose name was taken; `checks` tells the user."""
+        self._on_demand: dict[str, tuple[StoreSpec, Origin, bool]] = {}
+        """Tables without a store that can get one -> the store, where, and whether the user named it."""
         self._count = 0
+
+    @property
+    def nodes(self) -> list[AnyNode]:
+        """Parents before children."""
+        finished = [
+            replace(node, old_values=True) if node.name in self.old_values else node for node in self._nodes.values()
+        ]
+        return finished + self._repeated
 
     def next_name(self, prefix: str) -> str:
         """The next generated name, such as `KSTREAM-FILTER-0000000003`."""
@@ -52,12 +82,50 @@ class Graph:
 
     def add(self, node: N) -> N:
         """Keeps a node; its parents are already there."""
-        self.nodes.append(node)
+        if node.name in self._nodes:
+            self._repeated.append(node)
+        else:
+            self._nodes[node.name] = node
         return node
+
+    def node(self, name: str) -> AnyNode:
+        """A node as it is now."""
+        return self._nodes[name]
+
+    def change(self, name: str, **fields: Any) -> None:
+        """Replaces a node by one with other fields, at the same place."""
+        self._nodes[name] = replace(self._nodes[name], **fields)
+
+    def store_name(self, given: str, prefix: str) -> str:
+        """The given name, else a generated one such as `left-STATE-STORE-0000000000`; only that uses up a number."""
+        return given or self.next_name(f"{prefix}STATE-STORE-")
 
     def add_store(self, spec: StoreSpec, where: Origin) -> None:
         """Keeps a store; `checks` says whether its name is valid and unique."""
         self.stores.append((spec, where))
+
+    def add_store_on_demand(self, node: str, spec: StoreSpec, where: Origin, *, named: bool) -> None:
+        """Keeps a store that its table only gets if somebody needs its rows."""
+        self._on_demand[node] = spec, where, named
+
+    def materialize(self, table: str) -> None:
+        """Gives a table the store that was kept for it, if it has none yet."""
+        if table not in self._on_demand:
+            return
+        spec, where, named = self._on_demand.pop(table)
+        if not named:
+            self.demand_name("the table", where)
+        self.change(table, store=spec.name)
+        self.add_store(spec, where)
+
+    def demand_name(self, operator: str, where: Origin) -> None:
+        """Reports a store without a name, unless the builder makes names up."""
+        if self.config.explicit_names != "none":
+            self.report(
+                f"{operator} has no name for its store; names are state, so they are not made up.",
+                where,
+                f"{operator}(..., store='...')",
+            )
 
     def report(self, what: str, where: Origin | None, hint: str | None = None) -> None:
         """Keeps a problem; `build` raises all of them at once."""

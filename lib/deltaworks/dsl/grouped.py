@@ -7,7 +7,8 @@ from typing import Generic, TypeVar, overload
 
 from deltaworks.dsl.graph import call_site
 from deltaworks.dsl.ktable import KTable
-from deltaworks.dsl.materialize import Grouping, Materialized, per_key
+from deltaworks.dsl.materialize import Grouping, Wanted, per_key
+from deltaworks.dsl.materialized import Stored
 from deltaworks.dsl.point import Typed
 from deltaworks.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
 from deltaworks.serdes import Long
@@ -39,7 +40,7 @@ class KGroupedStream(Generic[K, V]):
     def __init__(self, grouping: Grouping) -> None:
         self.grouping = grouping
 
-    def count(self, *, store: str = "", name: str | None = None) -> KTable[K, int]:
+    def count(self, *, store: Stored = "", name: str | None = None) -> KTable[K, int]:
         """Counts records per key.
 
         Shape: `-> KTable[K, int]`; n records -> 1 row per key, updated.
@@ -51,9 +52,9 @@ class KGroupedStream(Generic[K, V]):
         State: a count per key, for ever.
         Source: `KGroupedStream#count`; differs: no.
         """
-        return per_key(self.grouping, Materialized("count", Count(), Long(), store, call_site(), name))
+        return per_key(self.grouping, Wanted("count", Count(), Long(), store, call_site(), name))
 
-    def reduce(self, reducer: Callable[[V, V], V], *, store: str = "", name: str | None = None) -> KTable[K, V]:
+    def reduce(self, reducer: Callable[[V, V], V], *, store: Stored = "", name: str | None = None) -> KTable[K, V]:
         """Combines the values per key.
 
         Shape: `-> KTable[K, V]`; n records -> 1 row per key, updated.
@@ -66,7 +67,7 @@ class KGroupedStream(Generic[K, V]):
         State: a value per key, for ever.
         Source: `KGroupedStream#reduce`; differs: no.
         """
-        wanted = Materialized("reduce", Reduce(reducer), self.grouping.at.value, store, call_site(), name)
+        wanted = Wanted("reduce", Reduce(reducer), self.grouping.at.value, store, call_site(), name)
         return per_key(self.grouping, wanted)
 
     def aggregate(
@@ -75,7 +76,7 @@ class KGroupedStream(Generic[K, V]):
         aggregator: Callable[[K, V, VA], VA],
         *,
         value: Typed[VA] | None = None,
-        store: str = "",
+        store: Stored = "",
         name: str | None = None,
     ) -> KTable[K, VA]:
         """Folds the values per key into an aggregate of any type.
@@ -97,7 +98,7 @@ class KGroupedStream(Generic[K, V]):
             value, returned(aggregator) or returned(initializer), operator="aggregate", argument="value", where=where
         )
         return per_key(
-            self.grouping, Materialized("aggregate", Aggregate(initializer, aggregator), known, store, where, name)
+            self.grouping, Wanted("aggregate", Aggregate(initializer, aggregator), known, store, where, name)
         )
 
     @overload

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from deltaworks.dsl.hops import hop
 from deltaworks.dsl.ktable import KTable
+from deltaworks.dsl.lookups import lookup_stores
 from deltaworks.dsl.point import Point, Typed, Unknown
 from deltaworks.topology.nodes import StreamTableJoin
 from deltaworks.topology.nodes.base import Origin
@@ -35,8 +36,8 @@ def join_table(
     node = StreamTableJoin(
         name=at.graph.name_of(name, "KSTREAM-JOIN-" if kind == "inner" else "KSTREAM-LEFTJOIN-"),
         parents=(at.node,),
-        table_store=table.store,
-        table_view=table.view,
+        table=table.at.node,
+        table_stores=lookup_stores(at.graph, table.at.node),
         joiner=joiner,
         kind=kind,
         origin=where,
@@ -47,15 +48,16 @@ def join_table(
 def _check_keys(at: Point, table: KTable[Any, Any], operator: str, where: Origin) -> None:
     """Rows are found by the bytes of the key, so both sides must write it alike."""
     stream_key, table_key = at.key, table.at.key
+    stores = ", ".join(f"'{store}'" for store in lookup_stores(at.graph, table.at.node))
     if table.window_node is not None:
         at.graph.report(
-            f"{operator}: the table of store '{table.store}' is windowed, so no key of a stream finds its rows.",
+            f"{operator}: the table of store {stores} is windowed, so no key of a stream finds its rows.",
             where,
             "join a table that is not windowed",
         )
     elif stream_key.name != table_key.name and not isinstance(stream_key, Unknown):
         at.graph.report(
-            f"{operator}: keys of the stream are {stream_key.name}, keys of the table of store '{table.store}' are"
+            f"{operator}: keys of the stream are {stream_key.name}, keys of the table of store {stores} are"
             f" {table_key.name}; a join needs keys of one type.",
             where,
             "select_key(...) to the type of the table's keys first",

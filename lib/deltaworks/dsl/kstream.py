@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, Generic, Literal, TypeVar
 
 from deltaworks.dsl.branched import BranchedKStream
@@ -11,7 +12,8 @@ from deltaworks.dsl.grouped import KGroupedStream
 from deltaworks.dsl.hops import hop
 from deltaworks.dsl.joins import join_table
 from deltaworks.dsl.ktable import KTable
-from deltaworks.dsl.materialize import Grouping, add_store
+from deltaworks.dsl.materialize import Grouping, table_source
+from deltaworks.dsl.materialized import Materialized, Stored
 from deltaworks.dsl.point import Point, Typed, Unknown
 from deltaworks.serdes.inference import element, pair, returned
 from deltaworks.topology.nodes import (
@@ -24,7 +26,6 @@ from deltaworks.topology.nodes import (
     Merge,
     Peek,
     SelectKey,
-    TableSource,
     TopicSink,
 )
 from deltaworks.topology.nodes.base import Origin
@@ -341,7 +342,7 @@ class KStream(Generic[K, V]):
         return KStream(hop(at, name, operator="repartition", where=where, partitions=partitions))
 
     def to_table(
-        self, *, store: str = "", key: Typed[K] | None = None, value: Typed[V] | None = None, name: str | None = None
+        self, *, store: Stored = "", key: Typed[K] | None = None, value: Typed[V] | None = None, name: str | None = None
     ) -> KTable[K, V]:
         """The records as updates of a table: a null key is dropped, a null value deletes.
 
@@ -356,11 +357,13 @@ class KStream(Generic[K, V]):
         """
         where = call_site()
         at = self._typed(key, value, "to_table", where)
+        kept = Materialized.of(store)
+        named = replace(kept, name=at.graph.store_name(kept.name, "KSTREAM-TOTABLE-"))
         node = self._name(name, "KSTREAM-TOTABLE-")
         if at.rekeyed:
             at = hop(at, node, operator="to_table", where=where)
-        store = add_store(at, store, kind="key-value", value=at.value, operator="to_table", where=where, node=node)
-        return KTable(at.then(TableSource(name=node, parents=(at.node,), store=store, origin=where)), store=store)
+        table: KTable[K, V] = table_source(at, node, kept, named, operator="to_table", where=where)
+        return table
 
     def join(
         self,

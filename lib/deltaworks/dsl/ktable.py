@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from deltaworks.dsl.graph import call_site
+from deltaworks.dsl.old_values import ask_for_old_values
 from deltaworks.dsl.point import Point, Typed
 from deltaworks.serdes.inference import returned
 from deltaworks.topology.nodes import DeltaSink, TableFilter, TableMapValues, TableToStream
@@ -35,22 +36,11 @@ class KTable(Generic[K, V]):
 
     Args:
         at: where its updates come out.
-        store: the store that holds its rows, or those of the table that it is derived from.
-        view: the operators between that store and this table, in order.
         window_node: the aggregate that made the windows of its keys, if they are windowed.
     """
 
-    def __init__(
-        self,
-        at: Point,
-        *,
-        store: str,
-        view: tuple[TableFilter | TableMapValues, ...] = (),
-        window_node: str | None = None,
-    ) -> None:
+    def __init__(self, at: Point, *, window_node: str | None = None) -> None:
         self.at = at
-        self.store = store
-        self.view = view
         self.window_node = window_node
 
     def filter(self, predicate: Callable[[K, V], bool], *, name: str | None = None) -> KTable[K, V]:
@@ -156,7 +146,9 @@ class KTable(Generic[K, V]):
             negate=negate,
             origin=call_site(),
         )
-        return KTable(self.at.then(node), store=self.store, view=(*self.view, node), window_node=self.window_node)
+        filtered = KTable[K, V](self.at.then(node), window_node=self.window_node)
+        ask_for_old_values(self.at.graph, node.name, force=False)
+        return filtered
 
     def _map(
         self,
@@ -174,6 +166,4 @@ class KTable(Generic[K, V]):
             origin=where,
         )
         known = self.at.settle(value, returned(annotated), operator=operator, argument="value", where=where)
-        return KTable(
-            self.at.then(node, value=known), store=self.store, view=(*self.view, node), window_node=self.window_node
-        )
+        return KTable(self.at.then(node, value=known), window_node=self.window_node)

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, TypeVar
 
 from deltaworks.dsl.hops import hop
 from deltaworks.dsl.ktable import KTable
+from deltaworks.dsl.materialized import Materialized, Stored
 from deltaworks.dsl.point import Known, Point
 from deltaworks.serdes import SessionWindowed, TimeWindowed
-from deltaworks.topology.nodes import SessionAggregate, StreamAggregate, WindowAggregate
+from deltaworks.topology.nodes import SessionAggregate, StreamAggregate, TableSource, WindowAggregate
 from deltaworks.topology.nodes.aggregates import Aggregation, Reduce
 from deltaworks.topology.nodes.base import Origin
-from deltaworks.topology.stages import StoreSpec
+from deltaworks.topology.stages import StoreKind, StoreSpec
 from deltaworks.topology.windows import SessionWindows, TimeWindows
 
 K = TypeVar("K")
+
+_MILLISECOND = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True)
@@ -29,127 +32,150 @@ class Grouping:
 
 
 @dataclass(frozen=True)
-class Materialized:
+class Wanted:
     """What an aggregate is to be, apart from its windows."""
 
     operator: str
     aggregation: Aggregation
     value: Known
-    store: str
+    store: Stored
     where: Origin
     name: str | None = None
 
 
-def per_key(grouping: Grouping, wanted: Materialized) -> KTable[Any, Any]:
+def per_key(grouping: Grouping, wanted: Wanted) -> KTable[Any, Any]:
     """An aggregate per key."""
-    name, at = _connect(grouping, wanted)
-    store = _store(at, wanted, kind="key-value", retention_ms=None, name=name)
+    name, at, kept = _connect(grouping, wanted)
+    store = _store(at, wanted, kept, kind="key-value", retention_ms=None)
     node = StreamAggregate(
         name=name, parents=(at.node,), aggregation=wanted.aggregation, store=store, origin=wanted.where
     )
-    return KTable(at.then(node, value=wanted.value), store=store)
+    return KTable(at.then(node, value=wanted.value))
 
 
 def per_window(
-    grouping: Grouping, windows: TimeWindows, wanted: Materialized, retention: timedelta | None
+    grouping: Grouping, windows: TimeWindows, wanted: Wanted, retention: timedelta | None
 ) -> KTable[Any, Any]:
     """An aggregate per key and time window."""
-    name, at = _connect(grouping, wanted)
+    name, at, kept = _connect(grouping, wanted)
     least_ms = windows.size_ms + windows.grace_ms
-    store = _store(
-        at,
-        wanted,
-        kind="window",
-        retention_ms=_retention(at, wanted, least_ms, "size plus grace", retention),
-        name=name,
-    )
+    retention_ms = _retention(at, wanted, least_ms, "size plus grace", retention or kept.retention)
+    store = _store(at, wanted, kept, kind="window", retention_ms=retention_ms, window_size_ms=windows.size_ms)
     node = WindowAggregate(
         name=name, parents=(at.node,), aggregation=wanted.aggregation, windows=windows, store=store, origin=wanted.where
     )
     at = at.then(node, key=TimeWindowed(at.key, windows.size_ms), value=wanted.value)
-    return KTable(at, store=store, window_node=name)
+    return KTable(at, window_node=name)
 
 
 def per_session(
-    grouping: Grouping, windows: SessionWindows, wanted: Materialized, retention: timedelta | None
+    grouping: Grouping, windows: SessionWindows, wanted: Wanted, retention: timedelta | None
 ) -> KTable[Any, Any]:
     """An aggregate per key and session."""
-    name, at = _connect(grouping, wanted)
+    name, at, kept = _connect(grouping, wanted)
     least_ms = windows.gap_ms + windows.grace_ms
-    store = _store(
-        at,
-        wanted,
-        kind="session",
-        retention_ms=_retention(at, wanted, least_ms, "gap plus grace", retention),
-        name=name,
-    )
+    retention_ms = _retention(at, wanted, least_ms, "gap plus grace", retention or kept.retention)
+    store = _store(at, wanted, kept, kind="session", retention_ms=retention_ms)
     node = SessionAggregate(
         name=name, parents=(at.node,), aggregation=wanted.aggregation, windows=windows, store=store, origin=wanted.where
     )
-    return KTable(at.then(node, key=SessionWindowed(at.key), value=wanted.value), store=store, window_node=name)
+    return KTable(at.then(node, key=SessionWindowed(at.key), value=wanted.value), window_node=name)
 
 
-def _connect(grouping: Grouping, wanted: Materialized) -> tuple[str, Point]:
-    """Name of the aggregate, and where it connects."""
+def _connect(grouping: Grouping, wanted: Wanted) -> tuple[str, Point, Materialized]:
+    """Name of the aggregate, where it connects, and its store with a name."""
     at = grouping.at
     prefix = "KSTREAM-REDUCE-" if isinstance(wanted.aggregation, Reduce) else "KSTREAM-AGGREGATE-"
+    kept = Materialized.of(wanted.store)
+    named = replace(kept, name=at.graph.store_name(kept.name, prefix))
     name = at.graph.name_of(wanted.name, prefix)
     if at.rekeyed:
-        at = hop(at, grouping.name or wanted.store or name, operator=wanted.operator, where=wanted.where)
-    return name, at
+        at = hop(at, grouping.name or named.name, operator=wanted.operator, where=wanted.where)
+    if not kept.name:
+        at.graph.demand_name(wanted.operator, wanted.where)
+    return name, at, named
 
 
-def _store(at: Point, wanted: Materialized, *, kind: Any, retention_ms: int | None, name: str) -> str:
-    return add_store(
+def _store(
+    at: Point,
+    wanted: Wanted,
+    kept: Materialized,
+    *,
+    kind: StoreKind,
+    retention_ms: int | None,
+    window_size_ms: int | None = None,
+) -> str:
+    spec = store_spec(
         at,
-        wanted.store,
+        kept,
         kind=kind,
         value=wanted.value,
         operator=wanted.operator,
         where=wanted.where,
-        node=name,
         retention_ms=retention_ms,
+        window_size_ms=window_size_ms,
     )
-
-
-def add_store(
-    at: Point,
-    store: str,
-    *,
-    kind: Any,
-    value: Known,
-    operator: str,
-    where: Origin,
-    node: str,
-    retention_ms: int | None = None,
-) -> str:
-    """Declares the store of a node and returns its name."""
-    if not store:
-        at.graph.report(
-            f"{operator} has no name for its store; names are state, so they are not made up.",
-            where,
-            f"{operator}(..., store='...')",
-        )
-    spec = StoreSpec(
-        name=store or f"{node}-store",
-        kind=kind,
-        key=at.need(at.key, operator=operator, argument="key", where=where),
-        value=at.need(value, operator=operator, argument="value", where=where),
-        retention_ms=retention_ms,
-        cached=at.graph.record_cache,
-    )
-    at.graph.add_store(spec, where)
+    at.graph.add_store(spec, wanted.where)
     return spec.name
 
 
-def _retention(at: Point, wanted: Materialized, least_ms: int, what: str, retention: timedelta | None) -> int:
+def store_spec(
+    at: Point,
+    kept: Materialized,
+    *,
+    kind: StoreKind,
+    value: Known,
+    operator: str,
+    where: Origin,
+    retention_ms: int | None = None,
+    window_size_ms: int | None = None,
+) -> StoreSpec:
+    """The store of a node that is connected at a point."""
+    key, value = kept.key or at.key, kept.value or value
+    return StoreSpec(
+        name=kept.name,
+        kind=kind,
+        key=at.need(key, operator=operator, argument="key", where=where),
+        value=at.need(value, operator=operator, argument="value", where=where),
+        retention_ms=retention_ms,
+        window_size_ms=window_size_ms,
+        cached=at.graph.config.record_cache if kept.caching is None else kept.caching,
+    )
+
+
+def table_source(at: Point, name: str, kept: Materialized, named: Materialized, *, operator: str, where: Origin) -> Any:
+    """A table of the records at a point. Without a name for its store it gets one when somebody needs its rows.
+
+    Args:
+        name: of the node.
+        kept: its store as the user gave it.
+        named: the same with a name.
+    """
+    graph = at.graph
+    spec = store_spec(
+        at,
+        named,
+        kind="key-value" if kept.history is None else "versioned",
+        value=at.value,
+        operator=operator,
+        where=where,
+        retention_ms=None if kept.history is None else kept.history // _MILLISECOND,
+    )
+    table = KTable[Any, Any](at.then(TableSource(name=name, parents=(at.node,), store=None, origin=where)))
+    graph.add_store_on_demand(name, spec, where, named=bool(kept.name))
+    if kept.name or kept.history is not None:
+        graph.materialize(name)
+    return table
+
+
+def _retention(at: Point, wanted: Wanted, least_ms: int, what: str, retention: timedelta | None) -> int:
     if retention is None:
         return least_ms
-    retention_ms = retention // timedelta(milliseconds=1)
+    retention_ms = retention // _MILLISECOND
     if retention_ms < least_ms:
         at.graph.report(
-            f"{wanted.operator}: store '{wanted.store}' keeps {retention_ms} ms, but its windows need {least_ms} ms"
-            f" ({what}).",
+            f"{wanted.operator}: store '{Materialized.of(wanted.store).name}' keeps {retention_ms} ms, but its windows"
+            f" need {least_ms} ms ({what}).",
             wanted.where,
             f"retention=timedelta(milliseconds={least_ms}) or more, or leave it out",
         )

@@ -8,7 +8,8 @@ from typing import Generic, TypeVar
 
 from deltaworks.dsl.graph import call_site
 from deltaworks.dsl.ktable import KTable
-from deltaworks.dsl.materialize import Grouping, Materialized, per_session, per_window
+from deltaworks.dsl.materialize import Grouping, Wanted, per_session, per_window
+from deltaworks.dsl.materialized import Stored
 from deltaworks.dsl.point import Typed
 from deltaworks.serdes import Long, Windowed
 from deltaworks.serdes.inference import returned
@@ -44,7 +45,7 @@ class TimeWindowedKStream(Generic[K, V]):
         self.windows = windows
 
     def count(
-        self, *, store: str = "", retention: timedelta | None = None, name: str | None = None
+        self, *, store: Stored = "", retention: timedelta | None = None, name: str | None = None
     ) -> KTable[Windowed[K], int]:
         """Counts records per key and window.
 
@@ -58,14 +59,14 @@ class TimeWindowedKStream(Generic[K, V]):
         State: a count per key and window, for `retention`.
         Source: `TimeWindowedKStream#count`; differs: no.
         """
-        wanted = Materialized("count", Count(), Long(), store, call_site(), name)
+        wanted = Wanted("count", Count(), Long(), store, call_site(), name)
         return per_window(self.grouping, self.windows, wanted, retention)
 
     def reduce(
         self,
         reducer: Callable[[V, V], V],
         *,
-        store: str = "",
+        store: Stored = "",
         retention: timedelta | None = None,
         name: str | None = None,
     ) -> KTable[Windowed[K], V]:
@@ -82,7 +83,7 @@ class TimeWindowedKStream(Generic[K, V]):
         State: a value per key and window, for `retention`.
         Source: `TimeWindowedKStream#reduce`; differs: no.
         """
-        wanted = Materialized("reduce", Reduce(reducer), self.grouping.at.value, store, call_site(), name)
+        wanted = Wanted("reduce", Reduce(reducer), self.grouping.at.value, store, call_site(), name)
         return per_window(self.grouping, self.windows, wanted, retention)
 
     def aggregate(
@@ -91,7 +92,7 @@ class TimeWindowedKStream(Generic[K, V]):
         aggregator: Callable[[K, V, VA], VA],
         *,
         value: Typed[VA] | None = None,
-        store: str = "",
+        store: Stored = "",
         retention: timedelta | None = None,
         name: str | None = None,
     ) -> KTable[Windowed[K], VA]:
@@ -114,7 +115,7 @@ class TimeWindowedKStream(Generic[K, V]):
         known = self.grouping.at.settle(
             value, returned(aggregator) or returned(initializer), operator="aggregate", argument="value", where=where
         )
-        wanted = Materialized("aggregate", Aggregate(initializer, aggregator), known, store, where, name)
+        wanted = Wanted("aggregate", Aggregate(initializer, aggregator), known, store, where, name)
         return per_window(self.grouping, self.windows, wanted, retention)
 
 
@@ -147,7 +148,7 @@ class SessionWindowedKStream(Generic[K, V]):
         self.windows = windows
 
     def count(
-        self, *, store: str = "", retention: timedelta | None = None, name: str | None = None
+        self, *, store: Stored = "", retention: timedelta | None = None, name: str | None = None
     ) -> KTable[Windowed[K], int]:
         """Counts records per key and session.
 
@@ -161,14 +162,14 @@ class SessionWindowedKStream(Generic[K, V]):
         State: a count per key and session, for `retention`.
         Source: `SessionWindowedKStream#count`; differs: no.
         """
-        wanted = Materialized("count", Count(), Long(), store, call_site(), name)
+        wanted = Wanted("count", Count(), Long(), store, call_site(), name)
         return per_session(self.grouping, self.windows, wanted, retention)
 
     def reduce(
         self,
         reducer: Callable[[V, V], V],
         *,
-        store: str = "",
+        store: Stored = "",
         retention: timedelta | None = None,
         name: str | None = None,
     ) -> KTable[Windowed[K], V]:
@@ -185,7 +186,7 @@ class SessionWindowedKStream(Generic[K, V]):
         State: a value per key and session, for `retention`.
         Source: `SessionWindowedKStream#reduce`; differs: no.
         """
-        wanted = Materialized("reduce", Reduce(reducer), self.grouping.at.value, store, call_site(), name)
+        wanted = Wanted("reduce", Reduce(reducer), self.grouping.at.value, store, call_site(), name)
         return per_session(self.grouping, self.windows, wanted, retention)
 
     def aggregate(
@@ -195,7 +196,7 @@ class SessionWindowedKStream(Generic[K, V]):
         merger: Callable[[K, VA, VA], VA],
         *,
         value: Typed[VA] | None = None,
-        store: str = "",
+        store: Stored = "",
         retention: timedelta | None = None,
         name: str | None = None,
     ) -> KTable[Windowed[K], VA]:
@@ -219,5 +220,5 @@ class SessionWindowedKStream(Generic[K, V]):
         known = self.grouping.at.settle(
             value, returned(aggregator) or returned(initializer), operator="aggregate", argument="value", where=where
         )
-        wanted = Materialized("aggregate", Aggregate(initializer, aggregator, merger), known, store, where, name)
+        wanted = Wanted("aggregate", Aggregate(initializer, aggregator, merger), known, store, where, name)
         return per_session(self.grouping, self.windows, wanted, retention)

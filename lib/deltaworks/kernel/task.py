@@ -7,23 +7,19 @@ that durable together with what the task handed to the collector. A task does no
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import assert_never
 
 from deltaworks.kernel.context import TaskContext, TaskMetrics
 from deltaworks.kernel.errors import ErrorPolicy
-from deltaworks.kernel.old_values import senders_of_old_values
 from deltaworks.kernel.order import Partition, run
 from deltaworks.kernel.processors.build import processor
-from deltaworks.kernel.processors.wiring import Store, Wiring
+from deltaworks.kernel.processors.wiring import Wiring
 from deltaworks.kernel.records import Collector, RecordBatch
-from deltaworks.kernel.stores.key_value import KeyValueStore
-from deltaworks.kernel.stores.session import SessionStore
+from deltaworks.kernel.stores.build import Store, build_store
 from deltaworks.kernel.stores.state import StateBackend, StoreChanges
-from deltaworks.kernel.stores.window import WindowStore
 from deltaworks.kernel.task_times import STREAM, TASK_STORE, TaskTimes
 from deltaworks.topology.nodes.sinks import TableKind
 from deltaworks.topology.nodes.sources import Source
-from deltaworks.topology.stages import Stage, StoreSpec
+from deltaworks.topology.stages import Stage
 
 __all__ = ["TASK_STORE", "ErrorPolicy", "Task", "TaskMetrics"]
 
@@ -57,14 +53,20 @@ class Task:
             max_cached_entries: Per store, how many committed entries stay in memory as objects.
         """
         self._times = TaskTimes(state.reader(TASK_STORE))
-        self._stores = {spec.name: _store(spec, state, self._times, max_cached_entries) for spec in stage.stores}
+        self._stores = {
+            spec.name: build_store(
+                spec,
+                state.reader(spec.name),
+                newest_ms=self._times.get(f"newest/{spec.name}"),
+                max_cached=max_cached_entries,
+            )
+            for spec in stage.stores
+        }
         origins = {node.name: None if node.origin is None else str(node.origin) for node in stage.nodes}
         self._context = TaskContext(partition, collector, errors, origins)
         self._context.metrics.stream_time_ms = self._times.get(STREAM)
-        old_values = senders_of_old_values(stage.nodes)
-        self._wiring = _wired(
-            stage, Wiring(self._context, self._stores, hop_partitions, self._times.observed(), old_values)
-        )
+        nodes = {node.name: node for node in stage.nodes}
+        self._wiring = _wired(stage, Wiring(self._context, self._stores, hop_partitions, self._times.observed(), nodes))
         self._sources = {topic: node for node in stage.nodes if isinstance(node, Source) for topic in node.topics}
         clocks = self._wiring.clocks
         self._window_tables = [
@@ -134,8 +136,7 @@ class Task:
         changes: dict[str, StoreChanges] = {}
         for name, store in self._stores.items():
             changed = store.take_changes()
-            if not isinstance(store, KeyValueStore):
-                self._times.advance(f"newest/{name}", store.newest_ms)
+            self._times.advance(f"newest/{name}", store.newest_ms)
             if changed is not None:
                 changes[name] = changed
         times = self._times.take_changes()
@@ -166,16 +167,3 @@ def _wired(stage: Stage, wiring: Wiring) -> Wiring:
     for node in reversed(stage.nodes):
         wiring.processes[node.name] = processor(node, wiring)
     return wiring
-
-
-def _store(spec: StoreSpec, state: StateBackend, times: TaskTimes, max_cached: int) -> Store:
-    reader = state.reader(spec.name)
-    match spec.kind:
-        case "key-value":
-            return KeyValueStore(spec, reader, max_cached=max_cached)
-        case "window":
-            return WindowStore(spec, reader, newest_ms=times.get(f"newest/{spec.name}"), max_cached=max_cached)
-        case "session":
-            return SessionStore(spec, reader, newest_ms=times.get(f"newest/{spec.name}"), max_cached=max_cached)
-        case _:
-            assert_never(spec.kind)

@@ -8,8 +8,7 @@ Kafka Streams forgets the observed times at a restart; remembering them keeps la
 from __future__ import annotations
 
 from deltaworks.kernel.stores.entries import TIME_BYTES
-from deltaworks.kernel.stores.state import StateReader, StoreChanges
-from deltaworks.kernel.stores.window import NEVER
+from deltaworks.kernel.stores.state import NEVER, StateReader, StoreChanges
 
 TASK_STORE = "__task__"
 STREAM = "stream"

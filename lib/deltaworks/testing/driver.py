@@ -21,7 +21,7 @@ from deltaworks.testing.capture import Capture, Topics
 from deltaworks.testing.stores import ReadOnlyKeyValueStore, ReadOnlySessionStore, ReadOnlyWindowStore
 from deltaworks.testing.tables import TablesInMemory
 from deltaworks.testing.topics import RawRecord, TestInputTopic, TestOutputTopic
-from deltaworks.topology.nodes import TopicSink, WindowAggregate
+from deltaworks.topology.nodes import TopicSink
 from deltaworks.topology.stages import Plan, Stage
 
 _MILLISECOND = timedelta(milliseconds=1)
@@ -153,7 +153,7 @@ class TopologyTestDriver:
             case KeyValueStore():
                 return ReadOnlyKeyValueStore(store)
             case WindowStore():
-                return ReadOnlyWindowStore(store, self._window_size_ms(name))
+                return ReadOnlyWindowStore(store, store.spec.window_size_ms or 0)
             case SessionStore():
                 return ReadOnlySessionStore(store)
             case _:
@@ -224,14 +224,6 @@ class TopologyTestDriver:
             headers = [record.headers] if record.headers else None
             batch = RecordBatch(topic, 0, [offset], [record.timestamp_ms], [record.key], [record.value], headers)
             stage.run([batch], self._wall_clock_ms)
-
-    def _window_size_ms(self, store: str) -> int:
-        sizes = [
-            node.windows.size_ms
-            for node in self._plan.nodes
-            if isinstance(node, WindowAggregate) and node.store == store
-        ]
-        return sizes[0]
 
 
 class _StageUnderTest:

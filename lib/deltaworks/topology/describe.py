@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from deltaworks.topology.nodes import AnyNode, DeltaSink, HopSink, Source, TopicSink
-from deltaworks.topology.nodes.stores import stores_of
 
 if TYPE_CHECKING:
     from deltaworks.topology.stages import Plan, Stage
@@ -45,7 +44,7 @@ def _heading(node: AnyNode) -> str:
         case DeltaSink():
             return f"Sink: {node.name} (table: {node.table})"
         case _:
-            return f"Processor: {node.name} (stores: [{', '.join(sorted(stores_of(node)))}])"
+            return f"Processor: {node.name} (stores: [{', '.join(sorted(node.stores))}])"
 
 
 def _linked(nodes: Sequence[AnyNode]) -> tuple[dict[str, int], dict[str, list[str]], dict[str, list[str]]]:

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from deltaworks.topology.nodes import SessionAggregate, StreamAggregate, TableSource, WindowAggregate
 from deltaworks.topology.nodes.sinks import TableKind
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ class Difference:
 
 def of(plan: Plan) -> dict[str, Any]:
     """The fingerprint of a plan, as JSON."""
-    fillers = {node.store: _filler(node) for node in plan.nodes if isinstance(node, _Filler)}
+    fillers = {store: how for node in plan.nodes for store, how in node.fills.items()}
     return {
         "format": FORMAT,
         "stages": [_stage(stage) for stage in plan.stages],
@@ -60,21 +59,6 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Di
         *_tables(before["tables"], after["tables"]),
         *_stages(before["stages"], after["stages"]),
     )
-
-
-_Filler = TableSource | StreamAggregate | WindowAggregate | SessionAggregate
-
-
-def _filler(node: _Filler) -> str:
-    match node:
-        case TableSource():
-            return "table"
-        case StreamAggregate():
-            return "aggregate"
-        case WindowAggregate(windows=windows):
-            return f"aggregate in windows of {windows.size_ms} ms every {windows.advance_ms} ms"
-        case SessionAggregate(windows=windows):
-            return f"aggregate in sessions with a gap of {windows.gap_ms} ms"
 
 
 def _stage(stage: Stage) -> dict[str, Any]:

@@ -5,18 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from deltaworks.topology.nodes import (
-    AnyNode,
-    DeltaSink,
-    HopSink,
-    SessionAggregate,
-    Source,
-    StreamAggregate,
-    StreamTableJoin,
-    TableSource,
-    TopicSink,
-    WindowAggregate,
-)
+from deltaworks.topology.nodes import AnyNode, DeltaSink, HopSink, Source, TopicSink
 
 if TYPE_CHECKING:
     from deltaworks.topology.stages import Plan, Stage
@@ -68,12 +57,10 @@ class _Chart:
             case DeltaSink():
                 yield from self._outside(f"table {node.table}", f'[/"table {node.table}"/]')
                 yield f"  {me} --> {self._id(f'table {node.table}')}"
-            case TableSource() | StreamAggregate() | WindowAggregate() | SessionAggregate():
-                yield f"  {me} --- {self._id(f'store {node.store}')}"
-            case StreamTableJoin():
-                yield f"  {self._id(f'store {node.table_store}')} --- {me}"
             case _:
                 pass
+        for store in node.stores:
+            yield f"  {self._id(f'store {store}')} --- {me}"
 
     def _outside(self, key: str, shape: str) -> Iterator[str]:
         if key not in self._shown:

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from deltaworks.errors import Problem, TopologyError
-from deltaworks.topology.nodes import AnyNode, HopSink, Source, StreamTableJoin
-from deltaworks.topology.nodes.stores import stores_of
+from deltaworks.topology.nodes import HopSink, Source, StreamTableJoin
 
 if TYPE_CHECKING:
     from deltaworks.topology.stages import Plan, Stage
@@ -61,8 +60,7 @@ def assign(plan: Plan, topic_partitions: Mapping[str, int]) -> Assignment:
 def _join(stage: Stage, join: StreamTableJoin, widths: dict[str, int]) -> Iterable[Problem]:
     """Gives the hops of a join the width of the other side; two sides of different width are a problem."""
     left = _topics_above(stage, join.parents)
-    fillers = (node.name for node in stage.nodes if node is not join and join.table_store in _filled(node))
-    right = _topics_above(stage, fillers)
+    right = _topics_above(stage, (join.table,))
     known = {topic: widths[topic] for topic in (*left, *right) if topic in widths}
     if len(set(known.values())) > 1:
         sizes = ", ".join(f"'{topic}' has {_count(width)}" for topic, width in known.items())
@@ -75,10 +73,6 @@ def _join(stage: Stage, join: StreamTableJoin, widths: dict[str, int]) -> Iterab
     for topic in (*left, *right):
         if known:
             widths.setdefault(topic, max(known.values()))
-
-
-def _filled(node: AnyNode) -> tuple[str, ...]:
-    return () if isinstance(node, StreamTableJoin) else stores_of(node)
 
 
 def _topics_above(stage: Stage, names: Iterable[str]) -> tuple[str, ...]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from deltaworks.topology.nodes import AnyNode, HopSink, Source
-from deltaworks.topology.nodes.stores import stores_of
 from deltaworks.topology.stages import Stage, StoreSpec
 
 
@@ -26,7 +25,7 @@ def split(nodes: Sequence[AnyNode], stores: Iterable[StoreSpec]) -> tuple[Stage,
         Stage(
             index=index,
             nodes=tuple(group),
-            stores=tuple(specs[name] for name in sorted({name for node in group for name in stores_of(node)})),
+            stores=tuple(specs[name] for name in sorted({name for node in group for name in node.stores})),
         )
         for index, group in enumerate(ordered)
     )
@@ -45,7 +44,7 @@ def connected(nodes: Sequence[AnyNode]) -> list[list[AnyNode]]:
     for node in nodes:
         for parent in node.parents:
             root[find(node.name)] = find(parent)
-        for store in stores_of(node):
+        for store in node.stores:
             root[find(node.name)] = find(f"store {store}")
     groups: dict[str, list[AnyNode]] = {}
     for node in nodes:

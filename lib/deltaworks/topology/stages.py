@@ -16,7 +16,7 @@ from deltaworks.topology.nodes.repartition import HopSink
 from deltaworks.topology.nodes.sinks import DeltaSink, TopicSink
 from deltaworks.topology.nodes.sources import Source
 
-StoreKind = Literal["key-value", "window", "session"]
+StoreKind = Literal["key-value", "versioned", "window", "session"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,14 +29,17 @@ class StoreSpec:
     """Of the key; of the inner key in window and session stores."""
     value: Serde[Any]
     retention_ms: int | None = None
-    """Window and session stores: entries older than the newest one by more than this are gone."""
+    """Window and session stores: entries older than the newest one by more than this are gone. Versioned stores: how
+    far back a version can be read or written."""
+    window_size_ms: int | None = None
+    """Window stores: from a start to its end."""
     cached: bool = False
     """With a record cache a commit forwards the last update per key, else every update is forwarded at once."""
 
     @property
     def timed(self) -> bool:
         """The last 8 bytes of a key are a time, by which the store expires entries."""
-        return self.kind != "key-value"
+        return self.kind in ("window", "session")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from deltaworks import StreamsBuilder, TimeWindows, TopologyError
-from deltaworks.topology.nodes import StreamTableJoin, TableFilter, TableMapValues
+from deltaworks.topology.nodes import StreamTableJoin
 
 
 def test_a_derived_table_is_looked_up_in_the_store_it_comes_from() -> None:
@@ -18,8 +18,7 @@ def test_a_derived_table_is_looked_up_in_the_store_it_comes_from() -> None:
 
     (join,) = (node for node in builder.build().nodes if isinstance(node, StreamTableJoin))
 
-    assert join.table_store == "users"
-    assert [type(node) for node in join.table_view] == [TableFilter, TableMapValues]
+    assert join.table_stores == ("users",)
 
 
 def test_an_aggregate_can_be_joined() -> None:
@@ -30,7 +29,7 @@ def test_an_aggregate_can_be_joined() -> None:
 
     (join,) = (node for node in builder.build().nodes if isinstance(node, StreamTableJoin))
 
-    assert (join.table_store, join.kind, join.joiner("a", "b", 1)) == ("counts", "left", "a b 1")
+    assert (join.table_stores, join.kind, join.joiner("a", "b", 1)) == (("counts",), "left", "a b 1")
 
 
 def problem(builder: StreamsBuilder) -> str:

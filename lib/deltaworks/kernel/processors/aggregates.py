@@ -32,7 +32,7 @@ def stream_aggregate(node: StreamAggregate, wiring: Wiring) -> Process:
     does, codec, entries = functions(node.aggregation), store.codec, store.entries
     initial, update = does.initial, does.update
     cache_key, thaw, freeze = codec.cache_key, codec.thaw, codec.freeze
-    old_values, cached = name in wiring.old_values, store.spec.cached
+    old_values, cached = node.old_values, store.spec.cached
     if cached:
         wiring.flushes.append(forward_at_commit(store, context, forward, old_values=old_values))
 
@@ -74,7 +74,7 @@ def window_aggregate(node: WindowAggregate, wiring: Wiring) -> Process:
     does, codec, windows = functions(node.aggregation), store.codec, store.windows
     initial, update = does.initial, does.update
     cache_key, thaw, freeze = codec.cache_key, codec.thaw, codec.freeze
-    old_values, cached = name in wiring.old_values, store.spec.cached
+    old_values, cached = node.old_values, store.spec.cached
     size_ms, advance_ms, grace_ms = node.windows.size_ms, node.windows.advance_ms, node.windows.grace_ms
     # The most common aggregate of all is worth a branch: it needs no call and cannot fail.
     counts = isinstance(node.aggregation, Count) and freeze is None
@@ -150,7 +150,7 @@ def session_aggregate(node: SessionAggregate, wiring: Wiring) -> Process:
     does, codec = functions(node.aggregation), store.codec
     initial, update, merge = does.initial, does.update, does.merge
     cache_key, thaw, freeze = codec.cache_key, codec.thaw, codec.freeze
-    old_values, cached = name in wiring.old_values, store.spec.cached
+    old_values, cached = node.old_values, store.spec.cached
     gap_ms, grace_ms = node.windows.gap_ms, node.windows.grace_ms
     clock = wiring.clock(node, stays_open_ms=grace_ms + gap_ms)
     _check_retention(node.store, store.retention_ms, gap_ms + grace_ms)

@@ -14,10 +14,12 @@ from deltaworks.topology.nodes.sources import TableSource
 
 def table_source(node: TableSource, wiring: Wiring) -> Process:
     """Keeps the last record per key, whatever its timestamp."""
+    if node.store is None:
+        return _passing(node, wiring)
     name, context, store = node.name, wiring.context, wiring.key_value_store(node.store)
     forward, failed, drop = wiring.forward(name), wiring.context.failed, wiring.context.drop
     codec, entries = store.codec, store.entries
-    old_values, cached = name in wiring.old_values, store.spec.cached
+    old_values, cached = node.old_values, store.spec.cached
     if cached:
         wiring.flushes.append(forward_at_commit(store, context, forward, old_values=old_values))
 
@@ -35,5 +37,16 @@ def table_source(node: TableSource, wiring: Wiring) -> Process:
         old = codec.value_of_cached(entries.get(slot)[0]) if old_values else None
         entries.updates[slot] = (kept, timestamp_ms)
         return forward(key, Change(value, old), timestamp_ms, headers)
+
+    return process
+
+
+def _passing(node: TableSource, wiring: Wiring) -> Process:
+    forward, drop = wiring.forward(node.name), wiring.context.drop
+
+    def process(key: Any, value: Any, timestamp_ms: int, headers: Headers) -> None:
+        if key is None:
+            return drop()
+        return forward(key, Change(value), timestamp_ms, headers)
 
     return process

@@ -26,7 +26,7 @@ def row_of_view(view: TableFilter | TableMapValues, key: Any, value: Any | None)
 
 def table_view(node: TableFilter | TableMapValues, wiring: Wiring) -> Process:
     """A row that a filter does not want is a delete; it is forwarded only if there was a row before."""
-    name, old_values = node.name, node.name in wiring.old_values
+    name, old_values = node.name, node.old_values
     forward, failed = wiring.forward(name), wiring.context.failed
     skips = old_values and isinstance(node, TableFilter)
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from deltaworks.kernel.context import Process, TaskContext
 from deltaworks.kernel.processors.window_clock import WindowClock
 from deltaworks.kernel.records import Headers
+from deltaworks.kernel.stores.build import Store
 from deltaworks.kernel.stores.key_value import KeyValueStore
 from deltaworks.kernel.stores.session import SessionStore
-from deltaworks.kernel.stores.window import NEVER, WindowStore
-from deltaworks.topology.nodes.aggregates import SessionAggregate, WindowAggregate
-
-Store = KeyValueStore | WindowStore | SessionStore
+from deltaworks.kernel.stores.state import NEVER
+from deltaworks.kernel.stores.window import WindowStore
+from deltaworks.topology.nodes import AnyNode, SessionAggregate, WindowAggregate
 
 
 @dataclass
@@ -25,8 +25,7 @@ class Wiring:
     hop_partitions: Mapping[str, int]
     observed_ms: Mapping[str, int]
     """Store of an aggregate -> the largest timestamp the aggregate has seen."""
-    old_values: frozenset[str]
-    """Nodes from which somebody downstream asked for old values."""
+    nodes: Mapping[str, AnyNode]
     processes: dict[str, Process] = field(default_factory=dict)
     """By node, those that are built."""
     children: dict[str, list[str]] = field(default_factory=dict)

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 from deltaworks.kernel.stores.entries import Codec, Entries, Entry
-from deltaworks.kernel.stores.state import StateReader, StoreChanges
+from deltaworks.kernel.stores.state import NEVER, StateReader, StoreChanges
 from deltaworks.topology.stages import StoreSpec
 
 
@@ -16,6 +16,8 @@ class KeyValueStore:
 
     Processors work on `entries` directly; the methods are for everybody else.
     """
+
+    newest_ms = NEVER
 
     def __init__(self, spec: StoreSpec, reader: StateReader, *, max_cached: int) -> None:
         self.spec = spec

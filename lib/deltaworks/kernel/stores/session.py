@@ -8,8 +8,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from deltaworks.kernel.stores.entries import TIME_BYTES, Codec
-from deltaworks.kernel.stores.state import StateReader, StoreChanges
-from deltaworks.kernel.stores.window import NEVER
+from deltaworks.kernel.stores.state import NEVER, StateReader, StoreChanges
 from deltaworks.topology.stages import StoreSpec
 
 Session = tuple[Any, ...]

@@ -11,6 +11,9 @@ from typing import Protocol
 
 import msgspec
 
+NEVER = -1
+"""Newest time of a store that nothing was ever put into."""
+
 
 class StateReader(Protocol):
     """The committed entries of one store of one task."""

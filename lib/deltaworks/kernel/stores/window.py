@@ -9,9 +9,6 @@ from deltaworks.kernel.stores.entries import TIME_BYTES, Codec, Entries, Entry
 from deltaworks.kernel.stores.state import StateReader, StoreChanges
 from deltaworks.topology.stages import StoreSpec
 
-NEVER = -1
-"""Newest time of a store that nothing was ever put into."""
-
 
 class WindowStore:
     """Timestamped window store of one task.

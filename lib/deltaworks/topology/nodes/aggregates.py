@@ -49,6 +49,14 @@ class StreamAggregate(Node):
     aggregation: Aggregation
     store: str
 
+    @property
+    def stores(self) -> tuple[str, ...]:
+        return (self.store,)
+
+    @property
+    def fills(self) -> dict[str, str]:
+        return {self.store: "aggregate"}
+
 
 @dataclass(frozen=True, kw_only=True)
 class WindowAggregate(Node):
@@ -58,6 +66,14 @@ class WindowAggregate(Node):
     windows: TimeWindows
     store: str
 
+    @property
+    def stores(self) -> tuple[str, ...]:
+        return (self.store,)
+
+    @property
+    def fills(self) -> dict[str, str]:
+        return {self.store: f"aggregate in windows of {self.windows.size_ms} ms every {self.windows.advance_ms} ms"}
+
 
 @dataclass(frozen=True, kw_only=True)
 class SessionAggregate(Node):
@@ -66,3 +82,11 @@ class SessionAggregate(Node):
     aggregation: Aggregation
     windows: SessionWindows
     store: str
+
+    @property
+    def stores(self) -> tuple[str, ...]:
+        return (self.store,)
+
+    @property
+    def fills(self) -> dict[str, str]:
+        return {self.store: f"aggregate in sessions with a gap of {self.windows.gap_ms} ms"}

@@ -25,3 +25,15 @@ class Node:
     parents: tuple[str, ...] = ()
     """Names of the nodes it receives from, in the order they were connected."""
     origin: Origin | None = field(default=None, compare=False)
+    old_values: bool = False
+    """Tables only: its updates carry the value from before, because a reader asked."""
+
+    @property
+    def stores(self) -> tuple[str, ...]:
+        """Names of the stores that it reads or writes; nodes that share one belong to one stage."""
+        return ()
+
+    @property
+    def fills(self) -> dict[str, str]:
+        """Store -> what it puts there, in words; a checkpoint depends on it."""
+        return {}

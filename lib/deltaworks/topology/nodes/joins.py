@@ -7,16 +7,20 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from deltaworks.topology.nodes.base import Node
-from deltaworks.topology.nodes.tables import TableFilter, TableMapValues
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamTableJoin(Node):
     """Looks up the table's current row for each record of the stream; only the stream triggers."""
 
-    table_store: str
+    table: str
+    """Name of the node whose rows it looks up."""
+    table_stores: tuple[str, ...]
+    """The stores that those rows are made from."""
     joiner: Callable[[Any, Any, Any], Any]
     """`(key, stream value, table value or None)`"""
     kind: Literal["inner", "left"]
-    table_view: tuple[TableFilter | TableMapValues, ...] = ()
-    """Applied in this order to a row of the store: the operators between the store and the table that was joined."""
+
+    @property
+    def stores(self) -> tuple[str, ...]:
+        return self.table_stores

@@ -18,10 +18,21 @@ class Source(Node):
     value: Serde[Any]
     hop: bool = False
     """The topic is a hop between two stages, not a topic of the user's."""
+    whole: bool = False
+    """Every task reads all of its partitions (`global_table`); its stage is not cut into tasks."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableSource(Node):
     """Turns records into updates of a table: last offset wins, null key dropped, null value deletes."""
 
-    store: str
+    store: str | None
+    """None: nobody needs its rows, so nobody keeps them."""
+
+    @property
+    def stores(self) -> tuple[str, ...]:
+        return () if self.store is None else (self.store,)
+
+    @property
+    def fills(self) -> dict[str, str]:
+        return {} if self.store is None else {self.store: "table"}

@@ -15,6 +15,16 @@ class TableFilter(Node):
 
     predicate: Callable[[Any, Any], bool]
     negate: bool = False
+    store: str | None = None
+    """Keeps the rows; None: they are computed from the parent's when somebody asks."""
+
+    @property
+    def stores(self) -> tuple[str, ...]:
+        return () if self.store is None else (self.store,)
+
+    @property
+    def fills(self) -> dict[str, str]:
+        return {} if self.store is None else {self.store: "filter"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +32,16 @@ class TableMapValues(Node):
     """New value per row; a delete stays a delete and does not call the mapper."""
 
     mapper: Callable[[Any, Any], Any]
+    store: str | None = None
+    """As in `TableFilter`."""
+
+    @property
+    def stores(self) -> tuple[str, ...]:
+        return () if self.store is None else (self.store,)
+
+    @property
+    def fills(self) -> dict[str, str]:
+        return {} if self.store is None else {self.store: "map_values"}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,7 @@
 from deltaworks import Long, String
 from deltaworks.kernel.stores.memory import MemoryState
 from deltaworks.kernel.stores.session import SessionStore
-from deltaworks.kernel.stores.window import NEVER
+from deltaworks.kernel.stores.state import NEVER
 from deltaworks.topology.stages import StoreSpec
 
 SPEC = StoreSpec(name="s", kind="session", key=String(), value=Long(), retention_ms=100)

@@ -1,6 +1,7 @@
 from deltaworks import Long, String
 from deltaworks.kernel.stores.memory import MemoryState
-from deltaworks.kernel.stores.window import NEVER, WindowStore
+from deltaworks.kernel.stores.state import NEVER
+from deltaworks.kernel.stores.window import WindowStore
 from deltaworks.topology.stages import StoreSpec
 
 SPEC = StoreSpec(name="w", kind="window", key=String(), value=Long(), retention_ms=100)

@@ -1,0 +1,49 @@
+"""How the rows of a table are kept: what `store=` takes besides a name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TypeAlias
+
+from deltaworks.serdes import Serde
+
+
+@dataclass(frozen=True)
+class Materialized:
+    """A store in detail; where only its name matters, the name alone will do.
+
+    Args:
+        name: of the store; part of the pipeline's state, so keep it. Empty: a generated one, where the builder allows.
+        caching: forward the last update per key at a commit; None: as the builder's `record_cache` says.
+        retention: how long windows and sessions are kept; None: as long as they can change.
+        history: keeps the versions of each key for this long (a versioned store), so that joins see the past.
+        in_memory: asks for a store in memory. Our stores are both at once, so it changes nothing.
+        logging: a store without a changelog is empty after a restart. Ours come back with the checkpoint.
+        key: serde of the keys, if it is not known.
+        value: serde of the values, if it is not known.
+
+    Source: `Materialized`.
+
+    >>> Materialized("users", history=timedelta(hours=1)).name
+    'users'
+    """
+
+    name: str = ""
+    caching: bool | None = None
+    retention: timedelta | None = None
+    history: timedelta | None = None
+    in_memory: bool = False
+    logging: bool = True
+    key: Serde[object] | None = None
+    value: Serde[object] | None = None
+
+    @classmethod
+    def of(cls, store: Stored | None) -> Materialized:
+        """From what a user gave as `store=`."""
+        if isinstance(store, Materialized):
+            return store
+        return cls(store or "")
+
+
+Stored: TypeAlias = str | Materialized

@@ -1,0 +1,39 @@
+"""Which tables tell their readers the value from before an update.
+
+Nobody does unless a reader asks. A filter asks: without the old value it could not know that there was no row before,
+and would forward a delete for every row that it never let through. It does without if that would take a store that
+nobody else needs. Joins and groupings cannot do without.
+Source: `KTableImpl#enableSendingOldValues`.
+"""
+
+from __future__ import annotations
+
+from deltaworks.dsl.graph import Graph
+from deltaworks.topology.nodes import TableFilter, TableMapValues, TableSource
+
+
+def ask_for_old_values(graph: Graph, table: str, *, force: bool) -> bool:
+    """Makes a table send old values, if it can.
+
+    Args:
+        table: name of its node.
+        force: give the source of the table a store if it has none.
+
+    Returns:
+        Whether it does now.
+    """
+    if table in graph.old_values:
+        return True
+    node = graph.node(table)
+    match node:
+        case TableSource(store=None):
+            if not force:
+                return False
+            graph.materialize(table)
+        case TableMapValues(store=None) | TableFilter(store=None):
+            if not ask_for_old_values(graph, node.parents[0], force=force):
+                return False
+        case _:
+            pass
+    graph.old_values.add(table)
+    return True

@@ -1,0 +1,33 @@
+"""The table of all kinds of stores."""
+
+from __future__ import annotations
+
+from typing import TypeAlias, assert_never
+
+from deltaworks.kernel.stores.key_value import KeyValueStore
+from deltaworks.kernel.stores.session import SessionStore
+from deltaworks.kernel.stores.state import StateReader
+from deltaworks.kernel.stores.window import WindowStore
+from deltaworks.topology.stages import StoreSpec
+
+Store: TypeAlias = KeyValueStore | WindowStore | SessionStore
+
+
+def build_store(spec: StoreSpec, reader: StateReader, *, newest_ms: int, max_cached: int) -> Store:
+    """A store over its committed entries.
+
+    Args:
+        newest_ms: The newest time ever put, of stores that expire by time.
+        max_cached: How many committed entries stay in memory as objects.
+    """
+    match spec.kind:
+        case "key-value":
+            return KeyValueStore(spec, reader, max_cached=max_cached)
+        case "versioned":
+            raise NotImplementedError(spec.kind)
+        case "window":
+            return WindowStore(spec, reader, newest_ms=newest_ms, max_cached=max_cached)
+        case "session":
+            return SessionStore(spec, reader, newest_ms=newest_ms, max_cached=max_cached)
+        case _:
+            assert_never(spec.kind)

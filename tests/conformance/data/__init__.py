@@ -1,0 +1,36 @@
+"""The recorded cases."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+_DATA = Path(__file__).parent
+
+Case = dict[str, Any]
+
+
+def curated() -> Iterator[Case]:
+    for path in sorted((_DATA / "cases").glob("*.json")):
+        family = json.loads(path.read_text())
+        for case in family["cases"]:
+            yield case | {"family": family["family"]}
+
+
+def random() -> Iterator[Case]:
+    with gzip.open(_DATA / "random.jsonl.gz", "rt") as lines:
+        for line in lines:
+            case = json.loads(line)
+            yield case | {"family": f"random {case['name'].rpartition('_')[0]}"}
+
+
+def without_expectations(case: Case) -> Case:
+    return {field: value for field, value in case.items() if field not in ("expected", "family")}
+
+
+def described(case: Case) -> bool:
+    """The real library's description was recorded."""
+    return "describe" in case["expected"]
