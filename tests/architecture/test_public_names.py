@@ -18,6 +18,7 @@ PUBLIC = [
     "KTable",
     "LeaseError",
     "Long",
+    "Materialized",
     "Pipeline",
     "Plan",
     "Serde",
