@@ -22,6 +22,7 @@ from pathlib import Path
 import psutil
 
 from deltaworks.errors import StackError
+from deltaworks.files import replace_file
 
 _CLOCK_TOLERANCE_S = 2.0
 _POLL_S = 0.02
@@ -105,10 +106,7 @@ def register(
         log=str(log),
         ports=tuple(ports),
     )
-    run.mkdir(parents=True, exist_ok=True)
-    temporary = run / f".{name}.{pid}"
-    temporary.write_text(json.dumps(asdict(entry), indent=1))
-    temporary.replace(run / f"{name}.json")
+    replace_file(run / f"{name}.json", json.dumps(asdict(entry), indent=1).encode())
     return entry
 
 

@@ -14,8 +14,9 @@ from pathlib import Path
 
 from deltaworks.settings import Settings
 from deltaworks.stack.lifecycle import down, up
-from tests.faults.orders_under_kills import OrdersUnderKills, Outcome, producing
+from tests.faults.orders_under_kills import OrdersUnderKills, Outcome
 from tests.faults.points import DRIVER, RECOVERY, WORKER
+from tests.faults.sample_orders import flowing
 from tests.live_stack import own_settings
 
 KILLS = ("driver", "worker", "jvm", "worker", "worker", "driver", "worker") * 3
@@ -26,7 +27,7 @@ def run(settings: Settings, work: Path, seed: int) -> Outcome:
     """Kills and failures while records flow, then the checks."""
     rng = random.Random(seed)
     orders = OrdersUnderKills(settings, work)
-    with producing(settings, RECORDS, RATE) as producer, orders.running():
+    with flowing(settings, RATE, records=RECORDS) as producer, orders.running():
         for victim in KILLS:
             orders.kill(victim, rng)
         for point in (*WORKER, *DRIVER):

@@ -253,20 +253,6 @@ class OrdersUnderKills:
         self.outcome.comparisons = orders_check.check(self.settings.bootstrap, self.settings.tables, batches)
 
 
-@contextmanager
-def producing(settings: Settings, records: int, rate: float, seed: int = 7) -> Iterator[threading.Thread]:
-    """Sample orders flow in the background at `rate` records per second; the thread ends when all are written."""
-    thread = threading.Thread(
-        target=orders_data.produce,
-        args=(settings.bootstrap, orders_data.records(records, seed)),
-        kwargs={"records_per_second": rate},
-        daemon=True,
-    )
-    thread.start()
-    yield thread
-    thread.join()
-
-
 def _name(process: psutil.Process) -> str:
     try:
         return process.name()

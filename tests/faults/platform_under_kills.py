@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import takewhile
 from typing import TypeVar
 
 from deltaworks import processes
@@ -26,7 +24,7 @@ from deltaworks.kafka import admin
 from deltaworks.settings import Settings
 from deltaworks.stack.airflow_api import AirflowApi
 from deltaworks.stack.state import ComponentState, read_state
-from jobs import orders, orders_check, orders_data
+from jobs import orders, orders_check
 
 DAG = "orders__stream"
 AIRFLOW = ("airflow-scheduler", "airflow-triggerer", "airflow-api-server", "airflow-dag-processor")
@@ -251,25 +249,6 @@ class PlatformUnderKills:
         event = Event(victim, back_s, stream, self.batches_committed() - committed)
         self.events.append(event)
         self.report(f"{victim:32} back after {back_s:5.1f} s   {stream:24} {event.batches} batches meanwhile")
-
-
-@contextmanager
-def flowing(settings: Settings, rate: float, seed: int = 7) -> Iterator[None]:
-    """Sample orders flow in the background at `rate` records per second until the block ends."""
-    enough = threading.Event()
-    sample = takewhile(lambda _: not enough.is_set(), orders_data.records(1_000_000, seed))
-    thread = threading.Thread(
-        target=orders_data.produce,
-        args=(settings.bootstrap, sample),
-        kwargs={"records_per_second": rate},
-        daemon=True,
-    )
-    thread.start()
-    try:
-        yield
-    finally:
-        enough.set()
-        thread.join()
 
 
 def different(comparisons: Sequence[orders_check.Comparison]) -> list[str]:

@@ -10,7 +10,8 @@ from deltaworks.control import actions, registry
 from deltaworks.kafka import admin
 from deltaworks.settings import Settings
 from jobs.orders import pipeline
-from tests.faults.platform_under_kills import PlatformUnderKills, different, flowing
+from tests.faults.platform_under_kills import PlatformUnderKills, different
+from tests.faults.sample_orders import flowing
 from tests.live_stack import LiveStack
 
 

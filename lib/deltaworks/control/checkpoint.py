@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from deltaworks.errors import IncompatibleCheckpointError
+from deltaworks.files import replace_file
 from deltaworks.topology import fingerprint as fingerprints
 
 FORMAT = 1
@@ -48,10 +49,7 @@ def open_plan(
     plan = CheckpointPlan(
         query_id=uuid.uuid4().hex[:12], fingerprint=fingerprint, partitions=partitions, tasks=tasks, slots=slots
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(".tmp")
-    temporary.write_bytes(msgspec.json.format(msgspec.json.encode(plan), indent=1))
-    temporary.replace(path)
+    replace_file(path, msgspec.json.format(msgspec.json.encode(plan), indent=1))
     return plan
 
 

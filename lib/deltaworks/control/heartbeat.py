@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 from typing import Literal
 
 import msgspec
+
+from deltaworks.files import replace_file
 
 State = Literal["starting", "running", "draining", "stopped", "failed"]
 
@@ -50,9 +51,7 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
 
 def write(path: Path, beat: Heartbeat) -> None:
     """Replaces the file atomically."""
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    temporary.write_bytes(msgspec.json.format(msgspec.json.encode(beat), indent=1))
-    temporary.replace(path)
+    replace_file(path, msgspec.json.format(msgspec.json.encode(beat), indent=1))
 
 
 def read(path: Path) -> Heartbeat | None:

@@ -100,3 +100,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     action: Action
     generation: int
     reason: str
+
+
+def unix_s(at: datetime | None) -> float | None:
+    """Seconds since the epoch, as files and processes tell time."""
+    return None if at is None else at.timestamp()

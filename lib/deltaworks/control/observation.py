@@ -8,7 +8,6 @@ from __future__ import annotations
 import socket
 import time
 from contextlib import suppress
-from datetime import datetime
 
 import msgspec
 
@@ -16,7 +15,7 @@ from deltaworks import exits
 from deltaworks.control import fence, heartbeat, lease, outcome
 from deltaworks.control.heartbeat import Heartbeat
 from deltaworks.control.launchers import ExternalId, Launcher, Launchers, Life, launcher
-from deltaworks.control.model import Deployment, Observation, PipelineRecord, StreamState
+from deltaworks.control.model import Deployment, Observation, PipelineRecord, StreamState, unix_s
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.control.registry import Registry
 from deltaworks.errors import ControlUnavailableError
@@ -48,7 +47,7 @@ def observe(
         said = look.deployment
         if said is not None and said.state == "failed":  # it had failed before: whoever looks late must hear of it
             reason = f"{said.reason or 'it failed'}; generation {newest} has taken over"
-            return look.result("failed", reason, exit_code=said.exit_code, ended_at=_unix(said.ended_at))
+            return look.result("failed", reason, exit_code=said.exit_code, ended_at=unix_s(said.ended_at))
         return look.result(
             "superseded",
             f"generation {newest} has taken over",
@@ -170,10 +169,6 @@ class _Look:
             ended_at=ended_at,
             heartbeat=self.beat,
         )
-
-
-def _unix(at: datetime | None) -> float | None:
-    return at.timestamp() if at is not None else None
 
 
 def last_beat(paths: PipelinePaths) -> Heartbeat | None:

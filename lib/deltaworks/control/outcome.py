@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 
 import msgspec
+
+from deltaworks.files import replace_file
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,11 +24,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 def write(path: Path, generation: int, exit_code: int, reason: str | None) -> None:
     """Replaces the file atomically."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
     outcome = Outcome(generation=generation, exit_code=exit_code, reason=reason, at=time.time())
-    temporary.write_bytes(msgspec.json.encode(outcome))
-    temporary.replace(path)
+    replace_file(path, msgspec.json.encode(outcome))
 
 
 def read(path: Path) -> Outcome | None:

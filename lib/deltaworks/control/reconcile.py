@@ -11,7 +11,16 @@ from datetime import UTC, datetime, timedelta
 
 from deltaworks.control import fence
 from deltaworks.control.launchers import Launchers, launcher
-from deltaworks.control.model import ALIVE, Action, Decision, Deployment, DeploymentState, Observation, PipelineRecord
+from deltaworks.control.model import (
+    ALIVE,
+    Action,
+    Decision,
+    Deployment,
+    DeploymentState,
+    Observation,
+    PipelineRecord,
+    unix_s,
+)
 from deltaworks.control.observation import STALLED_S, observe
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.control.policy import End, GiveUp, Restart, RestartPolicy, Wait
@@ -119,7 +128,7 @@ class _Reconciling:
     def _alive(self, record: PipelineRecord, deployment: Deployment, seen: Observation) -> tuple[Action, str]:
         if seen.state != "running":
             return "nothing", f"it is {seen.state}"
-        since = _unix(deployment.running_at)
+        since = unix_s(deployment.running_at)
         if record.restarts and self._policy.recovered(since, time.time()):
             self._registry.healthy(record.name, record.generation)
         watched = max(filter(None, (deployment.supervised_at, deployment.launched_at, deployment.requested_at)))
@@ -138,7 +147,7 @@ class _Reconciling:
             exit_code=seen.exit_code,
             reason=seen.reason,
             at=seen.ended_at or (seen.heartbeat.at if seen.heartbeat else deployment.requested_at.timestamp()),
-            running_since=_unix(deployment.running_at),
+            running_since=unix_s(deployment.running_at),
         )
         match self._policy.decide(end, record.restarts, time.time()):
             case GiveUp(reason):
@@ -166,7 +175,3 @@ _FINAL: dict[str, DeploymentState] = {
     "dead": "failed",
     "superseded": "superseded",
 }
-
-
-def _unix(at: datetime | None) -> float | None:
-    return at.timestamp() if at is not None else None

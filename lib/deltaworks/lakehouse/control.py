@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from deltaworks.errors import TableError
+from deltaworks.files import replace_file
 from deltaworks.lakehouse import layout
 
 _IDENTITY_BYTES, _HEADER_BYTES = 16, 4
@@ -70,7 +71,7 @@ class PageListWriter:
 
     def _rewrite(self) -> None:
         data = os.urandom(_IDENTITY_BYTES) + _frame(msgspec.msgpack.encode(self.pages))
-        layout.write_atomically(self._path, data)
+        replace_file(self._path, data)
         self._base_bytes = self._bytes = len(data)
 
 
@@ -109,7 +110,7 @@ def publish_query(table: Path, tag: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for path in folder.iterdir():
         path.unlink()
-    layout.write_atomically(folder / "query", tag.encode())
+    replace_file(folder / "query", tag.encode())
 
 
 def read_query(table: Path) -> str:

@@ -19,7 +19,6 @@ import re
 import zlib
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
 
 from deltaworks.errors import TableError
 
@@ -168,13 +167,6 @@ def batch_of(path: str) -> tuple[int, str] | None:
 def utc(time_ms: int) -> str:
     """For messages."""
     return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Readers see the old content or the new one, never a part."""
-    temporary = path.with_name(f".{path.name}.{nonce()}")
-    temporary.write_bytes(data)
-    temporary.replace(path)
 
 
 _EPOCH = date(1970, 1, 1)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import http.client
 import json
-import os
 import secrets
 import string
 from collections.abc import Mapping
@@ -18,6 +17,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from deltaworks.files import replace_file
 from deltaworks.settings import Settings
 from deltaworks.stack import postgres
 from deltaworks.stack.airflow_bundles import bundle_config
@@ -119,8 +119,5 @@ def _kept(file: Path, new: Mapping[str, str]) -> _Kept:
     if file.is_file():
         return _Kept(json.loads(file.read_text()), created_now=False)
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    temporary = file.with_name(f".{file.name}.{os.getpid()}")
-    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as handle:
-        handle.write(json.dumps(dict(new)))
-    temporary.replace(file)
+    replace_file(file, json.dumps(dict(new)).encode(), mode=0o600)
     return _Kept(dict(new), created_now=True)

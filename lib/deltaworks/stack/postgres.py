@@ -25,6 +25,7 @@ from pathlib import Path
 import psutil
 
 from deltaworks.errors import ConfigurationError, StackError
+from deltaworks.files import replace_file
 from deltaworks.settings import Settings
 from deltaworks.stack import tether
 from deltaworks.stack.components import Report, Software
@@ -257,7 +258,7 @@ def _initialise(binaries: Binaries, settings: Settings, user: str | None) -> Non
     shutil.rmtree(new, ignore_errors=True)
     password_file = settings.postgres / "password"
     try:
-        _write_secret(password_file, roles["postgres"])
+        replace_file(password_file, roles["postgres"].encode(), mode=0o600)
         if user is not None:
             os.chown(password_file, pwd.getpwnam(user).pw_uid, -1)
         _run(
@@ -324,13 +325,6 @@ def _passwords(settings: Settings) -> dict[str, str]:
 
 def _new_passwords(settings: Settings) -> dict[str, str]:
     roles = {role: secrets.token_urlsafe(24) for role in _ROLES}
-    _write_secret(settings.pgpass, "".join(f"127.0.0.1:*:*:{role}:{word}\n" for role, word in roles.items()))
+    lines = "".join(f"127.0.0.1:*:*:{role}:{word}\n" for role, word in roles.items())
+    replace_file(settings.pgpass, lines.encode(), mode=0o600)
     return roles
-
-
-def _write_secret(file: Path, content: str) -> None:
-    new = file.with_name(f".{file.name}.new")
-    new.unlink(missing_ok=True)
-    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as handle:
-        handle.write(content)
-    new.replace(file)

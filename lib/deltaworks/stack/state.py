@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
 import msgspec
+
+from deltaworks.files import replace_file
 
 Phase = Literal["waiting", "starting", "ready", "done", "pausing", "stopping"]
 """`waiting` for others; `pausing` before it is started again; `done` is a step that ended well."""
@@ -43,7 +44,7 @@ class RunnerState(msgspec.Struct, frozen=True, kw_only=True):
 
 def write_state(run: Path, state: RunnerState) -> None:
     """Replaces the state."""
-    _replace(run / "runner.state", msgspec.json.format(msgspec.json.encode(state), indent=1))
+    replace_file(run / "runner.state", msgspec.json.format(msgspec.json.encode(state), indent=1))
 
 
 def read_state(run: Path) -> RunnerState | None:
@@ -55,7 +56,7 @@ def read_state(run: Path) -> RunnerState | None:
 def write_wanted(run: Path, names: Sequence[str]) -> None:
     """Says which components shall run. The others are stopped; without any, the runner ends."""
     run.mkdir(parents=True, exist_ok=True)
-    _replace(run / "runner.wanted", msgspec.json.encode(list(names)))
+    replace_file(run / "runner.wanted", msgspec.json.encode(list(names)))
 
 
 def read_wanted(run: Path) -> list[str]:
@@ -69,9 +70,3 @@ def _content(file: Path) -> bytes | None:
         return file.read_bytes()
     except FileNotFoundError:
         return None
-
-
-def _replace(file: Path, content: bytes) -> None:
-    temporary = file.with_name(f".{file.name}.{os.getpid()}")
-    temporary.write_bytes(content)
-    temporary.replace(file)
