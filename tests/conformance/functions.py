@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from deltaworks import Windowed
-from tests.conformance.values import greater, is_number, text
+from tests.conformance.values import equal, greater, is_number, long_text, text, wrapped
 
 Reference = list[Any]
 """`[name, argument, ...]`"""
@@ -31,9 +31,9 @@ def predicate(reference: Reference) -> Predicate:
         case ["value_lt", n]:
             return lambda k, v: v is not None and greater(n, v)
         case ["value_eq", x]:
-            return lambda k, v: v is not None and v == x
+            return lambda k, v: v is not None and equal(v, x)
         case ["value_even"]:
-            return lambda k, v: v is not None and v % 2 == 0
+            return lambda k, v: v is not None and _number(v) % 2 == 0
         case ["value_contains", s]:
             return lambda k, v: v is not None and s in text(v)
         case ["key_eq", s]:
@@ -43,7 +43,7 @@ def predicate(reference: Reference) -> Predicate:
         case ["field_gt", f, n]:
             return lambda k, v: _field(v, f) is not None and greater(_field(v, f), n)
         case ["field_eq", f, x]:
-            return lambda k, v: _field(v, f) is not None and _field(v, f) == x
+            return lambda k, v: _field(v, f) is not None and equal(_field(v, f), x)
         case ["fail_on", x]:
             return lambda k, v: _unless(v, x, True)
         case _:
@@ -94,11 +94,11 @@ def _value_mapper(reference: Reference) -> Callable[[Any], Any]:
         case ["to_text"]:
             return text
         case ["to_long"]:
-            return lambda v: int(v)
+            return lambda v: long_text(v) if isinstance(v, str) else int(_number(v))
         case ["add", n]:
-            return lambda v: _number(v) + n
+            return lambda v: wrapped(_number(v) + n)
         case ["mul", n]:
-            return lambda v: _number(v) * n
+            return lambda v: wrapped(_number(v) * n)
         case ["mod", n]:
             return lambda v: _number(v) % n
         case ["field", f]:
@@ -106,7 +106,7 @@ def _value_mapper(reference: Reference) -> Callable[[Any], Any]:
         case ["wrap", f]:
             return lambda v: {f: v}
         case ["null_if", x]:
-            return lambda v: None if v == x else v
+            return lambda v: None if equal(v, x) else v
         case ["fail_on", x]:
             return lambda v: _unless(v, x, v)
         case _:
@@ -148,7 +148,7 @@ def flat_mapper(reference: Reference) -> Callable[[Any], Iterable[Any]]:
         case ["repeat", n]:
             return lambda v: [v] * n
         case ["words"]:
-            return lambda v: [] if v is None else text(v).split()
+            return lambda v: [] if v is None else _words(v)
         case ["chars"]:
             return lambda v: [] if v is None else list(text(v))
         case ["items"]:
@@ -162,7 +162,7 @@ def flat_mapper(reference: Reference) -> Callable[[Any], Iterable[Any]]:
 def pair_flat_mapper(reference: Reference) -> Callable[[Any, Any], Iterable[tuple[Any, Any]]]:
     match reference:
         case ["words_as_keys"]:
-            return lambda k, v: [] if v is None else [(word, v) for word in text(v).split()]
+            return lambda k, v: [] if v is None else [(word, v) for word in _words(v)]
         case ["both_ways"]:
             return lambda k, v: [(k, v), (_text_or_none(v), _text_or_none(k))]
         case ["none"]:
@@ -187,7 +187,7 @@ def joiner(reference: Reference) -> Callable[[Any, Any, Any], Any]:
         case ["pair"]:
             return lambda k, left, right: {"l": left, "r": right}
         case ["null_if_equal"]:
-            return lambda k, left, right: None if left == right else f"{text(left)}+{text(right)}"
+            return lambda k, left, right: None if equal(left, right) else f"{text(left)}+{text(right)}"
         case ["fail_on_right", x]:
             return lambda k, left, right: _unless(right, x, f"{text(left)}+{text(right)}")
         case _:
@@ -206,9 +206,9 @@ def aggregator(reference: Reference) -> Callable[[Any, Any, Any], Any]:
         case ["sum"]:
             return lambda k, v, a: _sum(a, v)
         case ["subtract"]:
-            return lambda k, v, a: (0 if a is None else a) - (0 if v is None else v)
+            return lambda k, v, a: wrapped((0 if a is None else _number(a)) - (0 if v is None else _number(v)))
         case ["increment", n]:
-            return lambda k, v, a: (0 if a is None else a) + n
+            return lambda k, v, a: wrapped((0 if a is None else _number(a)) + n)
         case ["max"]:
             return lambda k, v, a: v if a is None or (v is not None and greater(v, a)) else a
         case ["min"]:
@@ -246,7 +246,11 @@ def _number(value: Any) -> Any:
 def _sum(left: Any, right: Any) -> Any:
     if left is None and right is None:
         return 0
-    return sum(_number(each) for each in (left, right) if each is not None)
+    return wrapped(sum(_number(each) for each in (left, right) if each is not None))
+
+
+def _words(value: Any) -> list[str]:
+    return [word for word in text(value).split(" ") if word]
 
 
 def _text_or_none(value: Any) -> str | None:
@@ -254,13 +258,11 @@ def _text_or_none(value: Any) -> str | None:
 
 
 def _without_first(items: list[Any], item: Any) -> list[Any]:
-    rest = list(items)
-    if item in rest:
-        rest.remove(item)
-    return rest
+    at = next((at for at, other in enumerate(items) if equal(other, item)), len(items))
+    return items[:at] + items[at + 1 :]
 
 
 def _unless(value: Any, forbidden: Any, result: Any) -> Any:
-    if value is not None and value == forbidden:
+    if value is not None and equal(value, forbidden):
         raise RuntimeError(f"failed on {text(value)}")
     return result

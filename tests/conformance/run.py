@@ -16,7 +16,7 @@ from deltaworks.testing import (
 )
 from tests.conformance.low_level import low_level_plan
 from tests.conformance.topology import Interpreter
-from tests.conformance.values import Typed, shown, unparsed
+from tests.conformance.values import Keys, Typed, shown, unparsed
 
 Case = Mapping[str, Any]
 _APPLICATION_ID = "oracle"
@@ -135,7 +135,7 @@ class _Run:
                 row = {
                     "after_input": number,
                     "topic": topic,
-                    "key": None if record.key is None else shown(Typed().deserialize(record.key)),
+                    "key": None if record.key is None else shown(Keys().deserialize(record.key)),
                     "value": None if record.value is None else Typed().deserialize(record.value),
                     "timestamp": record.timestamp_ms,
                 }

@@ -8,7 +8,7 @@ from typing import Any
 
 import deltaworks as dw
 from tests.conformance import functions, processors
-from tests.conformance.values import Typed
+from tests.conformance.values import Keys, Typed
 
 Node = Mapping[str, Any]
 Peek = Callable[[str, Any, Any], None]
@@ -29,7 +29,7 @@ class Interpreter:
         self._peek = peek
         self._kept = kept
         self._any = Typed(kept=kept)
-        self._key = Typed(kept=str)
+        self._key = Keys()
         self._handles: dict[str, Any] = {}
 
     def build(self) -> None:
