@@ -6,12 +6,13 @@ The hosts (test driver, streaming, replay) fill `RecordBatch` objects and hand a
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
-Headers = tuple[tuple[str, bytes | None], ...]
-"""Kafka record headers: order and repeated names matter."""
+from deltaworks.topology.records import Coordinates, Headers
+
+__all__ = ["Collector", "Coordinates", "DeadLetter", "Headers", "PartitionedCollector", "RecordBatch"]
 
 
 class RecordBatch(msgspec.Struct, frozen=True, array_like=True):
@@ -28,14 +29,6 @@ class RecordBatch(msgspec.Struct, frozen=True, array_like=True):
     values: list[bytes | None]
     headers: list[Headers] | None = None
     """None when no record of the batch has a header."""
-
-
-class Coordinates(msgspec.Struct, frozen=True, array_like=True):
-    """Where the record in process came from."""
-
-    topic: str
-    partition: int
-    offset: int
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
@@ -88,3 +81,22 @@ class Collector(Protocol):
 
     def dead_letter(self, letter: DeadLetter) -> None:
         """A record that was set aside because the pipeline says continue."""
+
+
+@runtime_checkable
+class PartitionedCollector(Protocol):
+    """What a host offers besides, if its pipelines may choose the partitions of an output topic themselves."""
+
+    def partitions(self, topic: str) -> int:
+        """Number of partitions of an output topic."""
+
+    def send_to(
+        self,
+        topic: str,
+        partition: int,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp_ms: int,
+        headers: Headers,
+    ) -> None:
+        """A record for one partition of an output topic."""

@@ -1,0 +1,265 @@
+"""Processors that users write: the record they get, the context they work with, punctuation.
+
+How a processor gets into a topology is `KStream.process`, `KStream.process_values` and `Topology.add_processor`; its
+stores are in `state_stores.py`; what runs it is `kernel/processors/processor_api.py`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from datetime import timedelta
+from enum import Enum
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+
+import msgspec
+
+from deltaworks.topology.records import Headers
+
+K = TypeVar("K", covariant=True)
+V = TypeVar("V", covariant=True)
+KIn = TypeVar("KIn", contravariant=True)
+VIn = TypeVar("VIn", contravariant=True)
+KOut = TypeVar("KOut", covariant=True)
+VOut = TypeVar("VOut", covariant=True)
+KSent = TypeVar("KSent", contravariant=True)
+VSent = TypeVar("VSent", contravariant=True)
+KR = TypeVar("KR")
+VR = TypeVar("VR")
+
+
+class Record(msgspec.Struct, Generic[K, V], frozen=True):
+    """A record as a `Processor` sees and forwards it; the `with_` methods make changed copies.
+
+    Source: `api.Record`; differs: no.
+
+    >>> Record("ann", 1, 1_000).with_value("one")
+    Record(key='ann', value='one', timestamp_ms=1000, headers=())
+    """
+
+    key: K
+    value: V
+    timestamp_ms: int
+    headers: Headers = ()
+
+    def __post_init__(self) -> None:
+        if self.timestamp_ms < 0:
+            raise _negative(self.timestamp_ms)
+
+    def with_key(self, key: KR) -> Record[KR, V]:
+        """The same with another key."""
+        return Record(key, self.value, self.timestamp_ms, self.headers)
+
+    def with_value(self, value: VR) -> Record[K, VR]:
+        """The same with another value."""
+        return Record(self.key, value, self.timestamp_ms, self.headers)
+
+    def with_timestamp(self, timestamp_ms: int) -> Record[K, V]:
+        """The same at another time, in milliseconds since the epoch; a negative one is refused."""
+        return Record(self.key, self.value, timestamp_ms, self.headers)
+
+    def with_headers(self, headers: Headers) -> Record[K, V]:
+        """The same with other headers."""
+        return Record(self.key, self.value, self.timestamp_ms, headers)
+
+
+class FixedKeyRecord(msgspec.Struct, Generic[K, V], frozen=True):
+    """A record as a `FixedKeyProcessor` sees and forwards it: everything but the key may be changed.
+
+    Source: `api.FixedKeyRecord`; differs: no.
+    """
+
+    key: K
+    value: V
+    timestamp_ms: int
+    headers: Headers = ()
+
+    def __post_init__(self) -> None:
+        if self.timestamp_ms < 0:
+            raise _negative(self.timestamp_ms)
+
+    def with_value(self, value: VR) -> FixedKeyRecord[K, VR]:
+        """The same with another value."""
+        return FixedKeyRecord(self.key, value, self.timestamp_ms, self.headers)
+
+    def with_timestamp(self, timestamp_ms: int) -> FixedKeyRecord[K, V]:
+        """The same at another time, in milliseconds since the epoch; a negative one is refused."""
+        return FixedKeyRecord(self.key, self.value, timestamp_ms, self.headers)
+
+    def with_headers(self, headers: Headers) -> FixedKeyRecord[K, V]:
+        """The same with other headers."""
+        return FixedKeyRecord(self.key, self.value, self.timestamp_ms, headers)
+
+
+class RecordMetadata(msgspec.Struct, frozen=True):
+    """Where the record in process was read from; after a repartition, that is the repartition.
+
+    Source: `api.RecordMetadata`; differs: no.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class PunctuationType(Enum):
+    """Which time a punctuator follows.
+
+    Source: `PunctuationType`; differs: no.
+    """
+
+    STREAM_TIME = "stream time"
+    """The largest timestamp of the records that the task has taken so far; without records it stands still."""
+    WALL_CLOCK_TIME = "wall-clock time"
+    """The clock of the host: the time of the micro-batch, or what a test says it is."""
+
+
+Punctuator: TypeAlias = Callable[[int], object]
+"""`(time_ms)`: the stream time or the wall-clock time at which it runs, not the time it was due."""
+
+
+class Cancellable(Protocol):
+    """What `schedule` returns.
+
+    Source: `Cancellable`; differs: no.
+    """
+
+    def cancel(self) -> None:
+        """The punctuator does not run again."""
+
+
+class _CommonContext(Protocol):
+    @property
+    def task_id(self) -> str:
+        """`<stage>_<task>`, such as `0_3`; Kafka Streams' numbers may differ."""
+
+    @property
+    def record_metadata(self) -> RecordMetadata | None:
+        """Where the record in process was read from; None in a punctuator and in `init`."""
+
+    @property
+    def current_stream_time_ms(self) -> int:
+        """The largest timestamp of the records that the task has taken, that in process included; -1 for none yet."""
+
+    @property
+    def current_system_time_ms(self) -> int:
+        """The wall clock: of the micro-batch, or of the test driver. A batch that is run again sees the same."""
+
+    def state_store(self, name: str) -> Any:
+        """A store that is connected to this processor, or a global one, which can only be read.
+
+        Raises:
+            KeyError: There is no such store, or it is not connected.
+        """
+
+    def schedule(
+        self,
+        interval: timedelta,
+        type: PunctuationType,
+        punctuator: Punctuator,
+        *,
+        start_ms: int | None = None,
+    ) -> Cancellable:
+        """Runs a function again and again.
+
+        Args:
+            interval: Time between two runs. Runs that were missed are made up for by a single one; the next one is
+                then due at a multiple of the interval after the first.
+            type: Whose time.
+            punctuator: Gets the time; what it does is done outside of any record: no metadata, no headers.
+            start_ms: When it is due first. None: stream time: with the first record, then at multiples of the
+                interval; wall clock: one interval from now.
+
+        A schedule made in `init` goes on where it was when a task is built again on another worker; one that is made
+        later is lost then, as in Kafka Streams, so make those in `init` that have to last.
+        """
+
+    def commit(self) -> None:
+        """Asks for a commit soon. The host commits after each micro-batch (the test driver: each record) anyway."""
+
+
+class ProcessorContext(_CommonContext, Protocol[KSent, VSent]):
+    """What a `Processor` works with.
+
+    Source: `api.ProcessorContext`; differs: no metrics, no directory.
+    """
+
+    def forward(self, record: Record[KSent, VSent], child: str | None = None) -> None:
+        """Hands a record to every child of this processor, or to the one that is named.
+
+        Raises:
+            KeyError: There is no child of that name.
+        """
+
+
+class FixedKeyProcessorContext(_CommonContext, Protocol[KSent, VSent]):
+    """What a `FixedKeyProcessor` works with.
+
+    Source: `api.FixedKeyProcessorContext`; differs: no metrics, no directory.
+    """
+
+    def forward(self, record: FixedKeyRecord[KSent, VSent], child: str | None = None) -> None:
+        """Hands a record to every child of this processor, or to the one that is named.
+
+        Raises:
+            KeyError: There is no child of that name.
+        """
+
+
+class Processor(ABC, Generic[KIn, VIn, KOut, VOut]):
+    """An operator that you write: it gets a record, and forwards as many as it likes.
+
+    What it remembers belongs into stores. A task may be built again from them between any two commits, and then its
+    processors are new objects: attributes that `process` changes are lost, stores and schedules made in `init` are not.
+
+    Source: `api.Processor`, `ContextualProcessor`; differs: no.
+
+    >>> from deltaworks import StreamsBuilder
+    >>> from deltaworks.testing import TopologyTestDriver
+    >>> class Halve(Processor[str, int, str, float]):
+    ...     def process(self, record: Record[str, int]) -> None:
+    ...         self.context.forward(record.with_value(record.value / 2))
+    >>> builder = StreamsBuilder()
+    >>> builder.stream("in", key=str, value=int).process(Halve, key=str, value=float).to("out")
+    >>> driver = TopologyTestDriver(builder.build())
+    >>> driver.create_input_topic("in").pipe_input("ann", 3)
+    >>> driver.create_output_topic("out").read_key_value()
+    ('ann', 1.5)
+    """
+
+    context: ProcessorContext[KOut, VOut]
+
+    def init(self, context: ProcessorContext[KOut, VOut]) -> None:
+        """Called once before the first record; the place to get stores and to schedule. Keeps the context."""
+        self.context = context
+
+    @abstractmethod
+    def process(self, record: Record[KIn, VIn]) -> None:
+        """Called for each record. What it raises goes to the error policy; what it forwarded before stays."""
+
+    def close(self) -> None:
+        """Called when the task is given up in an orderly way; not after a failure."""
+
+
+class FixedKeyProcessor(ABC, Generic[KIn, VIn, VOut]):
+    """A `Processor` that keeps the key of its records, so that nothing has to be repartitioned behind it.
+
+    Source: `api.FixedKeyProcessor`, `ContextualFixedKeyProcessor`; differs: no.
+    """
+
+    context: FixedKeyProcessorContext[Any, VOut]
+
+    def init(self, context: FixedKeyProcessorContext[Any, VOut]) -> None:
+        """See `Processor.init`."""
+        self.context = context
+
+    @abstractmethod
+    def process(self, record: FixedKeyRecord[KIn, VIn]) -> None:
+        """See `Processor.process`."""
+
+    def close(self) -> None:
+        """See `Processor.close`."""
+
+
+def _negative(timestamp_ms: int) -> ValueError:
+    return ValueError(f"the timestamp of a record must not be negative, but is {timestamp_ms}")
