@@ -24,15 +24,26 @@ from deltaworks.errors import (
     TransientError,
 )
 from deltaworks.serdes import Bytes, Double, Integer, Json, Long, Serde, SessionWindowed, String, TimeWindowed, Windowed
+from deltaworks.topology.routing import RecordContext, StreamPartitioner, TopicNameExtractor
 from deltaworks.topology.stages import Plan
+from deltaworks.topology.timestamps import (
+    ConsumedRecord,
+    FailOnInvalidTimestamp,
+    LogAndSkipOnInvalidTimestamp,
+    TimestampExtractor,
+    UsePartitionTimeOnInvalidTimestamp,
+    WallclockTimestampExtractor,
+)
 from deltaworks.topology.windows import SessionWindows, TimeWindows
 
 __all__ = [
     "BranchedKStream",
     "Bytes",
     "ConfigurationError",
+    "ConsumedRecord",
     "DeltaworksError",
     "Double",
+    "FailOnInvalidTimestamp",
     "IncompatibleCheckpointError",
     "Integer",
     "Json",
@@ -40,16 +51,19 @@ __all__ = [
     "KStream",
     "KTable",
     "LeaseError",
+    "LogAndSkipOnInvalidTimestamp",
     "Long",
     "Materialized",
     "Pipeline",
     "Plan",
+    "RecordContext",
     "Serde",
     "SerializationError",
     "SessionWindowed",
     "SessionWindowedKStream",
     "SessionWindows",
     "StackError",
+    "StreamPartitioner",
     "StreamsBuilder",
     "StreamsError",
     "String",
@@ -57,8 +71,12 @@ __all__ = [
     "TimeWindowed",
     "TimeWindowedKStream",
     "TimeWindows",
+    "TimestampExtractor",
     "Topic",
+    "TopicNameExtractor",
     "TopologyError",
     "TransientError",
+    "UsePartitionTimeOnInvalidTimestamp",
+    "WallclockTimestampExtractor",
     "Windowed",
 ]

@@ -233,6 +233,34 @@ def aggregator(reference: Reference) -> Callable[[Any, Any, Any], Any]:
             raise ValueError(f"unknown aggregator {reference}")
 
 
+def timestamp_extractor(reference: Reference) -> Callable[[Any, int], int]:
+    """An extractor `(record, partition_time_ms) -> timestamp_ms`."""
+    match reference:
+        case ["value_field", f]:
+            return lambda record, _: _time(_field(record.value, f), -1)
+        case ["value_field_or_partition_time", f]:
+            return lambda record, partition_time_ms: _time(_field(record.value, f), partition_time_ms)
+        case _:
+            raise ValueError(f"unknown timestamp extractor {reference}")
+
+
+def topic_extractor(reference: Reference) -> Callable[[Any, Any, Any], str]:
+    """An extractor `(key, value, context) -> topic`."""
+    match reference:
+        case ["prefix_and_key", p]:
+            return lambda k, v, _: f"{p}{text(k)}"
+        case ["prefix_and_field", p, f]:
+            return lambda k, v, _: f"{p}{text(_field(v, f))}"
+        case ["source_topic_suffix", s]:
+            return lambda k, v, context: f"{context.topic}{s}"
+        case _:
+            raise ValueError(f"unknown topic extractor {reference}")
+
+
+def _time(value: Any, otherwise_ms: int) -> int:
+    return otherwise_ms if value is None else int(_number(value))
+
+
 def _field(value: Any, name: str) -> Any:
     return value.get(name) if isinstance(value, dict) else None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, Literal
@@ -11,6 +12,7 @@ from deltaworks.kernel.task import ErrorPolicy
 from deltaworks.testing import (
     ReadOnlyKeyValueStore,
     ReadOnlySessionStore,
+    ReadOnlyVersionedStore,
     ReadOnlyWindowStore,
     TopologyTestDriver,
 )
@@ -122,10 +124,16 @@ class _Run:
         elif given["value"] is None:
             value = None
         else:
-            value = unparsed(given["value"], self._types[given["topic"]])
+            value = unparsed(given["value"], self._type(given["topic"]))
         key = None if given["key"] is None else given["key"].encode()
         headers = tuple((name, None if text is None else text.encode()) for name, text in given.get("headers", ()))
         topic.pipe_raw(key, value, timestamp_ms=given["timestamp"], headers=headers)
+
+    def _type(self, topic: str) -> str:
+        if topic in self._types:
+            return str(self._types[topic])
+        patterns = [node for node in self._case["spec"]["nodes"] if "topic_pattern" in node]
+        return next(str(node["value_type"]) for node in patterns if re.fullmatch(node["topic_pattern"], topic))
 
     def outputs_of(self, number: int) -> list[dict[str, Any]]:
         """What became visible since the last call."""
@@ -154,20 +162,35 @@ class _Run:
 
     def stores(self) -> dict[str, list[dict[str, Any]]]:
         named = {node["store"] for node in self._case["spec"]["nodes"] if "store" in node}
-        return {name: [*_rows(self.driver.store(name))] for name in sorted(named)}
+        times = sorted({given["timestamp"] for given in self._case["inputs"] if "timestamp" in given})
+        return {name: [*_rows(self.driver.store(name), times)] for name in sorted(named)}
 
     def result(self, peeked: list[dict[str, Any]]) -> dict[str, Any]:
         return {"outputs": self._outputs} | ({"peeked": peeked} if peeked else {})
 
 
-def _rows(store: Any) -> list[dict[str, Any]]:
+def _rows(store: Any, times: list[int]) -> list[dict[str, Any]]:
     match store:
         case ReadOnlyKeyValueStore() | ReadOnlyWindowStore():
             return [
                 {"key": shown(key), "value": value, "timestamp": timestamp_ms}
                 for key, value, timestamp_ms in store.all_with_timestamps()
             ]
+        case ReadOnlyVersionedStore():
+            versions = (
+                {
+                    "key": shown(key),
+                    "latest": _version(store.get(key)),
+                    "as_of": [[at, _version(found)] for at in times if (found := store.get_as_of(key, at))],
+                }
+                for key in store.keys()
+            )
+            return [row for row in versions if row["latest"] or row["as_of"]]
         case ReadOnlySessionStore():
             return [{"key": shown(key), "value": value} for key, value in store.all()]
         case _:
             raise TypeError(type(store).__name__)
+
+
+def _version(record: Any) -> list[Any] | None:
+    return None if record is None else [record.value, record.timestamp_ms]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Literal, TypeVar
 
@@ -18,9 +18,24 @@ from deltaworks.topology.checks import check
 from deltaworks.topology.nodes import Source
 from deltaworks.topology.split import split
 from deltaworks.topology.stages import Plan
+from deltaworks.topology.timestamps import FailOnInvalidTimestamp, TimestampExtractor
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+
+@dataclass(frozen=True)
+class _Reads:
+    """How a source reads, besides its serdes."""
+
+    timestamp_extractor: TimestampExtractor | None = None
+    offset_reset: Literal["earliest", "latest"] | None = None
+    pattern: str | None = None
+
+    @property
+    def extractor(self) -> TimestampExtractor | None:
+        """None for the one that every source has anyway."""
+        return None if isinstance(self.timestamp_extractor, FailOnInvalidTimestamp) else self.timestamp_extractor
 
 
 class StreamsBuilder:
@@ -63,21 +78,42 @@ class StreamsBuilder:
         )
         self._graph = Graph(name, config)
 
-    def stream(self, *topics: str, key: Typed[K], value: Typed[V], name: str | None = None) -> KStream[K, V]:
+    def stream(
+        self,
+        *topics: str,
+        pattern: str | None = None,
+        key: Typed[K],
+        value: Typed[V],
+        timestamp_extractor: TimestampExtractor | None = None,
+        offset_reset: Literal["earliest", "latest"] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, V]:
         """Reads one or several topics as a stream.
 
         Args:
             topics: names; several topics are read as one stream. Read again with the same types, it is the same stream.
+            pattern: in place of names, a regular expression that has to match the whole name of a topic.
             key: type or serde of the keys.
             value: type or serde of the values.
+            timestamp_extractor: `(record, partition_time_ms) -> timestamp_ms`; None: the record's own timestamp.
+            offset_reset: where a new pipeline begins to read; None: as the host is set up.
             name: of the node.
 
-        Source: `StreamsBuilder#stream`; differs: serdes are never taken from a default.
+        Source: `StreamsBuilder#stream`, `Consumed`; differs: serdes are never taken from a default.
         """
-        return KStream(self._source(topics, key, value, name, "stream"))
+        reads = _Reads(timestamp_extractor, offset_reset, pattern)
+        return KStream(self._source(topics, key, value, name, "stream", reads))
 
     def table(
-        self, topic: str, *, key: Typed[K], value: Typed[V], store: Stored = "", name: str | None = None
+        self,
+        topic: str,
+        *,
+        key: Typed[K],
+        value: Typed[V],
+        store: Stored = "",
+        timestamp_extractor: TimestampExtractor | None = None,
+        offset_reset: Literal["earliest", "latest"] | None = None,
+        name: str | None = None,
     ) -> KTable[K, V]:
         """Reads a topic as a table: the last record of a key counts, a null value deletes, a null key is dropped.
 
@@ -87,6 +123,8 @@ class StreamsBuilder:
             value: type or serde of the values.
             store: name of its store; part of the pipeline's state, so keep it. A table that is neither joined nor
                 grouped needs none.
+            timestamp_extractor: `(record, partition_time_ms) -> timestamp_ms`; None: the record's own timestamp.
+            offset_reset: where a new pipeline begins to read; None: as the host is set up.
             name: of the node.
 
         State: a value per key, for ever; none without a store.
@@ -95,7 +133,7 @@ class StreamsBuilder:
         where = call_site()
         kept = Materialized.of(store)
         named = replace(kept, name=self._graph.store_name(kept.name, f"{topic}-"))
-        at = self._source((topic,), key, value, name, "table")
+        at = self._source((topic,), key, value, name, "table", _Reads(timestamp_extractor, offset_reset))
         node = self._graph.name_of(f"{name}-table-source" if name else None, "KTABLE-SOURCE-")
         table: KTable[K, V] = table_source(at, node, kept, named, operator="table", where=where)
         return table
@@ -120,26 +158,42 @@ class StreamsBuilder:
         return Plan(name=graph.name, stages=stages)
 
     def _source(
-        self, topics: tuple[str, ...], key: Typed[K], value: Typed[V], name: str | None, operator: str
+        self,
+        topics: tuple[str, ...],
+        key: Typed[K],
+        value: Typed[V],
+        name: str | None,
+        operator: str,
+        reads: _Reads | None = None,
     ) -> Point:
         where = call_site()
         graph = self._graph
         key_serde = settle(graph, key, None, operator=operator, argument="key", where=where)
         value_serde = settle(graph, value, None, operator=operator, argument="value", where=where)
-        if not topics:
+        reads = reads or _Reads()
+        if not topics and reads.pattern is None:
             graph.report(f"{operator} reads no topic.", where, f"{operator}('orders', ...)")
+        elif topics and reads.pattern is not None:
+            graph.report(
+                f"{operator} has both names of topics and a pattern.", where, "give the names, or pattern='sensor-.*'"
+            )
         node = Source(
             name=graph.name_of(name, "KSTREAM-SOURCE-"),
             topics=tuple(sorted(set(topics))),
             key=key_serde,
             value=value_serde,
+            pattern=reads.pattern,
+            timestamp_extractor=reads.extractor,
+            offset_reset=reads.offset_reset,
             origin=where,
         )
-        same = graph.streams.get(node.topics)
-        if operator == "stream" and same is not None and (same.key, same.value) == (node.key, node.value):
+        # No topic has a name that begins with a tilde.
+        read = node.topics or (f"~{node.pattern}",)
+        same = graph.streams.get(read)
+        if operator == "stream" and same is not None and replace(same, name=node.name) == node:
             node = same
         else:
             graph.add(node)
         if operator == "stream":
-            graph.streams.setdefault(node.topics, node)
+            graph.streams.setdefault(read, node)
         return Point(graph, node.name, key_serde, value_serde)

@@ -10,6 +10,7 @@ from typing import Any
 from deltaworks.dsl.point import Point
 from deltaworks.topology.nodes import AnyNode, Filter, HopSink, Source, StreamTableJoin
 from deltaworks.topology.nodes.base import Origin
+from deltaworks.topology.routing import StreamPartitioner
 
 _SUFFIX = "-repartition"
 _GENERATED = re.compile(r"K(STREAM|TABLE).*-\d{10}")
@@ -45,7 +46,15 @@ def keep_null_keys(nodes: Sequence[AnyNode]) -> list[AnyNode]:
     ]
 
 
-def hop(point: Point, name: str, *, operator: str, where: Origin, partitions: int | None = None) -> Point:
+def hop(
+    point: Point,
+    name: str,
+    *,
+    operator: str,
+    where: Origin,
+    partitions: int | None = None,
+    partitioner: StreamPartitioner | None = None,
+) -> Point:
     """Connects a hop; a second one of the same name at the same point is the first one.
 
     Source: `KStreamImpl#createRepartitionedSource`; three numbers are used up whether or not the names are.
@@ -70,7 +79,16 @@ def hop(point: Point, name: str, *, operator: str, where: Origin, partitions: in
     graph.hops[topic] = (point.node, source)
     graph.add(Filter(name=guard, parents=(point.node,), predicate=key_is_not_null, origin=where))
     graph.add(
-        HopSink(name=sink, parents=(guard,), hop=topic, key=key, value=value, partitions=partitions, origin=where)
+        HopSink(
+            name=sink,
+            parents=(guard,),
+            hop=topic,
+            key=key,
+            value=value,
+            partitions=partitions,
+            partitioner=partitioner,
+            origin=where,
+        )
     )
     graph.add(Source(name=source, topics=(topic,), key=key, value=value, hop=True, origin=where))
     return replace(point, node=source, rekeyed=False)

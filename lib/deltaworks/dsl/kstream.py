@@ -18,6 +18,7 @@ from deltaworks.dsl.point import Point, Typed, Unknown
 from deltaworks.serdes.inference import element, pair, returned
 from deltaworks.topology.nodes import (
     DeltaSink,
+    ExtractedTopicSink,
     Filter,
     FlatMap,
     FlatMapValues,
@@ -30,6 +31,7 @@ from deltaworks.topology.nodes import (
 )
 from deltaworks.topology.nodes.base import Origin
 from deltaworks.topology.nodes.sinks import TableKind
+from deltaworks.topology.routing import RecordContext, StreamPartitioner
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -240,6 +242,36 @@ class KStream(Generic[K, V]):
         )
         self.at.then(node)
 
+    def print(
+        self,
+        label: str | None = None,
+        *,
+        mapper: Callable[[K, V], str] | None = None,
+        name: str | None = None,
+    ) -> None:
+        """Prints `[label]: key, value` for each record; the end of this way. For looking at a stream, not for logs.
+
+        Args:
+            label: in front of the record; None: the name of the node whose records these are.
+            mapper: `(key, value) -> text`, in place of `key, value`.
+            name: of the node.
+        Source: `KStream#print`, `Printed`; differs: to the standard output only.
+        """
+        prefix = label or self.at.node
+
+        def show(key: K, value: V) -> None:
+            text = f"{key}, {value}" if mapper is None else mapper(key, value)
+            print(f"[{prefix}]: {text}")
+
+        node = Peek(
+            name=self._name(name, "KSTREAM-PRINTER-"),
+            parents=(self.at.node,),
+            action=show,
+            terminal=True,
+            origin=call_site(),
+        )
+        self.at.then(node)
+
     def merge(self, other: KStream[K, V], *, name: str | None = None) -> KStream[K, V]:
         """The records of both streams; those of one stream keep their order.
 
@@ -319,6 +351,7 @@ class KStream(Generic[K, V]):
         self,
         *,
         partitions: int | None = None,
+        partitioner: StreamPartitioner | None = None,
         key: Typed[K] | None = None,
         value: Typed[V] | None = None,
         name: str | None = None,
@@ -328,6 +361,8 @@ class KStream(Generic[K, V]):
         Shape: `KStream[K, V] -> KStream[K, V]`; 1 record -> 1; a null key is dropped, unless a left join follows.
         Args:
             partitions: number of tasks behind the hop; None: as many as before it, or as joins need.
+            partitioner: `(hop, key, value, partitions) -> partition`, in place of Kafka's; what works by key behind
+                the hop needs all records of a key in one partition.
             key: type or serde of the key, if it is not known.
             value: type or serde of the value, if it is not known.
             name: of the hop.
@@ -339,7 +374,9 @@ class KStream(Generic[K, V]):
         if partitions is not None and partitions < 1:
             at.graph.report(f"repartition: {partitions} partitions are too few.", where, "partitions=1 or more")
         name = name or at.graph.next_name("KSTREAM-REPARTITION-")
-        return KStream(hop(at, name, operator="repartition", where=where, partitions=partitions))
+        return KStream(
+            hop(at, name, operator="repartition", where=where, partitions=partitions, partitioner=partitioner)
+        )
 
     def to_table(
         self, *, store: Stored = "", key: Typed[K] | None = None, value: Typed[V] | None = None, name: str | None = None
@@ -444,7 +481,13 @@ class KStream(Generic[K, V]):
         return self._join(table, joiner, returned(joiner), "left", "left_join_with_key", value, name)
 
     def to(
-        self, topic: str, *, key: Typed[K] | None = None, value: Typed[V] | None = None, name: str | None = None
+        self,
+        topic: str,
+        *,
+        key: Typed[K] | None = None,
+        value: Typed[V] | None = None,
+        partitioner: StreamPartitioner | None = None,
+        name: str | None = None,
     ) -> None:
         """Writes the records to a topic, exactly once, in the partitions that Kafka's own producer would choose.
 
@@ -452,8 +495,9 @@ class KStream(Generic[K, V]):
             topic: exists already, or is declared in the pipeline's `topics`.
             key: type or serde of the key, if it is not known.
             value: type or serde of the value, if it is not known.
+            partitioner: `(topic, key, value, partitions) -> partition`, in place of Kafka's.
             name: of the node.
-        Source: `KStream#to`; differs: no.
+        Source: `KStream#to`, `Produced`; differs: no.
         """
         where = call_site()
         operator = f"to('{topic}')"
@@ -465,6 +509,43 @@ class KStream(Generic[K, V]):
                 topic=topic,
                 key=at.need(at.key, operator=operator, argument="key", where=where),
                 value=at.need(at.value, operator=operator, argument="value", where=where),
+                partitioner=partitioner,
+                origin=where,
+            )
+        )
+
+    def to_extracted(
+        self,
+        extractor: Callable[[K, V, RecordContext], str],
+        *,
+        key: Typed[K] | None = None,
+        value: Typed[V] | None = None,
+        partitioner: StreamPartitioner | None = None,
+        name: str | None = None,
+    ) -> None:
+        """Writes each record to the topic that a function names.
+
+        Args:
+            extractor: `(key, value, context) -> topic`; the topics exist already. The context tells where the record
+                in process was read from, its timestamp and its headers.
+            key: type or serde of the key, if it is not known.
+            value: type or serde of the value, if it is not known.
+            partitioner: `(topic, key, value, partitions) -> partition`, in place of Kafka's.
+            name: of the node.
+        Source: `KStream#to(TopicNameExtractor)`; differs: where the function raises, the record has failed at the sink,
+            and goes on to the other operators.
+        """
+        where = call_site()
+        operator = "to_extracted"
+        at = self._typed(key, value, operator, where)
+        at.then(
+            ExtractedTopicSink(
+                name=self._name(name, "KSTREAM-SINK-"),
+                parents=(at.node,),
+                extractor=extractor,
+                key=at.need(at.key, operator=operator, argument="key", where=where),
+                value=at.need(at.value, operator=operator, argument="value", where=where),
+                partitioner=partitioner,
                 origin=where,
             )
         )

@@ -15,9 +15,11 @@ from dataclasses import dataclass
 from itertools import accumulate, chain, repeat
 from typing import Any
 
+from deltaworks.errors import RecordPosition, StreamsError
 from deltaworks.kernel.context import NO_HEADERS, Process, TaskContext
 from deltaworks.kernel.records import Headers
 from deltaworks.topology.nodes.sources import Source
+from deltaworks.topology.timestamps import ConsumedRecord, TimestampExtractor
 
 _CHUNK = 256
 """Records decoded at a time: few enough that they are still in the processor's cache when their turn comes."""
@@ -39,15 +41,18 @@ class Columns:
 class Partition:
     """The records at hand of one topic-partition."""
 
-    def __init__(self, source: Source, entry: Process, numbers: Sequence[int], context: TaskContext) -> None:
+    def __init__(
+        self, source: Source, entry: Process, numbers: Sequence[int], context: TaskContext, newest_ms: int = -1
+    ) -> None:
         """
         Args:
             entry: Where its records enter the topology.
             numbers: Its batches, in offset order.
+            newest_ms: The largest timestamp of the batches before.
         """
         self.entry = entry
-        self.newest_ms = -1
-        """The largest timestamp decoded so far."""
+        self.newest_ms = newest_ms
+        """The largest timestamp decoded so far: partition time."""
         self._source = source
         self._numbers = numbers
         self._context = context
@@ -62,6 +67,8 @@ class Partition:
                     yield columns
 
     def _decode(self, number: int, indices: range) -> Iterator[Columns]:
+        if self._source.timestamp_extractor is not None:
+            return self._extract(number, indices, self._source.timestamp_extractor)
         try:
             columns = self._columns(number, indices)
         except Exception:
@@ -97,6 +104,62 @@ class Partition:
             timestamps_ms,
             repeat(NO_HEADERS) if batch.headers is None else batch.headers[part],
         )
+
+    def _extract(self, number: int, indices: range, extractor: TimestampExtractor) -> Iterator[Columns]:
+        """The slower way, of a source with a timestamp extractor: record by record, because each moves partition time.
+
+        Where the extractor answers with a negative time the record is dropped, where it raises the stream ends.
+        """
+        batch, context, source = self._context.batches[number], self._context, self._source
+        good: list[int] = []
+        all_headers: list[Headers] = []
+        columns = Columns(number, good, [], [], [], all_headers)
+        for index in indices:
+            key_bytes, value_bytes = batch.keys[index], batch.values[index]
+            try:
+                key = None if key_bytes is None else source.key.deserialize(key_bytes)
+                value = None if value_bytes is None else source.value.deserialize(value_bytes)
+            except Exception as error:
+                if good:
+                    yield columns
+                    good, all_headers = [], []
+                    columns = Columns(number, good, [], [], [], all_headers)
+                context.number, context.index = number, index
+                context.unreadable(source.name, error)
+                continue
+            headers = NO_HEADERS if batch.headers is None else batch.headers[index]
+            time_ms = self._extracted(extractor, key, value, headers, number, index)
+            if time_ms < 0:
+                context.drop()
+                continue
+            self.newest_ms = max(self.newest_ms, time_ms)
+            good.append(index)
+            columns.keys.append(key)
+            columns.values.append(value)
+            columns.timestamps_ms.append(time_ms)
+            all_headers.append(headers)
+        if good:
+            yield columns
+
+    def _extracted(
+        self, extractor: TimestampExtractor, key: Any, value: Any, headers: Headers, number: int, index: int
+    ) -> int:
+        batch = self._context.batches[number]
+        timestamp_ms, offset = batch.timestamps_ms[index], batch.offsets[index]
+        record = ConsumedRecord(
+            key, value, timestamp_ms, headers, batch.topic, batch.partition, offset, self._context.wall_clock_ms
+        )
+        try:
+            return extractor(record, self.newest_ms)
+        except StreamsError:
+            raise
+        except Exception as error:
+            position = RecordPosition(self._source.name, batch.topic, batch.partition, offset, timestamp_ms)
+            raise StreamsError(
+                f"a timestamp extractor failed: {type(error).__name__}: {error}",
+                position=position,
+                hint="an extractor has to answer for every record; a negative timestamp drops it",
+            ) from error
 
 
 def run(partitions: Sequence[Partition], context: TaskContext) -> None:

@@ -1,6 +1,10 @@
-"""Kafka's default partitioner: which partition a key belongs to."""
+"""Which partition a record belongs to: Kafka's default partitioner, and what a user's own one says."""
 
 from __future__ import annotations
+
+from typing import Any
+
+from deltaworks.topology.routing import StreamPartitioner
 
 _M = 0x5BD1E995
 _MASK = 0xFFFFFFFF
@@ -24,3 +28,21 @@ def murmur2(data: bytes) -> int:
 def partition_of(key: bytes, partitions: int) -> int:
     """The partition that Kafka's producers choose for a key."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions
+
+
+def chosen_partitions(
+    partitioner: StreamPartitioner, topic: str, key: Any, value: Any, partitions: int
+) -> tuple[int, ...] | None:
+    """The partitions that a user's partitioner chose; None: it leaves the choice to the default.
+
+    Raises:
+        ValueError: There is no such partition; and whatever the partitioner raises.
+    """
+    chosen = partitioner(topic, key, value, partitions)
+    if chosen is None:
+        return None
+    several = (chosen,) if isinstance(chosen, int) else tuple(sorted(chosen))
+    for partition in several:
+        if not 0 <= partition < partitions:
+            raise ValueError(f"topic '{topic}' has no partition {partition}; it has {partitions}")
+    return several

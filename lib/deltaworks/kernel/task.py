@@ -6,6 +6,7 @@ that durable together with what the task handed to the collector. A task does no
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from deltaworks.kernel.context import TaskContext, TaskMetrics
@@ -18,7 +19,6 @@ from deltaworks.kernel.stores.build import Store, build_store
 from deltaworks.kernel.stores.state import StateBackend, StoreChanges
 from deltaworks.kernel.task_times import STREAM, TASK_STORE, TaskTimes
 from deltaworks.topology.nodes.sinks import TableKind
-from deltaworks.topology.nodes.sources import Source
 from deltaworks.topology.stages import Stage
 
 __all__ = ["TASK_STORE", "ErrorPolicy", "Task", "TaskMetrics"]
@@ -67,7 +67,8 @@ class Task:
         self._context.metrics.stream_time_ms = self._times.get(STREAM)
         nodes = {node.name: node for node in stage.nodes}
         self._wiring = _wired(stage, Wiring(self._context, self._stores, hop_partitions, self._times.observed(), nodes))
-        self._sources = {topic: node for node in stage.nodes if isinstance(node, Source) for topic in node.topics}
+        self._sources = {topic: node for node in stage.sources for topic in node.topics}
+        self._patterns = [(re.compile(node.pattern), node) for node in stage.sources if node.pattern is not None]
         clocks = self._wiring.clocks
         self._window_tables = [
             (node.table, clocks[node.window_node])
@@ -109,7 +110,7 @@ class Task:
                 context.metrics.records_in += len(batch.offsets)
         context.batches.extend(batches)
         partitions = {
-            (topic, partition): self._partition(topic, numbers[topic, partition])
+            (topic, partition): self._partition(topic, partition, numbers[topic, partition])
             for topic, partition in sorted(numbers)
         }
         if partitions:
@@ -120,7 +121,11 @@ class Task:
         context.metrics.stream_time_ms = self._times.get(STREAM)
         if not self._wiring.flushes:
             # Only a record cache comes back to records that have been processed.
-            context.batches.clear()
+            context.forget_batches()
+
+    def partition_time_ms(self, topic: str, partition: int) -> int:
+        """The largest timestamp taken so far from a partition, -1 before the first."""
+        return self._times.get(f"partition/{topic}/{partition}")
 
     def commit(self) -> dict[str, StoreChanges]:
         """Forwards what the record caches hold, then says which windows are final.
@@ -142,15 +147,20 @@ class Task:
         times = self._times.take_changes()
         if times is not None:
             changes[TASK_STORE] = times
-        self._context.batches.clear()
+        self._context.forget_batches()
         self._committed = True
         return changes
 
-    def _partition(self, topic: str, numbers: Sequence[int]) -> Partition:
+    def _partition(self, topic: str, partition: int, numbers: Sequence[int]) -> Partition:
         source = self._sources.get(topic)
         if source is None:
-            raise ValueError(f"no source reads topic '{topic}'; this stage reads {sorted(self._sources)}")
-        return Partition(source, self._wiring.processes[source.name], numbers, self._context)
+            source = next((node for pattern, node in self._patterns if pattern.fullmatch(topic)), None)
+            if source is None:
+                read = sorted({*self._sources, *(pattern.pattern for pattern, _ in self._patterns)})
+                raise ValueError(f"no source reads topic '{topic}'; this stage reads {read}")
+            self._sources[topic] = source
+        newest_ms = self.partition_time_ms(topic, partition)
+        return Partition(source, self._wiring.processes[source.name], numbers, self._context, newest_ms)
 
     def _close_windows(self) -> None:
         for position, (table, clock) in enumerate(self._window_tables):

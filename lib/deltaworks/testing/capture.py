@@ -23,6 +23,8 @@ class Capture:
 
     def __init__(self, topics: Topics, tables: TablesInMemory, dead_letter_topic: str | None) -> None:
         self.dead_letters: list[DeadLetter] = []
+        self.written: set[str] = set()
+        """Topics that a record was sent to."""
         self._topics = topics
         self._dead_letter_topic = dead_letter_topic
         self.append_row = tables.append_row
@@ -39,7 +41,22 @@ class Capture:
         headers: Headers,
         partition_key: bytes | None = None,
     ) -> None:
+        self.written.add(topic)
         self._topics.of(topic).append(RawRecord(key, value, timestamp_ms, headers))
+
+    def partitions(self, topic: str) -> int:
+        return 1
+
+    def send_to(
+        self,
+        topic: str,
+        partition: int,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp_ms: int,
+        headers: Headers,
+    ) -> None:
+        self.send(topic, key, value, timestamp_ms, headers)
 
     def hop(
         self, hop: str, partition: int, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
@@ -14,15 +15,22 @@ from deltaworks.kernel.records import DeadLetter, RecordBatch
 from deltaworks.kernel.stores.key_value import KeyValueStore
 from deltaworks.kernel.stores.memory import MemoryState
 from deltaworks.kernel.stores.session import SessionStore
+from deltaworks.kernel.stores.versioned import VersionedStore
 from deltaworks.kernel.stores.window import WindowStore
 from deltaworks.kernel.task import Task, TaskMetrics
 from deltaworks.serdes.base import Serde
 from deltaworks.testing.capture import Capture, Topics
-from deltaworks.testing.stores import ReadOnlyKeyValueStore, ReadOnlySessionStore, ReadOnlyWindowStore
+from deltaworks.testing.stores import (
+    ReadOnlyKeyValueStore,
+    ReadOnlySessionStore,
+    ReadOnlyVersionedStore,
+    ReadOnlyWindowStore,
+)
 from deltaworks.testing.tables import TablesInMemory
 from deltaworks.testing.topics import RawRecord, TestInputTopic, TestOutputTopic
-from deltaworks.topology.nodes import TopicSink
+from deltaworks.topology.nodes import ExtractedTopicSink, Source, TopicSink
 from deltaworks.topology.stages import Plan, Stage
+from deltaworks.topology.timestamps import ConsumedRecord
 
 _MILLISECOND = timedelta(milliseconds=1)
 _FOR_EVER_MS = 1 << 62
@@ -115,10 +123,9 @@ class TopologyTestDriver:
             start_ms: Where its clock starts, for records without a timestamp.
             auto_advance: By how much the clock moves with each of them.
         """
-        sources = {name: node for stage in self._plan.stages for node in stage.sources for name in node.topics}
-        if topic not in self._plan.source_topics:
-            raise _unknown("input topic", topic, self._plan.source_topics)
-        source = sources[topic]
+        source = next((node for stage in self._plan.stages for node in stage.sources if _reads(node, topic)), None)
+        if source is None:
+            raise _unknown("input topic", topic, [*self._plan.source_topics, *self._plan.source_patterns])
         return TestInputTopic(
             lambda record: self._pipe(topic, record), key or source.key, value or source.value, start_ms, auto_advance
         )
@@ -129,19 +136,24 @@ class TopologyTestDriver:
         """A topic to read from, from its beginning.
 
         Args:
-            topic: One that the topology writes; for the dead letter topic give both serdes.
+            topic: One that the topology writes, any name if a function of it names topics; for the dead letter topic
+                give both serdes.
             key: Serde of its keys; None: the one that the topology writes it with.
             value: Serde of its values, likewise.
         """
-        if topic not in self._outputs:
+        extracted = next((node for node in self._plan.nodes if isinstance(node, ExtractedTopicSink)), None)
+        if topic not in self._outputs and extracted is None:
             raise _unknown("output topic", topic, self._outputs)
         if key is None or value is None:
-            sink = next(node for node in self._plan.nodes if isinstance(node, TopicSink) and node.topic == topic)
+            sinks = (node for node in self._plan.nodes if isinstance(node, TopicSink) and node.topic == topic)
+            sink = next(sinks, extracted)
+            if sink is None:
+                raise ValueError(f"the dead letter topic '{topic}' has no types: give key= and value=, such as Bytes()")
             key, value = key or sink.key, value or sink.value
         return TestOutputTopic(topic, self._topics.of(topic), key, value)
 
     def store(self, name: str) -> Any:
-        """A state store, to read: key-value, window or session, by its kind.
+        """A state store, to read: key-value, versioned, window or session, by its kind.
 
         Raises:
             KeyError: There is no such store.
@@ -152,6 +164,8 @@ class TopologyTestDriver:
         match store := stores[name]:
             case KeyValueStore():
                 return ReadOnlyKeyValueStore(store)
+            case VersionedStore():
+                return ReadOnlyVersionedStore(store)
             case WindowStore():
                 return ReadOnlyWindowStore(store, store.spec.window_size_ms or 0)
             case SessionStore():
@@ -198,7 +212,7 @@ class TopologyTestDriver:
     @property
     def produced(self) -> dict[str, list[RawRecord]]:
         """Output topic -> its records as bytes, oldest first; hops and input topics are not in it."""
-        return {topic: list(self._topics.of(topic)) for topic in sorted(self._outputs)}
+        return {topic: list(self._topics.of(topic)) for topic in sorted(self._outputs | self._capture.written)}
 
     def _pipe(self, topic: str, record: RawRecord) -> None:
         if self._failure is not None:
@@ -211,12 +225,7 @@ class TopologyTestDriver:
             raise
 
     def _run_until_idle(self) -> None:
-        while unread := [
-            (self._topics.of(topic)[stage.positions[topic]].timestamp_ms, topic)
-            for topic, stage in self._readers.items()
-            if stage.positions[topic] < len(self._topics.of(topic))
-        ]:
-            _, topic = min(unread)
+        while topic := self._next_topic():
             stage = self._readers[topic]
             offset = stage.positions[topic]
             stage.positions[topic] += 1
@@ -224,6 +233,42 @@ class TopologyTestDriver:
             headers = [record.headers] if record.headers else None
             batch = RecordBatch(topic, 0, [offset], [record.timestamp_ms], [record.key], [record.value], headers)
             stage.run([batch], self._wall_clock_ms)
+
+    def _next_topic(self) -> str | None:
+        """Of the topics with unread records, the one whose next record has the lowest timestamp."""
+        if self._plan.source_patterns:
+            self._match_topics()
+        unread = [
+            topic for topic, stage in self._readers.items() if stage.positions[topic] < len(self._topics.of(topic))
+        ]
+        if len(unread) < 2:
+            return unread[0] if unread else None
+        return min(unread, key=lambda topic: (self._head_ms(topic), topic))
+
+    def _head_ms(self, topic: str) -> int:
+        """The time of the next record of a topic; the task asks the source's extractor again when it takes it."""
+        stage = self._readers[topic]
+        offset = stage.positions[topic]
+        head = self._topics.of(topic)[offset]
+        source = next(node for node in stage.sources if _reads(node, topic, hops=True))
+        if source.timestamp_extractor is None:
+            return head.timestamp_ms
+        try:
+            key = None if head.key is None else source.key.deserialize(head.key)
+            value = None if head.value is None else source.value.deserialize(head.value)
+            record = ConsumedRecord(key, value, head.timestamp_ms, head.headers, topic, 0, offset, self._wall_clock_ms)
+            return source.timestamp_extractor(record, stage.task.partition_time_ms(topic, 0))
+        except Exception:
+            # What fails is told when the task takes the record.
+            return head.timestamp_ms
+
+    def _match_topics(self) -> None:
+        """Topics that were written to since and that a pattern matches are read from now on."""
+        for topic in self._topics.records.keys() - self._readers.keys():
+            for stage in self._stages:
+                if any(_reads(node, topic) for node in stage.sources):
+                    self._readers[topic] = stage
+                    stage.positions[topic] = 0
 
 
 class _StageUnderTest:
@@ -239,6 +284,7 @@ class _StageUnderTest:
             errors=errors,
             hop_partitions=dict.fromkeys(stage.hops_out, 1),
         )
+        self.sources = stage.sources
         self.positions = dict.fromkeys((*stage.topics, *stage.hops_in), 0)
         """Topic -> offset of the next record to read."""
         self.total = TaskMetrics()
@@ -253,6 +299,12 @@ class _StageUnderTest:
         self.total.late += batch.late
         self.total.dead_letters += batch.dead_letters
         self.total.stream_time_ms = batch.stream_time_ms
+
+
+def _reads(source: Source, topic: str, *, hops: bool = False) -> bool:
+    if source.hop and not hops:
+        return False
+    return topic in source.topics or (source.pattern is not None and re.fullmatch(source.pattern, topic) is not None)
 
 
 def _with_expired(stage: Stage) -> Stage:

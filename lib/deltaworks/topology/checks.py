@@ -91,6 +91,9 @@ def _topics(nodes: Iterable[AnyNode]) -> Iterator[Problem]:
 def _sources(nodes: Sequence[AnyNode]) -> Iterator[Problem]:
     tables = {parent for node in nodes if isinstance(node, TableSource) for parent in node.parents}
     sources = [node for node in nodes if isinstance(node, Source) and not node.hop]
+    for source in sources:
+        if source.pattern is not None:
+            yield from _pattern(source, sources)
     for first, again in combinations(sources, 2):
         for topic in sorted({*first.topics} & {*again.topics}):
             kinds = {source.name in tables for source in (first, again)}
@@ -101,6 +104,31 @@ def _sources(nodes: Sequence[AnyNode]) -> Iterator[Problem]:
             else:
                 hint = "read it with one key type and one value type, and with the same other topics"
             yield Problem(f"topic '{topic}' is read twice; the first time at {first.origin}.", _at(again.origin), hint)
+
+
+def _pattern(source: Source, sources: Iterable[Source]) -> Iterator[Problem]:
+    try:
+        matches = re.compile(source.pattern or "").fullmatch
+    except re.error as error:
+        yield Problem(
+            f"the pattern '{source.pattern}' is not a regular expression: {error}.",
+            _at(source.origin),
+            "it has to match the whole name of a topic, such as 'sensor-.*'",
+        )
+        return
+    for other in sources:
+        if other is not source and other.pattern == source.pattern:
+            yield Problem(
+                f"the pattern '{source.pattern}' is read twice; the other time at {other.origin}.",
+                _at(source.origin),
+                "read it with one key type and one value type, or keep the stream in a variable",
+            )
+        for topic in filter(matches, other.topics):
+            yield Problem(
+                f"topic '{topic}' is read at {other.origin}, and by the pattern '{source.pattern}' too.",
+                _at(source.origin),
+                "a topic has one source: narrow the pattern, or leave the topic to it",
+            )
 
 
 def _tables(nodes: Iterable[AnyNode]) -> Iterator[Problem]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from deltaworks.topology.nodes import AnyNode, DeltaSink, HopSink, Source, TopicSink
+from deltaworks.topology.nodes import AnyNode, DeltaSink, ExtractedTopicSink, HopSink, Source, TopicSink
 
 if TYPE_CHECKING:
     from deltaworks.topology.stages import Plan, Stage
@@ -26,7 +26,7 @@ def _sub_topology(number: int, stage: Stage) -> str:
     lines = [f"Sub-topology: {number}"]
     for node in sorted(stage.nodes, key=lambda node: (-weights[node.name], node.name)):
         lines.append(f"    {_heading(node)}")
-        if not isinstance(node, TopicSink | DeltaSink | HopSink):
+        if not isinstance(node, TopicSink | ExtractedTopicSink | DeltaSink | HopSink):
             lines.append(f"      --> {', '.join(children[node.name]) or 'none'}")
         if not isinstance(node, Source):
             lines.append(f"      <-- {', '.join(parents[node.name]) or 'none'}")
@@ -36,9 +36,12 @@ def _sub_topology(number: int, stage: Stage) -> str:
 def _heading(node: AnyNode) -> str:
     match node:
         case Source():
-            return f"Source: {node.name} (topics: [{', '.join(node.topics)}])"
+            topics = f"[{', '.join(node.topics)}]" if node.pattern is None else node.pattern
+            return f"Source: {node.name} (topics: {topics})"
         case TopicSink():
             return f"Sink: {node.name} (topic: {node.topic})"
+        case ExtractedTopicSink():
+            return f"Sink: {node.name} (extractor class: function)"
         case HopSink():
             return f"Sink: {node.name} (topic: {node.hop})"
         case DeltaSink():

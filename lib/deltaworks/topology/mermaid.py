@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from deltaworks.topology.nodes import AnyNode, DeltaSink, HopSink, Source, TopicSink
+from deltaworks.topology.nodes import AnyNode, DeltaSink, ExtractedTopicSink, HopSink, Source, TopicSink
 
 if TYPE_CHECKING:
     from deltaworks.topology.stages import Plan, Stage
@@ -45,7 +45,7 @@ class _Chart:
             yield f"  {self._id(parent)} --> {me}"
         match node:
             case Source(hop=False):
-                for topic in node.topics:
+                for topic in node.topics or (str(node.pattern),):
                     yield from self._outside(f"topic {topic}", f'(["topic {topic}"])')
                     yield f"  {self._id(f'topic {topic}')} --> {me}"
             case Source():
@@ -54,6 +54,9 @@ class _Chart:
             case TopicSink():
                 yield from self._outside(f"topic {node.topic}", f'(["topic {node.topic}"])')
                 yield f"  {me} --> {self._id(f'topic {node.topic}')}"
+            case ExtractedTopicSink():
+                yield from self._outside(f"topics of {node.name}", '(["topics by record"])')
+                yield f"  {me} --> {self._id(f'topics of {node.name}')}"
             case DeltaSink():
                 yield from self._outside(f"table {node.table}", f'[/"table {node.table}"/]')
                 yield f"  {me} --> {self._id(f'table {node.table}')}"

@@ -42,6 +42,12 @@ def assign(plan: Plan, topic_partitions: Mapping[str, int]) -> Assignment:
         raise TopologyError(plan.name, problems)
     sinks = {node.hop: node for node in plan.nodes if isinstance(node, HopSink)}
     widths = {topic: topic_partitions[topic] for topic in plan.source_topics}
+    matched = {
+        stage.index: [topic for topic in topic_partitions if topic not in widths and stage.reads(topic)]
+        for stage in plan.stages
+        if stage.patterns
+    }
+    widths |= {topic: topic_partitions[topic] for topics in matched.values() for topic in topics}
     widths |= {hop: sink.partitions for hop, sink in sinks.items() if sink.partitions is not None}
     tasks: dict[int, int] = {}
     before = {hop: stage.index for stage in plan.stages for hop in stage.hops_out}
@@ -51,7 +57,8 @@ def assign(plan: Plan, topic_partitions: Mapping[str, int]) -> Assignment:
                 problems += _join(stage, join, widths)
         for hop in stage.hops_in:
             widths.setdefault(hop, tasks.get(before[hop], 1))
-        tasks[stage.index] = max((widths[topic] for topic in (*stage.topics, *stage.hops_in)), default=1)
+        read = (*stage.topics, *matched.get(stage.index, ()), *stage.hops_in)
+        tasks[stage.index] = max((widths[topic] for topic in read), default=1)
     if problems:
         raise TopologyError(plan.name, problems)
     return Assignment(tuple(tasks[stage.index] for stage in plan.stages), {hop: widths[hop] for hop in sinks})

@@ -5,6 +5,7 @@ How a topology falls apart into stages is in `split.py`, what is refused in `che
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -16,7 +17,7 @@ from deltaworks.topology.nodes.repartition import HopSink
 from deltaworks.topology.nodes.sinks import DeltaSink, TopicSink
 from deltaworks.topology.nodes.sources import Source
 
-StoreKind = Literal["key-value", "versioned", "window", "session"]
+StoreKind = Literal["key-value", "versioned", "window", "session", "suppress"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +40,7 @@ class StoreSpec:
     @property
     def timed(self) -> bool:
         """The last 8 bytes of a key are a time, by which the store expires entries."""
-        return self.kind in ("window", "session")
+        return self.kind in ("versioned", "window", "session")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +58,15 @@ class Stage:
     def topics(self) -> tuple[str, ...]:
         """The external topics it reads, sorted."""
         return tuple(sorted({topic for node in self.sources if not node.hop for topic in node.topics}))
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """The regular expressions by which it reads external topics, sorted."""
+        return tuple(sorted({node.pattern for node in self.sources if node.pattern is not None}))
+
+    def reads(self, topic: str) -> bool:
+        """It reads this external topic."""
+        return topic in self.topics or any(re.fullmatch(pattern, topic) for pattern in self.patterns)
 
     @property
     def hops_in(self) -> tuple[str, ...]:
@@ -103,12 +113,17 @@ class Plan:
 
     @property
     def source_topics(self) -> tuple[str, ...]:
-        """The topics it reads, sorted."""
+        """The topics it reads, sorted; those that it reads by a pattern are not known here."""
         return tuple(sorted({topic for stage in self.stages for topic in stage.topics}))
 
     @property
+    def source_patterns(self) -> tuple[str, ...]:
+        """The regular expressions by which it reads topics, sorted."""
+        return tuple(sorted({pattern for stage in self.stages for pattern in stage.patterns}))
+
+    @property
     def sink_topics(self) -> tuple[str, ...]:
-        """The topics it writes, sorted."""
+        """The topics it writes, sorted; those that a function names are not known here."""
         return tuple(sorted({node.topic for node in self.nodes if isinstance(node, TopicSink)}))
 
     @property

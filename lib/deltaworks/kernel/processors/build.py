@@ -6,11 +6,13 @@ from typing import assert_never
 
 from deltaworks.kernel.context import Process
 from deltaworks.kernel.processors import aggregates, joins, repartition, sinks, sources, stateless, tables
+from deltaworks.kernel.processors.suppress import suppress
 from deltaworks.kernel.processors.wiring import Wiring
 from deltaworks.topology.nodes import (
     AnyNode,
     Branch,
     DeltaSink,
+    ExtractedTopicSink,
     Filter,
     FlatMap,
     FlatMapValues,
@@ -25,6 +27,7 @@ from deltaworks.topology.nodes import (
     Source,
     StreamAggregate,
     StreamTableJoin,
+    Suppress,
     TableFilter,
     TableMapValues,
     TableSource,
@@ -71,8 +74,12 @@ def processor(node: AnyNode, wiring: Wiring) -> Process:
             return aggregates.session_aggregate(node, wiring)
         case StreamTableJoin():
             return joins.stream_table_join(node, wiring)
+        case Suppress():
+            return suppress(node, wiring)
         case TopicSink():
             return sinks.topic_sink(node, wiring)
+        case ExtractedTopicSink():
+            return sinks.extracted_topic_sink(node, wiring)
         case DeltaSink():
             return sinks.delta_sink(node, wiring)
         case _:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from deltaworks.kernel.context import Process
-from deltaworks.kernel.partitioning import partition_of
+from deltaworks.kernel.partitioning import chosen_partitions, partition_of
 from deltaworks.kernel.processors.wiring import Wiring
 from deltaworks.kernel.records import Headers
 from deltaworks.topology.nodes.repartition import HopSink
+from deltaworks.topology.routing import StreamPartitioner
 
 _REMEMBERED_KEYS = 100_000
 
@@ -19,6 +21,7 @@ def hop_sink(node: HopSink, wiring: Wiring) -> Process:
     partitions = wiring.hop_partitions[hop]
     write_key, write_value = node.key.serialize, node.value.serialize
     known: dict[bytes, int] = {}
+    choose = None if node.partitioner is None else _choosing(node.partitioner, hop, partitions)
 
     def process(key: Any, value: Any, timestamp_ms: int, headers: Headers) -> None:
         try:
@@ -26,6 +29,15 @@ def hop_sink(node: HopSink, wiring: Wiring) -> Process:
             value_bytes = None if value is None else write_value(value)
         except Exception as error:
             return context.unwritable(name, error)
+        if choose is not None:
+            try:
+                targets = choose(key, value)
+            except Exception as error:
+                return context.failed(name, error)
+            if targets is not None:
+                for partition in targets:
+                    collector.hop(hop, partition, key_bytes, value_bytes, timestamp_ms, headers)
+                return None if targets else context.drop()
         if key_bytes is None:
             partition = context.partition % partitions
         else:
@@ -38,3 +50,9 @@ def hop_sink(node: HopSink, wiring: Wiring) -> Process:
         return collector.hop(hop, partition, key_bytes, value_bytes, timestamp_ms, headers)
 
     return process
+
+
+def _choosing(
+    partitioner: StreamPartitioner, hop: str, partitions: int
+) -> Callable[[Any, Any], tuple[int, ...] | None]:
+    return lambda key, value: chosen_partitions(partitioner, hop, key, value, partitions)

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, assert_never
 
+from deltaworks.errors import ConfigurationError
 from deltaworks.kernel.change import Change
 from deltaworks.kernel.context import Process
+from deltaworks.kernel.partitioning import chosen_partitions
 from deltaworks.kernel.processors.wiring import Wiring
-from deltaworks.kernel.records import Headers
+from deltaworks.kernel.records import Headers, PartitionedCollector
 from deltaworks.serdes.base import Serde
 from deltaworks.serdes.windowed import SessionWindowed, TimeWindowed, Windowed
-from deltaworks.topology.nodes.sinks import DeltaSink, TableKind, TopicSink
+from deltaworks.topology.nodes.sinks import DeltaSink, ExtractedTopicSink, TableKind, TopicSink
+from deltaworks.topology.routing import RecordContext, StreamPartitioner
+
+Send = Callable[[str, Any, Any, int, Headers], None]
+"""`(topic, key, value, timestamp_ms, headers)`"""
 
 
 def topic_sink(node: TopicSink, wiring: Wiring) -> Process:
+    if node.partitioner is not None:
+        topic, send_to = node.topic, _sending(node, node.partitioner, wiring)
+        return lambda key, value, timestamp_ms, headers: send_to(topic, key, value, timestamp_ms, headers)
     name, topic, unwritable, send = node.name, node.topic, wiring.context.unwritable, wiring.context.collector.send
     write_key, write_value = node.key.serialize, node.value.serialize
     window_bytes = _window_bytes(node.key)
@@ -29,6 +39,61 @@ def topic_sink(node: TopicSink, wiring: Wiring) -> Process:
         return send(topic, key_bytes, value_bytes, timestamp_ms, headers)
 
     return process
+
+
+def extracted_topic_sink(node: ExtractedTopicSink, wiring: Wiring) -> Process:
+    """If the function raises, or names no topic, its record has failed."""
+    name, extractor, context = node.name, node.extractor, wiring.context
+    send = _sending(node, node.partitioner, wiring)
+
+    def process(key: Any, value: Any, timestamp_ms: int, headers: Headers) -> None:
+        read_from = context.coordinates
+        try:
+            topic = extractor(
+                key, value, RecordContext(read_from.topic, read_from.partition, read_from.offset, timestamp_ms, headers)
+            )
+            if not isinstance(topic, str):
+                raise TypeError(f"the extractor of topic names returned {topic!r}, which is not a name")
+        except Exception as error:
+            return context.failed(name, error)
+        return send(topic, key, value, timestamp_ms, headers)
+
+    return process
+
+
+def _sending(node: TopicSink | ExtractedTopicSink, partitioner: StreamPartitioner | None, wiring: Wiring) -> Send:
+    """The slower way of a record: its topic or its partition is not known before."""
+    name, context, collector = node.name, wiring.context, wiring.context.collector
+    write_key, write_value = node.key.serialize, node.value.serialize
+    window_bytes = _window_bytes(node.key)
+
+    def send(topic: str, key: Any, value: Any, timestamp_ms: int, headers: Headers) -> None:
+        try:
+            targets = None if partitioner is None else chosen_partitions(partitioner, topic, key, value, known(topic))
+        except Exception as error:
+            return context.failed(name, error)
+        try:
+            key_bytes = None if key is None else write_key(key)
+            value_bytes = None if value is None else write_value(value)
+        except Exception as error:
+            return context.unwritable(name, error)
+        if targets is None:
+            partition_key = key_bytes[:-window_bytes] if window_bytes and key_bytes is not None else None
+            return collector.send(topic, key_bytes, value_bytes, timestamp_ms, headers, partition_key)
+        if not targets:
+            return context.drop()
+        for partition in targets:
+            send_to(topic, partition, key_bytes, value_bytes, timestamp_ms, headers)
+        return None
+
+    if partitioner is not None:
+        if not isinstance(collector, PartitionedCollector):
+            raise ConfigurationError(
+                f"'{name}' has a partitioner of its own, which this host does not know.",
+                hint="leave partitioner= out, or repartition(partitioner=...) before the sink",
+            )
+        known, send_to = collector.partitions, collector.send_to
+    return send
 
 
 def _window_bytes(serde: Serde[Any]) -> int:

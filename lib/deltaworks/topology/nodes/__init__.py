@@ -7,7 +7,7 @@ make mypy name every place that does not know it yet.
 from deltaworks.topology.nodes.aggregates import SessionAggregate, StreamAggregate, WindowAggregate
 from deltaworks.topology.nodes.joins import StreamTableJoin
 from deltaworks.topology.nodes.repartition import HopSink
-from deltaworks.topology.nodes.sinks import DeltaSink, TopicSink
+from deltaworks.topology.nodes.sinks import DeltaSink, ExtractedTopicSink, TopicSink
 from deltaworks.topology.nodes.sources import Source, TableSource
 from deltaworks.topology.nodes.stateless import (
     Branch,
@@ -21,6 +21,7 @@ from deltaworks.topology.nodes.stateless import (
     Peek,
     SelectKey,
 )
+from deltaworks.topology.nodes.suppress import Suppress
 from deltaworks.topology.nodes.tables import TableFilter, TableMapValues, TableToStream
 
 AnyNode = (
@@ -44,7 +45,9 @@ AnyNode = (
     | WindowAggregate
     | SessionAggregate
     | StreamTableJoin
+    | Suppress
     | TopicSink
+    | ExtractedTopicSink
     | DeltaSink
 )
 
@@ -52,6 +55,7 @@ __all__ = [
     "AnyNode",
     "Branch",
     "DeltaSink",
+    "ExtractedTopicSink",
     "Filter",
     "FlatMap",
     "FlatMapValues",
@@ -66,6 +70,7 @@ __all__ = [
     "Source",
     "StreamAggregate",
     "StreamTableJoin",
+    "Suppress",
     "TableFilter",
     "TableMapValues",
     "TableSource",

@@ -7,6 +7,7 @@ from typing import Any
 
 from deltaworks.serdes.base import Serde
 from deltaworks.topology.nodes.base import Node
+from deltaworks.topology.routing import StreamPartitioner
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,3 +24,5 @@ class HopSink(Node):
     value: Serde[Any]
     partitions: int | None = None
     """None: as many as the upstream stage has tasks, or as the topics that it is joined with."""
+    partitioner: StreamPartitioner | None = None
+    """None: Kafka's murmur2 of the key bytes."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from deltaworks.serdes.base import Serde
 from deltaworks.topology.nodes.base import Node
+from deltaworks.topology.routing import StreamPartitioner, TopicNameExtractor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,6 +18,18 @@ class TopicSink(Node):
     topic: str
     key: Serde[Any]
     value: Serde[Any]
+    partitioner: StreamPartitioner | None = None
+    """None: the partition that Kafka's own producer would choose."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExtractedTopicSink(Node):
+    """Writes each record to the topic that a function names."""
+
+    extractor: TopicNameExtractor
+    key: Serde[Any]
+    value: Serde[Any]
+    partitioner: StreamPartitioner | None = None
 
 
 class TableKind(Enum):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from deltaworks.serdes.base import Serde
 from deltaworks.topology.nodes.base import Node
+from deltaworks.topology.timestamps import TimestampExtractor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,6 +17,12 @@ class Source(Node):
     topics: tuple[str, ...]
     key: Serde[Any]
     value: Serde[Any]
+    pattern: str | None = None
+    """Reads every topic whose whole name matches this regular expression, in place of `topics`."""
+    timestamp_extractor: TimestampExtractor | None = None
+    """None: the record's own timestamp."""
+    offset_reset: Literal["earliest", "latest"] | None = None
+    """Where a new pipeline begins to read; None: as the host is set up."""
     hop: bool = False
     """The topic is a hop between two stages, not a topic of the user's."""
     whole: bool = False

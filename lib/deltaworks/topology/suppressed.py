@@ -1,0 +1,124 @@
+"""When a suppressed table lets its updates go, and how much it may hold back.
+
+Value objects; what they do to a table lives in `kernel/processors/suppress.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any, Generic, TypeVar
+
+from deltaworks.serdes.windowed import Windowed
+
+K_contra = TypeVar("K_contra", contravariant=True)
+
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True)
+class BufferConfig:
+    """How much may be held back, per task, and what happens when that is full.
+
+    Bytes are counted as Kafka Streams does: per key 8 + the key + the values held + 20 + the name of the topic + the
+    headers, all as they are serialized. Names of hops are shorter here than those of Kafka's repartition topics.
+
+    Source: `Suppressed.BufferConfig`; differs: buffers are part of the checkpoint, so `withLoggingDisabled` is missing.
+
+    >>> BufferConfig.of_max_records(1_000).with_max_bytes(1 << 20).shut_down_when_full()
+    BufferConfig(max_records=1000, max_bytes=1048576, emits_early=False)
+    """
+
+    max_records: int | None = None
+    """None: no bound."""
+    max_bytes: int | None = None
+    """None: no bound."""
+    emits_early: bool = False
+    """When full, the oldest update goes first (else the stream stops)."""
+
+    def __post_init__(self) -> None:
+        for what, bound in (("records", self.max_records), ("bytes", self.max_bytes)):
+            if bound is not None and bound < 0:
+                raise ValueError(f"a buffer cannot hold {bound} {what}; give 0 or more, or no bound")
+
+    @classmethod
+    def unbounded(cls) -> BufferConfig:
+        """As much as there is memory for."""
+        return cls()
+
+    @classmethod
+    def of_max_records(cls, records: int) -> BufferConfig:
+        """At most so many keys; when full it emits early, unless you say `shut_down_when_full`."""
+        return cls(max_records=records, emits_early=True)
+
+    @classmethod
+    def of_max_bytes(cls, size_bytes: int) -> BufferConfig:
+        """At most so many bytes; when full it emits early, unless you say `shut_down_when_full`."""
+        return cls(max_bytes=size_bytes, emits_early=True)
+
+    def with_max_records(self, records: int) -> BufferConfig:
+        """The same with at most so many keys."""
+        return replace(self, max_records=records)
+
+    def with_max_bytes(self, size_bytes: int) -> BufferConfig:
+        """The same with at most so many bytes."""
+        return replace(self, max_bytes=size_bytes)
+
+    def with_no_bound(self) -> BufferConfig:
+        """The same without bounds."""
+        return BufferConfig()
+
+    def emit_early_when_full(self) -> BufferConfig:
+        """When full, the oldest update is let go before its time."""
+        return replace(self, emits_early=True)
+
+    def shut_down_when_full(self) -> BufferConfig:
+        """When full, the stream stops with an error: no update ever goes early."""
+        return replace(self, emits_early=False)
+
+
+@dataclass(frozen=True)
+class Suppressed(Generic[K_contra]):
+    """Which updates of a table are held back, for `KTable.suppress`.
+
+    Source: `Suppressed`; differs: the name is an argument of `suppress`.
+
+    >>> Suppressed.until_time_limit(timedelta(minutes=5), BufferConfig.of_max_records(1_000)).wait_ms
+    300000
+    """
+
+    buffer: BufferConfig
+    wait_ms: int | None
+    """How long the first update of a key is held back, in stream time; None: until its window closes."""
+
+    @staticmethod
+    def until_window_closes(buffer: BufferConfig) -> Suppressed[Windowed[Any]]:
+        """One result per window: the last one, when no record can change it any more.
+
+        Args:
+            buffer: must not emit early, or results would not be final.
+
+        Source: `Suppressed#untilWindowCloses`; differs: no.
+        """
+        if buffer.emits_early:
+            raise ValueError(
+                "until_window_closes cannot emit early, because the result would not be final;"
+                " use BufferConfig.unbounded(), or .shut_down_when_full()"
+            )
+        return Suppressed(buffer, None)
+
+    @staticmethod
+    def until_time_limit(limit: timedelta, buffer: BufferConfig) -> Suppressed[Any]:
+        """At most one update per key and time: a key waits this long for further updates, which replace the first.
+
+        Args:
+            limit: in stream time, from the first update of a key that is held back; 0 lets everything pass.
+            buffer: how much may wait.
+
+        Source: `Suppressed#untilTimeLimit`; differs: no.
+        """
+        if limit < timedelta(0):
+            raise ValueError(f"a time limit cannot be negative, but is {limit}")
+        if limit % _MILLISECOND:
+            raise ValueError(f"a time limit must be whole milliseconds, not {limit}")
+        return Suppressed(buffer, limit // _MILLISECOND)

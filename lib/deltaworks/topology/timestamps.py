@@ -1,0 +1,99 @@
+"""From a record to its time: the extractors that a source may have.
+
+A source without one takes the record's own timestamp; that is `FailOnInvalidTimestamp`, on the fastest way.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import msgspec
+
+from deltaworks.errors import StreamsError
+
+
+class ConsumedRecord(msgspec.Struct, frozen=True):
+    """A record as a timestamp extractor sees it: read, but not yet taken.
+
+    Source: `ConsumerRecord`; differs: it knows the wall clock, so that an extractor gives the same result whenever a
+    batch is run again.
+    """
+
+    key: Any
+    value: Any
+    timestamp_ms: int
+    """As its producer, or the broker, set it; -1 for none."""
+    headers: tuple[tuple[str, bytes | None], ...]
+    topic: str
+    partition: int
+    offset: int
+    wall_clock_ms: int
+    """Of the micro-batch, or of the test driver."""
+
+
+class TimestampExtractor(Protocol):
+    """A function `(record, partition_time_ms) -> timestamp_ms`; a negative result drops the record.
+
+    `partition_time_ms` is the largest timestamp taken so far from the record's partition, -1 before the first. An
+    extractor that raises stops the stream, whatever the error handlers say.
+
+    Source: `TimestampExtractor`; differs: no.
+    """
+
+    def __call__(self, record: ConsumedRecord, partition_time_ms: int, /) -> int: ...
+
+
+class FailOnInvalidTimestamp:
+    """The record's own timestamp; a negative one is an error. What a source does without an extractor.
+
+    Source: `FailOnInvalidTimestamp`; differs: `on_error="continue"` sets such a record aside.
+    """
+
+    def __call__(self, record: ConsumedRecord, partition_time_ms: int) -> int:
+        if record.timestamp_ms < 0:
+            raise StreamsError(
+                f"{_position(record)} has the timestamp {record.timestamp_ms}, which is negative.",
+                hint="use LogAndSkipOnInvalidTimestamp() or UsePartitionTimeOnInvalidTimestamp()",
+            )
+        return record.timestamp_ms
+
+
+class LogAndSkipOnInvalidTimestamp:
+    """The record's own timestamp; a record with a negative one is dropped and counted.
+
+    Source: `LogAndSkipOnInvalidTimestamp`; differs: it counts and does not log.
+    """
+
+    def __call__(self, record: ConsumedRecord, partition_time_ms: int) -> int:
+        return record.timestamp_ms
+
+
+class UsePartitionTimeOnInvalidTimestamp:
+    """The record's own timestamp; in place of a negative one, the largest that its partition has had.
+
+    Source: `UsePartitionTimeOnInvalidTimestamp`; differs: no.
+    """
+
+    def __call__(self, record: ConsumedRecord, partition_time_ms: int) -> int:
+        if record.timestamp_ms >= 0:
+            return record.timestamp_ms
+        if partition_time_ms < 0:
+            raise StreamsError(
+                f"{_position(record)} has no valid timestamp, and neither has any record before it.",
+                hint="use LogAndSkipOnInvalidTimestamp() to drop such records",
+            )
+        return partition_time_ms
+
+
+class WallclockTimestampExtractor:
+    """The wall clock of the micro-batch: when the record was processed, not when it happened.
+
+    Source: `WallclockTimestampExtractor`; differs: a batch that is run again has the same clock.
+    """
+
+    def __call__(self, record: ConsumedRecord, partition_time_ms: int) -> int:
+        return record.wall_clock_ms
+
+
+def _position(record: ConsumedRecord) -> str:
+    return f"{record.topic}-{record.partition} offset {record.offset}"
