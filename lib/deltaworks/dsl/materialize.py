@@ -139,7 +139,7 @@ def store_spec(
         value=at.need(value, operator=operator, argument="value", where=where),
         retention_ms=retention_ms,
         window_size_ms=window_size_ms,
-        cached=at.graph.config.record_cache if kept.caching is None else kept.caching,
+        cached=kind != "versioned" and (at.graph.config.record_cache if kept.caching is None else kept.caching),
     )
 
 

@@ -4,7 +4,12 @@
 """
 
 from deltaworks.testing.driver import TopologyTestDriver
-from deltaworks.testing.stores import ReadOnlyKeyValueStore, ReadOnlySessionStore, ReadOnlyWindowStore
+from deltaworks.testing.stores import (
+    ReadOnlyKeyValueStore,
+    ReadOnlySessionStore,
+    ReadOnlyVersionedStore,
+    ReadOnlyWindowStore,
+)
 from deltaworks.testing.tables import AppendTable, KeyedTable, WindowTable
 from deltaworks.testing.topics import TestInputTopic, TestOutputTopic, TestRecord
 
@@ -13,6 +18,7 @@ __all__ = [
     "KeyedTable",
     "ReadOnlyKeyValueStore",
     "ReadOnlySessionStore",
+    "ReadOnlyVersionedStore",
     "ReadOnlyWindowStore",
     "TestInputTopic",
     "TestOutputTopic",

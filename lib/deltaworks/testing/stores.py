@@ -6,6 +6,7 @@ from typing import Any
 
 from deltaworks.kernel.stores.key_value import KeyValueStore
 from deltaworks.kernel.stores.session import SessionStore
+from deltaworks.kernel.stores.versioned import VersionedRecord, VersionedStore
 from deltaworks.kernel.stores.window import WindowStore
 from deltaworks.serdes.windowed import Windowed
 
@@ -26,6 +27,36 @@ class ReadOnlyKeyValueStore:
 
     def all_with_timestamps(self) -> list[tuple[Any, Any, int]]:
         """`(key, value, timestamp_ms)` in the order of the key bytes."""
+        return list(self._store.all())
+
+    def __len__(self) -> int:
+        return len(self.all())
+
+
+class ReadOnlyVersionedStore:
+    """The rows of a table and, as far as its history reaches, what they were."""
+
+    def __init__(self, store: VersionedStore) -> None:
+        self._store = store
+
+    def get(self, key: Any) -> VersionedRecord | None:
+        """The latest version of a key, None if there is none."""
+        return self._store.get_record(key)
+
+    def get_as_of(self, key: Any, timestamp_ms: int) -> VersionedRecord | None:
+        """The version of a key that was valid then, None if there was none or it is forgotten."""
+        return self._store.get_record(key, timestamp_ms)
+
+    def all_keys(self) -> list[Any]:
+        """The keys that have a version, deletes included, in the order of their bytes."""
+        return self._store.all_keys()
+
+    def all(self) -> list[tuple[Any, Any]]:
+        """`(key, value)` of the latest versions, in the order of the key bytes."""
+        return [(key, value) for key, value, _ in self._store.all()]
+
+    def all_with_timestamps(self) -> list[tuple[Any, Any, int]]:
+        """`(key, value, timestamp_ms)` of the latest versions, in the order of the key bytes."""
         return list(self._store.all())
 
     def __len__(self) -> int:

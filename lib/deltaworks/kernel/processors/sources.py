@@ -6,37 +6,34 @@ from typing import Any
 
 from deltaworks.kernel.change import Change
 from deltaworks.kernel.context import Process
-from deltaworks.kernel.processors.caching import forward_at_commit
+from deltaworks.kernel.processors.rows import keeper
 from deltaworks.kernel.processors.wiring import Wiring
 from deltaworks.kernel.records import Headers
 from deltaworks.topology.nodes.sources import TableSource
 
 
 def table_source(node: TableSource, wiring: Wiring) -> Process:
-    """Keeps the last record per key, whatever its timestamp."""
+    """Keeps the last record per key, whatever its timestamp; a versioned store keeps the versions."""
     if node.store is None:
         return _passing(node, wiring)
-    name, context, store = node.name, wiring.context, wiring.key_value_store(node.store)
-    forward, failed, drop = wiring.forward(name), wiring.context.failed, wiring.context.drop
-    codec, entries = store.codec, store.entries
-    old_values, cached = node.old_values, store.spec.cached
-    if cached:
-        wiring.flushes.append(forward_at_commit(store, context, forward, old_values=old_values))
+    name, store = node.name, wiring.table_store(node.store)
+    failed, drop, keep = wiring.context.failed, wiring.context.drop, keeper(node, store, wiring)
+    cache_key, freeze, thaw, entries = store.codec.cache_key, store.codec.freeze, store.codec.thaw, store.entries
+    # With a record cache the commit finds the old value.
+    wants_old = node.old_values and not store.spec.cached
 
     def process(key: Any, value: Any, timestamp_ms: int, headers: Headers) -> None:
         if key is None:
             return drop()
         try:
-            slot = key if codec.cache_key is None else codec.cache_key(key)
-            kept = codec.cached_value(value)
+            slot = key if cache_key is None else cache_key(key)
+            kept = value if freeze is None or value is None else freeze(value)
+            old = entries.get(slot)[0] if wants_old else None
+            if old is not None and thaw is not None:
+                old = thaw(old)
         except Exception as error:
             return failed(name, error)
-        if cached:
-            entries.updates[slot] = (kept, timestamp_ms, context.number, context.index)
-            return None
-        old = codec.value_of_cached(entries.get(slot)[0]) if old_values else None
-        entries.updates[slot] = (kept, timestamp_ms)
-        return forward(key, Change(value, old), timestamp_ms, headers)
+        return keep(slot, key, kept, value, old, timestamp_ms, headers)
 
     return process
 

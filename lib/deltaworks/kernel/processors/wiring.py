@@ -12,8 +12,10 @@ from deltaworks.kernel.stores.build import Store
 from deltaworks.kernel.stores.key_value import KeyValueStore
 from deltaworks.kernel.stores.session import SessionStore
 from deltaworks.kernel.stores.state import NEVER
+from deltaworks.kernel.stores.suppress import SuppressBuffer
+from deltaworks.kernel.stores.versioned import VersionedStore
 from deltaworks.kernel.stores.window import WindowStore
-from deltaworks.topology.nodes import AnyNode, SessionAggregate, WindowAggregate
+from deltaworks.topology.nodes import AnyNode, SessionAggregate, Suppress, WindowAggregate
 
 
 @dataclass
@@ -46,7 +48,7 @@ class Wiring:
             case _:
                 return _everywhere(tuple(children))
 
-    def clock(self, node: WindowAggregate | SessionAggregate, *, stays_open_ms: int) -> WindowClock:
+    def clock(self, node: WindowAggregate | SessionAggregate | Suppress, *, stays_open_ms: int) -> WindowClock:
         """The clock of an aggregate; the task remembers it, the tables of its windows ask it what is final."""
         clock = WindowClock(self.observed_ms.get(node.store, NEVER), stays_open_ms)
         self.clocks[node.name] = self.clocks_by_store[node.store] = clock
@@ -57,9 +59,20 @@ class Wiring:
         assert isinstance(store, KeyValueStore), name
         return store
 
+    def table_store(self, name: str) -> KeyValueStore | VersionedStore:
+        """The store of a table that is not windowed."""
+        store = self.stores[name]
+        assert isinstance(store, KeyValueStore | VersionedStore), name
+        return store
+
     def window_store(self, name: str) -> WindowStore:
         store = self.stores[name]
         assert isinstance(store, WindowStore), name
+        return store
+
+    def suppress_buffer(self, name: str) -> SuppressBuffer:
+        store = self.stores[name]
+        assert isinstance(store, SuppressBuffer), name
         return store
 
     def session_store(self, name: str) -> SessionStore:

@@ -7,10 +7,12 @@ from typing import TypeAlias, assert_never
 from deltaworks.kernel.stores.key_value import KeyValueStore
 from deltaworks.kernel.stores.session import SessionStore
 from deltaworks.kernel.stores.state import StateReader
+from deltaworks.kernel.stores.suppress import SuppressBuffer
+from deltaworks.kernel.stores.versioned import VersionedStore
 from deltaworks.kernel.stores.window import WindowStore
 from deltaworks.topology.stages import StoreSpec
 
-Store: TypeAlias = KeyValueStore | WindowStore | SessionStore
+Store: TypeAlias = KeyValueStore | VersionedStore | WindowStore | SessionStore | SuppressBuffer
 
 
 def build_store(spec: StoreSpec, reader: StateReader, *, newest_ms: int, max_cached: int) -> Store:
@@ -24,10 +26,12 @@ def build_store(spec: StoreSpec, reader: StateReader, *, newest_ms: int, max_cac
         case "key-value":
             return KeyValueStore(spec, reader, max_cached=max_cached)
         case "versioned":
-            raise NotImplementedError(spec.kind)
+            return VersionedStore(spec, reader, newest_ms=newest_ms, max_cached=max_cached)
         case "window":
             return WindowStore(spec, reader, newest_ms=newest_ms, max_cached=max_cached)
         case "session":
             return SessionStore(spec, reader, newest_ms=newest_ms, max_cached=max_cached)
+        case "suppress":
+            return SuppressBuffer(spec, reader)
         case _:
             assert_never(spec.kind)
