@@ -183,7 +183,7 @@ def _rows(store: Any, times: list[int]) -> list[dict[str, Any]]:
                     "latest": _version(store.get(key)),
                     "as_of": [[at, _version(found)] for at in times if (found := store.get_as_of(key, at))],
                 }
-                for key in store.keys()
+                for key in store.all_keys()
             )
             return [row for row in versions if row["latest"] or row["as_of"]]
         case ReadOnlySessionStore():

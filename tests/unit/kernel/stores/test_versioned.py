@@ -180,4 +180,4 @@ def test_a_version_is_found_as_of_every_time_it_was_valid(puts: list[tuple[str, 
             found = store.get_record(key, at)
             # A forgotten tombstone only shows if something older is put later.
             if value is not None:
-                assert found == VersionedRecord(value, valid)
+                assert found == (value, valid)
