@@ -26,6 +26,7 @@ from deltaworks.errors import (
 from deltaworks.serdes import Bytes, Double, Integer, Json, Long, Serde, SessionWindowed, String, TimeWindowed, Windowed
 from deltaworks.topology.routing import RecordContext, StreamPartitioner, TopicNameExtractor
 from deltaworks.topology.stages import Plan
+from deltaworks.topology.suppressed import BufferConfig, Suppressed
 from deltaworks.topology.timestamps import (
     ConsumedRecord,
     FailOnInvalidTimestamp,
@@ -38,6 +39,7 @@ from deltaworks.topology.windows import SessionWindows, TimeWindows
 
 __all__ = [
     "BranchedKStream",
+    "BufferConfig",
     "Bytes",
     "ConfigurationError",
     "ConsumedRecord",
@@ -67,6 +69,7 @@ __all__ = [
     "StreamsBuilder",
     "StreamsError",
     "String",
+    "Suppressed",
     "TerminalError",
     "TimeWindowed",
     "TimeWindowedKStream",

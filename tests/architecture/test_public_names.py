@@ -6,6 +6,7 @@ import deltaworks
 
 PUBLIC = [
     "BranchedKStream",
+    "BufferConfig",
     "Bytes",
     "ConfigurationError",
     "ConsumedRecord",
@@ -35,6 +36,7 @@ PUBLIC = [
     "StreamsBuilder",
     "StreamsError",
     "String",
+    "Suppressed",
     "TerminalError",
     "TimeWindowed",
     "TimeWindowedKStream",

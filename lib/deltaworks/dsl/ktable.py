@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from deltaworks.dsl.graph import call_site
 from deltaworks.dsl.old_values import ask_for_old_values
 from deltaworks.dsl.point import Point, Typed
+from deltaworks.dsl.suppress import suppress
 from deltaworks.serdes.inference import returned
 from deltaworks.topology.nodes import DeltaSink, TableFilter, TableMapValues, TableToStream
 from deltaworks.topology.nodes.sinks import TableKind
+from deltaworks.topology.suppressed import Suppressed
 
 if TYPE_CHECKING:
     from deltaworks.dsl.kstream import KStream
@@ -89,6 +91,25 @@ class KTable(Generic[K, V]):
         Source: `KTable#mapValues(ValueMapperWithKey)`; differs: no store of its own.
         """
         return self._map(mapper, mapper, "map_values_with_key", value, name)
+
+    def suppress(self, suppressed: Suppressed[K], *, store: str = "", name: str | None = None) -> KTable[K, V]:
+        """Holds updates back, until windows close or a time has passed.
+
+        Of the updates of a key that come meanwhile only the last one goes. Time is the largest timestamp that has come
+        this way, so it stands still when no updates come. Readers that look a row up see it as if nothing had come yet.
+
+        Shape: `KTable[K, V] -> KTable[K, V]`; n updates of a key -> 1.
+
+        Args:
+            suppressed: `Suppressed.until_window_closes(...)` or `Suppressed.until_time_limit(...)`.
+            store: name of its buffer; part of the pipeline's state, so keep it. None given: `<name>-store`.
+            name: of the node.
+
+        State: the updates held back.
+        Source: `KTable#suppress`; differs: the name is not in `Suppressed`.
+        """
+        at = suppress(self.at, suppressed, store=store, name=name, where=call_site())
+        return KTable(at, window_node=at.node if self.window_node else None)
 
     def to_stream(self, *, name: str | None = None) -> KStream[K, V]:
         """The updates as a stream; a delete is a null value.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from deltaworks.dsl.graph import Graph
-from deltaworks.topology.nodes import TableFilter, TableMapValues, TableSource
+from deltaworks.topology.nodes import Suppress, TableFilter, TableMapValues, TableSource
 
 
 def lookup_stores(graph: Graph, table: str) -> tuple[str, ...]:
@@ -17,5 +17,19 @@ def lookup_stores(graph: Graph, table: str) -> tuple[str, ...]:
             return graph.node(table).stores
         case TableFilter(store=None) | TableMapValues(store=None):
             return lookup_stores(graph, node.parents[0])
+        case Suppress():
+            return (node.store, *lookup_stores(graph, node.parents[0]))
         case _:
             return node.stores
+
+
+def is_versioned(graph: Graph, table: str) -> bool:
+    """Updates of this table may belong to the past; one without a store of its own is as its parent is.
+
+    Source: `InternalStreamsBuilder#isVersionedOrVersionedUpstream`.
+    """
+    match node := graph.node(table):
+        case TableFilter(store=None) | TableMapValues(store=None):
+            return is_versioned(graph, node.parents[0])
+        case _:
+            return any(spec.kind == "versioned" and spec.name in node.fills for spec, _ in graph.stores)

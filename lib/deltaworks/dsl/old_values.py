@@ -9,7 +9,7 @@ Source: `KTableImpl#enableSendingOldValues`.
 from __future__ import annotations
 
 from deltaworks.dsl.graph import Graph
-from deltaworks.topology.nodes import TableFilter, TableMapValues, TableSource
+from deltaworks.topology.nodes import Suppress, TableFilter, TableMapValues, TableSource
 
 
 def ask_for_old_values(graph: Graph, table: str, *, force: bool) -> bool:
@@ -30,7 +30,7 @@ def ask_for_old_values(graph: Graph, table: str, *, force: bool) -> bool:
             if not force:
                 return False
             graph.materialize(table)
-        case TableMapValues(store=None) | TableFilter(store=None):
+        case TableMapValues(store=None) | TableFilter(store=None) | Suppress():
             if not ask_for_old_values(graph, node.parents[0], force=force):
                 return False
         case _:

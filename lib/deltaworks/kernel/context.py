@@ -35,6 +35,7 @@ class TaskContext:
     __slots__ = (
         "_origins",
         "_policy",
+        "_resumed",
         "batches",
         "collector",
         "index",
@@ -59,6 +60,8 @@ class TaskContext:
         """... and where in it."""
         self._policy = policy
         self._origins = origins
+        self._resumed: dict[tuple[str, int], int] = {}
+        """Topic and partition -> the batch that `resume` adds to."""
 
     @property
     def coordinates(self) -> Coordinates:
@@ -71,6 +74,27 @@ class TaskContext:
         """The headers that the record in process was read with."""
         headers = self.batches[self.number].headers
         return headers[self.index] if headers else NO_HEADERS
+
+    def resume(self, source: Coordinates, timestamp_ms: int, headers: Headers) -> None:
+        """A record of an earlier time is in process again; the bytes that it was read as are gone."""
+        place = source.topic, source.partition
+        number = self._resumed.get(place)
+        if number is None:
+            number = self._resumed[place] = len(self.batches)
+            self.batches.append(RecordBatch(source.topic, source.partition, [], [], [], [], []))
+        batch = self.batches[number]
+        batch.offsets.append(source.offset)
+        batch.timestamps_ms.append(timestamp_ms)
+        batch.keys.append(None)
+        batch.values.append(None)
+        if batch.headers is not None:
+            batch.headers.append(headers)
+        self.number, self.index = number, len(batch.offsets) - 1
+
+    def forget_batches(self) -> None:
+        """No record is in process, and none will be looked at again."""
+        self.batches.clear()
+        self._resumed.clear()
 
     def drop(self) -> None:
         """Counts a record that an operator skips by its rules."""

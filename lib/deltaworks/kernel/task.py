@@ -16,8 +16,8 @@ from deltaworks.kernel.processors.build import processor
 from deltaworks.kernel.processors.wiring import Wiring
 from deltaworks.kernel.records import Collector, RecordBatch
 from deltaworks.kernel.stores.build import Store, build_store
-from deltaworks.kernel.stores.state import StateBackend, StoreChanges
-from deltaworks.kernel.task_times import STREAM, TASK_STORE, TaskTimes
+from deltaworks.kernel.stores.state import NEVER, StateBackend, StoreChanges
+from deltaworks.kernel.task_times import ACTIVE, STREAM, STREAM_WHEN_ACTIVE, TASK_STORE, TaskTimes
 from deltaworks.topology.nodes.sinks import TableKind
 from deltaworks.topology.stages import Stage
 
@@ -40,6 +40,7 @@ class Task:
         collector: Collector,
         errors: ErrorPolicy,
         hop_partitions: Mapping[str, int],
+        idle_timeout_ms: int | None = None,
         max_cached_entries: int = 200_000,
     ) -> None:
         """
@@ -50,6 +51,7 @@ class Task:
             collector: Receives the output.
             errors: What happens to a record that fails.
             hop_partitions: Hop -> number of tasks of the stage that reads it.
+            idle_timeout_ms: Without a record for so long, time goes on with the wall clock; see `idle`. None: never.
             max_cached_entries: Per store, how many committed entries stay in memory as objects.
         """
         self._times = TaskTimes(state.reader(TASK_STORE))
@@ -76,6 +78,7 @@ class Task:
             if node.kind is TableKind.WINDOWED and node.window_node is not None
         ]
         self._final_before_ms = [max(0, clock.final_before_ms) for _, clock in self._window_tables]
+        self._idle_timeout_ms = idle_timeout_ms
         self._committed = True
 
     @property
@@ -98,11 +101,7 @@ class Task:
         Raises:
             StreamsError: A record failed and the policy says `fail`.
         """
-        context = self._context
-        if self._committed:
-            context.metrics = TaskMetrics(stream_time_ms=context.metrics.stream_time_ms)
-            self._committed = False
-        context.wall_clock_ms = wall_clock_ms
+        context = self._begin(wall_clock_ms)
         numbers: dict[tuple[str, int], list[int]] = {}
         for number, batch in enumerate(batches, start=len(context.batches)):
             if batch.offsets:
@@ -119,9 +118,28 @@ class Task:
             self._times.advance(f"partition/{topic}/{number}", partition.newest_ms)
             self._times.advance(STREAM, partition.newest_ms)
         context.metrics.stream_time_ms = self._times.get(STREAM)
+        if partitions and self._idle_timeout_ms is not None:
+            self._times.advance(ACTIVE, wall_clock_ms)
+            self._times.advance(STREAM_WHEN_ACTIVE, self._times.get(STREAM))
         if not self._wiring.flushes:
             # Only a record cache comes back to records that have been processed.
             context.forget_batches()
+
+    def idle(self, wall_clock_ms: int) -> None:
+        """The micro-batch has no record for this task: after `idle_timeout_ms`, its time goes on with the wall clock.
+
+        Stream time becomes what it was at the last record, plus what has passed on the wall clock since.
+        """
+        stream_ms = self._times.get(STREAM_WHEN_ACTIVE)
+        idle_ms = wall_clock_ms - self._times.get(ACTIVE)
+        if self._idle_timeout_ms is None or stream_ms == NEVER or idle_ms < self._idle_timeout_ms:
+            return
+        context = self._begin(wall_clock_ms)
+        time_ms = stream_ms + idle_ms
+        self._times.advance(STREAM, time_ms)
+        context.metrics.stream_time_ms = self._times.get(STREAM)
+        for go_on in reversed(self._wiring.idlers):
+            go_on(time_ms)
 
     def partition_time_ms(self, topic: str, partition: int) -> int:
         """The largest timestamp taken so far from a partition, -1 before the first."""
@@ -150,6 +168,14 @@ class Task:
         self._context.forget_batches()
         self._committed = True
         return changes
+
+    def _begin(self, wall_clock_ms: int) -> TaskContext:
+        context = self._context
+        if self._committed:
+            context.metrics = TaskMetrics(stream_time_ms=context.metrics.stream_time_ms)
+            self._committed = False
+        context.wall_clock_ms = wall_clock_ms
+        return context
 
     def _partition(self, topic: str, partition: int, numbers: Sequence[int]) -> Partition:
         source = self._sources.get(topic)

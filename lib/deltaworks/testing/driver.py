@@ -80,6 +80,7 @@ class TopologyTestDriver:
         wall_clock_ms: int = 0,
         errors: ErrorPolicy | None = None,
         dead_letter_topic: str | None = None,
+        idle_timeout: timedelta | None = None,
         expired_stay_cached: bool = False,
     ) -> None:
         """
@@ -88,6 +89,7 @@ class TopologyTestDriver:
             wall_clock_ms: Where the wall clock starts.
             errors: In place of the pipeline's `on_error`; a plan alone fails on every error.
             dead_letter_topic: In place of the pipeline's.
+            idle_timeout: In place of the pipeline's.
             expired_stay_cached: Window and session stores with a record cache show entries past their retention, as
                 those of Kafka Streams do until the cache is full. On our hosts what has expired is gone.
         """
@@ -95,6 +97,7 @@ class TopologyTestDriver:
         if isinstance(topology, Pipeline):
             dead_letter_topic = dead_letter_topic or topology.dead_letter_topic
             errors = errors or ErrorPolicy.of(topology.on_error)
+            idle_timeout = topology.idle_timeout if idle_timeout is None else idle_timeout
         self._plan = plan
         self._topics = Topics()
         self._tables = TablesInMemory(plan.tables)
@@ -196,6 +199,10 @@ class TopologyTestDriver:
         for stage in self._stages:
             stage.run([], self._wall_clock_ms)
         self._run_until_idle()
+        for stage in self._stages:
+            # What a stage that has been idle sends makes the next one busy.
+            stage.idle(self._wall_clock_ms)
+            self._run_until_idle()
 
     @property
     def dead_letters(self) -> list[DeadLetter]:
@@ -296,6 +303,14 @@ class _StageUnderTest:
     def run(self, batches: list[RecordBatch], wall_clock_ms: int) -> None:
         """A micro-batch."""
         self.task.process(batches, wall_clock_ms)
+        self._commit()
+
+    def idle(self, wall_clock_ms: int) -> None:
+        """A micro-batch without records."""
+        self.task.idle(wall_clock_ms)
+        self._commit()
+
+    def _commit(self) -> None:
         self._state.apply(self.task.commit())
         batch = self.task.metrics
         self.total.records_in += batch.records_in

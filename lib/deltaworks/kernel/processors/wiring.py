@@ -33,6 +33,9 @@ class Wiring:
     children: dict[str, list[str]] = field(default_factory=dict)
     flushes: list[Callable[[], None]] = field(default_factory=list)
     """Record caches, the last operator first."""
+    idlers: list[Callable[[int], None]] = field(default_factory=list)
+    """`(time_ms) -> None`, the last operator first: while the task is idle, time goes on to `time_ms`. Every operator
+    with a time of its own adds one, which does what a record of that time would have done, short of being a record."""
     clocks: dict[str, WindowClock] = field(default_factory=dict)
     """Of windowed aggregates, by node."""
     clocks_by_store: dict[str, WindowClock] = field(default_factory=dict)

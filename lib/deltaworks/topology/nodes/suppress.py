@@ -21,8 +21,6 @@ class Suppress(Node):
     buffer: BufferConfig
     store: str
     """Of what is held back."""
-    table_stores: tuple[str, ...]
-    """The stores that rows of its parent are read from."""
 
     @property
     def stores(self) -> tuple[str, ...]:

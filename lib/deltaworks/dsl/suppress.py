@@ -1,0 +1,111 @@
+"""Suppressing a table: how long its windows stay open, the node, its buffer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from deltaworks.dsl.graph import Graph
+from deltaworks.dsl.lookups import is_versioned
+from deltaworks.dsl.old_values import ask_for_old_values
+from deltaworks.dsl.point import Point
+from deltaworks.topology.nodes import AnyNode, HopSink, SessionAggregate, Source, Suppress, WindowAggregate
+from deltaworks.topology.nodes.base import Origin
+from deltaworks.topology.stages import StoreSpec
+from deltaworks.topology.suppressed import Suppressed
+
+
+@dataclass(frozen=True)
+class Closing:
+    """When the windows of an aggregate have closed."""
+
+    after_ms: int
+    """How long after its end a window takes records."""
+    inclusive: bool
+    """The end is a record's time, so a window changes until time is past `end + after_ms`."""
+
+    @property
+    def stays_open_ms(self) -> int:
+        """As `WindowClock` wants it."""
+        return self.after_ms if self.inclusive else self.after_ms - 1
+
+
+def suppress(at: Point, suppressed: Suppressed[Any], *, store: str, name: str | None, where: Origin) -> Point:
+    """Connects a node that holds updates back.
+
+    Source: `KTableImpl#suppress`; unlike elsewhere, a given name uses up no number.
+    """
+    graph = at.graph
+    node = name or graph.next_name("KTABLE-SUPPRESS-")
+    buffer = store or (f"{name}-store" if name else graph.next_name("KTABLE-SUPPRESS-STATE-STORE-"))
+    if not (store or name):
+        graph.demand_name("suppress", where)
+    if is_versioned(graph, at.node):
+        graph.report(
+            "suppress cannot hold back a versioned table, because its updates may belong to the past.",
+            where,
+            "keep the table without history, or suppress a table made from it that has a store without history",
+        )
+    # Whoever looks a key up that is held back sees its value from before.
+    ask_for_old_values(graph, at.node, force=True)
+    closing = closing_above(graph, at.node)
+    wait_ms = suppressed.wait_ms
+    if wait_ms is None and closing is None:
+        graph.report(
+            "suppress until windows close: this table is not made from windows, so none ever closes.",
+            where,
+            "suppress a table of windowed_by(...), or use Suppressed.until_time_limit(...)",
+        )
+    closing = closing or Closing(0, inclusive=False)
+    graph.add_store(
+        StoreSpec(
+            name=buffer,
+            kind="suppress",
+            key=at.need(at.key, operator="suppress", argument="key", where=where),
+            value=at.need(at.value, operator="suppress", argument="value", where=where),
+        ),
+        where,
+    )
+    return at.then(
+        Suppress(
+            name=node,
+            parents=(at.node,),
+            wait_ms=closing.after_ms if wait_ms is None else wait_ms,
+            until_window_closes=wait_ms is None,
+            stays_open_ms=max(closing.stays_open_ms, wait_ms or 0),
+            buffer=suppressed.buffer,
+            store=buffer,
+            origin=where,
+        )
+    )
+
+
+def closing_above(graph: Graph, node: str) -> Closing | None:
+    """When the windows that a node's records belong to close; None if one of its ways up passes no windows.
+
+    Source: `GraphGraceSearchUtil`; of several ways up the one that takes records the longest.
+    """
+    hops = {each.hop: each for each in graph.nodes if isinstance(each, HopSink)}
+
+    def search(name: str, seen: frozenset[str]) -> Closing | None:
+        each = graph.node(name)
+        if (closing := _closing(each)) is not None:
+            return closing
+        above = each.parents
+        if isinstance(each, Source) and each.hop:
+            above = tuple(hops[topic].name for topic in each.topics)
+        found = [search(parent, seen | {name}) for parent in above if parent not in seen]
+        known = [closing for closing in found if closing is not None]
+        return max(known, key=lambda closing: closing.stays_open_ms) if known and len(known) == len(found) else None
+
+    return search(node, frozenset())
+
+
+def _closing(node: AnyNode) -> Closing | None:
+    match node:
+        case WindowAggregate():
+            return Closing(node.windows.grace_ms, inclusive=False)
+        case SessionAggregate():
+            return Closing(node.windows.grace_ms + node.windows.gap_ms, inclusive=True)
+        case _:
+            return None

@@ -1,0 +1,77 @@
+"""Holding back updates of a table until a window has closed, or a time has passed.
+
+Time is the largest timestamp that this operator has seen: what a filter before it drops does not move it.
+Source: `KTableSuppressProcessorSupplier`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from deltaworks.kernel.change import Change
+from deltaworks.kernel.context import Process
+from deltaworks.kernel.processors.wiring import Wiring
+from deltaworks.kernel.records import Headers
+from deltaworks.topology.nodes.suppress import Suppress
+
+
+def suppress(node: Suppress, wiring: Wiring) -> Process:
+    """A later update of a key takes the place of the one held, in the queue too.
+
+    What goes has the timestamp, headers and coordinates of the last update, and the old value that came with it. Key
+    and value of the record as it was read are not kept, so a dead letter of what fails below does not have them.
+    """
+    name, context, store = node.name, wiring.context, wiring.suppress_buffer(node.store)
+    forward, failed, resume = wiring.forward(name), context.failed, context.resume
+    by_window, wait_ms, emits_early = node.until_window_closes, node.wait_ms, node.buffer.emits_early
+    max_records, max_bytes = node.buffer.max_records, node.buffer.max_bytes
+    bounded = max_records is not None or max_bytes is not None
+    codec, held, queue, put = store.codec, store.held, store.queue, store.put
+    cache_key, freeze = codec.cache_key, codec.freeze
+    key_of_cached, value_of_cached = codec.key_of_cached, codec.value_of_cached
+    clock = wiring.clock(node, stays_open_ms=node.stays_open_ms)
+    store.load(counts_bytes=max_bytes is not None)
+
+    def process(key: Any, change: Change, timestamp_ms: int, headers: Headers) -> None:
+        if timestamp_ms > clock.observed_ms:
+            clock.observed_ms = timestamp_ms
+        try:
+            slot = key if cache_key is None else cache_key(key)
+            new, old = change.new, change.old
+            if freeze is not None:
+                new = None if new is None else freeze(new)
+                old = None if old is None else freeze(old)
+            put(slot, key.end_ms if by_window else timestamp_ms, new, old, timestamp_ms, context.coordinates, headers)
+        except Exception as error:
+            return failed(name, error)
+        due_ms = clock.observed_ms - wait_ms
+        if queue[0][0] <= due_ms or (bounded and over_capacity()):
+            let_go(due_ms)
+        return None
+
+    def let_go(due_ms: int) -> None:
+        number, index = context.number, context.index
+        while queue and (queue[0][0] <= due_ms or (emits_early and over_capacity())):
+            slot = queue[0][2]
+            _, new, old, _, timestamp_ms, source, headers, _ = held[slot]
+            if new is not None or not by_window:
+                resume(source, timestamp_ms, headers)
+                change = Change(value_of_cached(new), value_of_cached(old))
+                forward(key_of_cached(slot), change, timestamp_ms, headers)
+            # Only now: whoever looked the key up while it was forwarded has seen its value from before.
+            store.remove_first()
+        context.number, context.index = number, index
+        if bounded and over_capacity():
+            failed(name, full())
+
+    def over_capacity() -> bool:
+        return (max_records is not None and len(held) > max_records) or (
+            max_bytes is not None and store.size_bytes > max_bytes
+        )
+
+    def full() -> BufferError:
+        bounds = [f"{len(held)} of {max_records} records"] if max_records is not None else []
+        bounds += [f"{store.size_bytes} of {max_bytes} bytes"] if max_bytes is not None else []
+        return BufferError(f"the buffer of suppress is full: it holds {' and '.join(bounds)}")
+
+    return process
