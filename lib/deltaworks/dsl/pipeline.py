@@ -54,6 +54,12 @@ class Pipeline:
     """Time from the begin of one micro-batch to the next."""
     record_cache: bool = True
     """Tables forward the last update per key and micro-batch, else every update."""
+    idle_timeout: timedelta | None = None
+    """Without a record for so long, a task's stream time goes on with the wall clock, so that its last windows close.
+    Kafka Streams has no such thing: there the last windows wait for the next record."""
+    max_task_idle: timedelta | None = None
+    """How long a task that reads several partitions waits for those that have no record at hand, so that a join sees
+    the records of both sides in the order of their time; None: it does not wait."""
 
     def plan(self) -> Plan:
         """Builds the topology and checks it.
@@ -92,3 +98,7 @@ class Pipeline:
             yield Problem(f"topic '{name}' is declared twice.", hint="declare each topic once in topics=(...)")
         if self.trigger_interval < timedelta(0):
             yield Problem("trigger_interval is negative.", hint="timedelta(0) runs batches without a pause")
+        if self.idle_timeout is not None and self.idle_timeout <= timedelta(0):
+            yield Problem("idle_timeout is not positive.", hint="leave it out, so that only records move time")
+        if self.max_task_idle is not None and self.max_task_idle < timedelta(0):
+            yield Problem("max_task_idle is negative.", hint="leave it out, so that a task does not wait")

@@ -125,21 +125,25 @@ class Task:
             # Only a record cache comes back to records that have been processed.
             context.forget_batches()
 
-    def idle(self, wall_clock_ms: int) -> None:
+    def idle(self, wall_clock_ms: int) -> bool:
         """The micro-batch has no record for this task: after `idle_timeout_ms`, its time goes on with the wall clock.
 
         Stream time becomes what it was at the last record, plus what has passed on the wall clock since.
+
+        Returns:
+            Whether it did, so that there is something to commit.
         """
         stream_ms = self._times.get(STREAM_WHEN_ACTIVE)
         idle_ms = wall_clock_ms - self._times.get(ACTIVE)
         if self._idle_timeout_ms is None or stream_ms == NEVER or idle_ms < self._idle_timeout_ms:
-            return
+            return False
         context = self._begin(wall_clock_ms)
         time_ms = stream_ms + idle_ms
         self._times.advance(STREAM, time_ms)
         context.metrics.stream_time_ms = self._times.get(STREAM)
         for go_on in reversed(self._wiring.idlers):
             go_on(time_ms)
+        return True
 
     def partition_time_ms(self, topic: str, partition: int) -> int:
         """The largest timestamp taken so far from a partition, -1 before the first."""

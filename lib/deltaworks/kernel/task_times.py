@@ -1,7 +1,8 @@
 """The times that a task remembers across batches, in the reserved store `__task__`.
 
 `stream` (of the task), `partition/<topic>/<number>`, `observed/<store>` (the largest timestamp that the aggregate
-of a store has seen), `newest/<store>` (the newest time ever put into a window or session store).
+of a store has seen), `newest/<store>` (the newest time ever put into a window or session store); with an idle timeout,
+`active` (the wall clock when the last record came) and `active/stream` (the stream time then).
 Kafka Streams forgets the observed times at a restart; remembering them keeps lateness the same wherever a batch ends.
 """
 
@@ -12,6 +13,8 @@ from deltaworks.kernel.stores.state import NEVER, StateReader, StoreChanges
 
 TASK_STORE = "__task__"
 STREAM = "stream"
+ACTIVE = "active"
+STREAM_WHEN_ACTIVE = "active/stream"
 _OBSERVED = "observed/"
 
 

@@ -60,7 +60,8 @@ class TopologyTestDriver:
     hops and to topics that the topology also reads.
 
     **Time.** Stream time comes from the records. The wall clock starts at `wall_clock_ms` and moves only by
-    `advance_wall_clock_time`.
+    `advance_wall_clock_time`. With an `idle_timeout`, stream time follows the wall clock once it has moved by that much
+    without a record.
 
     **Errors.** With `on_error="fail"` a bad record raises `StreamsError` from `pipe_input`, and the driver is done.
     With `"continue"` it goes to `dead_letters`, and to the pipeline's dead letter topic if it has one.
@@ -103,7 +104,10 @@ class TopologyTestDriver:
         self._tables = TablesInMemory(plan.tables)
         self._capture = Capture(self._topics, self._tables, dead_letter_topic)
         stages = [_with_expired(stage) for stage in plan.stages] if expired_stay_cached else plan.stages
-        self._stages = [_StageUnderTest(stage, self._capture, errors or ErrorPolicy()) for stage in stages]
+        idle_timeout_ms = None if idle_timeout is None else idle_timeout // _MILLISECOND
+        self._stages = [
+            _StageUnderTest(stage, self._capture, errors or ErrorPolicy(), idle_timeout_ms) for stage in stages
+        ]
         self._readers = {topic: stage for stage in self._stages for topic in stage.positions}
         self._outputs = {*plan.sink_topics, *filter(None, [dead_letter_topic])}
         self._wall_clock_ms = wall_clock_ms
@@ -285,7 +289,7 @@ class TopologyTestDriver:
 class _StageUnderTest:
     """A stage with its only task."""
 
-    def __init__(self, stage: Stage, collector: Capture, errors: ErrorPolicy) -> None:
+    def __init__(self, stage: Stage, collector: Capture, errors: ErrorPolicy, idle_timeout_ms: int | None) -> None:
         self._state = MemoryState()
         self.task = Task(
             stage,
@@ -294,6 +298,7 @@ class _StageUnderTest:
             collector=collector,
             errors=errors,
             hop_partitions=dict.fromkeys(stage.hops_out, 1),
+            idle_timeout_ms=idle_timeout_ms,
         )
         self.sources = stage.sources
         self.positions = dict.fromkeys((*stage.topics, *stage.hops_in), 0)
@@ -307,8 +312,8 @@ class _StageUnderTest:
 
     def idle(self, wall_clock_ms: int) -> None:
         """A micro-batch without records."""
-        self.task.idle(wall_clock_ms)
-        self._commit()
+        if self.task.idle(wall_clock_ms):
+            self._commit()
 
     def _commit(self) -> None:
         self._state.apply(self.task.commit())
