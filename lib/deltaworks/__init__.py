@@ -23,7 +23,27 @@ from deltaworks.errors import (
     TopologyError,
     TransientError,
 )
-from deltaworks.serdes import Bytes, Double, Integer, Json, Long, Serde, SessionWindowed, String, TimeWindowed, Windowed
+from deltaworks.serdes import (
+    Boolean,
+    Bytes,
+    ConnectDecimal,
+    DecimalText,
+    Double,
+    Float,
+    Integer,
+    Json,
+    ListOf,
+    Long,
+    Serde,
+    SessionWindowed,
+    Short,
+    String,
+    Timestamp,
+    TimeWindowed,
+    Uuid,
+    Void,
+    Windowed,
+)
 from deltaworks.topology.routing import RecordContext, StreamPartitioner, TopicNameExtractor
 from deltaworks.topology.stages import Plan
 from deltaworks.topology.suppressed import BufferConfig, Suppressed
@@ -38,14 +58,18 @@ from deltaworks.topology.timestamps import (
 from deltaworks.topology.windows import SessionWindows, TimeWindows
 
 __all__ = [
+    "Boolean",
     "BranchedKStream",
     "BufferConfig",
     "Bytes",
     "ConfigurationError",
+    "ConnectDecimal",
     "ConsumedRecord",
+    "DecimalText",
     "DeltaworksError",
     "Double",
     "FailOnInvalidTimestamp",
+    "Float",
     "IncompatibleCheckpointError",
     "Integer",
     "Json",
@@ -53,6 +77,7 @@ __all__ = [
     "KStream",
     "KTable",
     "LeaseError",
+    "ListOf",
     "LogAndSkipOnInvalidTimestamp",
     "Long",
     "Materialized",
@@ -64,6 +89,7 @@ __all__ = [
     "SessionWindowed",
     "SessionWindowedKStream",
     "SessionWindows",
+    "Short",
     "StackError",
     "StreamPartitioner",
     "StreamsBuilder",
@@ -74,12 +100,15 @@ __all__ = [
     "TimeWindowed",
     "TimeWindowedKStream",
     "TimeWindows",
+    "Timestamp",
     "TimestampExtractor",
     "Topic",
     "TopicNameExtractor",
     "TopologyError",
     "TransientError",
     "UsePartitionTimeOnInvalidTimestamp",
+    "Uuid",
+    "Void",
     "WallclockTimestampExtractor",
     "Windowed",
 ]

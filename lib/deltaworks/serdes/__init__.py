@@ -6,19 +6,30 @@ Null never reaches a serde: a null key or value stays null.
 from deltaworks.serdes.base import Serde
 from deltaworks.serdes.inference import serde_for
 from deltaworks.serdes.json import Json
-from deltaworks.serdes.primitives import Bytes, Double, Integer, Long, String
+from deltaworks.serdes.lists import ListOf
+from deltaworks.serdes.primitives import Boolean, Bytes, Double, Float, Integer, Long, Short, String, Void
+from deltaworks.serdes.scalars import ConnectDecimal, DecimalText, Timestamp, Uuid
 from deltaworks.serdes.windowed import SessionWindowed, TimeWindowed, Windowed
 
 __all__ = [
+    "Boolean",
     "Bytes",
+    "ConnectDecimal",
+    "DecimalText",
     "Double",
+    "Float",
     "Integer",
     "Json",
+    "ListOf",
     "Long",
     "Serde",
     "SessionWindowed",
+    "Short",
     "String",
     "TimeWindowed",
+    "Timestamp",
+    "Uuid",
+    "Void",
     "Windowed",
     "serde_for",
 ]

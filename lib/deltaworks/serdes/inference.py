@@ -7,17 +7,20 @@ import inspect
 import types
 from collections.abc import Callable
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from uuid import UUID
 
 from deltaworks.serdes.base import Serde
 from deltaworks.serdes.json import Json
 from deltaworks.serdes.primitives import Bytes, Double, Long, String
+from deltaworks.serdes.scalars import Uuid
 from deltaworks.serdes.windowed import Windowed
 
-_PRIMITIVES: dict[Any, Serde[Any]] = {str: String(), int: Long(), float: Double(), bytes: Bytes()}
+_PRIMITIVES: dict[Any, Serde[Any]] = {str: String(), int: Long(), float: Double(), bytes: Bytes(), UUID: Uuid()}
 
 
 def serde_for(type: Any) -> Serde[Any] | None:
-    """`String` for `str`, `Long` for `int`, `Double` for `float`, `Bytes` for `bytes`, `Json` for what JSON can hold.
+    """`String` for `str`, `Long` for `int`, `Double` for `float`, `Bytes` for `bytes`, `Uuid` for `UUID`; `Json` for
+    whatever else JSON can hold: dataclasses, Structs, lists, `bool`, `Decimal`, `datetime`.
 
     None where the type says too little (`Any`, `object`, a type variable), or JSON cannot hold it.
 

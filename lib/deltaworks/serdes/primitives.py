@@ -115,6 +115,88 @@ class Double:
             raise unreadable(data, "double", error) from error
 
 
+@dataclass(frozen=True)
+class Float:
+    """A 32-bit float, big-endian (`FloatSerializer`); a Python float loses digits on the way."""
+
+    name: ClassVar[str] = "float"
+    type: ClassVar[type[float]] = float
+
+    def serialize(self, value: float) -> bytes:
+        """4 bytes."""
+        try:
+            return _FLOAT.pack(value)
+        except (struct.error, OverflowError) as error:
+            raise unfit(value, "float", error) from error
+
+    def deserialize(self, data: bytes) -> float:
+        """The number; anything but 4 bytes is refused."""
+        try:
+            return _FLOAT.unpack(data)[0]  # type: ignore[no-any-return]
+        except struct.error as error:
+            raise unreadable(data, "float", error) from error
+
+
+@dataclass(frozen=True)
+class Short:
+    """A 16-bit integer, big-endian (`ShortSerializer`)."""
+
+    name: ClassVar[str] = "short"
+    type: ClassVar[type[int]] = int
+
+    def serialize(self, value: int) -> bytes:
+        """2 bytes."""
+        try:
+            return _SHORT.pack(value)
+        except struct.error as error:
+            raise unfit(value, "short", error) from error
+
+    def deserialize(self, data: bytes) -> int:
+        """The number; anything but 2 bytes is refused."""
+        try:
+            return _SHORT.unpack(data)[0]  # type: ignore[no-any-return]
+        except struct.error as error:
+            raise unreadable(data, "short", error) from error
+
+
+@dataclass(frozen=True)
+class Boolean:
+    """True or false in one byte (`BooleanSerializer`)."""
+
+    name: ClassVar[str] = "boolean"
+    type: ClassVar[type[bool]] = bool
+
+    def serialize(self, value: bool) -> bytes:
+        """`01` or `00`."""
+        if not isinstance(value, bool):
+            raise unfit(value, "boolean")
+        return b"\1" if value else b"\0"
+
+    def deserialize(self, data: bytes) -> bool:
+        """The truth; anything but `01` and `00` is refused."""
+        if data not in (b"\0", b"\1"):
+            raise unreadable(data, "boolean")
+        return data == b"\1"
+
+
+@dataclass(frozen=True)
+class Void:
+    """Nothing but null (`VoidSerializer`): for keys or values that are never set."""
+
+    name: ClassVar[str] = "void"
+    type: ClassVar[type[None]] = type(None)
+
+    def serialize(self, value: None) -> bytes:
+        """Refuses: whatever is not null has no place here."""
+        raise unfit(value, "void")
+
+    def deserialize(self, data: bytes) -> None:
+        """Refuses, likewise."""
+        raise unreadable(data, "void")
+
+
+_SHORT = struct.Struct(">h")
+_FLOAT = struct.Struct(">f")
 _INT = struct.Struct(">i")
 _LONG = struct.Struct(">q")
 _DOUBLE = struct.Struct(">d")
@@ -132,4 +214,16 @@ def unfit(value: object, expected: str, reason: object = None) -> SerializationE
     )
 
 
-__all__ = ["Bytes", "Double", "Integer", "Long", "String", "unfit", "unreadable"]
+__all__ = [
+    "Boolean",
+    "Bytes",
+    "Double",
+    "Float",
+    "Integer",
+    "Long",
+    "Short",
+    "String",
+    "Void",
+    "unfit",
+    "unreadable",
+]

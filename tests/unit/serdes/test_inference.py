@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
+from datetime import datetime
 from decimal import Decimal
 from typing import Annotated, Any, NewType, TypeVar, Union
+from uuid import UUID
 
 import msgspec
 import pytest
 
-from deltaworks import Bytes, Double, Json, Long, Serde, String, Windowed
+from deltaworks import Bytes, Double, Json, Long, Serde, String, Uuid, Windowed
 from deltaworks.serdes import serde_for
 from deltaworks.serdes.inference import element, pair, returned
 
@@ -47,6 +49,9 @@ def words(text: str) -> Iterator[tuple[str, int]]:
         (bytes, Bytes()),
         (bool, Json(bool)),
         (Decimal, Json(Decimal)),
+        (datetime, Json(datetime)),
+        (list[int], Json(list[int])),
+        (UUID, Uuid()),
         (Order, Json(Order)),
         (dict[str, int], Json(dict[str, int])),
         (int | None, Long()),

@@ -7,7 +7,19 @@ from typing import Any
 
 import pytest
 
-from deltaworks import Bytes, Double, Integer, Long, Serde, SerializationError, String
+from deltaworks import (
+    Boolean,
+    Bytes,
+    Double,
+    Float,
+    Integer,
+    Long,
+    Serde,
+    SerializationError,
+    Short,
+    String,
+    Void,
+)
 
 
 @pytest.mark.parametrize(
@@ -20,6 +32,10 @@ from deltaworks import Bytes, Double, Integer, Long, Serde, SerializationError, 
         (Long(), -(2**63), b"\x80\0\0\0\0\0\0\0"),
         (Double(), 1.5, b"\x3f\xf8\0\0\0\0\0\0"),
         (Bytes(), b"\xff", b"\xff"),
+        (Short(), -2, b"\xff\xfe"),
+        (Float(), 1.5, b"\x3f\xc0\0\0"),
+        (Boolean(), True, b"\1"),
+        (Boolean(), False, b"\0"),
     ],
 )
 def test_bytes_are_those_of_kafka(serde: Serde[Any], value: object, data: bytes) -> None:
@@ -28,7 +44,17 @@ def test_bytes_are_those_of_kafka(serde: Serde[Any], value: object, data: bytes)
 
 
 @pytest.mark.parametrize(
-    ("serde", "data"), [(String(), b"\xff"), (Integer(), b"\0"), (Long(), b"\0" * 7), (Double(), b"\0" * 9)]
+    ("serde", "data"),
+    [
+        (String(), b"\xff"),
+        (Integer(), b"\0"),
+        (Long(), b"\0" * 7),
+        (Double(), b"\0" * 9),
+        (Short(), b"\0"),
+        (Float(), b"\0"),
+        (Boolean(), b"\2"),
+        (Void(), b""),
+    ],
 )
 def test_bytes_of_another_type_are_refused_with_their_length_only(serde: Serde[Any], data: bytes) -> None:
     with pytest.raises(SerializationError, match=f"{len(data)} bytes are not a {serde.name}"):
@@ -36,7 +62,18 @@ def test_bytes_of_another_type_are_refused_with_their_length_only(serde: Serde[A
 
 
 @pytest.mark.parametrize(
-    ("serde", "value"), [(String(), 1), (Integer(), 2**31), (Long(), 1.5), (Double(), "x"), (Bytes(), "text")]
+    ("serde", "value"),
+    [
+        (String(), 1),
+        (Integer(), 2**31),
+        (Long(), 1.5),
+        (Double(), "x"),
+        (Bytes(), "text"),
+        (Short(), 2**15),
+        (Float(), 1e39),
+        (Boolean(), 1),
+        (Void(), 0),
+    ],
 )
 def test_values_of_another_type_are_refused(serde: Serde[Any], value: object) -> None:
     with pytest.raises(SerializationError, match=f"type {type(value).__name__} cannot be written as {serde.name}"):
