@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from deltaworks.dsl.graph import call_site
+from deltaworks.dsl.materialized import Stored
 from deltaworks.dsl.old_values import ask_for_old_values
 from deltaworks.dsl.point import Point, Typed
 from deltaworks.dsl.suppress import suppress
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 V = TypeVar("V")
 VR = TypeVar("VR")
+KO = TypeVar("KO")
+VO = TypeVar("VO")
 
 
 class KTable(Generic[K, V]):
@@ -92,6 +95,65 @@ class KTable(Generic[K, V]):
         """
         return self._map(mapper, mapper, "map_values_with_key", value, name)
 
+    def join_foreign_key(
+        self,
+        other: KTable[KO, VO],
+        foreign_key: Callable[[K, V], KO | None],
+        joiner: Callable[[V, VO], VR],
+        *,
+        value: Typed[VR] | None = None,
+        store: Stored = "",
+        name: str | None = None,
+    ) -> KTable[K, VR]:
+        """Adds to each row the row of another table whose key is computed from it; rows that find none are left out.
+
+        Both sides trigger: a row that changes is joined again, and a row of the other table that changes is joined
+        again with all rows that refer to it, in the order of their keys. A result of the other table's change carries
+        that change's timestamp. Deletes may come for rows that had not been joined.
+
+        Shape: `KTable[K, V] + KTable[KO, VO] -> KTable[K, VR]`; 1 update -> 1, of the other table n.
+
+        Args:
+            other: may have another number of partitions.
+            foreign_key: `(key, value) -> key of the other table`; None refers to no row.
+            joiner: `(value, other value) -> value`; None deletes the row.
+            value: type or serde of the new value, if the joiner has no return annotation.
+            store: name of a store for the result; none unless somebody needs its rows.
+            name: of the join: its nodes and its store of subscriptions (`<name>-subscription-store`) begin with it.
+
+        State: a subscription per row, for ever.
+        Source: `KTable#join(KTable, Function, ValueJoiner)`, KIP-213; differs: no partitioners of its own.
+        """
+        return self._join_foreign_key(other, foreign_key, joiner, "inner", "join_foreign_key", value, store, name)
+
+    def left_join_foreign_key(
+        self,
+        other: KTable[KO, VO],
+        foreign_key: Callable[[K, V], KO | None],
+        joiner: Callable[[V, VO | None], VR],
+        *,
+        value: Typed[VR] | None = None,
+        store: Stored = "",
+        name: str | None = None,
+    ) -> KTable[K, VR]:
+        """`join_foreign_key` that keeps the rows that find none; the joiner gets None for them.
+
+        Shape: `KTable[K, V] + KTable[KO, VO] -> KTable[K, VR]`; 1 update -> 1, of the other table n.
+
+        Args:
+            other: may have another number of partitions.
+            foreign_key: `(key, value) -> key of the other table`; None refers to no row.
+            joiner: `(value, other value or None) -> value`; None deletes the row.
+            value: type or serde of the new value, if the joiner has no return annotation.
+            store: name of a store for the result; none unless somebody needs its rows.
+            name: of the join: its nodes and its store of subscriptions (`<name>-subscription-store`) begin with it.
+
+        State: a subscription per row, for ever.
+        Source: `KTable#leftJoin(KTable, Function, ValueJoiner)`, KIP-213; differs: no partitioners of its own.
+        """
+        operator = "left_join_foreign_key"
+        return self._join_foreign_key(other, foreign_key, joiner, "left", operator, value, store, name)
+
     def suppress(self, suppressed: Suppressed[K], *, store: str = "", name: str | None = None) -> KTable[K, V]:
         """Holds updates back, until windows close or a time has passed.
 
@@ -157,6 +219,33 @@ class KTable(Generic[K, V]):
                 window_node=self.window_node,
                 origin=where,
             )
+        )
+
+    def _join_foreign_key(
+        self,
+        other: KTable[KO, VO],
+        foreign_key: Callable[[K, V], KO | None],
+        joiner: Callable[[V, Any], VR],
+        kind: Literal["inner", "left"],
+        operator: str,
+        value: Typed[VR] | None,
+        store: Stored,
+        name: str | None,
+    ) -> KTable[K, VR]:
+        from deltaworks.dsl.foreign_keys import join_foreign_key
+
+        where = call_site()
+        return join_foreign_key(
+            self.at,
+            other.at,
+            foreign_key,
+            joiner,
+            kind=kind,
+            operator=operator,
+            value=self.at.settle(value, returned(joiner), operator=operator, argument="value", where=where),
+            store=store,
+            name=name,
+            where=where,
         )
 
     def _filter(self, predicate: Callable[[K, V], bool], *, negate: bool, name: str | None) -> KTable[K, V]:

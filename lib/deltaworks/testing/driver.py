@@ -15,6 +15,7 @@ from deltaworks.kernel.records import DeadLetter, RecordBatch
 from deltaworks.kernel.stores.key_value import KeyValueStore
 from deltaworks.kernel.stores.memory import MemoryState
 from deltaworks.kernel.stores.session import SessionStore
+from deltaworks.kernel.stores.subscriptions import SubscriptionStore
 from deltaworks.kernel.stores.suppress import SuppressBuffer
 from deltaworks.kernel.stores.versioned import VersionedStore
 from deltaworks.kernel.stores.window import WindowStore
@@ -178,9 +179,8 @@ class TopologyTestDriver:
                 return ReadOnlyWindowStore(store, store.spec.window_size_ms or 0)
             case SessionStore():
                 return ReadOnlySessionStore(store)
-            case SuppressBuffer():
-                readable = [other for other in stores if not isinstance(stores[other], SuppressBuffer)]
-                raise KeyError(f"'{name}' holds back updates and cannot be read; stores to read: {', '.join(readable)}")
+            case SuppressBuffer() | SubscriptionStore():
+                raise KeyError(f"store '{name}' is internal to its operator, in a form that nobody else reads")
             case _:
                 assert_never(store)
 

@@ -14,7 +14,6 @@ from deltaworks.errors import Problem
 from deltaworks.topology.nodes import AnyNode, DeltaSink, HopSink, Source, TableSource, TopicSink
 from deltaworks.topology.nodes.base import Origin
 from deltaworks.topology.nodes.sinks import TableKind
-from deltaworks.topology.split import connected
 from deltaworks.topology.stages import StoreSpec
 
 T = TypeVar("T")
@@ -35,7 +34,6 @@ def check(nodes: Sequence[AnyNode], stores: Sequence[tuple[StoreSpec, Origin]]) 
     yield from _topics(nodes)
     yield from _sources(nodes)
     yield from _tables(nodes)
-    yield from _loops(nodes)
 
 
 def table_names(sink: DeltaSink) -> tuple[str, ...]:
@@ -146,36 +144,6 @@ def _tables(nodes: Iterable[AnyNode]) -> Iterator[Problem]:
             _at(again.origin),
             "merge the streams first, or write to a table of another name",
         )
-
-
-def _loops(nodes: Sequence[AnyNode]) -> Iterator[Problem]:
-    """A micro-batch goes through the stages once, so a hop cannot lead back."""
-    groups = connected(nodes)
-    writer = {node.hop: index for index, group in enumerate(groups) for node in group if isinstance(node, HopSink)}
-    reads = {
-        index: {writer[topic] for node in group if isinstance(node, Source) and node.hop for topic in node.topics}
-        for index, group in enumerate(groups)
-    }
-    for index, group in enumerate(groups):
-        if index in _reachable(index, reads):
-            hop = next((node for node in group if isinstance(node, HopSink)), None)
-            yield Problem(
-                "records would go in a circle: a stage feeds itself"
-                + (f" through the hop '{hop.hop}'." if hop else "."),
-                _at(hop.origin) if hop else None,
-                "write to a topic and read it back, or join another copy of the table",
-            )
-            return
-
-
-def _reachable(start: int, edges: dict[int, set[int]]) -> set[int]:
-    seen: set[int] = set()
-    waiting = list(edges[start])
-    while waiting:
-        if (index := waiting.pop()) not in seen:
-            seen.add(index)
-            waiting += edges[index]
-    return seen
 
 
 def _repeated(named: Iterable[tuple[str, T]]) -> Iterator[tuple[T, T]]:

@@ -54,22 +54,36 @@ def connected(nodes: Sequence[AnyNode]) -> list[list[AnyNode]]:
 
 def _in_flow_order(groups: list[list[AnyNode]]) -> list[list[AnyNode]]:
     """Writers of a hop before its readers; else as Kafka Streams numbers them. A loop is cut at its first stage."""
-    waiting = sorted(groups, key=first_source)
+    groups = sorted(groups, key=first_source)
+    upstream = [_upstream(index, groups) for index in range(len(groups))]
+    waiting = list(range(len(groups)))
     ordered: list[list[AnyNode]] = []
     while waiting:
-        ready = next((group for group in waiting if not _feeders(group, waiting)), waiting[0])
+        # What feeds it either has its place already, or is fed by it in turn.
+        ready = next(
+            index for index in waiting if all(index in upstream[each] for each in upstream[index] & {*waiting})
+        )
         waiting.remove(ready)
-        ordered.append(ready)
+        ordered.append(groups[ready])
     return ordered
 
 
-def _feeders(group: list[AnyNode], others: list[list[AnyNode]]) -> list[list[AnyNode]]:
-    read = {topic for node in group if isinstance(node, Source) and node.hop for topic in node.topics}
-    return [
-        other
-        for other in others
-        if other is not group and any(isinstance(node, HopSink) and node.hop in read for node in other)
-    ]
+def _upstream(start: int, groups: list[list[AnyNode]]) -> set[int]:
+    """The groups from which records reach one; itself too if they go in a circle."""
+    found: set[int] = set()
+    waiting = [start]
+    while waiting:
+        read = {
+            topic for node in groups[waiting.pop()] if isinstance(node, Source) and node.hop for topic in node.topics
+        }
+        feeders = {
+            index
+            for index, group in enumerate(groups)
+            if any(isinstance(node, HopSink) and node.hop in read for node in group)
+        }
+        waiting += feeders - found
+        found |= feeders
+    return found
 
 
 def first_source(nodes: Iterable[AnyNode]) -> str:

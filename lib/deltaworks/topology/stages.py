@@ -6,7 +6,7 @@ How a topology falls apart into stages is in `split.py`, what is refused in `che
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,8 +16,21 @@ from deltaworks.topology.nodes import AnyNode
 from deltaworks.topology.nodes.repartition import HopSink
 from deltaworks.topology.nodes.sinks import DeltaSink, TopicSink
 from deltaworks.topology.nodes.sources import Source
+from deltaworks.topology.state_stores import OrderedBytes
 
-StoreKind = Literal["key-value", "versioned", "window", "session", "suppress"]
+StoreKind = Literal[
+    "key-value",
+    "versioned",
+    "window",
+    "session",
+    "suppress",
+    "subscriptions",
+    "lru",
+    "custom",
+    "join-window",
+    "join-buffer",
+    "waiting-list",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,11 +49,25 @@ class StoreSpec:
     """Window stores: from a start to its end."""
     cached: bool = False
     """With a record cache a commit forwards the last update per key, else every update is forwarded at once."""
+    timestamped: bool = True
+    """Key-value and window stores: an entry has a time; those of tables do."""
+    retain_duplicates: bool = False
+    """Window stores of users: all values of a key and start are kept, oldest first."""
+    max_entries: int | None = None
+    """LRU stores: with more than so many, the one that was used longest ago goes."""
+    factory: Callable[[OrderedBytes], Any] | None = None
+    """Custom stores: makes the user's object over the bytes of the store."""
 
     @property
     def timed(self) -> bool:
         """The last 8 bytes of a key are a time, by which the store expires entries."""
-        return self.kind in ("versioned", "window", "session")
+        return self.kind in ("versioned", "window", "session", "join-window")
+
+    @property
+    def layout(self) -> str:
+        """What its bytes look like, in words; a checkpoint depends on it."""
+        plain = "plain " if not self.timestamped and self.kind in ("key-value", "window") else ""
+        return f"{plain}{self.kind}{' with duplicates' if self.retain_duplicates else ''}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +137,15 @@ class Plan:
     def stores(self) -> tuple[StoreSpec, ...]:
         """The stores of all stages."""
         return tuple(store for stage in self.stages for store in stage.stores)
+
+    @property
+    def loops(self) -> tuple[str, ...]:
+        """The hops that lead back, to the stage that writes them or to one before it; sorted.
+
+        With a foreign-key join, or a stream joined with a table made from itself, records go in a circle.
+        """
+        readers = {hop: stage.index for stage in self.stages for hop in stage.hops_in}
+        return tuple(sorted(hop for stage in self.stages for hop in stage.hops_out if readers[hop] <= stage.index))
 
     @property
     def source_topics(self) -> tuple[str, ...]:

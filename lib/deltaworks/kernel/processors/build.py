@@ -5,7 +5,20 @@ from __future__ import annotations
 from typing import assert_never
 
 from deltaworks.kernel.context import Process
-from deltaworks.kernel.processors import aggregates, joins, repartition, sinks, sources, stateless, tables
+from deltaworks.kernel.processors import (
+    aggregates,
+    foreign_keys,
+    global_joins,
+    grouped_table,
+    joins,
+    repartition,
+    sinks,
+    sources,
+    stateless,
+    stream_joins,
+    table_joins,
+    tables,
+)
 from deltaworks.kernel.processors.suppress import suppress
 from deltaworks.kernel.processors.wiring import Wiring
 from deltaworks.topology.nodes import (
@@ -16,7 +29,14 @@ from deltaworks.topology.nodes import (
     Filter,
     FlatMap,
     FlatMapValues,
+    ForeignKeyAnswer,
+    ForeignKeyRegister,
+    ForeignKeyResolve,
+    ForeignKeySubscribe,
+    ForeignKeyUpdate,
+    GlobalTableJoin,
     HopSink,
+    JoinWindow,
     Map,
     MapValues,
     Merge,
@@ -26,11 +46,17 @@ from deltaworks.topology.nodes import (
     SessionAggregate,
     Source,
     StreamAggregate,
+    StreamSelfJoin,
+    StreamStreamJoin,
     StreamTableJoin,
     Suppress,
+    TableAggregate,
     TableFilter,
+    TableGroupBy,
+    TableJoinMerge,
     TableMapValues,
     TableSource,
+    TableTableJoin,
     TableToStream,
     TopicSink,
     WindowAggregate,
@@ -66,6 +92,14 @@ def processor(node: AnyNode, wiring: Wiring) -> Process:
             return tables.table_view(node, wiring)
         case TableToStream():
             return tables.table_to_stream(node, wiring)
+        case TableGroupBy():
+            return grouped_table.table_group_by(node, wiring)
+        case TableAggregate():
+            return grouped_table.table_aggregate(node, wiring)
+        case TableTableJoin():
+            return table_joins.table_table_join(node, wiring)
+        case TableJoinMerge():
+            return table_joins.table_join_merge(node, wiring)
         case StreamAggregate():
             return aggregates.stream_aggregate(node, wiring)
         case WindowAggregate():
@@ -74,6 +108,24 @@ def processor(node: AnyNode, wiring: Wiring) -> Process:
             return aggregates.session_aggregate(node, wiring)
         case StreamTableJoin():
             return joins.stream_table_join(node, wiring)
+        case GlobalTableJoin():
+            return global_joins.global_table_join(node, wiring)
+        case JoinWindow():
+            return stream_joins.join_window(node, wiring)
+        case StreamStreamJoin():
+            return stream_joins.stream_stream_join(node, wiring)
+        case StreamSelfJoin():
+            return stream_joins.stream_self_join(node, wiring)
+        case ForeignKeySubscribe():
+            return foreign_keys.subscribe(node, wiring)
+        case ForeignKeyRegister():
+            return foreign_keys.register(node, wiring)
+        case ForeignKeyAnswer():
+            return foreign_keys.answer(node, wiring)
+        case ForeignKeyUpdate():
+            return foreign_keys.update(node, wiring)
+        case ForeignKeyResolve():
+            return foreign_keys.resolve(node, wiring)
         case Suppress():
             return suppress(node, wiring)
         case TopicSink():

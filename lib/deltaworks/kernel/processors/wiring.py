@@ -9,11 +9,15 @@ from deltaworks.kernel.context import Process, TaskContext
 from deltaworks.kernel.processors.window_clock import WindowClock
 from deltaworks.kernel.records import Headers
 from deltaworks.kernel.stores.build import Store
+from deltaworks.kernel.stores.join_window import JoinWindowStore
 from deltaworks.kernel.stores.key_value import KeyValueStore
 from deltaworks.kernel.stores.session import SessionStore
 from deltaworks.kernel.stores.state import NEVER
+from deltaworks.kernel.stores.subscriptions import SubscriptionStore
 from deltaworks.kernel.stores.suppress import SuppressBuffer
+from deltaworks.kernel.stores.time_ordered import TimeOrderedStore
 from deltaworks.kernel.stores.versioned import VersionedStore
+from deltaworks.kernel.stores.waiting_list import WaitingList
 from deltaworks.kernel.stores.window import WindowStore
 from deltaworks.topology.nodes import AnyNode, SessionAggregate, Suppress, WindowAggregate
 
@@ -28,6 +32,8 @@ class Wiring:
     observed_ms: Mapping[str, int]
     """Store of an aggregate -> the largest timestamp the aggregate has seen."""
     nodes: Mapping[str, AnyNode]
+    global_stores: Mapping[str, Store] = field(default_factory=dict)
+    """Of the global tables and global stores; other tasks fill them."""
     processes: dict[str, Process] = field(default_factory=dict)
     """By node, those that are built."""
     children: dict[str, list[str]] = field(default_factory=dict)
@@ -73,9 +79,34 @@ class Wiring:
         assert isinstance(store, WindowStore), name
         return store
 
+    def subscription_store(self, name: str) -> SubscriptionStore:
+        store = self.stores[name]
+        assert isinstance(store, SubscriptionStore), name
+        return store
+
     def suppress_buffer(self, name: str) -> SuppressBuffer:
         store = self.stores[name]
         assert isinstance(store, SuppressBuffer), name
+        return store
+
+    def join_window_store(self, name: str) -> JoinWindowStore:
+        store = self.stores[name]
+        assert isinstance(store, JoinWindowStore), name
+        return store
+
+    def waiting_list(self, name: str) -> WaitingList:
+        store = self.stores[name]
+        assert isinstance(store, WaitingList), name
+        return store
+
+    def join_buffer(self, name: str) -> TimeOrderedStore:
+        store = self.stores[name]
+        assert isinstance(store, TimeOrderedStore), name
+        return store
+
+    def global_table(self, name: str) -> KeyValueStore:
+        store = self.global_stores[name]
+        assert isinstance(store, KeyValueStore), name
         return store
 
     def session_store(self, name: str) -> SessionStore:

@@ -5,7 +5,21 @@ make mypy name every place that does not know it yet.
 """
 
 from deltaworks.topology.nodes.aggregates import SessionAggregate, StreamAggregate, WindowAggregate
-from deltaworks.topology.nodes.joins import StreamTableJoin
+from deltaworks.topology.nodes.foreign_keys import (
+    ForeignKeyAnswer,
+    ForeignKeyRegister,
+    ForeignKeyResolve,
+    ForeignKeySubscribe,
+    ForeignKeyUpdate,
+)
+from deltaworks.topology.nodes.grouped_table import TableAggregate, TableGroupBy
+from deltaworks.topology.nodes.joins import (
+    GlobalTableJoin,
+    JoinWindow,
+    StreamSelfJoin,
+    StreamStreamJoin,
+    StreamTableJoin,
+)
 from deltaworks.topology.nodes.repartition import HopSink
 from deltaworks.topology.nodes.sinks import DeltaSink, ExtractedTopicSink, TopicSink
 from deltaworks.topology.nodes.sources import Source, TableSource
@@ -22,6 +36,7 @@ from deltaworks.topology.nodes.stateless import (
     SelectKey,
 )
 from deltaworks.topology.nodes.suppress import Suppress
+from deltaworks.topology.nodes.table_joins import TableJoinMerge, TableTableJoin
 from deltaworks.topology.nodes.tables import TableFilter, TableMapValues, TableToStream
 
 AnyNode = (
@@ -41,11 +56,24 @@ AnyNode = (
     | TableFilter
     | TableMapValues
     | TableToStream
+    | TableGroupBy
+    | TableAggregate
+    | TableTableJoin
+    | TableJoinMerge
     | StreamAggregate
     | WindowAggregate
     | SessionAggregate
     | StreamTableJoin
+    | GlobalTableJoin
+    | JoinWindow
+    | StreamStreamJoin
+    | StreamSelfJoin
     | Suppress
+    | ForeignKeySubscribe
+    | ForeignKeyRegister
+    | ForeignKeyAnswer
+    | ForeignKeyUpdate
+    | ForeignKeyResolve
     | TopicSink
     | ExtractedTopicSink
     | DeltaSink
@@ -59,7 +87,14 @@ __all__ = [
     "Filter",
     "FlatMap",
     "FlatMapValues",
+    "ForeignKeyAnswer",
+    "ForeignKeyRegister",
+    "ForeignKeyResolve",
+    "ForeignKeySubscribe",
+    "ForeignKeyUpdate",
+    "GlobalTableJoin",
     "HopSink",
+    "JoinWindow",
     "Map",
     "MapValues",
     "Merge",
@@ -69,11 +104,17 @@ __all__ = [
     "SessionAggregate",
     "Source",
     "StreamAggregate",
+    "StreamSelfJoin",
+    "StreamStreamJoin",
     "StreamTableJoin",
     "Suppress",
+    "TableAggregate",
     "TableFilter",
+    "TableGroupBy",
+    "TableJoinMerge",
     "TableMapValues",
     "TableSource",
+    "TableTableJoin",
     "TableToStream",
     "TopicSink",
     "WindowAggregate",

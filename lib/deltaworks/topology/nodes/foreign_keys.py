@@ -1,0 +1,98 @@
+"""A join of tables by a foreign key: five operators in a ring of two stages.
+
+A row of the left table subscribes to a row of the right one (`ForeignKeySubscribe`, a hop by foreign key). The right
+side keeps the subscription (`ForeignKeyRegister`) and answers with the row (`ForeignKeyAnswer`), now and whenever the
+row changes (`ForeignKeyUpdate`). The answer goes back (a hop by the key of the left row), where it is joined if the left
+row is still the same (`ForeignKeyResolve`); what comes out is a table again, a `TableSource`.
+Source: KIP-213; `KTableImpl#doJoinOnForeignKey`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from deltaworks.serdes.base import Serde
+from deltaworks.topology.nodes.base import Node
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForeignKeySubscribe(Node):
+    """Tells the right side which of its rows a row of the left table wants, and which it does not want any more."""
+
+    foreign_key: Callable[[Any, Any], Any]
+    """`(key, value) -> foreign key or None`"""
+    kind: Literal["inner", "left"]
+    key: Serde[Any]
+    """Of the left table."""
+    value: Serde[Any]
+    """Of the left table."""
+    other_key: Serde[Any]
+    """Of the right table."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForeignKeyRegister(Node):
+    """Keeps subscriptions."""
+
+    key: Serde[Any]
+    """Of the right table."""
+    store: str
+
+    @property
+    def stores(self) -> tuple[str, ...]:
+        return (self.store,)
+
+    @property
+    def fills(self) -> dict[str, str]:
+        return {self.store: "subscriptions of a foreign-key join"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForeignKeyAnswer(Node):
+    """Answers a subscription with the current row of the right table."""
+
+    table: str
+    """Name of the node of the right table."""
+    table_stores: tuple[str, ...]
+    key: Serde[Any]
+    """Of the left table."""
+
+    @property
+    def stores(self) -> tuple[str, ...]:
+        return self.table_stores
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForeignKeyUpdate(Node):
+    """Tells all who have subscribed to a row of the right table that it has changed."""
+
+    store: str
+    """Of the subscriptions."""
+    key: Serde[Any]
+    """Of the left table."""
+    other_key: Serde[Any]
+    """Of the right table."""
+
+    @property
+    def stores(self) -> tuple[str, ...]:
+        return (self.store,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForeignKeyResolve(Node):
+    """Joins an answer with the row of the left table that asked, if that has not changed since."""
+
+    table: str
+    """Name of the node of the left table."""
+    table_stores: tuple[str, ...]
+    value: Serde[Any]
+    """Of the left table."""
+    joiner: Callable[[Any, Any], Any]
+    """`(left value, right value or None) -> value`"""
+    kind: Literal["inner", "left"]
+
+    @property
+    def stores(self) -> tuple[str, ...]:
+        return self.table_stores
