@@ -5,6 +5,7 @@ Names follow Kafka Streams: one counter for all nodes, and a given name uses up 
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -19,6 +20,8 @@ from deltaworks.topology.stages import StoreSpec
 N = TypeVar("N", bound=AnyNode)
 
 _PACKAGE = str(Path(__file__).parents[1])
+GENERATED_STORE = re.compile(r"STATE-STORE-\d{10}$")
+"""How the names of stores end that nobody gave."""
 
 
 @dataclass(frozen=True, kw_only=True)

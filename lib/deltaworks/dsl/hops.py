@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from deltaworks.dsl.point import Point
+from deltaworks.serdes.change import ChangeSerde
 from deltaworks.topology.nodes import AnyNode, Filter, HopSink, Source, StreamTableJoin
 from deltaworks.topology.nodes.base import Origin
 from deltaworks.topology.routing import StreamPartitioner
@@ -92,3 +93,30 @@ def hop(
     )
     graph.add(Source(name=source, topics=(topic,), key=key, value=value, hop=True, origin=where))
     return replace(point, node=source, rekeyed=False)
+
+
+def table_hop(point: Point, name: str, ends: tuple[str, str], *, operator: str, where: Origin) -> Point:
+    """Connects a hop for the updates of a table that is grouped anew; old and new values go over it.
+
+    Args:
+        name: of the hop; one grouping connects it once.
+        ends: names of its sink and of its source.
+
+    Source: `KGroupedTableImpl#createRepartitionNode`.
+    """
+    graph, topic, (sink, source) = point.graph, name + _SUFFIX, ends
+    if (parent_and_source := graph.hops.get(topic)) is not None:
+        parent, source = parent_and_source
+        if parent != point.node:
+            graph.report(
+                f"{operator}: the name '{name}' is already taken by another hop.",
+                where,
+                "give each grouping and repartition a name of its own",
+            )
+        return replace(point, node=source)
+    key = point.need(point.key, operator=operator, argument="key", where=where)
+    value = ChangeSerde(point.need(point.value, operator=operator, argument="value", where=where))
+    graph.hops[topic] = (point.node, source)
+    graph.add(HopSink(name=sink, parents=(point.node,), hop=topic, key=key, value=value, origin=where))
+    graph.add(Source(name=source, topics=(topic,), key=key, value=value, hop=True, origin=where))
+    return replace(point, node=source)

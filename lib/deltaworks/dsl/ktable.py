@@ -5,21 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-from deltaworks.dsl.graph import call_site
+from deltaworks.dsl.graph import GENERATED_STORE, call_site
 from deltaworks.dsl.materialized import Stored
 from deltaworks.dsl.old_values import ask_for_old_values
 from deltaworks.dsl.point import Point, Typed
 from deltaworks.dsl.suppress import suppress
-from deltaworks.serdes.inference import returned
-from deltaworks.topology.nodes import DeltaSink, TableFilter, TableMapValues, TableToStream
+from deltaworks.dsl.table_joins import join_tables
+from deltaworks.dsl.table_views import filter_rows, map_rows
+from deltaworks.serdes.inference import pair, returned
+from deltaworks.topology.nodes import DeltaSink, TableGroupBy, TableToStream
 from deltaworks.topology.nodes.sinks import TableKind
 from deltaworks.topology.suppressed import Suppressed
 
 if TYPE_CHECKING:
+    from deltaworks.dsl.grouped_table import KGroupedTable
     from deltaworks.dsl.kstream import KStream
 
 K = TypeVar("K")
 V = TypeVar("V")
+KR = TypeVar("KR")
 VR = TypeVar("VR")
 KO = TypeVar("KO")
 VO = TypeVar("VO")
@@ -48,29 +52,46 @@ class KTable(Generic[K, V]):
         self.at = at
         self.window_node = window_node
 
-    def filter(self, predicate: Callable[[K, V], bool], *, name: str | None = None) -> KTable[K, V]:
+    @property
+    def queryable_store_name(self) -> str | None:
+        """The name that the user gave the store of its rows; None if it has none of its own.
+
+        Source: `KTable#queryableStoreName`.
+        """
+        name = next(iter(self.at.graph.node(self.at.node).fills), None)
+        return None if name is None or GENERATED_STORE.search(name) else name
+
+    def filter(self, predicate: Callable[[K, V], bool], *, store: Stored = "", name: str | None = None) -> KTable[K, V]:
         """Keeps the rows for which the predicate holds; a row that stops to hold is deleted.
 
         Shape: `KTable[K, V] -> KTable[K, V]`; an update each, or none if the row was and is absent.
 
         Args:
             predicate: `(key, value) -> bool`; not called for a delete.
+            store: name of a store for the rows; without one they are computed whenever a join looks them up.
             name: of the node.
 
-        State: none.
-        Source: `KTable#filter`; differs: no store of its own.
+        State: none, or a value per key in the store.
+        Source: `KTable#filter`; differs: no.
         """
-        return self._filter(predicate, negate=False, name=name)
+        return self._filter(predicate, negate=False, store=store, name=name)
 
-    def filter_not(self, predicate: Callable[[K, V], bool], *, name: str | None = None) -> KTable[K, V]:
+    def filter_not(
+        self, predicate: Callable[[K, V], bool], *, store: Stored = "", name: str | None = None
+    ) -> KTable[K, V]:
         """Keeps the rows for which the predicate does not hold; see `filter`.
 
-        Source: `KTable#filterNot`; differs: no store of its own.
+        Source: `KTable#filterNot`; differs: no.
         """
-        return self._filter(predicate, negate=True, name=name)
+        return self._filter(predicate, negate=True, store=store, name=name)
 
     def map_values(
-        self, mapper: Callable[[V], VR], *, value: Typed[VR] | None = None, name: str | None = None
+        self,
+        mapper: Callable[[V], VR],
+        *,
+        value: Typed[VR] | None = None,
+        store: Stored = "",
+        name: str | None = None,
     ) -> KTable[K, VR]:
         """New value per row; a mapper that returns None deletes the row.
 
@@ -79,21 +100,117 @@ class KTable(Generic[K, V]):
         Args:
             mapper: `value -> value`; not called for a delete.
             value: type or serde of the new value, if the mapper has no return annotation.
+            store: name of a store for the rows; without one they are computed whenever a join looks them up.
             name: of the node.
 
-        State: none.
-        Source: `KTable#mapValues`; differs: no store of its own.
+        State: none, or a value per key in the store.
+        Source: `KTable#mapValues`; differs: no.
         """
-        return self._map(lambda _, row: mapper(row), mapper, "map_values", value, name)
+        return self._map(lambda _, row: mapper(row), mapper, "map_values", value, store, name)
 
     def map_values_with_key(
-        self, mapper: Callable[[K, V], VR], *, value: Typed[VR] | None = None, name: str | None = None
+        self,
+        mapper: Callable[[K, V], VR],
+        *,
+        value: Typed[VR] | None = None,
+        store: Stored = "",
+        name: str | None = None,
     ) -> KTable[K, VR]:
         """`map_values` with a mapper `(key, value) -> value`.
 
-        Source: `KTable#mapValues(ValueMapperWithKey)`; differs: no store of its own.
+        Source: `KTable#mapValues(ValueMapperWithKey)`; differs: no.
         """
-        return self._map(mapper, mapper, "map_values_with_key", value, name)
+        return self._map(mapper, mapper, "map_values_with_key", value, store, name)
+
+    def group_by(
+        self,
+        selector: Callable[[K, V], tuple[KR, VR]],
+        *,
+        key: Typed[KR] | None = None,
+        value: Typed[VR] | None = None,
+        name: str | None = None,
+    ) -> KGroupedTable[KR, VR]:
+        """Groups the rows by a new key; every aggregate makes a hop, or shares the one that has a name.
+
+        A row that changes leaves its old group, then comes into its new one. Rows with a null group or value are in
+        no group. Of a versioned table only the latest versions are grouped.
+
+        Args:
+            selector: `(key, value) -> (group, value)`; not called for a delete.
+            key: type or serde of the group, if the selector has no return annotation.
+            value: type or serde of the new value, likewise.
+            name: of the hop and of the node that selects the group.
+
+        State: that of the table, which gets a store if it has none.
+        Source: `KTable#groupBy`; differs: no.
+        """
+        from deltaworks.dsl.grouped_table import KGroupedTable
+
+        where, graph = call_site(), self.at.graph
+        new_key, new_value = pair(returned(selector))
+        known_key = self.at.settle(key, new_key, operator="group_by", argument="key", where=where)
+        known_value = self.at.settle(value, new_value, operator="group_by", argument="value", where=where)
+        node = TableGroupBy(
+            name=graph.name_of(name, "KTABLE-SELECT-"), parents=(self.at.node,), selector=selector, origin=where
+        )
+        at = self.at.then(node, key=known_key, value=known_value)
+        ask_for_old_values(graph, self.at.node, force=True)
+        return KGroupedTable(at, name)
+
+    def join(
+        self,
+        other: KTable[K, VO],
+        joiner: Callable[[V, VO], VR],
+        *,
+        value: Typed[VR] | None = None,
+        store: Stored = "",
+        name: str | None = None,
+    ) -> KTable[K, VR]:
+        """Joins the rows of two tables that have the same key; updates of either side update the result.
+
+        Shape: `KTable[K, V] + KTable[K, VO] -> KTable[K, VR]`; 1 row per key that both tables have.
+
+        Args:
+            other: has the same type of key and as many partitions. Windowed tables join windowed ones.
+            joiner: `(value, other value) -> value`; None deletes the row.
+            value: type or serde of the new value, if the joiner has no return annotation.
+            store: name of a store for the rows; without one they are joined whenever somebody looks them up.
+            name: of the node.
+
+        State: those of both tables, which get a store if they have none; with a store, a value per key.
+        Source: `KTable#join`; differs: no.
+        """
+        return self._join(other, joiner, "inner", "join", value, store, name)
+
+    def left_join(
+        self,
+        other: KTable[K, VO],
+        joiner: Callable[[V, VO | None], VR],
+        *,
+        value: Typed[VR] | None = None,
+        store: Stored = "",
+        name: str | None = None,
+    ) -> KTable[K, VR]:
+        """`join` that has a row per key of this table; the joiner gets None where the other has no row.
+
+        Source: `KTable#leftJoin`; differs: no.
+        """
+        return self._join(other, joiner, "left", "left_join", value, store, name)
+
+    def outer_join(
+        self,
+        other: KTable[K, VO],
+        joiner: Callable[[V | None, VO | None], VR],
+        *,
+        value: Typed[VR] | None = None,
+        store: Stored = "",
+        name: str | None = None,
+    ) -> KTable[K, VR]:
+        """`join` that has a row per key of either table; the joiner gets None where one has no row.
+
+        Source: `KTable#outerJoin`; differs: no.
+        """
+        return self._join(other, joiner, "outer", "outer_join", value, store, name)
 
     def join_foreign_key(
         self,
@@ -248,17 +365,19 @@ class KTable(Generic[K, V]):
             where=where,
         )
 
-    def _filter(self, predicate: Callable[[K, V], bool], *, negate: bool, name: str | None) -> KTable[K, V]:
-        node = TableFilter(
-            name=self.at.graph.name_of(name, "KTABLE-FILTER-"),
-            parents=(self.at.node,),
-            predicate=predicate,
+    def _filter(
+        self, predicate: Callable[[K, V], bool], *, negate: bool, store: Stored, name: str | None
+    ) -> KTable[K, V]:
+        filtered = filter_rows(
+            self.at,
+            predicate,
             negate=negate,
-            origin=call_site(),
+            store=store,
+            name=name,
+            operator="filter_not" if negate else "filter",
+            where=call_site(),
         )
-        filtered = KTable[K, V](self.at.then(node), window_node=self.window_node)
-        ask_for_old_values(self.at.graph, node.name, force=False)
-        return filtered
+        return KTable(filtered, window_node=self.window_node)
 
     def _map(
         self,
@@ -266,14 +385,33 @@ class KTable(Generic[K, V]):
         annotated: Callable[..., Any],
         operator: str,
         value: Typed[VR] | None,
+        store: Stored,
         name: str | None,
     ) -> KTable[K, VR]:
         where = call_site()
-        node = TableMapValues(
-            name=self.at.graph.name_of(name, "KTABLE-MAPVALUES-"),
-            parents=(self.at.node,),
-            mapper=mapper,
-            origin=where,
-        )
         known = self.at.settle(value, returned(annotated), operator=operator, argument="value", where=where)
-        return KTable(self.at.then(node, value=known), window_node=self.window_node)
+        mapped = map_rows(self.at, mapper, value=known, store=store, name=name, operator=operator, where=where)
+        return KTable(mapped, window_node=self.window_node)
+
+    def _join(
+        self,
+        other: KTable[K, VO],
+        joiner: Callable[[Any, Any], VR],
+        kind: Literal["inner", "left", "outer"],
+        operator: str,
+        value: Typed[VR] | None,
+        store: Stored,
+        name: str | None,
+    ) -> KTable[K, VR]:
+        joined = join_tables(
+            self.at,
+            other.at,
+            joiner,
+            kind=kind,
+            operator=operator,
+            value=value,
+            store=store,
+            name=name,
+            where=call_site(),
+        )
+        return KTable(joined, window_node=self.window_node)

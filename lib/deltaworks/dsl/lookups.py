@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from deltaworks.dsl.graph import Graph
-from deltaworks.topology.nodes import Suppress, TableFilter, TableMapValues, TableSource
+from deltaworks.topology.nodes import Suppress, TableFilter, TableJoinMerge, TableMapValues, TableSource, TableTableJoin
 
 
 def lookup_stores(graph: Graph, table: str) -> tuple[str, ...]:
@@ -17,6 +17,11 @@ def lookup_stores(graph: Graph, table: str) -> tuple[str, ...]:
             return graph.node(table).stores
         case TableFilter(store=None) | TableMapValues(store=None):
             return lookup_stores(graph, node.parents[0])
+        case TableJoinMerge(store=None):
+            return tuple(dict.fromkeys(store for side in node.parents for store in lookup_stores(graph, side)))
+        case TableTableJoin():
+            own = lookup_stores(graph, node.parents[0])
+            return tuple(dict.fromkeys((*own, *lookup_stores(graph, node.table))))
         case Suppress():
             return (node.store, *lookup_stores(graph, node.parents[0]))
         case _:

@@ -10,11 +10,12 @@ from deltaworks.dsl.hops import hop
 from deltaworks.dsl.ktable import KTable
 from deltaworks.dsl.materialized import Materialized, Stored
 from deltaworks.dsl.point import Known, Point
+from deltaworks.dsl.stores import store_spec
 from deltaworks.serdes import SessionWindowed, TimeWindowed
 from deltaworks.topology.nodes import SessionAggregate, StreamAggregate, TableSource, WindowAggregate
 from deltaworks.topology.nodes.aggregates import Aggregation, Reduce
 from deltaworks.topology.nodes.base import Origin
-from deltaworks.topology.stages import StoreKind, StoreSpec
+from deltaworks.topology.stages import StoreKind
 from deltaworks.topology.windows import SessionWindows, TimeWindows
 
 K = TypeVar("K")
@@ -119,30 +120,6 @@ def _store(
     return spec.name
 
 
-def store_spec(
-    at: Point,
-    kept: Materialized,
-    *,
-    kind: StoreKind,
-    value: Known,
-    operator: str,
-    where: Origin,
-    retention_ms: int | None = None,
-    window_size_ms: int | None = None,
-) -> StoreSpec:
-    """The store of a node that is connected at a point."""
-    key, value = kept.key or at.key, kept.value or value
-    return StoreSpec(
-        name=kept.name,
-        kind=kind,
-        key=at.need(key, operator=operator, argument="key", where=where),
-        value=at.need(value, operator=operator, argument="value", where=where),
-        retention_ms=retention_ms,
-        window_size_ms=window_size_ms,
-        cached=kind != "versioned" and (at.graph.config.record_cache if kept.caching is None else kept.caching),
-    )
-
-
 def table_source(at: Point, name: str, kept: Materialized, named: Materialized, *, operator: str, where: Origin) -> Any:
     """A table of the records at a point. Without a name for its store it gets one when somebody needs its rows.
 
@@ -159,7 +136,7 @@ def table_source(at: Point, name: str, kept: Materialized, named: Materialized, 
         value=at.value,
         operator=operator,
         where=where,
-        retention_ms=None if kept.history is None else kept.history // _MILLISECOND,
+        retention_ms=kept.history_ms,
     )
     table = KTable[Any, Any](at.then(TableSource(name=name, parents=(at.node,), store=None, origin=where)))
     graph.add_store_on_demand(name, spec, where, named=bool(kept.name))

@@ -38,6 +38,11 @@ class Materialized:
     key: Serde[object] | None = None
     value: Serde[object] | None = None
 
+    @property
+    def history_ms(self) -> int | None:
+        """None: not versioned."""
+        return None if self.history is None else self.history // timedelta(milliseconds=1)
+
     @classmethod
     def of(cls, store: Stored | None) -> Materialized:
         """From what a user gave as `store=`."""

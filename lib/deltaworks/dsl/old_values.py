@@ -9,7 +9,7 @@ Source: `KTableImpl#enableSendingOldValues`.
 from __future__ import annotations
 
 from deltaworks.dsl.graph import Graph
-from deltaworks.topology.nodes import Suppress, TableFilter, TableMapValues, TableSource
+from deltaworks.topology.nodes import Suppress, TableFilter, TableJoinMerge, TableMapValues, TableSource
 
 
 def ask_for_old_values(graph: Graph, table: str, *, force: bool) -> bool:
@@ -33,6 +33,11 @@ def ask_for_old_values(graph: Graph, table: str, *, force: bool) -> bool:
         case TableMapValues(store=None) | TableFilter(store=None) | Suppress():
             if not ask_for_old_values(graph, node.parents[0], force=force):
                 return False
+        case TableJoinMerge():
+            # The results of a join are made anew from each side's old value.
+            graph.old_values.update(node.parents)
+            for side in node.parents:
+                ask_for_old_values(graph, graph.node(side).parents[0], force=True)
         case _:
             pass
     graph.old_values.add(table)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from deltaworks.errors import Problem, TopologyError
-from deltaworks.topology.nodes import HopSink, Source, StreamTableJoin
+from deltaworks.topology.nodes import HopSink, Source, StreamTableJoin, TableTableJoin
 
 if TYPE_CHECKING:
     from deltaworks.topology.stages import Plan, Stage
@@ -53,7 +53,7 @@ def assign(plan: Plan, topic_partitions: Mapping[str, int]) -> Assignment:
     before = {hop: stage.index for stage in plan.stages for hop in stage.hops_out}
     for stage in plan.stages:
         for join in stage.nodes:
-            if isinstance(join, StreamTableJoin):
+            if isinstance(join, StreamTableJoin | TableTableJoin):
                 problems += _join(stage, join, widths)
         for hop in stage.hops_in:
             widths.setdefault(hop, tasks.get(before[hop], 1))
@@ -64,7 +64,7 @@ def assign(plan: Plan, topic_partitions: Mapping[str, int]) -> Assignment:
     return Assignment(tuple(tasks[stage.index] for stage in plan.stages), {hop: widths[hop] for hop in sinks})
 
 
-def _join(stage: Stage, join: StreamTableJoin, widths: dict[str, int]) -> Iterable[Problem]:
+def _join(stage: Stage, join: StreamTableJoin | TableTableJoin, widths: dict[str, int]) -> Iterable[Problem]:
     """Gives the hops of a join the width of the other side; two sides of different width are a problem."""
     left = _topics_above(stage, join.parents)
     right = _topics_above(stage, (join.table,))

@@ -2,43 +2,62 @@
 
 from __future__ import annotations
 
-from typing import Any, assert_never
+from typing import Any
 
 from deltaworks.kernel.change import Change
 from deltaworks.kernel.context import Process
+from deltaworks.kernel.processors.rows import keeper
+from deltaworks.kernel.processors.views import is_versioned, row_function
 from deltaworks.kernel.processors.wiring import Wiring
 from deltaworks.kernel.records import Headers
 from deltaworks.topology.nodes.tables import TableFilter, TableMapValues, TableToStream
 
 
-def row_of_view(view: TableFilter | TableMapValues, key: Any, value: Any | None) -> Any | None:
-    """What a filter or mapper makes of one row; may raise what the user's function raises."""
-    if value is None:
-        return None
-    match view:
-        case TableFilter():
-            return value if (not view.predicate(key, value)) is view.negate else None
-        case TableMapValues():
-            return view.mapper(key, value)
-        case _:
-            assert_never(view)
-
-
 def table_view(node: TableFilter | TableMapValues, wiring: Wiring) -> Process:
-    """A row that a filter does not want is a delete; it is forwarded only if there was a row before."""
+    """A row that a filter does not want is a delete; it is forwarded only if there was a row before.
+
+    Source: `KTableFilter`, `KTableMapValues`.
+    """
     name, old_values = node.name, node.old_values
+    row = row_function(node)
+    skips = old_values and isinstance(node, TableFilter) and not is_versioned(node.parents[0], wiring)
+    if node.store is not None:
+        return _kept(node, node.store, skips, wiring)
     forward, failed = wiring.forward(name), wiring.context.failed
-    skips = old_values and isinstance(node, TableFilter)
 
     def process(key: Any, change: Change, timestamp_ms: int, headers: Headers) -> None:
         try:
-            new = row_of_view(node, key, change.new)
-            old = row_of_view(node, key, change.old) if old_values else None
+            new = row(key, change.new)
+            old = row(key, change.old) if old_values else None
         except Exception as error:
             return failed(name, error)
         if skips and new is None and old is None:
             return None
-        return forward(key, Change(new, old), timestamp_ms, headers)
+        return forward(key, Change(new, old, change.is_latest), timestamp_ms, headers)
+
+    return process
+
+
+def _kept(node: TableFilter | TableMapValues, store_name: str, skips: bool, wiring: Wiring) -> Process:
+    """With a store of its own, which knows the old value."""
+    name, store, row = node.name, wiring.table_store(store_name), row_function(node)
+    failed, keep = wiring.context.failed, keeper(node, store, wiring)
+    cache_key, freeze, thaw, entries = store.codec.cache_key, store.codec.freeze, store.codec.thaw, store.entries
+    reads_old = node.old_values and (skips or not store.spec.cached)
+
+    def process(key: Any, change: Change, timestamp_ms: int, headers: Headers) -> None:
+        try:
+            new = row(key, change.new)
+            slot = key if cache_key is None else cache_key(key)
+            kept = new if freeze is None or new is None else freeze(new)
+            old = entries.get(slot)[0] if reads_old else None
+            if old is not None and thaw is not None:
+                old = thaw(old)
+        except Exception as error:
+            return failed(name, error)
+        if skips and new is None and old is None:
+            return None
+        return keep(slot, key, kept, new, old, timestamp_ms, headers)
 
     return process
 

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, assert_never
 
-from deltaworks.kernel.processors.tables import row_of_view
 from deltaworks.kernel.processors.wiring import Wiring
 from deltaworks.kernel.stores.entries import ABSENT, Entry
 from deltaworks.kernel.stores.key_value import KeyValueStore
-from deltaworks.kernel.stores.versioned import VersionedStore
+from deltaworks.kernel.stores.session import SessionStore
 from deltaworks.kernel.stores.suppress import SuppressBuffer
-from deltaworks.topology.nodes import Suppress, TableFilter, TableMapValues
+from deltaworks.kernel.stores.versioned import VersionedStore
+from deltaworks.kernel.stores.window import WindowStore
+from deltaworks.serdes.windowed import Windowed
+from deltaworks.topology.nodes import (
+    SessionAggregate,
+    Suppress,
+    TableFilter,
+    TableJoinMerge,
+    TableMapValues,
+    TableTableJoin,
+    WindowAggregate,
+)
 
 Lookup: TypeAlias = Callable[[Any], Entry]
 """Key -> `(value, timestamp_ms)`, or `ABSENT`; raises what a user's function raises."""
@@ -26,11 +36,19 @@ def lookup(table: str, wiring: Wiring) -> Lookup:
     """
     match node := wiring.nodes[table]:
         case TableFilter(store=None) | TableMapValues(store=None):
-            return _computed(node, lookup(node.parents[0], wiring))
+            return _computed(row_function(node), lookup(node.parents[0], wiring))
+        case TableJoinMerge(store=None):
+            return lookup(node.parents[0], wiring)
+        case TableTableJoin():
+            return _joined(node, lookup(node.parents[0], wiring), lookup(node.table, wiring))
+        case WindowAggregate():
+            return _windowed(wiring.window_store(node.store))
+        case SessionAggregate():
+            return _session(wiring.session_store(node.store))
         case Suppress():
             return _suppressed(wiring.suppress_buffer(node.store), lookup(node.parents[0], wiring))
         case _:
-            return _stored(wiring.table_store(node.stores[0]))
+            return stored(wiring.table_store(node.stores[0]))
 
 
 def lookup_as_of(table: str, wiring: Wiring) -> LookupAsOf:
@@ -40,12 +58,7 @@ def lookup_as_of(table: str, wiring: Wiring) -> LookupAsOf:
     """
     match node := wiring.nodes[table]:
         case TableFilter(store=None) | TableMapValues(store=None):
-            parent = lookup_as_of(node.parents[0], wiring)
-
-            def read(key: Any, as_of_ms: int) -> Entry:
-                return _row(node, key, parent(key, as_of_ms))
-
-            return read
+            return _computed_as_of(row_function(node), lookup_as_of(node.parents[0], wiring))
         case _:
             store = wiring.stores[node.stores[0]]
             assert isinstance(store, VersionedStore), node.stores
@@ -64,7 +77,8 @@ def is_versioned(table: str, wiring: Wiring) -> bool:
             return any(isinstance(wiring.stores[store], VersionedStore) for store in node.fills)
 
 
-def _stored(store: KeyValueStore | VersionedStore) -> Lookup:
+def stored(store: KeyValueStore | VersionedStore) -> Lookup:
+    """Reads the current rows of a store."""
     cache_key, thaw, entries = store.codec.cache_key, store.codec.thaw, store.entries
     if cache_key is None and thaw is None:
         return entries.get
@@ -103,13 +117,86 @@ def _suppressed(buffer: SuppressBuffer, parent: Lookup) -> Lookup:
     return read
 
 
-def _computed(node: TableFilter | TableMapValues, parent: Lookup) -> Lookup:
+def row_function(view: TableFilter | TableMapValues) -> Callable[[Any, Any | None], Any | None]:
+    """What a filter or mapper makes of one row: `(key, value or None) -> value or None`."""
+    match view:
+        case TableFilter():
+            predicate, unwanted = view.predicate, not view.negate
+
+            def wanted(key: Any, value: Any | None) -> Any | None:
+                return None if value is None or (not predicate(key, value)) is unwanted else value
+
+            return wanted
+        case TableMapValues():
+            mapper = view.mapper
+
+            def mapped(key: Any, value: Any | None) -> Any | None:
+                return None if value is None else mapper(key, value)
+
+            return mapped
+        case _:
+            assert_never(view)
+
+
+def _computed(row: Callable[[Any, Any | None], Any | None], parent: Lookup) -> Lookup:
     def read(key: Any) -> Entry:
-        return _row(node, key, parent(key))
+        entry = parent(key)
+        value = row(key, entry[0])
+        return ABSENT if value is None else (value, entry[1])
 
     return read
 
 
-def _row(node: TableFilter | TableMapValues, key: Any, entry: Entry) -> Entry:
-    value = row_of_view(node, key, entry[0])
-    return ABSENT if value is None else (value, entry[1])
+def _computed_as_of(row: Callable[[Any, Any | None], Any | None], parent: LookupAsOf) -> LookupAsOf:
+    def read(key: Any, as_of_ms: int) -> Entry:
+        entry = parent(key, as_of_ms)
+        value = row(key, entry[0])
+        return ABSENT if value is None else (value, entry[1])
+
+    return read
+
+
+def _joined(node: TableTableJoin, left: Lookup, right: Lookup) -> Lookup:
+    """The row of a join that has no store, read from its left side."""
+    joiner, needs_left, needs_right = node.joiner, node.kind != "outer", node.kind == "inner"
+
+    def read(key: Any) -> Entry:
+        left_entry = left(key)
+        if left_entry[0] is None and needs_left:
+            return ABSENT
+        right_entry = right(key)
+        if right_entry[0] is None and (needs_right or left_entry[0] is None):
+            return ABSENT
+        value = joiner(left_entry[0], right_entry[0])
+        if value is None:
+            return ABSENT
+        # A deleted row has a time as well, which does not count.
+        return value, max(entry[1] for entry in (left_entry, right_entry) if entry[0] is not None)
+
+    return read
+
+
+def _windowed(store: WindowStore) -> Lookup:
+    codec = store.codec
+
+    def read(key: Windowed[Any]) -> Entry:
+        if key.start_ms < store.expired_before_ms:
+            return ABSENT
+        entry = store.window(key.start_ms).get(key.key if codec.cache_key is None else codec.cache_key(key.key))
+        return codec.value_of_cached(entry[0]), entry[1]
+
+    return read
+
+
+def _session(store: SessionStore) -> Lookup:
+    """A session is as late as its end."""
+    codec = store.codec
+
+    def read(key: Windowed[Any]) -> Entry:
+        slot = key.key if codec.cache_key is None else codec.cache_key(key.key)
+        for session in store.sessions(slot):
+            if session[0] == key.end_ms and session[1] == key.start_ms:
+                return codec.value_of_cached(session[2]), key.end_ms
+        return ABSENT
+
+    return read

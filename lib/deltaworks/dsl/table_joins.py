@@ -1,0 +1,95 @@
+"""Joins of two tables, as nodes: one per side, and one that puts their results together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Literal
+
+from deltaworks.dsl.lookups import lookup_stores
+from deltaworks.dsl.materialized import Materialized, Stored
+from deltaworks.dsl.old_values import ask_for_old_values
+from deltaworks.dsl.point import Point, Typed, Unknown
+from deltaworks.dsl.stores import own_store
+from deltaworks.serdes.inference import returned
+from deltaworks.topology.nodes import TableJoinMerge, TableTableJoin
+from deltaworks.topology.nodes.base import Origin
+
+_MERGE = "KTABLE-MERGE-"
+
+
+def join_tables(
+    left: Point,
+    right: Point,
+    joiner: Callable[[Any, Any], Any],
+    *,
+    kind: Literal["inner", "left", "outer"],
+    operator: str,
+    value: Typed[Any] | None,
+    store: Stored,
+    name: str | None,
+    where: Origin,
+) -> Point:
+    """Connects a join of two tables.
+
+    Source: `KTableImpl#doJoin`.
+    """
+    graph = left.graph
+    new_value = left.settle(value, returned(joiner), operator=operator, argument="value", where=where)
+    if right.graph is not graph:
+        graph.report(f"{operator}: the other table belongs to another builder.", where, "use one builder for both")
+        return left.typed(key=left.key, value=new_value)
+    _check_keys(left, right, operator, where)
+    kept = Materialized.of(store)
+    if isinstance(store, Materialized):
+        if not kept.name:
+            graph.demand_name(operator, where)
+        kept = replace(kept, name=graph.store_name(kept.name, _MERGE))
+    merge = graph.name_of(name, _MERGE)
+    if kind != "inner":
+        ask_for_old_values(graph, left.node, force=True)
+    if kind == "outer":
+        ask_for_old_values(graph, right.node, force=True)
+    left_stores, right_stores = lookup_stores(graph, left.node), lookup_stores(graph, right.node)
+    this = graph.add(
+        TableTableJoin(
+            name=graph.name_of(f"{name}-join-this" if name else None, "KTABLE-JOINTHIS-"),
+            parents=(left.node,),
+            kind=kind,
+            side="left",
+            joiner=joiner,
+            table=right.node,
+            table_stores=right_stores,
+            origin=where,
+        )
+    )
+    other = graph.add(
+        TableTableJoin(
+            name=graph.name_of(f"{name}-join-other" if name else None, "KTABLE-JOINOTHER-"),
+            parents=(right.node,),
+            kind=kind,
+            side="right",
+            joiner=joiner,
+            table=left.node,
+            table_stores=left_stores,
+            origin=where,
+        )
+    )
+    node = TableJoinMerge(
+        name=merge,
+        parents=(this.name, other.name),
+        store=own_store(left, kept, value=new_value, operator=operator, where=where) if kept.name else None,
+        origin=where,
+    )
+    return left.then(node, key=kept.key, value=kept.value or new_value)
+
+
+def _check_keys(left: Point, right: Point, operator: str, where: Origin) -> None:
+    """Rows are found by the bytes of the key, so both sides must write it alike."""
+    if left.key.name != right.key.name and not isinstance(left.key, Unknown) and not isinstance(right.key, Unknown):
+        left.graph.report(
+            f"{operator}: keys of this table are {left.key.name}, keys of the other one are {right.key.name};"
+            " a join needs keys of one type.",
+            where,
+            "group one of them by the other's key, or join by a foreign key",
+        )

@@ -1,0 +1,78 @@
+"""Joins of two tables: an update of either side is joined with the current row of the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from deltaworks.kernel.change import Change
+from deltaworks.kernel.context import Process
+from deltaworks.kernel.processors.rows import keeper
+from deltaworks.kernel.processors.views import is_versioned, lookup
+from deltaworks.kernel.processors.wiring import Wiring
+from deltaworks.kernel.records import Headers
+from deltaworks.topology.nodes.table_joins import TableJoinMerge, TableTableJoin
+
+
+def table_table_join(node: TableTableJoin, wiring: Wiring) -> Process:
+    """One side of a join. Its result is as late as the later one of update and row.
+
+    Of a versioned table only the latest versions are joined.
+    Source: `KTableKTableInnerJoin`, `KTableKTableLeftJoin`, `KTableKTableRightJoin`, `KTableKTableOuterJoin`.
+    """
+    name, joiner, old_values, left = node.name, node.joiner, node.old_values, node.side == "left"
+    forward, failed, drop = wiring.forward(name), wiring.context.failed, wiring.context.drop
+    row_of = lookup(node.table, wiring)
+    needs_row = node.kind == "inner" or (node.kind == "left" and not left)
+    row_suffices = node.kind == "outer" or (node.kind == "left" and not left)
+    skips_late = is_versioned(node.parents[0], wiring)
+
+    def process(key: Any, change: Change, timestamp_ms: int, headers: Headers) -> None:
+        if key is None:
+            return drop()
+        if skips_late and not change.is_latest:
+            return drop()
+        new, old = change.new, change.old
+        try:
+            entry = row_of(key)
+            row = entry[0]
+            if row is None:
+                if needs_row or (new is None and old is None):
+                    return None
+                joins_null = False
+            else:
+                joins_null = row_suffices
+                if entry[1] > timestamp_ms:
+                    timestamp_ms = entry[1]
+            if new is not None or joins_null:
+                new = joiner(new, row) if left else joiner(row, new)
+            if not old_values:
+                old = None
+            elif old is not None or joins_null:
+                old = joiner(old, row) if left else joiner(row, old)
+        except Exception as error:
+            return failed(name, error)
+        return forward(key, Change(new, old, change.is_latest), timestamp_ms, headers)
+
+    return process
+
+
+def table_join_merge(node: TableJoinMerge, wiring: Wiring) -> Process:
+    """The results of both sides, in the order in which they come.
+
+    Source: `KTableKTableJoinMerger`.
+    """
+    if node.store is None:
+        return wiring.forward(node.name)
+    name, store, failed = node.name, wiring.table_store(node.store), wiring.context.failed
+    cache_key, freeze, keep = store.codec.cache_key, store.codec.freeze, keeper(node, store, wiring)
+
+    def process(key: Any, change: Change, timestamp_ms: int, headers: Headers) -> None:
+        value = change.new
+        try:
+            slot = key if cache_key is None else cache_key(key)
+            kept = value if freeze is None or value is None else freeze(value)
+        except Exception as error:
+            return failed(name, error)
+        return keep(slot, key, kept, value, change.old, timestamp_ms, headers)
+
+    return process

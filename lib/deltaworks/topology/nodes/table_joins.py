@@ -1,0 +1,44 @@
+"""Joins of two tables: a node per side, and one that puts their results together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from deltaworks.topology.nodes.base import Node
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableTableJoin(Node):
+    """Joins the updates of one side with the current row of the other."""
+
+    kind: Literal["inner", "left", "outer"]
+    side: Literal["left", "right"]
+    """Whose updates it gets."""
+    joiner: Callable[[Any, Any], Any]
+    """`(left value or None, right value or None)`"""
+    table: str
+    """Name of the node of the other side, whose rows it looks up."""
+    table_stores: tuple[str, ...]
+    """The stores that those rows are made from."""
+
+    @property
+    def stores(self) -> tuple[str, ...]:
+        return self.table_stores
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableJoinMerge(Node):
+    """The table that a join makes; its parents are the two sides, the left one first."""
+
+    store: str | None = None
+    """Keeps the rows; None: they are joined when somebody asks."""
+
+    @property
+    def stores(self) -> tuple[str, ...]:
+        return () if self.store is None else (self.store,)
+
+    @property
+    def fills(self) -> dict[str, str]:
+        return {} if self.store is None else {self.store: "join of tables"}
