@@ -5,6 +5,7 @@ Importing this package loads no engine: neither Spark nor Delta Lake nor a Kafka
 
 from deltaworks.dsl.branched import BranchedKStream
 from deltaworks.dsl.builder import StreamsBuilder
+from deltaworks.dsl.global_ktable import GlobalKTable
 from deltaworks.dsl.grouped import KGroupedStream
 from deltaworks.dsl.kstream import KStream
 from deltaworks.dsl.ktable import KTable
@@ -44,6 +45,15 @@ from deltaworks.serdes import (
     Void,
     Windowed,
 )
+from deltaworks.topology.error_handlers import (
+    DeadLetterRecord,
+    ErrorContext,
+    ErrorHandler,
+    ErrorPolicy,
+    FailedRecord,
+    Response,
+)
+from deltaworks.topology.join_windows import JoinWindows
 from deltaworks.topology.routing import RecordContext, StreamPartitioner, TopicNameExtractor
 from deltaworks.topology.stages import Plan
 from deltaworks.topology.suppressed import BufferConfig, Suppressed
@@ -65,13 +75,20 @@ __all__ = [
     "ConfigurationError",
     "ConnectDecimal",
     "ConsumedRecord",
+    "DeadLetterRecord",
     "DecimalText",
     "DeltaworksError",
     "Double",
+    "ErrorContext",
+    "ErrorHandler",
+    "ErrorPolicy",
     "FailOnInvalidTimestamp",
+    "FailedRecord",
     "Float",
+    "GlobalKTable",
     "IncompatibleCheckpointError",
     "Integer",
+    "JoinWindows",
     "Json",
     "KGroupedStream",
     "KStream",
@@ -84,6 +101,7 @@ __all__ = [
     "Pipeline",
     "Plan",
     "RecordContext",
+    "Response",
     "Serde",
     "SerializationError",
     "SessionWindowed",

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Literal, TypeVar
 
+from deltaworks.dsl.global_ktable import GlobalKTable
 from deltaworks.dsl.graph import BuilderConfig, Graph, call_site
 from deltaworks.dsl.hops import keep_null_keys
 from deltaworks.dsl.kstream import KStream
@@ -13,10 +14,12 @@ from deltaworks.dsl.ktable import KTable
 from deltaworks.dsl.materialize import table_source
 from deltaworks.dsl.materialized import Materialized, Stored
 from deltaworks.dsl.point import Point, Typed, settle
+from deltaworks.dsl.self_joins import with_one_store
+from deltaworks.dsl.stores import store_spec
 from deltaworks.errors import TopologyError
 from deltaworks.topology.checks import check
-from deltaworks.topology.nodes import Source
-from deltaworks.topology.split import split
+from deltaworks.topology.nodes import Source, TableSource
+from deltaworks.topology.split import split, split_off_global
 from deltaworks.topology.stages import Plan
 from deltaworks.topology.timestamps import FailOnInvalidTimestamp, TimestampExtractor
 
@@ -31,6 +34,7 @@ class _Reads:
     timestamp_extractor: TimestampExtractor | None = None
     offset_reset: Literal["earliest", "latest"] | None = None
     pattern: str | None = None
+    whole: bool = False
 
     @property
     def extractor(self) -> TimestampExtractor | None:
@@ -138,6 +142,47 @@ class StreamsBuilder:
         table: KTable[K, V] = table_source(at, node, kept, named, operator="table", where=where)
         return table
 
+    def global_table(
+        self,
+        topic: str,
+        *,
+        key: Typed[K],
+        value: Typed[V],
+        store: Stored = "",
+        timestamp_extractor: TimestampExtractor | None = None,
+        name: str | None = None,
+    ) -> GlobalKTable[K, V]:
+        """Reads a topic as a table of which every task has all rows, to be joined under any key.
+
+        The last record of a key counts, a null value deletes, a null key is dropped. Updates trigger nothing.
+
+        Args:
+            topic: its name; nothing else reads it.
+            key: type or serde of the keys.
+            value: type or serde of the values.
+            store: name of its store; part of the pipeline's state, so keep it.
+            timestamp_extractor: `(record, partition_time_ms) -> timestamp_ms`; None: the record's own timestamp.
+            name: of the node.
+
+        State: a value per key, for ever, in every task.
+        Source: `StreamsBuilder#globalTable`; differs: no.
+        """
+        where = call_site()
+        graph, kept = self._graph, Materialized.of(store)
+        if kept.history is not None:
+            graph.report("global_table cannot have a history.", where, "leave history=... out, or read it as a table")
+        named = replace(kept, name=graph.store_name(kept.name, f"{topic}-"), history=None, caching=False)
+        source_name = f"{name}-source" if name else None
+        at = self._source((topic,), key, value, source_name, "global_table", _Reads(timestamp_extractor, whole=True))
+        if not kept.name:
+            graph.demand_name("global_table", where)
+        spec = store_spec(at, named, kind="key-value", value=at.value, operator="global_table", where=where)
+        graph.add_store(spec, where)
+        node = TableSource(
+            name=graph.name_of(name, "KTABLE-SOURCE-"), parents=(at.node,), store=spec.name, origin=where
+        )
+        return GlobalKTable(at.then(node), spec.name, named=bool(kept.name))
+
     def build(self) -> Plan:
         """Checks the topology and returns its plan.
 
@@ -154,8 +199,10 @@ class StreamsBuilder:
         problems = [*graph.problems, *check(graph.nodes, graph.stores)]
         if problems:
             raise TopologyError(graph.name, list(dict.fromkeys(problems)))
-        stages = split(keep_null_keys(graph.nodes), (spec for spec, _ in graph.stores))
-        return Plan(name=graph.name, stages=stages)
+        nodes, stores = keep_null_keys(graph.nodes), [spec for spec, _ in graph.stores]
+        if graph.config.optimize:
+            nodes, stores = with_one_store(nodes, stores)
+        return Plan(name=graph.name, stages=split(nodes, stores), global_stages=split_off_global(nodes, stores))
 
     def _source(
         self,
@@ -185,6 +232,7 @@ class StreamsBuilder:
             pattern=reads.pattern,
             timestamp_extractor=reads.extractor,
             offset_reset=reads.offset_reset,
+            whole=reads.whole,
             origin=where,
         )
         # No topic has a name that begins with a tilde.

@@ -9,7 +9,15 @@ from typing import Any
 
 from deltaworks.dsl.point import Point
 from deltaworks.serdes.change import ChangeSerde
-from deltaworks.topology.nodes import AnyNode, Filter, HopSink, Source, StreamTableJoin
+from deltaworks.topology.nodes import (
+    AnyNode,
+    Filter,
+    GlobalTableJoin,
+    HopSink,
+    Source,
+    StreamStreamJoin,
+    StreamTableJoin,
+)
 from deltaworks.topology.nodes.base import Origin
 from deltaworks.topology.routing import StreamPartitioner
 
@@ -35,7 +43,7 @@ def keep_null_keys(nodes: Sequence[AnyNode]) -> list[AnyNode]:
     above: set[str] = set()
     hops = {node.hop: node.name for node in nodes if isinstance(node, HopSink)}
     for node in reversed(nodes):
-        if node.name in above or (isinstance(node, StreamTableJoin) and node.kind == "left"):
+        if node.name in above or _keeps_null_keys(node):
             above.update(node.parents)
             if isinstance(node, Source) and node.hop:
                 above.update(hops[topic] for topic in node.topics)
@@ -45,6 +53,17 @@ def keep_null_keys(nodes: Sequence[AnyNode]) -> list[AnyNode]:
         else node
         for node in nodes
     ]
+
+
+def _keeps_null_keys(node: AnyNode) -> bool:
+    """A left or outer join is behind it, on both sides."""
+    match node:
+        case StreamTableJoin() | GlobalTableJoin():
+            return node.kind == "left"
+        case StreamStreamJoin():
+            return node.waiting is not None
+        case _:
+            return False
 
 
 def hop(

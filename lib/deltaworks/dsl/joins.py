@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any, Literal
 
 from deltaworks.dsl.hops import hop
@@ -11,6 +13,9 @@ from deltaworks.dsl.lookups import lookup_stores
 from deltaworks.dsl.point import Point, Typed, Unknown
 from deltaworks.topology.nodes import StreamTableJoin
 from deltaworks.topology.nodes.base import Origin
+from deltaworks.topology.stages import StoreSpec
+
+_MILLISECOND = timedelta(milliseconds=1)
 
 
 def join_table(
@@ -22,6 +27,7 @@ def join_table(
     kind: Literal["inner", "left"],
     operator: str,
     value: Typed[Any] | None,
+    grace: timedelta | None,
     name: str | None,
     where: Origin,
 ) -> Point:
@@ -42,20 +48,57 @@ def join_table(
         kind=kind,
         origin=where,
     )
+    if grace is not None:
+        node = _with_grace(at, node, grace // _MILLISECOND, operator=operator, named=name is not None)
     return at.then(node, value=new_value)
+
+
+def _with_grace(at: Point, join: StreamTableJoin, grace_ms: int, *, operator: str, named: bool) -> StreamTableJoin:
+    """The same join with a buffer, in which records wait for rows out of order; only versioned tables know them."""
+    graph, where = at.graph, join.origin
+    assert where is not None, join.name
+    buffer = f"{join.name}-Buffer"
+    specs = {spec.name: spec for spec, _ in graph.stores}
+    for store in join.table_stores:
+        spec = specs[store]
+        if spec.kind != "versioned":
+            graph.report(
+                f"{operator}: a grace period needs a versioned table, but store '{store}' keeps only the latest rows.",
+                where,
+                f"store=Materialized('{store}', history=...) for the table, or leave grace out",
+            )
+        elif (spec.retention_ms or 0) < grace_ms:
+            graph.report(
+                f"{operator}: the grace period is {grace_ms} ms, but store '{store}' keeps versions for"
+                f" {spec.retention_ms} ms; the history must be at least the grace period.",
+                where,
+                f"history=timedelta(milliseconds={grace_ms}) or more",
+            )
+    if grace_ms < 0:
+        graph.report(f"{operator}: the grace period is negative ({grace_ms} ms).", where, "timedelta(0) or more")
+    if not named and graph.config.explicit_names != "none":
+        graph.report(
+            f"{operator} has no name for its buffer; names are state, so they are not made up.",
+            where,
+            f"{operator}(..., name='...')",
+        )
+    graph.add_store(
+        StoreSpec(
+            name=buffer,
+            kind="join-buffer",
+            key=at.need(at.key, operator=operator, argument="key", where=where),
+            value=at.need(at.value, operator=operator, argument="value", where=where),
+        ),
+        where,
+    )
+    return replace(join, grace_ms=grace_ms, buffer=buffer)
 
 
 def _check_keys(at: Point, table: KTable[Any, Any], operator: str, where: Origin) -> None:
     """Rows are found by the bytes of the key, so both sides must write it alike."""
     stream_key, table_key = at.key, table.at.key
     stores = ", ".join(f"'{store}'" for store in lookup_stores(at.graph, table.at.node))
-    if table.window_node is not None:
-        at.graph.report(
-            f"{operator}: the table of store {stores} is windowed, so no key of a stream finds its rows.",
-            where,
-            "join a table that is not windowed",
-        )
-    elif stream_key.name != table_key.name and not isinstance(stream_key, Unknown):
+    if stream_key.name != table_key.name and not isinstance(stream_key, Unknown):
         at.graph.report(
             f"{operator}: keys of the stream are {stream_key.name}, keys of the table of store {stores} are"
             f" {table_key.name}; a join needs keys of one type.",

@@ -17,8 +17,12 @@ if TYPE_CHECKING:
 
 def text(plan: Plan) -> str:
     """The plan in Kafka Streams' format; sub-topologies carry the numbers that Kafka Streams gives them."""
-    numbered = sorted(plan.stages, key=lambda stage: min((node.name for node in stage.sources), default=""))
-    return "Topologies:\n   " + "  ".join(_sub_topology(number, stage) for number, stage in enumerate(numbered))
+    all_stages = (*plan.stages, *plan.global_stages)
+    numbered = sorted(all_stages, key=lambda stage: min((node.name for node in stage.sources), default=""))
+    return "Topologies:\n   " + "  ".join(
+        _global_store(number, stage) if stage in plan.global_stages else _sub_topology(number, stage)
+        for number, stage in enumerate(numbered)
+    )
 
 
 def _sub_topology(number: int, stage: Stage) -> str:
@@ -31,6 +35,15 @@ def _sub_topology(number: int, stage: Stage) -> str:
         if not isinstance(node, Source):
             lines.append(f"      <-- {', '.join(parents[node.name]) or 'none'}")
     return "\n".join(lines) + "\n\n"
+
+
+def _global_store(number: int, stage: Stage) -> str:
+    source, processor, *_ = stage.nodes
+    return (
+        f"Sub-topology: {number} for global store (will not generate tasks)\n"
+        f"    {_heading(source)}\n      --> {processor.name}\n"
+        f"    {_heading(processor)}\n      --> none\n      <-- {source.name}\n"
+    )
 
 
 def _heading(node: AnyNode) -> str:
@@ -47,7 +60,7 @@ def _heading(node: AnyNode) -> str:
         case DeltaSink():
             return f"Sink: {node.name} (table: {node.table})"
         case _:
-            return f"Processor: {node.name} (stores: [{', '.join(sorted(node.stores))}])"
+            return f"Processor: {node.name} (stores: [{', '.join(_hashed(node.stores))}])"
 
 
 def _linked(nodes: Sequence[AnyNode]) -> tuple[dict[str, int], dict[str, list[str]], dict[str, list[str]]]:
@@ -80,10 +93,21 @@ def _linked(nodes: Sequence[AnyNode]) -> tuple[dict[str, int], dict[str, list[st
 def _in_hash_order(nodes: Iterable[AnyNode]) -> list[AnyNode]:
     """The order in which a `java.util.HashMap` with these names as keys would be walked."""
     ordered = sorted(nodes, key=lambda node: (not isinstance(node, Source), node.name))
+    mask = _capacity(len(ordered)) - 1
+    return sorted(ordered, key=lambda node: _spread(node.name) & mask)
+
+
+def _hashed(names: Sequence[str]) -> list[str]:
+    """The order in which a `java.util.HashSet` of these names would be walked."""
+    mask = _capacity(len(names)) - 1
+    return sorted(names, key=lambda name: _spread(name) & mask)
+
+
+def _capacity(size: int) -> int:
     capacity = 16
-    while len(ordered) > capacity * 3 // 4:
+    while size > capacity * 3 // 4:
         capacity *= 2
-    return sorted(ordered, key=lambda node: _spread(node.name) & (capacity - 1))
+    return capacity
 
 
 def _spread(name: str) -> int:

@@ -17,7 +17,9 @@ def text(plan: Plan) -> str:
     lines = ["flowchart LR"]
     for stage in plan.stages:
         lines += chart.stage(stage)
-    for node in plan.nodes:
+    for stage in plan.global_stages:
+        lines += chart.stage(stage, "global")
+    for node in (*plan.nodes, *(node for stage in plan.global_stages for node in stage.nodes)):
         lines += chart.edges(node)
     return "\n".join(lines) + "\n"
 
@@ -29,8 +31,8 @@ class _Chart:
         self._ids: dict[str, str] = {}
         self._shown: set[str] = set()
 
-    def stage(self, stage: Stage) -> Iterator[str]:
-        yield f'  subgraph stage{stage.index}["stage {stage.index}"]'
+    def stage(self, stage: Stage, kind: str = "stage") -> Iterator[str]:
+        yield f'  subgraph {kind}{stage.index}["{kind} {stage.index}"]'
         for node in stage.nodes:
             yield f'    {self._id(node.name)}["{node.name}"]'
             if isinstance(node, HopSink):

@@ -18,17 +18,33 @@ def split(nodes: Sequence[AnyNode], stores: Iterable[StoreSpec]) -> tuple[Stage,
         nodes: parents before children.
         stores: every store that a node names.
     """
-    groups = connected(nodes)
+    return _stages(_in_flow_order([group for group in connected(nodes) if not _is_global(group)]), stores)
+
+
+def split_off_global(nodes: Sequence[AnyNode], stores: Iterable[StoreSpec]) -> tuple[Stage, ...]:
+    """The stages that fill the stores of global tables, which `split` leaves out.
+
+    Args:
+        nodes: parents before children.
+        stores: every store that a node names.
+    """
+    return _stages(sorted(filter(_is_global, connected(nodes)), key=first_source), stores)
+
+
+def _stages(groups: Iterable[list[AnyNode]], stores: Iterable[StoreSpec]) -> tuple[Stage, ...]:
     specs = {store.name: store for store in stores}
-    ordered = _in_flow_order(groups)
     return tuple(
         Stage(
             index=index,
             nodes=tuple(group),
             stores=tuple(specs[name] for name in sorted({name for node in group for name in node.stores})),
         )
-        for index, group in enumerate(ordered)
+        for index, group in enumerate(groups)
     )
+
+
+def _is_global(group: Iterable[AnyNode]) -> bool:
+    return any(isinstance(node, Source) and node.whole for node in group)
 
 
 def connected(nodes: Sequence[AnyNode]) -> list[list[AnyNode]]:

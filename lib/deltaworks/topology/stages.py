@@ -55,6 +55,10 @@ class StoreSpec:
     """Window stores of users: all values of a key and start are kept, oldest first."""
     max_entries: int | None = None
     """LRU stores: with more than so many, the one that was used longest ago goes."""
+    emits_final: bool = False
+    """Window and session stores: results are read back when their window closes, which may be after it has expired."""
+    expired_stay_cached: bool = False
+    """Only in tests: a record cache that is never full goes on showing what has left the store."""
     factory: Callable[[OrderedBytes], Any] | None = None
     """Custom stores: makes the user's object over the bytes of the store."""
 
@@ -127,6 +131,9 @@ class Plan:
 
     stages: tuple[Stage, ...]
     name: str = "topology"
+    global_stages: tuple[Stage, ...] = ()
+    """They fill the stores of global tables and global stores, which every task can read; nobody cuts them into tasks,
+    and none of the other properties counts them in. `index` is the position here."""
 
     @property
     def nodes(self) -> tuple[AnyNode, ...]:
@@ -151,6 +158,11 @@ class Plan:
     def source_topics(self) -> tuple[str, ...]:
         """The topics it reads, sorted; those that it reads by a pattern are not known here."""
         return tuple(sorted({topic for stage in self.stages for topic in stage.topics}))
+
+    @property
+    def global_topics(self) -> tuple[str, ...]:
+        """The topics from which global stores are filled, sorted."""
+        return tuple(sorted({topic for stage in self.global_stages for topic in stage.topics}))
 
     @property
     def source_patterns(self) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from deltaworks.kernel.context import Process, TaskContext
-from deltaworks.kernel.processors.window_clock import WindowClock
+from deltaworks.kernel.processors.window_clock import EmitClock, FinalClock, WindowClock
 from deltaworks.kernel.records import Headers
 from deltaworks.kernel.stores.build import Store
 from deltaworks.kernel.stores.join_window import JoinWindowStore
@@ -19,7 +19,9 @@ from deltaworks.kernel.stores.time_ordered import TimeOrderedStore
 from deltaworks.kernel.stores.versioned import VersionedStore
 from deltaworks.kernel.stores.waiting_list import WaitingList
 from deltaworks.kernel.stores.window import WindowStore
-from deltaworks.topology.nodes import AnyNode, SessionAggregate, Suppress, WindowAggregate
+from deltaworks.topology.nodes import AnyNode, SessionAggregate, SlidingAggregate, Suppress, WindowAggregate
+
+Windowing = WindowAggregate | SlidingAggregate | SessionAggregate
 
 
 @dataclass
@@ -34,6 +36,8 @@ class Wiring:
     nodes: Mapping[str, AnyNode]
     global_stores: Mapping[str, Store] = field(default_factory=dict)
     """Of the global tables and global stores; other tasks fill them."""
+    emitted_ms: Callable[[str], tuple[int, int]] = lambda clock: (NEVER, NEVER)
+    """What the task remembers of an `EmitClock`."""
     processes: dict[str, Process] = field(default_factory=dict)
     """By node, those that are built."""
     children: dict[str, list[str]] = field(default_factory=dict)
@@ -42,9 +46,11 @@ class Wiring:
     idlers: list[Callable[[int], None]] = field(default_factory=list)
     """`(time_ms) -> None`, the last operator first: while the task is idle, time goes on to `time_ms`. Every operator
     with a time of its own adds one, which does what a record of that time would have done, short of being a record."""
-    clocks: dict[str, WindowClock] = field(default_factory=dict)
+    clocks: dict[str, FinalClock] = field(default_factory=dict)
     """Of windowed aggregates, by node."""
     clocks_by_store: dict[str, WindowClock] = field(default_factory=dict)
+    emit_clocks: dict[str, EmitClock] = field(default_factory=dict)
+    """By store, as the task remembers them."""
 
     def forward(self, node: str) -> Process:
         """Hands a record to every child of a node, in the order in which they were connected."""
@@ -57,10 +63,20 @@ class Wiring:
             case _:
                 return _everywhere(tuple(children))
 
-    def clock(self, node: WindowAggregate | SessionAggregate | Suppress, *, stays_open_ms: int) -> WindowClock:
+    def clock(self, node: Windowing | Suppress, *, stays_open_ms: int) -> WindowClock:
         """The clock of an aggregate; the task remembers it, the tables of its windows ask it what is final."""
-        clock = WindowClock(self.observed_ms.get(node.store, NEVER), stays_open_ms)
-        self.clocks[node.name] = self.clocks_by_store[node.store] = clock
+        name = node.store if isinstance(node, Suppress) else node.clock
+        clock = WindowClock(self.observed_ms.get(name, NEVER), stays_open_ms)
+        self.clocks[node.name] = self.clocks_by_store[name] = clock
+        return clock
+
+    def emit_clock(self, node: Windowing, *, final_after_ms: int) -> EmitClock:
+        """How far an aggregate that forwards when windows close has come; its tables ask this clock what is final."""
+        emitted_ms, pause_until_ms = self.emitted_ms(node.clock)
+        clock = EmitClock(
+            emitted_ms, pause_until_ms, interval_ms=node.emit_interval_ms, final_after_ms=final_after_ms
+        )
+        self.clocks[node.name] = self.emit_clocks[node.clock] = clock
         return clock
 
     def key_value_store(self, name: str) -> KeyValueStore:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TypeAlias, assert_never
 
+from deltaworks.kernel.stores.custom import CustomStore
 from deltaworks.kernel.stores.join_window import JoinWindowStore
 from deltaworks.kernel.stores.key_value import KeyValueStore
+from deltaworks.kernel.stores.lru import LruStore
 from deltaworks.kernel.stores.session import SessionStore
 from deltaworks.kernel.stores.state import StateReader
 from deltaworks.kernel.stores.subscriptions import SubscriptionStore
@@ -26,6 +28,8 @@ Store: TypeAlias = (
     | JoinWindowStore
     | TimeOrderedStore
     | WaitingList
+    | LruStore
+    | CustomStore
 )
 
 
@@ -55,5 +59,9 @@ def build_store(spec: StoreSpec, reader: StateReader, *, newest_ms: int, max_cac
             return TimeOrderedStore(spec, reader, newest_ms=newest_ms)
         case "waiting-list":
             return WaitingList(spec, reader, newest_ms=newest_ms)
+        case "lru":
+            return LruStore(spec, reader)
+        case "custom":
+            return CustomStore(spec, reader)
         case _:
             assert_never(spec.kind)

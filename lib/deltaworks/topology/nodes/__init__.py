@@ -4,7 +4,13 @@ A new operator is sugar in `dsl`, or a node here and its processor in `kernel/pr
 make mypy name every place that does not know it yet.
 """
 
-from deltaworks.topology.nodes.aggregates import SessionAggregate, StreamAggregate, WindowAggregate
+from deltaworks.topology.nodes.aggregates import (
+    CogroupMerge,
+    SessionAggregate,
+    SlidingAggregate,
+    StreamAggregate,
+    WindowAggregate,
+)
 from deltaworks.topology.nodes.foreign_keys import (
     ForeignKeyAnswer,
     ForeignKeyRegister,
@@ -62,7 +68,9 @@ AnyNode = (
     | TableJoinMerge
     | StreamAggregate
     | WindowAggregate
+    | SlidingAggregate
     | SessionAggregate
+    | CogroupMerge
     | StreamTableJoin
     | GlobalTableJoin
     | JoinWindow
@@ -82,6 +90,7 @@ AnyNode = (
 __all__ = [
     "AnyNode",
     "Branch",
+    "CogroupMerge",
     "DeltaSink",
     "ExtractedTopicSink",
     "Filter",
@@ -102,6 +111,7 @@ __all__ = [
     "Peek",
     "SelectKey",
     "SessionAggregate",
+    "SlidingAggregate",
     "Source",
     "StreamAggregate",
     "StreamSelfJoin",

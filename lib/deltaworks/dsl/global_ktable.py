@@ -1,0 +1,48 @@
+"""Global tables: a table of which every task has all rows."""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+from deltaworks.dsl.point import Point
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class GlobalKTable(Generic[K, V]):
+    """A table that every task can read as a whole; made by `StreamsBuilder.global_table`.
+
+    A stream looks its rows up under any key that it computes, so neither hops nor equal numbers of partitions are
+    needed. Updates of the table trigger nothing.
+
+    >>> from deltaworks import StreamsBuilder
+    >>> from deltaworks.testing import TopologyTestDriver
+    >>> builder = StreamsBuilder()
+    >>> cities = builder.global_table("cities", key=str, value=str, store="cities")
+    >>> orders = builder.stream("orders", key=str, value=str)
+    >>> orders.join_global(cities, lambda _, city: city, lambda city, country: f"{city}, {country}", value=str).to("out")
+    >>> driver = TopologyTestDriver(builder.build())
+    >>> driver.create_input_topic("cities").pipe_input("Utrecht", "NL")
+    >>> driver.create_input_topic("orders").pipe_input("order 1", "Utrecht")
+    >>> driver.create_output_topic("out").read_key_value()
+    ('order 1', 'Utrecht, NL')
+
+    Args:
+        at: where its updates come out.
+        store: name of its store.
+        named: the user gave the name.
+    """
+
+    def __init__(self, at: Point, store: str, *, named: bool) -> None:
+        self.at = at
+        self.store = store
+        self._named = named
+
+    @property
+    def queryable_store_name(self) -> str | None:
+        """The name that its store was given; None if it was generated.
+
+        Source: `GlobalKTable#queryableStoreName`; differs: no.
+        """
+        return self.store if self._named else None

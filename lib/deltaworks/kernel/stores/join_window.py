@@ -1,0 +1,140 @@
+"""The store of one side of a stream-stream join: every record of a key, gone once older than the retention."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from deltaworks.kernel.stores.entries import TIME_BYTES, Codec
+from deltaworks.kernel.stores.lists import pack, unpack
+from deltaworks.kernel.stores.state import NEVER, StateReader, StoreChanges
+from deltaworks.topology.stages import StoreSpec
+
+
+class Rows(NamedTuple):
+    """The records of one key, oldest first; those of one time in the order in which they came."""
+
+    times_ms: list[int]
+    values: list[Any]
+    """As the codec keeps them."""
+
+
+class JoinWindowStore:
+    """Window store that keeps duplicates, of one task: the records of a key are read once, then kept as sorted lists.
+
+    A record is visible while `time > newest time ever put - retention`, so with a retention of 0 none ever is.
+    """
+
+    def __init__(self, spec: StoreSpec, reader: StateReader, *, newest_ms: int, max_cached: int) -> None:
+        if spec.retention_ms is None:
+            raise ValueError(f"join store '{spec.name}' needs a retention")
+        self.spec = spec
+        self.codec = Codec(spec)
+        self.retention_ms = spec.retention_ms
+        self.newest_ms = newest_ms
+        """The newest time ever put."""
+        self._by_key: dict[Any, Rows] = {}
+        self._held = 0
+        """Keys and records in memory."""
+        self._written: list[tuple[Any, int]] = []
+        """Key and time of what was put since the last commit."""
+        self._committed_newest_ms = newest_ms
+        self._reader = reader
+        self._max_cached = max_cached
+
+    @property
+    def expired_before_ms(self) -> int:
+        """Records of earlier times are gone."""
+        return self.newest_ms - self.retention_ms + 1
+
+    def put(self, cached_key: Any, kept: Any, time_ms: int) -> None:
+        """Keeps one more record; one that is older than the retention is not kept."""
+        if time_ms > self.newest_ms:
+            self.newest_ms = time_ms
+        visible_ms = self.newest_ms - self.retention_ms + 1
+        if time_ms < visible_ms:
+            return
+        times, values = self._by_key.get(cached_key) or self._load(cached_key)
+        self._written.append((cached_key, time_ms))
+        self._held += 1
+        if not times or times[-1] <= time_ms:
+            # Twice the retention, so that each record is moved at most once by this.
+            if times and times[0] < visible_ms - self.retention_ms:
+                self._forget_expired(times, values)
+            times.append(time_ms)
+            values.append(kept)
+        else:
+            at = bisect_right(times, time_ms)
+            times.insert(at, time_ms)
+            values.insert(at, kept)
+
+    def between(self, cached_key: Any, from_ms: int, to_ms: int) -> Sequence[tuple[int, Any]]:
+        """`(time, kept value)` of the visible records of a key in an interval, both bounds inclusive."""
+        times, values = self._by_key.get(cached_key) or self._load(cached_key)
+        visible_ms = self.newest_ms - self.retention_ms + 1
+        if not times or to_ms < visible_ms:
+            return ()
+        first = bisect_left(times, from_ms if from_ms > visible_ms else visible_ms)
+        last = bisect_right(times, to_ms, first)
+        return () if first == last else list(zip(times[first:last], values[first:last], strict=True))
+
+    def all(self) -> Iterator[tuple[Any, int, Any]]:
+        """`(key, time_ms, value)`, ordered by key bytes, then time."""
+        codec = self.codec
+        stored = {data[:-TIME_BYTES] for data, _ in self._reader.scan_time(max(0, self.expired_before_ms), None)}
+        cached = {codec.cached_key_bytes(cached_key): cached_key for cached_key, _ in self._written}
+        for key_bytes in sorted(stored | cached.keys()):
+            key = codec.key_object(key_bytes)
+            slot = key if codec.cache_key is None else key_bytes
+            for time_ms, kept in self.between(slot, 0, self.newest_ms):
+                yield key, time_ms, codec.value_of_cached(kept)
+
+    def take_changes(self) -> StoreChanges | None:
+        """What was put or has expired since the last call; None if nothing."""
+        codec, visible_ms = self.codec, self.expired_before_ms
+        changed: list[tuple[bytes, bytes | None]] = []
+        for cached_key, time_ms in dict.fromkeys(self._written):
+            if time_ms >= visible_ms:
+                times, values = self._by_key[cached_key]
+                first = bisect_left(times, time_ms)
+                of_time = values[first : bisect_right(times, time_ms, first)]
+                key = codec.cached_key_bytes(cached_key) + time_ms.to_bytes(TIME_BYTES, "big")
+                changed.append((key, pack(map(codec.value_bytes, of_time))))
+        self._written = []
+        expires = self.newest_ms > self._committed_newest_ms and visible_ms > 0
+        self._committed_newest_ms = self.newest_ms
+        if self._held > self._max_cached:
+            self._trim()
+        return StoreChanges(changed, visible_ms if expires else None) if changed or expires else None
+
+    def _load(self, cached_key: Any) -> Rows:
+        rows = self._by_key[cached_key] = Rows([], [])
+        self._held += 1
+        if self._committed_newest_ms == NEVER:
+            return rows
+        codec = self.codec
+        prefix = codec.cached_key_bytes(cached_key)
+        first_ms = max(0, self.expired_before_ms)
+        stop = prefix + (self._committed_newest_ms + 1).to_bytes(TIME_BYTES, "big")
+        for data, raw in self._reader.scan(prefix + first_ms.to_bytes(TIME_BYTES, "big"), stop):
+            # A longer key that starts with this one may lie between its records.
+            if len(data) == len(prefix) + TIME_BYTES:
+                values = [codec.cached_value_of_bytes(value) for value in unpack(raw)]
+                rows.times_ms.extend([int.from_bytes(data[-TIME_BYTES:], "big")] * len(values))
+                rows.values.extend(values)
+        self._held += len(rows.times_ms)
+        return rows
+
+    def _forget_expired(self, times: list[int], values: list[Any]) -> None:
+        expired = bisect_left(times, self.expired_before_ms)
+        del times[:expired], values[:expired]
+        self._held -= expired
+
+    def _trim(self) -> None:
+        """Half of what is allowed stays: first goes what has expired, then the keys that were read first."""
+        for cached_key, (times, values) in list(self._by_key.items()):
+            self._forget_expired(times, values)
+            if not times or self._held > self._max_cached // 2:
+                del self._by_key[cached_key]
+                self._held -= 1 + len(times)
