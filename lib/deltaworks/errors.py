@@ -17,6 +17,7 @@ DeltaworksError                      the root: catch this to catch all
 └── TransientError                   trying again may help
     ├── StackError                   a component that runs around us does not come up or went away
     ├── ControlUnavailableError      the registry (PostgreSQL) does not answer
+    ├── StateError                   a store of the host cannot be read
     ├── KafkaReadError               records are gone, or the broker did not answer
     └── KafkaWriteError              records could not be written; their transaction was aborted
 ```
@@ -86,6 +87,10 @@ class StackError(TransientError):
 
 class ControlUnavailableError(TransientError):
     """The registry does not answer, or has no tables yet. Streams run on; who runs what cannot be changed."""
+
+
+class StateError(TransientError):
+    """A store of the host cannot be read, so no record is to blame; the batch is run again."""
 
 
 class KafkaReadError(TransientError):

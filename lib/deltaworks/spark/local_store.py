@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import lmdb
 import msgspec
 
+from deltaworks.errors import StateError
 from deltaworks.kernel.stores.state import StoreChanges
 
 _MAP_SIZE = 1 << 38
@@ -172,7 +173,10 @@ class LocalStore:
 
 
 class LocalReader:
-    """`StateReader` over one database; every call sees the last commit."""
+    """`StateReader` over one database; every call sees the last commit.
+
+    What LMDB raises becomes a `StateError`: it is no fault of the record that asked.
+    """
 
     def __init__(self, env: lmdb.Environment, entries: _Database, times: _Database | None) -> None:
         self._env = env
@@ -180,32 +184,45 @@ class LocalReader:
         self._times = times
 
     def get(self, key: bytes) -> bytes | None:
-        with self._env.begin() as txn:
-            raw = txn.get(_stored(key), db=self._entries)
+        try:
+            with self._env.begin() as txn:
+                raw = txn.get(_stored(key), db=self._entries)
+        except lmdb.Error as error:
+            raise _unreadable(error) from error
         return None if raw is None else _value(key, raw)
 
     def scan(self, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         last_prefix = None if stop is None else stop[:_LONG_KEY]
-        with self._env.begin(db=self._entries) as txn, txn.cursor() as cursor:
-            if not cursor.set_range(_MARK + start[:_LONG_KEY]):
-                return
-            for prefix, group in groupby(cursor, key=lambda entry: entry[0][1 : 1 + _LONG_KEY]):
-                if last_prefix is not None and prefix > last_prefix:
+        try:
+            with self._env.begin(db=self._entries) as txn, txn.cursor() as cursor:
+                if not cursor.set_range(_MARK + start[:_LONG_KEY]):
                     return
-                for key, value in sorted(_whole(stored, raw) for stored, raw in group):
-                    if key >= start and (stop is None or key < stop):
-                        yield key, value
+                for prefix, group in groupby(cursor, key=lambda entry: entry[0][1 : 1 + _LONG_KEY]):
+                    if last_prefix is not None and prefix > last_prefix:
+                        return
+                    for key, value in sorted(_whole(stored, raw) for stored, raw in group):
+                        if key >= start and (stop is None or key < stop):
+                            yield key, value
+        except lmdb.Error as error:
+            raise _unreadable(error) from error
 
     def scan_time(self, start_ms: int, stop_ms: int | None) -> Iterator[tuple[bytes, bytes]]:
         if self._times is None:
             raise ValueError("this store has no times")
-        with self._env.begin(db=self._times) as txn, txn.cursor() as cursor:
-            if not cursor.set_range(start_ms.to_bytes(8, "big")):
-                return
-            for index, key in cursor:
-                if stop_ms is not None and int.from_bytes(index[:8], "big") >= stop_ms:
+        try:
+            with self._env.begin(db=self._times) as txn, txn.cursor() as cursor:
+                if not cursor.set_range(start_ms.to_bytes(8, "big")):
                     return
-                yield key, _value(key, txn.get(_stored(key), b"", db=self._entries))
+                for index, key in cursor:
+                    if stop_ms is not None and int.from_bytes(index[:8], "big") >= stop_ms:
+                        return
+                    yield key, _value(key, txn.get(_stored(key), b"", db=self._entries))
+        except lmdb.Error as error:
+            raise _unreadable(error) from error
+
+
+def _unreadable(error: lmdb.Error) -> StateError:
+    return StateError(f"a store on the local disk cannot be read: {type(error).__name__}: {error}")
 
 
 def discard(path: Path) -> None:

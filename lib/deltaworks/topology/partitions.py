@@ -53,7 +53,7 @@ def assign(plan: Plan, topic_partitions: Mapping[str, int]) -> Assignment:
     before = {hop: stage.index for stage in plan.stages for hop in stage.hops_out}
     for stage in plan.stages:
         for join in stage.nodes:
-            if isinstance(join, StreamTableJoin | TableTableJoin):
+            if isinstance(join, StreamTableJoin) or (isinstance(join, TableTableJoin) and join.side == "left"):
                 problems += _join(stage, join, widths)
         for hop in stage.hops_in:
             widths.setdefault(hop, tasks.get(before[hop], 1))
@@ -72,10 +72,14 @@ def _join(stage: Stage, join: StreamTableJoin | TableTableJoin, widths: dict[str
     if len(set(known.values())) > 1:
         sizes = ", ".join(f"'{topic}' has {_count(width)}" for topic, width in known.items())
         target = next((widths[topic] for topic in right if topic in widths), None)
+        if isinstance(join, TableTableJoin):
+            kind, hint = "table-table", f"read one as a stream: stream(...).repartition(partitions={target}).to_table(...)"
+        else:
+            kind, hint = "stream-table", f"repartition(partitions={target}) the stream before the join"
         yield Problem(
-            f"'{join.name}' (stream-table join): {sizes}; joined topics must be co-partitioned.",
+            f"'{join.name}' ({kind} join): {sizes}; joined topics must be co-partitioned.",
             str(join.origin) if join.origin else None,
-            f"repartition(partitions={target}) the stream before the join",
+            hint,
         )
     for topic in (*left, *right):
         if known:

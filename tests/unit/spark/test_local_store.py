@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from deltaworks.errors import StateError
 from deltaworks.kernel.stores.state import StoreChanges
 from deltaworks.spark.local_store import LocalStore, Stamp
 
@@ -91,3 +92,16 @@ def test_another_process_sees_what_was_committed(store: LocalStore, tmp_path: Pa
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out.strip() == "b'1' Stamp(version=1, nonce=b'a')"
+
+
+def test_what_cannot_be_read_is_no_fault_of_a_record(store: LocalStore) -> None:
+    reader = store.reader("windows")
+    store.close()
+
+    for read in (
+        lambda: reader.get(b"k"),
+        lambda: list(reader.scan(b"", None)),
+        lambda: list(reader.scan_time(0, None)),
+    ):
+        with pytest.raises(StateError, match="cannot be read"):
+            read()

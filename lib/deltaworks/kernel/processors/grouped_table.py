@@ -39,7 +39,7 @@ def table_group_by(node: TableGroupBy, wiring: Wiring) -> Process:
             leaves = old_group is not None and old is not None
             stays = comes and leaves and new_group == old_group
         except Exception as error:
-            return failed(name, error)
+            return failed(name, error, key, change, timestamp_ms, headers)
         if stays:
             return forward(new_group, Change(new, old, change.is_latest), timestamp_ms, headers)
         if leaves:
@@ -85,7 +85,7 @@ def table_aggregate(node: TableAggregate, wiring: Wiring) -> Process:
                         result_ms = entry[1]
             kept = new if freeze is None or new is None else freeze(new)
         except Exception as error:
-            return failed(name, error)
+            return failed(name, error, key, change, timestamp_ms, headers)
         if cached and new is None:
             result_ms = timestamp_ms
         return keep(slot, key, kept, new, old if old_values else None, result_ms, headers)

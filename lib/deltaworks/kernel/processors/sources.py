@@ -32,7 +32,7 @@ def table_source(node: TableSource, wiring: Wiring) -> Process:
             if old is not None and thaw is not None:
                 old = thaw(old)
         except Exception as error:
-            return failed(name, error)
+            return failed(name, error, key, value, timestamp_ms, headers)
         return keep(slot, key, kept, value, old, timestamp_ms, headers)
 
     return process

@@ -31,7 +31,7 @@ def table_table_join(node: TableTableJoin, wiring: Wiring) -> Process:
             return drop()
         if skips_late and not change.is_latest:
             return drop()
-        new, old = change.new, change.old
+        new, old, result_ms = change.new, change.old, timestamp_ms
         try:
             entry = row_of(key)
             row = entry[0]
@@ -41,8 +41,8 @@ def table_table_join(node: TableTableJoin, wiring: Wiring) -> Process:
                 joins_null = False
             else:
                 joins_null = row_suffices
-                if entry[1] > timestamp_ms:
-                    timestamp_ms = entry[1]
+                if entry[1] > result_ms:
+                    result_ms = entry[1]
             if new is not None or joins_null:
                 new = joiner(new, row) if left else joiner(row, new)
             if not old_values:
@@ -50,8 +50,8 @@ def table_table_join(node: TableTableJoin, wiring: Wiring) -> Process:
             elif old is not None or joins_null:
                 old = joiner(old, row) if left else joiner(row, old)
         except Exception as error:
-            return failed(name, error)
-        return forward(key, Change(new, old, change.is_latest), timestamp_ms, headers)
+            return failed(name, error, key, change, timestamp_ms, headers)
+        return forward(key, Change(new, old, change.is_latest), result_ms, headers)
 
     return process
 
@@ -72,7 +72,7 @@ def table_join_merge(node: TableJoinMerge, wiring: Wiring) -> Process:
             slot = key if cache_key is None else cache_key(key)
             kept = value if freeze is None or value is None else freeze(value)
         except Exception as error:
-            return failed(name, error)
+            return failed(name, error, key, change, timestamp_ms, headers)
         return keep(slot, key, kept, value, change.old, timestamp_ms, headers)
 
     return process

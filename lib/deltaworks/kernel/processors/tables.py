@@ -30,7 +30,7 @@ def table_view(node: TableFilter | TableMapValues, wiring: Wiring) -> Process:
             new = row(key, change.new)
             old = row(key, change.old) if old_values else None
         except Exception as error:
-            return failed(name, error)
+            return failed(name, error, key, change, timestamp_ms, headers)
         if skips and new is None and old is None:
             return None
         return forward(key, Change(new, old, change.is_latest), timestamp_ms, headers)
@@ -54,7 +54,7 @@ def _kept(node: TableFilter | TableMapValues, store_name: str, skips: bool, wiri
             if old is not None and thaw is not None:
                 old = thaw(old)
         except Exception as error:
-            return failed(name, error)
+            return failed(name, error, key, change, timestamp_ms, headers)
         if skips and new is None and old is None:
             return None
         return keep(slot, key, kept, new, old, timestamp_ms, headers)
