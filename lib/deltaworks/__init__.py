@@ -7,6 +7,7 @@ from deltaworks.dsl.branched import BranchedKStream
 from deltaworks.dsl.builder import StreamsBuilder
 from deltaworks.dsl.global_ktable import GlobalKTable
 from deltaworks.dsl.grouped import KGroupedStream
+from deltaworks.dsl.grouped_table import KGroupedTable
 from deltaworks.dsl.kstream import KStream
 from deltaworks.dsl.ktable import KTable
 from deltaworks.dsl.materialized import Materialized
@@ -91,6 +92,7 @@ __all__ = [
     "JoinWindows",
     "Json",
     "KGroupedStream",
+    "KGroupedTable",
     "KStream",
     "KTable",
     "LeaseError",

@@ -31,6 +31,9 @@ def _fields(
     fields.append(
         ("outputs", _outputs(expected.get("outputs", []), per_key), _outputs(observed.get("outputs", []), per_key))
     )
+    if "outputs_of_failed_step" in expected:
+        name = "outputs_of_failed_step"
+        fields.append((name, _outputs(expected[name], per_key), _outputs(observed.get(name, []), per_key)))
     fields.append(("peeked", _peeked(expected.get("peeked", [])), _peeked(observed.get("peeked", []))))
     if error is None:
         wanted = expected.get("stores", {})

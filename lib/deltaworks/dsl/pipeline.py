@@ -11,6 +11,7 @@ from typing import Literal
 from deltaworks.dsl.builder import StreamsBuilder
 from deltaworks.errors import Problem, TopologyError
 from deltaworks.topology.checks import table_names
+from deltaworks.topology.error_handlers import ErrorPolicy, Handling
 from deltaworks.topology.stages import Plan
 
 _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_-]{0,99}")
@@ -45,7 +46,14 @@ class Pipeline:
     topics: tuple[Topic, ...] = ()
     """Created at the start where they do not exist; topics that it only writes need not be listed."""
     on_error: Literal["fail", "continue"] = "fail"
-    """`continue` sets a record aside that does not decode or makes a function raise."""
+    """`continue` sets a record aside that does not decode, makes a function raise or has a result that does not encode.
+    """
+    deserialization_handler: Handling | None = None
+    """In place of `on_error` for records that do not decode: one of its words, or a function."""
+    processing_handler: Handling | None = None
+    """In place of `on_error` for records on which a function raises."""
+    production_handler: Handling | None = None
+    """In place of `on_error` for results that do not encode."""
     dead_letter_topic: str | None = None
     """Where such records go, with their coordinates and the error in headers."""
     dead_letter_table: str | None = None
@@ -60,6 +68,15 @@ class Pipeline:
     max_task_idle: timedelta | None = None
     """How long a task that reads several partitions waits for those that have no record at hand, so that a join sees
     the records of both sides in the order of their time; None: it does not wait."""
+
+    @property
+    def errors(self) -> ErrorPolicy:
+        """What happens to records that fail."""
+        return ErrorPolicy(
+            deserialization=self.deserialization_handler or self.on_error,
+            processing=self.processing_handler or self.on_error,
+            production=self.production_handler or self.on_error,
+        )
 
     def plan(self) -> Plan:
         """Builds the topology and checks it.

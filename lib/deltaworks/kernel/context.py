@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-from deltaworks.errors import RecordPosition, StreamsError
-from deltaworks.kernel.errors import ErrorPolicy, OnError, class_name, dead_letter
-from deltaworks.kernel.records import Collector, Coordinates, Headers, RecordBatch
+from deltaworks.errors import RecordPosition, StateError, StreamsError
+from deltaworks.kernel.errors import ErrorPolicy, answer, class_name, dead_letter, error_context, stops
+from deltaworks.kernel.records import Collector, Coordinates, DeadLetter, Headers, RecordBatch
+from deltaworks.topology.error_handlers import MAX_RETRIES, ErrorAction, FailedRecord, Handling, Response
 
 Process = Callable[[Any, Any, int, Headers], None]
 """`(key, value, timestamp_ms, headers)`: hands one record to an operator."""
@@ -36,6 +37,7 @@ class TaskContext:
         "_origins",
         "_policy",
         "_resumed",
+        "_retries",
         "batches",
         "collector",
         "index",
@@ -59,6 +61,7 @@ class TaskContext:
         self.index = 0
         """... and where in it."""
         self._policy = policy
+        self._retries = 0
         self._origins = origins
         self._resumed: dict[tuple[str, int], int] = {}
         """Topic and partition -> the batch that `resume` adds to."""
@@ -102,34 +105,112 @@ class TaskContext:
 
     def unreadable(self, source: str, error: Exception) -> None:
         """The record in process does not decode."""
-        self._failed(self._policy.deserialization, "cannot be read", source, error)
+        letter = self._letter(source, error, None, None)
+        record = FailedRecord(letter.key, letter.value, letter.timestamp_ms, letter.headers, letter.source.topic)
+        self._failed("deserialization", "cannot be read", letter, record, error)
 
-    def failed(self, operator: str, error: Exception) -> None:
-        """A user's function raised on the record in process."""
-        self._failed(self._policy.processing, "failed", operator, error)
+    def failed(
+        self,
+        operator: str,
+        error: Exception,
+        key: Any = None,
+        value: Any = None,
+        timestamp_ms: int | None = None,
+        headers: Headers | None = None,
+    ) -> None:
+        """A user's function raised.
 
-    def unwritable(self, sink: str, error: Exception) -> None:
-        """A result of the record in process does not encode."""
-        self._failed(self._policy.production, "has a result that cannot be written", sink, error)
+        Args:
+            key: Of the record as it came to the operator, likewise the others; without a timestamp, those of the record
+                in process count.
+        """
+        letter = self._letter(operator, error, timestamp_ms, headers)
+        record = FailedRecord(key, value, letter.timestamp_ms, letter.headers)
+        self._failed("processing", "failed", letter, record, error)
 
-    def _failed(self, on_error: OnError, what: str, operator: str, error: Exception) -> None:
-        if isinstance(error, StreamsError):
+    def unwritable(
+        self,
+        sink: str,
+        error: Exception,
+        topic: str,
+        again: Process,
+        key: Any,
+        value: Any,
+        timestamp_ms: int,
+        headers: Headers,
+    ) -> None:
+        """A result of the record in process does not encode.
+
+        Args:
+            topic: Where it was to be written.
+            again: Writes it once more, for a handler that says so.
+        """
+        letter = self._letter(sink, error, timestamp_ms, headers)
+        record = FailedRecord(key, value, timestamp_ms, headers, topic)
+        if self._failed("production", "has a result that cannot be written", letter, record, error):
+            self._retries += 1
+            try:
+                again(key, value, timestamp_ms, headers)
+            finally:
+                self._retries -= 1
+
+    def _letter(self, operator: str, error: Exception, timestamp_ms: int | None, headers: Headers | None) -> DeadLetter:
+        source = self.coordinates
+        batch = self.batches[self.number] if source.topic else None
+        if timestamp_ms is None:
+            timestamp_ms = -1 if batch is None else batch.timestamps_ms[self.index]
+        return dead_letter(
+            None if batch is None else batch.keys[self.index],
+            None if batch is None else batch.values[self.index],
+            timestamp_ms,
+            (self.headers if batch is not None else NO_HEADERS) if headers is None else headers,
+            source,
+            operator,
+            error,
+        )
+
+    def _failed(
+        self,
+        kind: Literal["deserialization", "processing", "production"],
+        what: str,
+        letter: DeadLetter,
+        record: FailedRecord,
+        error: Exception,
+    ) -> bool:
+        """Applies the policy; True: the record is to be written again."""
+        if isinstance(error, StreamsError | StateError):
             raise error
-        batch = self.batches[self.number]
-        if on_error == "fail":
-            position = RecordPosition(
-                operator=operator,
-                topic=batch.topic,
-                partition=batch.partition,
-                offset=batch.offsets[self.index],
-                timestamp_ms=batch.timestamps_ms[self.index],
-                origin=self._origins.get(operator),
-            )
-            raise StreamsError(
-                f"a record {what}: {class_name(error)}: {error}",
-                position=position,
-                hint='Pipeline(..., on_error="continue") sets such records aside as dead letters and goes on.',
-            ) from error
+        handling: Handling = getattr(self._policy, kind)
+        try:
+            response = answer(handling, error_context(kind, self.partition, letter), record, error)
+        except Exception as bad:
+            raise self._stopped(f"has an error handler that failed ({class_name(bad)}: {bad})", letter, error) from bad
+        if isinstance(response, Response):
+            if response.action is ErrorAction.RETRY and kind == "production" and self._retries < MAX_RETRIES:
+                return True
+            for own in response.dead_letters:
+                self.collector.send(own.topic, own.key, own.value, own.timestamp_ms, own.headers)
+            self.metrics.dead_letters += len(response.dead_letters)
+        else:
+            self.collector.dead_letter(letter)
+            self.metrics.dead_letters += 1
+        if stops(response):
+            raise self._stopped(what, letter, error) from error
         self.metrics.dropped += 1
-        self.metrics.dead_letters += 1
-        self.collector.dead_letter(dead_letter(batch, self.index, operator, error))
+        return False
+
+    def _stopped(self, what: str, letter: DeadLetter, error: Exception) -> StreamsError:
+        source = letter.source
+        position = RecordPosition(
+            operator=letter.operator,
+            topic=source.topic or "no topic",
+            partition=source.partition,
+            offset=source.offset,
+            timestamp_ms=self.batches[self.number].timestamps_ms[self.index] if source.topic else letter.timestamp_ms,
+            origin=self._origins.get(letter.operator),
+        )
+        return StreamsError(
+            f"a record {what}: {class_name(error)}: {error}",
+            position=position,
+            hint='Pipeline(..., on_error="continue") sets such records aside as dead letters and goes on.',
+        )

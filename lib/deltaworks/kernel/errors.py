@@ -1,45 +1,81 @@
-"""What happens to a record that fails: the policy, the error that stops a stream, the dead letter in Kafka's form.
+"""What happens to a record that fails: the error that stops a stream, the dead letter in Kafka's form.
 
-The policy is applied in `context.py`; the error types are in `deltaworks.errors`.
+The policy and the handlers that users write are in `topology/error_handlers.py`, `context.py` applies them; the error
+types are in `deltaworks.errors`.
 """
 
 from __future__ import annotations
 
 import traceback
-from dataclasses import dataclass
 from typing import Literal
 
-from deltaworks.kernel.records import Coordinates, DeadLetter, Headers, RecordBatch
+from deltaworks.kernel.records import Coordinates, DeadLetter, Headers
+from deltaworks.topology.error_handlers import (
+    ErrorAction,
+    ErrorContext,
+    ErrorPolicy,
+    FailedRecord,
+    Handling,
+    OnError,
+    Response,
+)
 
-OnError = Literal["fail", "continue"]
+__all__ = ["ErrorPolicy", "OnError", "answer", "class_name", "dead_letter_record", "error_context"]
+
 _HEADER = "__streams.errors."
 
 
-@dataclass(frozen=True)
-class ErrorPolicy:
-    """Per kind of failure: `fail` stops the stream, `continue` sets the record aside and goes on."""
-
-    deserialization: OnError = "fail"
-    """Bytes that do not decode, a negative timestamp."""
-    processing: OnError = "fail"
-    """A user's function raised."""
-    production: OnError = "fail"
-    """A result that does not encode."""
-
-    @classmethod
-    def of(cls, on_error: OnError) -> ErrorPolicy:
-        """The same answer for every kind."""
-        return cls(on_error, on_error, on_error)
+def answer(handling: Handling, context: ErrorContext, record: FailedRecord, error: Exception) -> Response | OnError:
+    """What the policy says to a failure; raises what a handler raises."""
+    if isinstance(handling, str):
+        return handling
+    response = handling(context, record, error)
+    if isinstance(response, Response) or response in ("fail", "continue"):
+        return response
+    raise TypeError(f"an error handler answers with a Response, 'fail' or 'continue', not with {response!r}")
 
 
-def dead_letter(batch: RecordBatch, index: int, operator: str, error: Exception) -> DeadLetter:
+def stops(response: Response | OnError) -> bool:
+    """The stream ends, after the dead letters are written."""
+    return response == "fail" or (isinstance(response, Response) and response.action is not ErrorAction.RESUME)
+
+
+def error_context(
+    kind: Literal["deserialization", "processing", "production"], task: int, letter: DeadLetter
+) -> ErrorContext:
+    """What a handler learns, from the dead letter that `continue` would write."""
+    known = letter.source.topic != ""
+    return ErrorContext(
+        kind=kind,
+        operator=letter.operator,
+        topic=letter.source.topic if known else None,
+        partition=letter.source.partition if known else -1,
+        offset=letter.source.offset if known else -1,
+        timestamp_ms=letter.timestamp_ms,
+        headers=letter.headers,
+        source_raw_key=letter.key,
+        source_raw_value=letter.value,
+        task=task,
+        error_headers=_error_headers(letter),
+    )
+
+
+def dead_letter(
+    key: bytes | None,
+    value: bytes | None,
+    timestamp_ms: int,
+    headers: Headers,
+    source: Coordinates,
+    operator: str,
+    error: Exception,
+) -> DeadLetter:
     """The record as it was read, and why it was set aside."""
     return DeadLetter(
-        key=batch.keys[index],
-        value=batch.values[index],
-        headers=batch.headers[index] if batch.headers else (),
-        timestamp_ms=batch.timestamps_ms[index],
-        source=Coordinates(batch.topic, batch.partition, batch.offsets[index]),
+        key=key,
+        value=value,
+        headers=headers,
+        timestamp_ms=timestamp_ms,
+        source=source,
         error_class=class_name(error),
         message=str(error),
         operator=operator,
@@ -49,19 +85,25 @@ def dead_letter(batch: RecordBatch, index: int, operator: str, error: Exception)
 
 def dead_letter_record(letter: DeadLetter) -> tuple[bytes | None, bytes | None, Headers]:
     """Key, value and headers for a dead letter topic: the bytes as read, and Kafka's error headers (KIP-1034)."""
-    errors = {
-        "exception": letter.error_class,
-        "message": letter.message,
-        "stacktrace": letter.stacktrace,
-        "topic": letter.source.topic,
-        "partition": str(letter.source.partition),
-        "offset": str(letter.source.offset),
-    }
-    headers = tuple((_HEADER + name, text.encode(errors="backslashreplace")) for name, text in errors.items())
-    return letter.key, letter.value, letter.headers + headers
+    return letter.key, letter.value, letter.headers + _error_headers(letter)
 
 
 def class_name(error: BaseException) -> str:
     """`module.Class`; only `Class` for a builtin."""
     kind = type(error)
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _error_headers(letter: DeadLetter) -> Headers:
+    errors = {
+        "exception": letter.error_class,
+        "message": letter.message,
+        "stacktrace": letter.stacktrace,
+        "topic": letter.source.topic or None,
+        "partition": str(letter.source.partition),
+        "offset": str(letter.source.offset),
+    }
+    return tuple(
+        (_HEADER + name, None if text is None else text.encode(errors="backslashreplace"))
+        for name, text in errors.items()
+    )

@@ -35,7 +35,6 @@ from deltaworks.topology.stages import Plan, Stage
 from deltaworks.topology.timestamps import ConsumedRecord
 
 _MILLISECOND = timedelta(milliseconds=1)
-_FOR_EVER_MS = 1 << 62
 
 
 class TopologyTestDriver:
@@ -89,7 +88,7 @@ class TopologyTestDriver:
         Args:
             topology: A pipeline, or the plan that `StreamsBuilder.build` returned.
             wall_clock_ms: Where the wall clock starts.
-            errors: In place of the pipeline's `on_error`; a plan alone fails on every error.
+            errors: In place of the pipeline's `on_error` and handlers; a plan alone fails on every error.
             dead_letter_topic: In place of the pipeline's.
             idle_timeout: In place of the pipeline's.
             expired_stay_cached: Window and session stores with a record cache show entries past their retention, as
@@ -98,7 +97,7 @@ class TopologyTestDriver:
         plan = topology.plan() if isinstance(topology, Pipeline) else topology
         if isinstance(topology, Pipeline):
             dead_letter_topic = dead_letter_topic or topology.dead_letter_topic
-            errors = errors or ErrorPolicy.of(topology.on_error)
+            errors = errors or topology.errors
             idle_timeout = topology.idle_timeout if idle_timeout is None else idle_timeout
         self._plan = plan
         self._topics = Topics()
@@ -151,8 +150,8 @@ class TopologyTestDriver:
             value: Serde of its values, likewise.
         """
         extracted = next((node for node in self._plan.nodes if isinstance(node, ExtractedTopicSink)), None)
-        if topic not in self._outputs and extracted is None:
-            raise _unknown("output topic", topic, self._outputs)
+        if topic not in self._outputs | self._capture.written and extracted is None:
+            raise _unknown("output topic", topic, self._outputs | self._capture.written)
         if key is None or value is None:
             sinks = (node for node in self._plan.nodes if isinstance(node, TopicSink) and node.topic == topic)
             sink = next(sinks, extracted)
@@ -335,7 +334,7 @@ def _with_expired(stage: Stage) -> Stage:
     return replace(
         stage,
         stores=tuple(
-            replace(spec, retention_ms=_FOR_EVER_MS) if spec.timed and spec.cached else spec for spec in stage.stores
+            replace(spec, expired_stay_cached=True) if spec.timed and spec.cached else spec for spec in stage.stores
         ),
     )
 

@@ -28,12 +28,12 @@ def hop_sink(node: HopSink, wiring: Wiring) -> Process:
             key_bytes = None if key is None else write_key(key)
             value_bytes = None if value is None else write_value(value)
         except Exception as error:
-            return context.unwritable(name, error)
+            return context.unwritable(name, error, hop, process, key, value, timestamp_ms, headers)
         if choose is not None:
             try:
                 targets = choose(key, value)
             except Exception as error:
-                return context.failed(name, error)
+                return context.failed(name, error, key, value, timestamp_ms, headers)
             if targets is not None:
                 for partition in targets:
                     collector.hop(hop, partition, key_bytes, value_bytes, timestamp_ms, headers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, assert_never
 
 from deltaworks.errors import ConfigurationError
@@ -33,7 +34,7 @@ def topic_sink(node: TopicSink, wiring: Wiring) -> Process:
             key_bytes = None if key is None else write_key(key)
             value_bytes = None if value is None else write_value(value)
         except Exception as error:
-            return unwritable(name, error)
+            return unwritable(name, error, topic, process, key, value, timestamp_ms, headers)
         if window_bytes and key_bytes is not None:
             return send(topic, key_bytes, value_bytes, timestamp_ms, headers, key_bytes[:-window_bytes])
         return send(topic, key_bytes, value_bytes, timestamp_ms, headers)
@@ -55,7 +56,7 @@ def extracted_topic_sink(node: ExtractedTopicSink, wiring: Wiring) -> Process:
             if not isinstance(topic, str):
                 raise TypeError(f"the extractor of topic names returned {topic!r}, which is not a name")
         except Exception as error:
-            return context.failed(name, error)
+            return context.failed(name, error, key, value, timestamp_ms, headers)
         return send(topic, key, value, timestamp_ms, headers)
 
     return process
@@ -71,12 +72,13 @@ def _sending(node: TopicSink | ExtractedTopicSink, partitioner: StreamPartitione
         try:
             targets = None if partitioner is None else chosen_partitions(partitioner, topic, key, value, known(topic))
         except Exception as error:
-            return context.failed(name, error)
+            return context.failed(name, error, key, value, timestamp_ms, headers)
         try:
             key_bytes = None if key is None else write_key(key)
             value_bytes = None if value is None else write_value(value)
         except Exception as error:
-            return context.unwritable(name, error)
+            again = partial(send, topic)
+            return context.unwritable(name, error, topic, again, key, value, timestamp_ms, headers)
         if targets is None:
             partition_key = key_bytes[:-window_bytes] if window_bytes and key_bytes is not None else None
             return collector.send(topic, key_bytes, value_bytes, timestamp_ms, headers, partition_key)

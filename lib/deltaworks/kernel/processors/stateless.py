@@ -32,7 +32,7 @@ def filtering(node: Filter, wiring: Wiring) -> Process:
         try:
             dropped = (not predicate(key, value)) is unwanted
         except Exception as error:
-            return failed(name, error)
+            return failed(name, error, key, value, timestamp_ms, headers)
         if not dropped:
             forward(key, value, timestamp_ms, headers)
         return None
@@ -48,7 +48,7 @@ def mapping(node: Map, wiring: Wiring) -> Process:
         try:
             key, value = mapper(key, value)
         except Exception as error:
-            return failed(name, error)
+            return failed(name, error, key, value, timestamp_ms, headers)
         return forward(key, value, timestamp_ms, headers)
 
     return process
@@ -62,7 +62,7 @@ def mapping_values(node: MapValues, wiring: Wiring) -> Process:
         try:
             value = mapper(key, value)
         except Exception as error:
-            return failed(name, error)
+            return failed(name, error, key, value, timestamp_ms, headers)
         return forward(key, value, timestamp_ms, headers)
 
     return process
@@ -76,7 +76,7 @@ def selecting_key(node: SelectKey, wiring: Wiring) -> Process:
         try:
             key = selector(key, value)
         except Exception as error:
-            return failed(name, error)
+            return failed(name, error, key, value, timestamp_ms, headers)
         return forward(key, value, timestamp_ms, headers)
 
     return process
@@ -90,7 +90,7 @@ def flat_mapping(node: FlatMap, wiring: Wiring) -> Process:
         try:
             pairs: Iterator[tuple[Any, Any]] = iter(mapper(key, value))
         except Exception as error:
-            return failed(name, error)
+            return failed(name, error, key, value, timestamp_ms, headers)
         while True:
             # A generator may raise after its first pairs; those have been forwarded and stay so.
             try:
@@ -98,7 +98,7 @@ def flat_mapping(node: FlatMap, wiring: Wiring) -> Process:
             except StopIteration:
                 return None
             except Exception as error:
-                return failed(name, error)
+                return failed(name, error, key, value, timestamp_ms, headers)
             forward(new_key, new_value, timestamp_ms, headers)
 
     return process
@@ -112,14 +112,14 @@ def flat_mapping_values(node: FlatMapValues, wiring: Wiring) -> Process:
         try:
             values: Iterator[Any] = iter(mapper(key, value))
         except Exception as error:
-            return failed(name, error)
+            return failed(name, error, key, value, timestamp_ms, headers)
         while True:
             try:
                 new_value = next(values)
             except StopIteration:
                 return None
             except Exception as error:
-                return failed(name, error)
+                return failed(name, error, key, value, timestamp_ms, headers)
             forward(key, new_value, timestamp_ms, headers)
 
     return process
@@ -133,7 +133,7 @@ def peeking(node: Peek, wiring: Wiring) -> Process:
         try:
             action(key, value)
         except Exception as error:
-            return failed(name, error)
+            return failed(name, error, key, value, timestamp_ms, headers)
         return forward(key, value, timestamp_ms, headers)
 
     return process
@@ -149,7 +149,7 @@ def branching(node: Branch, wiring: Wiring) -> Process:
             try:
                 chosen = predicate(key, value)
             except Exception as error:
-                return failed(name, error)
+                return failed(name, error, key, value, timestamp_ms, headers)
             if chosen:
                 return branch(key, value, timestamp_ms, headers)
         if default is not None:
