@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from deltaworks.kernel.context import TaskContext, TaskMetrics
 from deltaworks.kernel.errors import ErrorPolicy
@@ -42,6 +43,7 @@ class Task:
         hop_partitions: Mapping[str, int],
         idle_timeout_ms: int | None = None,
         max_cached_entries: int = 200_000,
+        global_stores: Mapping[str, Store] = MappingProxyType({}),
     ) -> None:
         """
         Args:
@@ -53,6 +55,7 @@ class Task:
             hop_partitions: Hop -> number of tasks of the stage that reads it.
             idle_timeout_ms: Without a record for so long, time goes on with the wall clock; see `idle`. None: never.
             max_cached_entries: Per store, how many committed entries stay in memory as objects.
+            global_stores: Those of the global stages, which the host keeps up to date; its processors read them.
         """
         self._times = TaskTimes(state.reader(TASK_STORE))
         self._stores = {
@@ -68,7 +71,17 @@ class Task:
         self._context = TaskContext(partition, collector, errors, origins)
         self._context.metrics.stream_time_ms = self._times.get(STREAM)
         nodes = {node.name: node for node in stage.nodes}
-        self._wiring = _wired(stage, Wiring(self._context, self._stores, hop_partitions, self._times.observed(), nodes))
+        times = self._times
+        wiring = Wiring(
+            self._context,
+            self._stores,
+            hop_partitions,
+            times.observed(),
+            nodes,
+            emitted_ms=times.emitted,
+            global_stores=global_stores,
+        )
+        self._wiring = _wired(stage, wiring)
         self._sources = {topic: node for node in stage.sources for topic in node.topics}
         self._patterns = [(re.compile(node.pattern), node) for node in stage.sources if node.pattern is not None]
         clocks = self._wiring.clocks
@@ -160,6 +173,8 @@ class Task:
         self._close_windows()
         for name, clock in self._wiring.clocks_by_store.items():
             self._times.advance(f"observed/{name}", clock.observed_ms)
+        for name, emit_clock in self._wiring.emit_clocks.items():
+            self._times.advance_emitted(name, emit_clock.emitted_ms, emit_clock.pause_until_ms)
         changes: dict[str, StoreChanges] = {}
         for name, store in self._stores.items():
             changed = store.take_changes()

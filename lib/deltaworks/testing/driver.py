@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import timedelta
+from types import MappingProxyType
 from typing import Any, assert_never
 
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import StreamsError
 from deltaworks.kernel.errors import ErrorPolicy
 from deltaworks.kernel.records import DeadLetter, RecordBatch
+from deltaworks.kernel.stores.build import Store
+from deltaworks.kernel.stores.join_window import JoinWindowStore
 from deltaworks.kernel.stores.key_value import KeyValueStore
 from deltaworks.kernel.stores.memory import MemoryState
 from deltaworks.kernel.stores.session import SessionStore
 from deltaworks.kernel.stores.subscriptions import SubscriptionStore
 from deltaworks.kernel.stores.suppress import SuppressBuffer
+from deltaworks.kernel.stores.time_ordered import TimeOrderedStore
 from deltaworks.kernel.stores.versioned import VersionedStore
 from deltaworks.kernel.stores.window import WindowStore
 from deltaworks.kernel.task import Task, TaskMetrics
 from deltaworks.serdes.base import Serde
 from deltaworks.testing.capture import Capture, Topics
 from deltaworks.testing.stores import (
+    ReadOnlyJoinStore,
     ReadOnlyKeyValueStore,
     ReadOnlySessionStore,
     ReadOnlyVersionedStore,
@@ -58,6 +63,8 @@ class TopologyTestDriver:
     **Order.** For each record the driver takes, as long as a topic has unread records, the one with the lowest
     timestamp, sends it through its stage, commits (so record caches are flushed), and appends what was produced to
     hops and to topics that the topology also reads.
+
+    Records of global tables are applied at once.
 
     **Time.** Stream time comes from the records. The wall clock starts at `wall_clock_ms` and moves only by
     `advance_wall_clock_time`. With an `idle_timeout`, stream time follows the wall clock once it has moved by that much
@@ -105,10 +112,13 @@ class TopologyTestDriver:
         self._capture = Capture(self._topics, self._tables, dead_letter_topic)
         stages = [_with_expired(stage) for stage in plan.stages] if expired_stay_cached else plan.stages
         idle_timeout_ms = None if idle_timeout is None else idle_timeout // _MILLISECOND
+        errors = errors or ErrorPolicy()
+        self._global_stages = [_StageUnderTest(stage, self._capture, errors) for stage in plan.global_stages]
+        global_stores = {name: store for stage in self._global_stages for name, store in stage.task.stores.items()}
         self._stages = [
-            _StageUnderTest(stage, self._capture, errors or ErrorPolicy(), idle_timeout_ms) for stage in stages
+            _StageUnderTest(stage, self._capture, errors, idle_timeout_ms, global_stores) for stage in stages
         ]
-        self._readers = {topic: stage for stage in self._stages for topic in stage.positions}
+        self._readers = {topic: stage for stage in self._all_stages for topic in stage.positions}
         self._outputs = {*plan.sink_topics, *filter(None, [dead_letter_topic])}
         self._wall_clock_ms = wall_clock_ms
         self._failure: StreamsError | None = None
@@ -131,9 +141,11 @@ class TopologyTestDriver:
             start_ms: Where its clock starts, for records without a timestamp.
             auto_advance: By how much the clock moves with each of them.
         """
-        source = next((node for stage in self._plan.stages for node in stage.sources if _reads(node, topic)), None)
+        plan = self._plan
+        all_stages = (*plan.global_stages, *plan.stages)
+        source = next((node for stage in all_stages for node in stage.sources if _reads(node, topic)), None)
         if source is None:
-            raise _unknown("input topic", topic, [*self._plan.source_topics, *self._plan.source_patterns])
+            raise _unknown("input topic", topic, [*plan.source_topics, *plan.global_topics, *plan.source_patterns])
         return TestInputTopic(
             lambda record: self._pipe(topic, record), key or source.key, value or source.value, start_ms, auto_advance
         )
@@ -166,7 +178,7 @@ class TopologyTestDriver:
         Raises:
             KeyError: There is no such store.
         """
-        stores = {store_name: store for stage in self._stages for store_name, store in stage.task.stores.items()}
+        stores = {store_name: store for stage in self._all_stages for store_name, store in stage.task.stores.items()}
         if name not in stores:
             raise _unknown("store", name, stores)
         match store := stores[name]:
@@ -178,7 +190,9 @@ class TopologyTestDriver:
                 return ReadOnlyWindowStore(store, store.spec.window_size_ms or 0)
             case SessionStore():
                 return ReadOnlySessionStore(store)
-            case SuppressBuffer() | SubscriptionStore():
+            case JoinWindowStore():
+                return ReadOnlyJoinStore(store)
+            case SuppressBuffer() | SubscriptionStore() | TimeOrderedStore():
                 raise KeyError(f"store '{name}' is internal to its operator, in a form that nobody else reads")
             case _:
                 assert_never(store)
@@ -216,17 +230,21 @@ class TopologyTestDriver:
     def metrics(self) -> TaskMetrics:
         """Counters since the driver was made, over all stages."""
         return TaskMetrics(
-            records_in=sum(stage.total.records_in for stage in self._stages),
-            dropped=sum(stage.total.dropped for stage in self._stages),
-            late=sum(stage.total.late for stage in self._stages),
-            dead_letters=sum(stage.total.dead_letters for stage in self._stages),
-            stream_time_ms=max(stage.total.stream_time_ms for stage in self._stages),
+            records_in=sum(stage.total.records_in for stage in self._all_stages),
+            dropped=sum(stage.total.dropped for stage in self._all_stages),
+            late=sum(stage.total.late for stage in self._all_stages),
+            dead_letters=sum(stage.total.dead_letters for stage in self._all_stages),
+            stream_time_ms=max((stage.total.stream_time_ms for stage in self._stages), default=-1),
         )
 
     @property
     def produced(self) -> dict[str, list[RawRecord]]:
         """Output topic -> its records as bytes, oldest first; hops and input topics are not in it."""
         return {topic: list(self._topics.of(topic)) for topic in sorted(self._outputs | self._capture.written)}
+
+    @property
+    def _all_stages(self) -> list[_StageUnderTest]:
+        return [*self._global_stages, *self._stages]
 
     def _pipe(self, topic: str, record: RawRecord) -> None:
         if self._failure is not None:
@@ -249,13 +267,13 @@ class TopologyTestDriver:
             stage.run([batch], self._wall_clock_ms)
 
     def _next_topic(self) -> str | None:
-        """Of the topics with unread records, the one whose next record has the lowest timestamp."""
+        """Of the topics with unread records, the one whose next record has the lowest timestamp; global ones first."""
         if self._plan.source_patterns:
             self._match_topics()
         unread = [
             topic for topic, stage in self._readers.items() if stage.positions[topic] < len(self._topics.of(topic))
         ]
-        if len(unread) < 2:
+        if len(unread) < 2 or self._readers[unread[0]] in self._global_stages:
             return unread[0] if unread else None
         return min(unread, key=lambda topic: (self._head_ms(topic), topic))
 
@@ -288,7 +306,14 @@ class TopologyTestDriver:
 class _StageUnderTest:
     """A stage with its only task."""
 
-    def __init__(self, stage: Stage, collector: Capture, errors: ErrorPolicy, idle_timeout_ms: int | None) -> None:
+    def __init__(
+        self,
+        stage: Stage,
+        collector: Capture,
+        errors: ErrorPolicy,
+        idle_timeout_ms: int | None = None,
+        global_stores: Mapping[str, Store] = MappingProxyType({}),
+    ) -> None:
         self._state = MemoryState()
         self.task = Task(
             stage,
@@ -298,6 +323,7 @@ class _StageUnderTest:
             errors=errors,
             hop_partitions=dict.fromkeys(stage.hops_out, 1),
             idle_timeout_ms=idle_timeout_ms,
+            global_stores=global_stores,
         )
         self.sources = stage.sources
         self.positions = dict.fromkeys((*stage.topics, *stage.hops_in), 0)

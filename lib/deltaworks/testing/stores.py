@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from deltaworks.kernel.stores.join_window import JoinWindowStore
 from deltaworks.kernel.stores.key_value import KeyValueStore
 from deltaworks.kernel.stores.session import SessionStore
 from deltaworks.kernel.stores.versioned import VersionedRecord, VersionedStore
@@ -57,6 +58,20 @@ class ReadOnlyVersionedStore:
 
     def all_with_timestamps(self) -> list[tuple[Any, Any, int]]:
         """`(key, value, timestamp_ms)` of the latest versions, in the order of the key bytes."""
+        return list(self._store.all())
+
+    def __len__(self) -> int:
+        return len(self.all())
+
+
+class ReadOnlyJoinStore:
+    """The records of one side of a stream-stream join that are still inside the retention."""
+
+    def __init__(self, store: JoinWindowStore) -> None:
+        self._store = store
+
+    def all(self) -> list[tuple[Any, int, Any]]:
+        """`(key, timestamp_ms, value)`, ordered by key bytes, then time."""
         return list(self._store.all())
 
     def __len__(self) -> int:
