@@ -9,7 +9,7 @@ from typing import cast
 import msgspec
 from hypothesis import strategies as st
 
-from deltaworks import Json, Plan, SessionWindows, StreamsBuilder, TimeWindows
+from deltaworks import Json, Materialized, Plan, SessionWindows, StreamsBuilder, TimeWindows
 from deltaworks.kernel.records import Headers, RecordBatch
 
 Record = tuple[int, bytes | None, bytes | None, Headers]
@@ -82,11 +82,54 @@ def rekeyed_count(builder: StreamsBuilder) -> None:
     counts.to_stream().to("counts")
 
 
+def is_even(_: str, value: int) -> bool:
+    return value % 2 == 0
+
+
+def versions(builder: StreamsBuilder) -> None:
+    table = builder.table(TOPIC, key=str, value=int, store=Materialized("versions", history=ms(12)))
+    table.to_stream().to("versions")
+    table.filter(is_even, store="even").to_delta("even")
+    mapped = table.map_values(lambda value: value + 1, value=int, store=Materialized("mapped", history=ms(6)))
+    mapped.filter(is_even).to_stream().to("odd")
+    mapped.join(table, lambda new, old: new * 100 + old, value=int).to_stream().to("joined")
+
+
+def joined_tables(builder: StreamsBuilder) -> None:
+    table = builder.stream(TOPIC, key=str, value=int).map_values(failing, value=int).to_table(store="rows")
+    even, tens = table.filter(is_even), table.map_values(lambda value: value * 10, value=int, store="tens")
+    joined = even.outer_join(tens, lambda left, right: (left or 0) * 1000 + (right or 0), value=int, store="joined")
+    joined.to_delta("joined")
+    twice = tens.join(even, lambda left, right: left + right, value=int)
+    left = twice.left_join(joined, lambda left, right: left - (right or 0), value=int)
+    left.filter(is_even, store="left").to_delta("left")
+
+
+def grouped_table(builder: StreamsBuilder) -> None:
+    """By a hop: counts, a list of what is in each group, and a table that is grouped once more."""
+    table = builder.stream(TOPIC, key=str, value=int).map_values(failing, value=int).to_table(store="rows")
+    groups = table.group_by(lambda _, value: (str(value % 3), value), key=str, value=int, name="groups")
+    members = groups.aggregate(
+        list[int],
+        lambda _, value, values: sorted([*values, value]),
+        lambda _, value, values: [each for at, each in enumerate(values) if at != values.index(value)],
+        value=Json(list[int]),
+        store="members",
+    )
+    members.to_stream().to("members")
+    counts = groups.count(store="counts")
+    counts.to_delta("counts")
+    sizes = counts.group_by(lambda group, count: (str(count), count), key=str, value=int)
+    sizes.reduce(lambda old, new: old + new, lambda old, new: old - new, store="sizes").to_stream().to("counts")
+
+
 SINGLE_INPUT: dict[str, Build] = {
     "hopping sum": hopping_sum,
     "session list": session_list,
     "session count": session_count,
     "table and reduce": table_and_reduce,
+    "versions": versions,
+    "joined tables": joined_tables,
 }
 
 

@@ -23,7 +23,7 @@ def join_then_count(builder: StreamsBuilder) -> None:
     counts.to_stream().to("counts")
 
 
-TOPOLOGIES: dict[str, Build] = {"join, hop, count": join_then_count, "hop, count": cases.rekeyed_count}
+TOPOLOGIES: dict[str, Build] = {"join, hop, count": join_then_count, "hop, count": cases.rekeyed_count, "grouped table": cases.grouped_table}
 
 
 @pytest.mark.parametrize("name", TOPOLOGIES)
