@@ -13,6 +13,7 @@ from deltaworks.dsl.kstream import KStream
 from deltaworks.dsl.ktable import KTable
 from deltaworks.dsl.materialize import table_source
 from deltaworks.dsl.materialized import Materialized, Stored
+from deltaworks.dsl.optimize import merge_hops
 from deltaworks.dsl.point import Point, Typed, settle
 from deltaworks.dsl.self_joins import with_one_store
 from deltaworks.dsl.stores import store_spec
@@ -199,7 +200,8 @@ class StreamsBuilder:
         problems = [*graph.problems, *check(graph.nodes, graph.stores)]
         if problems:
             raise TopologyError(graph.name, list(dict.fromkeys(problems)))
-        nodes, stores = keep_null_keys(graph.nodes), [spec for spec, _ in graph.stores]
+        nodes = merge_hops(graph.nodes, graph.mergeable_hops) if graph.config.optimize else graph.nodes
+        nodes, stores = keep_null_keys(nodes), [spec for spec, _ in graph.stores]
         if graph.config.optimize:
             nodes, stores = with_one_store(nodes, stores)
         return Plan(name=graph.name, stages=split(nodes, stores), global_stages=split_off_global(nodes, stores))

@@ -56,6 +56,8 @@ class Graph:
         """Topics -> the source that reads them as a stream."""
         self.hops: dict[str, tuple[str, str]] = {}
         """Name of a hop -> the node before it, the source behind it."""
+        self.mergeable_hops: list[str] = []
+        """Sources behind hops that operators made for themselves, not the user."""
         self.old_values: set[str] = set()
         """Tables that send old values."""
         self._nodes: dict[str, AnyNode] = {}

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from deltaworks.dsl.graph import Graph
 from deltaworks.dsl.point import Point
 from deltaworks.serdes.change import ChangeSerde
 from deltaworks.topology.nodes import (
@@ -74,8 +75,12 @@ def hop(
     where: Origin,
     partitions: int | None = None,
     partitioner: StreamPartitioner | None = None,
+    named: bool | None = None,
 ) -> Point:
     """Connects a hop; a second one of the same name at the same point is the first one.
+
+    Args:
+        named: the user has given the name; None: unless it looks generated.
 
     Source: `KStreamImpl#createRepartitionedSource`; three numbers are used up whether or not the names are.
     """
@@ -94,6 +99,7 @@ def hop(
                 "give each grouping and repartition a name of its own",
             )
         return replace(point, node=source, rekeyed=False)
+    _demand_name(graph, name, named, operator, where)
     key = point.need(point.key, operator=operator, argument="key", where=where)
     value = point.need(point.value, operator=operator, argument="value", where=where)
     graph.hops[topic] = (point.node, source)
@@ -111,6 +117,8 @@ def hop(
         )
     )
     graph.add(Source(name=source, topics=(topic,), key=key, value=value, hop=True, origin=where))
+    if operator != "repartition":
+        graph.mergeable_hops.append(source)
     return replace(point, node=source, rekeyed=False)
 
 
@@ -133,9 +141,22 @@ def table_hop(point: Point, name: str, ends: tuple[str, str], *, operator: str, 
                 "give each grouping and repartition a name of its own",
             )
         return replace(point, node=source)
+    _demand_name(graph, name, None, operator, where)
     key = point.need(point.key, operator=operator, argument="key", where=where)
     value = ChangeSerde(point.need(point.value, operator=operator, argument="value", where=where))
     graph.hops[topic] = (point.node, source)
     graph.add(HopSink(name=sink, parents=(point.node,), hop=topic, key=key, value=value, origin=where))
     graph.add(Source(name=source, topics=(topic,), key=key, value=value, hop=True, origin=where))
     return replace(point, node=source)
+
+
+def _demand_name(graph: Graph, name: str, named: bool | None, operator: str, where: Origin) -> None:
+    """Reports a hop without a name of the user's, if the builder wants all to have one."""
+    if named is None:
+        named = not _GENERATED.fullmatch(name)
+    if not named and graph.config.explicit_names == "all":
+        graph.report(
+            f"{operator} sends records over a hop that has no name of yours.",
+            where,
+            "give a name to the repartition, the join or the grouping (name='...'), or to the store of the aggregate",
+        )

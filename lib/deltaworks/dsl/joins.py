@@ -37,7 +37,7 @@ def join_table(
         at.graph.report(f"{operator}: the table belongs to another builder.", where, "use one builder for both")
         return at.typed(key=at.key, value=new_value)
     if at.rekeyed:
-        at = hop(at, name or at.node, operator=operator, where=where)
+        at = hop(at, name or at.node, operator=operator, where=where, named=name is not None)
     _check_keys(at, table, operator, where)
     node = StreamTableJoin(
         name=at.graph.name_of(name, "KSTREAM-JOIN-" if kind == "inner" else "KSTREAM-LEFTJOIN-"),

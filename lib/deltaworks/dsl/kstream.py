@@ -406,7 +406,7 @@ class KStream(Generic[K, V]):
         named = replace(kept, name=at.graph.store_name(kept.name, "KSTREAM-TOTABLE-"))
         node = self._name(name, "KSTREAM-TOTABLE-")
         if at.rekeyed:
-            at = hop(at, node, operator="to_table", where=where)
+            at = hop(at, node, operator="to_table", where=where, named=name is not None)
         table: KTable[K, V] = table_source(at, node, kept, named, operator="to_table", where=where)
         return table
 

@@ -13,7 +13,7 @@ from deltaworks.dsl.point import Known, Point, Unknown
 from deltaworks.serdes.base import Serde
 from deltaworks.serdes.left_or_right import LeftOrRight
 from deltaworks.topology.join_windows import JoinWindows
-from deltaworks.topology.nodes import JoinWindow, Merge, StreamStreamJoin
+from deltaworks.topology.nodes import JoinWindow, Passthrough, StreamStreamJoin
 from deltaworks.topology.nodes.base import Origin
 from deltaworks.topology.stages import StoreSpec
 
@@ -62,9 +62,11 @@ def join_streams(at: Point, other: Point, join: StreamJoin) -> Point:
         return at.typed(key=at.key, value=join.value)
     _check_keys(at, other, join)
     if at.rekeyed:
-        at = hop(at, f"{join.name}-left" if join.name else at.node, operator=operator, where=where)
+        name = f"{join.name}-left" if join.name else at.node
+        at = hop(at, name, operator=operator, where=where, named=bool(join.name))
     if other.rekeyed:
-        other = hop(other, f"{join.name}-right" if join.name else other.node, operator=operator, where=where)
+        name = f"{join.name}-right" if join.name else other.node
+        other = hop(other, name, operator=operator, where=where, named=bool(join.name))
     if not join.store:
         graph.demand_name(operator, where)
     names = _names(graph, join)
@@ -108,7 +110,7 @@ def join_streams(at: Point, other: Point, join: StreamJoin) -> Point:
             origin=where,
         )
     )
-    return at.then(Merge(name=names.merge, parents=(names.this, names.other), origin=where), value=join.value)
+    return at.then(Passthrough(name=names.merge, parents=(names.this, names.other), origin=where), value=join.value)
 
 
 def _names(graph: Graph, join: StreamJoin) -> _Names:
