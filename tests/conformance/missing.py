@@ -8,10 +8,7 @@ from typing import Any
 _OPERATORS = {
     "process",
     "process_values",
-    "global_table",
     "global_store",
-    "join_stream_global",
-    "join_stream_stream",
     "join_table_table",
     "join_foreign_key",
     "suppress",
@@ -25,12 +22,11 @@ _FIELDS = {
     "topic_extractor",
     "adder",
     "subtractor",
-    "grace_ms",
     "caching",
     "emit",
 }
 _WINDOWS = {"sliding", "unlimited"}
-_CONFIG = {"optimize", "require_explicit_names", "emit_interval_ms"}
+_CONFIG = {"optimize", "require_explicit_names"}
 
 
 def missing(case: Mapping[str, Any]) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from deltaworks.topology.nodes import AnyNode, JoinWindow, Merge, StreamSelfJoin, StreamStreamJoin
+from deltaworks.topology.nodes import AnyNode, JoinWindow, Passthrough, StreamSelfJoin, StreamStreamJoin
 from deltaworks.topology.stages import StoreSpec
 
 
@@ -21,7 +21,7 @@ def with_one_store(
     changed: dict[str, AnyNode | None] = {}
     gone: set[str] = set()
     for merge in nodes:
-        sides = [by_name[parent] for parent in merge.parents] if isinstance(merge, Merge) else []
+        sides = [by_name[parent] for parent in merge.parents] if isinstance(merge, Passthrough) else []
         match sides:
             case [StreamStreamJoin() as left, StreamStreamJoin() as right]:
                 this, other = by_name[right.other], by_name[left.other]

@@ -6,12 +6,12 @@ it, unless it is joined: then it is as wide as what it is joined with.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from deltaworks.errors import Problem, TopologyError
-from deltaworks.topology.nodes import HopSink, Source, StreamTableJoin, TableTableJoin
+from deltaworks.topology.nodes import AnyNode, HopSink, Source, StreamStreamJoin, StreamTableJoin, TableTableJoin
 
 if TYPE_CHECKING:
     from deltaworks.topology.stages import Plan, Stage
@@ -52,11 +52,10 @@ def assign(plan: Plan, topic_partitions: Mapping[str, int]) -> Assignment:
     tasks: dict[int, int] = {}
     before = {hop: stage.index for stage in plan.stages for hop in stage.hops_out}
     for stage in plan.stages:
-        for join in stage.nodes:
-            if isinstance(join, StreamTableJoin) or (isinstance(join, TableTableJoin) and join.side == "left"):
-                problems += _join(stage, join, widths)
+        widths_before = {hop: tasks.get(before[hop], 1) for hop in stage.hops_in}
+        problems += _co_partition(list(_joins(stage)), widths, widths_before)
         for hop in stage.hops_in:
-            widths.setdefault(hop, tasks.get(before[hop], 1))
+            widths.setdefault(hop, widths_before[hop])
         read = (*stage.topics, *matched.get(stage.index, ()), *stage.hops_in)
         tasks[stage.index] = max((widths[topic] for topic in read), default=1)
     if problems:
@@ -64,26 +63,70 @@ def assign(plan: Plan, topic_partitions: Mapping[str, int]) -> Assignment:
     return Assignment(tuple(tasks[stage.index] for stage in plan.stages), {hop: widths[hop] for hop in sinks})
 
 
-def _join(stage: Stage, join: StreamTableJoin | TableTableJoin, widths: dict[str, int]) -> Iterable[Problem]:
-    """Gives the hops of a join the width of the other side; two sides of different width are a problem."""
-    left = _topics_above(stage, join.parents)
-    right = _topics_above(stage, (join.table,))
-    known = {topic: widths[topic] for topic in (*left, *right) if topic in widths}
-    if len(set(known.values())) > 1:
-        sizes = ", ".join(f"'{topic}' has {_count(width)}" for topic, width in known.items())
-        target = next((widths[topic] for topic in right if topic in widths), None)
-        if isinstance(join, TableTableJoin):
-            kind, hint = "table-table", f"read one as a stream: stream(...).repartition(partitions={target}).to_table(...)"
-        else:
-            kind, hint = "stream-table", f"repartition(partitions={target}) the stream before the join"
-        yield Problem(
-            f"'{join.name}' ({kind} join): {sizes}; joined topics must be co-partitioned.",
-            str(join.origin) if join.origin else None,
-            hint,
-        )
-    for topic in (*left, *right):
-        if known:
-            widths.setdefault(topic, max(known.values()))
+@dataclass(frozen=True)
+class _Join:
+    """A join of a stage, by the topics and hops from which its records come."""
+
+    node: AnyNode
+    kind: str
+    left: tuple[str, ...]
+    right: tuple[str, ...]
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        return (*self.left, *self.right)
+
+
+def _joins(stage: Stage) -> Iterator[_Join]:
+    for node in stage.nodes:
+        match node:
+            case StreamTableJoin():
+                kind, other = "stream-table", node.table
+            case TableTableJoin(side="left"):
+                kind, other = "table-table", node.table
+            case StreamStreamJoin(side="left"):
+                kind, other = "stream-stream", node.other
+            case _:
+                continue
+        yield _Join(node, kind, _topics_above(stage, node.parents), _topics_above(stage, (other,)))
+
+
+def _co_partition(joins: Sequence[_Join], widths: dict[str, int], before: Mapping[str, int]) -> Iterator[Problem]:
+    """Gives the hops of joins the width of the other side; two sides of different width are a problem.
+
+    Args:
+        joins: of one stage.
+        widths: what is known so far, by topic and hop; more is known afterwards.
+        before: hop -> tasks of the stage before it, which decide where a join has nothing but hops.
+    """
+    given = dict(widths)
+    waiting = list(joins)
+    while waiting:
+        # One that is joined with something known goes first, so that widths spread from join to join.
+        join = next((join for join in waiting if any(topic in widths for topic in join.topics)), waiting[0])
+        waiting.remove(join)
+        known = {topic: widths[topic] for topic in join.topics if topic in widths}
+        if len(set(known.values())) > 1:
+            yield _mismatch(join, {topic: width for topic, width in known.items() if topic in given}, known)
+        width = max(known.values(), default=max((before.get(topic, 1) for topic in join.topics), default=1))
+        for topic in join.topics:
+            widths.setdefault(topic, width)
+
+
+def _mismatch(join: _Join, given: Mapping[str, int], known: Mapping[str, int]) -> Problem:
+    told = given if len(set(given.values())) > 1 else known
+    sizes = ", ".join(f"'{topic}' has {_count(width)}" for topic, width in told.items())
+    target = next((known[topic] for topic in join.right if topic in known), None)
+    match join.kind:
+        case "table-table":
+            hint = f"read one as a stream: stream(...).repartition(partitions={target}).to_table(...)"
+        case "stream-table":
+            hint = f"repartition(partitions={target}) the stream before the join"
+        case _:
+            hint = f"repartition(partitions={target}) the left stream before the join, or the right one to its number"
+    origin = join.node.origin
+    what = f"'{join.node.name}' ({join.kind} join): {sizes}; joined topics must be co-partitioned."
+    return Problem(what, str(origin) if origin else None, hint)
 
 
 def _topics_above(stage: Stage, names: Iterable[str]) -> tuple[str, ...]:

@@ -77,4 +77,4 @@ class Branch(Node):
 
 @dataclass(frozen=True, kw_only=True)
 class Passthrough(Node):
-    """A named point of the graph that changes nothing (a branch)."""
+    """A named point of the graph that changes nothing: a branch, the end of a stream-stream join."""
