@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from deltaworks.serdes import Serde
 
@@ -35,8 +35,8 @@ class Materialized:
     history: timedelta | None = None
     in_memory: bool = False
     logging: bool = True
-    key: Serde[object] | None = None
-    value: Serde[object] | None = None
+    key: Serde[Any] | None = None
+    value: Serde[Any] | None = None
 
     @property
     def history_ms(self) -> int | None:
