@@ -44,6 +44,7 @@ class TaskContext:
         "metrics",
         "number",
         "partition",
+        "stream_time_ms",
         "wall_clock_ms",
     )
 
@@ -54,6 +55,8 @@ class TaskContext:
         self.collector = collector
         self.metrics = TaskMetrics()
         self.wall_clock_ms = 0
+        self.stream_time_ms = -1
+        """The largest timestamp taken so far, record by record; only in tasks that have a user's processor."""
         self.batches: list[RecordBatch] = []
         """The input of the micro-batch in process."""
         self.number = 0
@@ -93,6 +96,22 @@ class TaskContext:
         if batch.headers is not None:
             batch.headers.append(headers)
         self.number, self.index = number, len(batch.offsets) - 1
+
+    def disguise(self, timestamp_ms: int, headers: Headers) -> None:
+        """The record in process has another time and other headers from here on."""
+        batch, index = self.batches[self.number], self.index
+        self.batches.append(
+            RecordBatch(
+                batch.topic,
+                batch.partition,
+                [batch.offsets[index]],
+                [timestamp_ms],
+                [batch.keys[index]],
+                [batch.values[index]],
+                [headers],
+            )
+        )
+        self.number, self.index = len(self.batches) - 1, 0
 
     def forget_batches(self) -> None:
         """No record is in process, and none will be looked at again."""

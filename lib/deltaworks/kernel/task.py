@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
-from deltaworks.kernel.context import TaskContext, TaskMetrics
+from deltaworks.kernel.context import Process, TaskContext, TaskMetrics
 from deltaworks.kernel.errors import ErrorPolicy
 from deltaworks.kernel.order import Partition, run
 from deltaworks.kernel.processors.build import processor
 from deltaworks.kernel.processors.wiring import Wiring
-from deltaworks.kernel.records import Collector, RecordBatch
+from deltaworks.kernel.records import Collector, Headers, RecordBatch
 from deltaworks.kernel.stores.build import Store, build_store
 from deltaworks.kernel.stores.state import NEVER, StateBackend, StoreChanges
 from deltaworks.kernel.task_times import ACTIVE, STREAM, STREAM_WHEN_ACTIVE, TASK_STORE, TaskTimes
@@ -41,6 +42,7 @@ class Task:
         collector: Collector,
         errors: ErrorPolicy,
         hop_partitions: Mapping[str, int],
+        wall_clock_ms: int = 0,
         idle_timeout_ms: int | None = None,
         max_cached_entries: int = 200_000,
         global_stores: Mapping[str, Store] = MappingProxyType({}),
@@ -53,6 +55,7 @@ class Task:
             collector: Receives the output.
             errors: What happens to a record that fails.
             hop_partitions: Hop -> number of tasks of the stage that reads it.
+            wall_clock_ms: The time at which users' processors are initialized: of the batch that comes next.
             idle_timeout_ms: Without a record for so long, time goes on with the wall clock; see `idle`. None: never.
             max_cached_entries: Per store, how many committed entries stay in memory as objects.
             global_stores: Those of the global stages, which the host keeps up to date; its processors read them.
@@ -70,6 +73,7 @@ class Task:
         origins = {node.name: None if node.origin is None else str(node.origin) for node in stage.nodes}
         self._context = TaskContext(partition, collector, errors, origins)
         self._context.metrics.stream_time_ms = self._times.get(STREAM)
+        self._context.stream_time_ms, self._context.wall_clock_ms = self._times.get(STREAM), wall_clock_ms
         nodes = {node.name: node for node in stage.nodes}
         times = self._times
         wiring = Wiring(
@@ -80,8 +84,12 @@ class Task:
             nodes,
             emitted_ms=times.emitted,
             global_stores=global_stores,
+            stage=stage.index,
         )
         self._wiring = _wired(stage, wiring)
+        for start in reversed(wiring.starts):
+            start()
+        wiring.punctuation.restore(times)
         self._sources = {topic: node for node in stage.sources for topic in node.topics}
         self._patterns = [(re.compile(node.pattern), node) for node in stage.sources if node.pattern is not None]
         clocks = self._wiring.clocks
@@ -156,7 +164,20 @@ class Task:
         context.metrics.stream_time_ms = self._times.get(STREAM)
         for go_on in reversed(self._wiring.idlers):
             go_on(time_ms)
+        context.stream_time_ms = max(context.stream_time_ms, time_ms)
+        self._wiring.punctuation.stream_time(context.stream_time_ms)
         return True
+
+    def punctuate(self, wall_clock_ms: int) -> None:
+        """Runs users' punctuators that are due on the wall clock; after the records of a micro-batch, or without any.
+
+        Raises:
+            StreamsError: One failed and the policy says `fail`.
+        """
+        context = self._begin(wall_clock_ms)
+        self._wiring.punctuation.wall_clock(wall_clock_ms)
+        if not self._wiring.flushes:
+            context.forget_batches()
 
     def partition_time_ms(self, topic: str, partition: int) -> int:
         """The largest timestamp taken so far from a partition, -1 before the first."""
@@ -171,6 +192,7 @@ class Task:
         for flush in reversed(self._wiring.flushes):
             flush()
         self._close_windows()
+        self._wiring.punctuation.remember(self._times)
         for name, clock in self._wiring.clocks_by_store.items():
             self._times.advance(f"observed/{name}", clock.observed_ms)
         for name, emit_clock in self._wiring.emit_clocks.items():
@@ -187,6 +209,11 @@ class Task:
         self._context.forget_batches()
         self._committed = True
         return changes
+
+    def close(self) -> None:
+        """The task is given up in an orderly way: the processors of users are closed, upstream ones first."""
+        for close in reversed(self._wiring.closers):
+            close()
 
     def _begin(self, wall_clock_ms: int) -> TaskContext:
         context = self._context
@@ -205,7 +232,22 @@ class Task:
                 raise ValueError(f"no source reads topic '{topic}'; this stage reads {read}")
             self._sources[topic] = source
         newest_ms = self.partition_time_ms(topic, partition)
-        return Partition(source, self._wiring.processes[source.name], numbers, self._context, newest_ms)
+        entry = self._wiring.processes[source.name]
+        if self._wiring.starts:
+            entry = self._keeping_time(entry)
+        return Partition(source, entry, numbers, self._context, newest_ms)
+
+    def _keeping_time(self, process: Process) -> Process:
+        """Users' processors see stream time and may have scheduled something; without any this costs nothing."""
+        context, punctuation = self._context, self._wiring.punctuation
+
+        def keeping_time(key: Any, value: Any, timestamp_ms: int, headers: Headers) -> None:
+            if timestamp_ms > context.stream_time_ms:
+                context.stream_time_ms = timestamp_ms
+            process(key, value, timestamp_ms, headers)
+            punctuation.stream_time(context.stream_time_ms)
+
+        return keeping_time
 
     def _close_windows(self) -> None:
         for position, (table, clock) in enumerate(self._window_tables):

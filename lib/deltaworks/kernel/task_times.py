@@ -2,7 +2,10 @@
 
 `stream` (of the task), `partition/<topic>/<number>`, `observed/<store>` (the largest timestamp that the aggregate
 of a store has seen), `newest/<store>` (the newest time ever put into a window or session store); with an idle timeout,
-`active` (the wall clock when the last record came) and `active/stream` (the stream time then).
+`active` (the wall clock when the last record came) and `active/stream` (the stream time then); of aggregates that
+forward when windows close, `emitted/<store>` (when those had closed that have been forwarded) and `paused/<store>` (the
+wall clock before which nobody looks for others). Of a cogroup's streams, each but the first is `<store>/<number>`.
+Of punctuators, `punctuator/<node>/<number>` is when it is due next, `turn/<node>/<number>` its place in the queue.
 Kafka Streams forgets the observed times at a restart; remembering them keeps lateness the same wherever a batch ends.
 """
 
@@ -16,6 +19,8 @@ STREAM = "stream"
 ACTIVE = "active"
 STREAM_WHEN_ACTIVE = "active/stream"
 _OBSERVED = "observed/"
+_EMITTED = "emitted/"
+_PAUSED = "paused/"
 
 
 class TaskTimes:
@@ -33,11 +38,24 @@ class TaskTimes:
         if time_ms > self.get(name):
             self._current[name] = time_ms
 
+    def set(self, name: str, time_ms: int) -> None:
+        """For what is not a clock."""
+        self._current[name] = time_ms
+
     def observed(self) -> dict[str, int]:
         """Store of an aggregate -> the largest timestamp the aggregate has seen."""
         return {
             name.removeprefix(_OBSERVED): time for name, time in self._current.items() if name.startswith(_OBSERVED)
         }
+
+    def emitted(self, clock: str) -> tuple[int, int]:
+        """When those windows had closed that have been forwarded; the wall clock before which nobody looks again."""
+        return self.get(_EMITTED + clock), self.get(_PAUSED + clock)
+
+    def advance_emitted(self, clock: str, emitted_ms: int, pause_until_ms: int) -> None:
+        """The counterpart of `emitted`."""
+        self.advance(_EMITTED + clock, emitted_ms)
+        self.advance(_PAUSED + clock, pause_until_ms)
 
     def take_changes(self) -> StoreChanges | None:
         """What has advanced since the last call."""

@@ -38,7 +38,7 @@ def of(plan: Plan) -> dict[str, Any]:
         "stages": [_stage(stage) for stage in plan.stages],
         "stores": {
             store.name: {
-                "kind": store.kind,
+                "kind": store.layout,
                 "key": store.key.name,
                 "value": store.value.name,
                 "filled_by": fillers[store.name],

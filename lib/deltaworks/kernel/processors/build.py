@@ -11,22 +11,28 @@ from deltaworks.kernel.processors import (
     global_joins,
     grouped_table,
     joins,
+    processor_api,
     repartition,
+    sessions,
     sinks,
+    sliding,
     sources,
     stateless,
     stream_joins,
     table_joins,
     tables,
+    windowed_aggregates,
 )
 from deltaworks.kernel.processors.suppress import suppress
 from deltaworks.kernel.processors.wiring import Wiring
 from deltaworks.topology.nodes import (
     AnyNode,
     Branch,
+    CogroupMerge,
     DeltaSink,
     ExtractedTopicSink,
     Filter,
+    FixedKeyProcessorNode,
     FlatMap,
     FlatMapValues,
     ForeignKeyAnswer,
@@ -42,8 +48,10 @@ from deltaworks.topology.nodes import (
     Merge,
     Passthrough,
     Peek,
+    ProcessorNode,
     SelectKey,
     SessionAggregate,
+    SlidingAggregate,
     Source,
     StreamAggregate,
     StreamSelfJoin,
@@ -103,9 +111,13 @@ def processor(node: AnyNode, wiring: Wiring) -> Process:
         case StreamAggregate():
             return aggregates.stream_aggregate(node, wiring)
         case WindowAggregate():
-            return aggregates.window_aggregate(node, wiring)
+            return windowed_aggregates.window_aggregate(node, wiring)
+        case SlidingAggregate():
+            return sliding.sliding_aggregate(node, wiring)
         case SessionAggregate():
-            return aggregates.session_aggregate(node, wiring)
+            return sessions.session_aggregate(node, wiring)
+        case CogroupMerge():
+            return aggregates.cogroup_merge(node, wiring)
         case StreamTableJoin():
             return joins.stream_table_join(node, wiring)
         case GlobalTableJoin():
@@ -128,6 +140,10 @@ def processor(node: AnyNode, wiring: Wiring) -> Process:
             return foreign_keys.resolve(node, wiring)
         case Suppress():
             return suppress(node, wiring)
+        case ProcessorNode():
+            return processor_api.processing(node, wiring)
+        case FixedKeyProcessorNode():
+            return processor_api.processing_values(node, wiring)
         case TopicSink():
             return sinks.topic_sink(node, wiring)
         case ExtractedTopicSink():

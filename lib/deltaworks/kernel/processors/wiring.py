@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from deltaworks.kernel.context import Process, TaskContext
 from deltaworks.kernel.processors.window_clock import EmitClock, FinalClock, WindowClock
+from deltaworks.kernel.punctuation import Punctuation
 from deltaworks.kernel.records import Headers
 from deltaworks.kernel.stores.build import Store
 from deltaworks.kernel.stores.join_window import JoinWindowStore
@@ -38,6 +39,14 @@ class Wiring:
     """Of the global tables and global stores; other tasks fill them."""
     emitted_ms: Callable[[str], tuple[int, int]] = lambda clock: (NEVER, NEVER)
     """What the task remembers of an `EmitClock`."""
+    stage: int = 0
+    """Number of the stage."""
+    punctuation: Punctuation = field(default_factory=Punctuation)
+    """The schedules of users' processors."""
+    starts: list[Callable[[], None]] = field(default_factory=list)
+    """Initialize what users wrote, the last operator first; called when all processors are built."""
+    closers: list[Callable[[], None]] = field(default_factory=list)
+    """Close what users wrote, the last operator first."""
     processes: dict[str, Process] = field(default_factory=dict)
     """By node, those that are built."""
     children: dict[str, list[str]] = field(default_factory=dict)

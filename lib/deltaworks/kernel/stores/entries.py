@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from deltaworks.kernel.stores.mutability import is_immutable
+from deltaworks.kernel.stores.several import Several
 from deltaworks.kernel.stores.state import StateReader
 from deltaworks.topology.stages import StoreSpec
 
@@ -25,19 +26,22 @@ class Codec:
     """Bytes of a store's keys and values, and what its caches hold in their place."""
 
     def __init__(self, spec: StoreSpec) -> None:
+        value = Several(spec.value) if spec.retain_duplicates else spec.value
         self.key_object = spec.key.deserialize
+        self.key_bytes = spec.key.serialize
         plain_key = spec.key.type in _HASHABLE_AS_BYTES
         self.cache_key: Callable[[Any], Any] | None = None if plain_key else spec.key.serialize
         """From a key to what the caches are keyed by; None: the key itself."""
-        keeps_objects = is_immutable(spec.value.type)
-        self.freeze: Callable[[Any], bytes] | None = None if keeps_objects else spec.value.serialize
+        keeps_objects = is_immutable(value.type)
+        self.freeze: Callable[[Any], bytes] | None = None if keeps_objects else value.serialize
         """From a value to what the caches hold; None: the value itself."""
-        self.thaw: Callable[[bytes], Any] | None = None if keeps_objects else spec.value.deserialize
+        self.thaw: Callable[[bytes], Any] | None = None if keeps_objects else value.deserialize
         self.write_key: Callable[[Any], bytes] | None = spec.key.serialize if plain_key else None
         """From what the caches are keyed by to bytes; None: it is bytes."""
-        self.write_value: Callable[[Any], bytes] | None = spec.value.serialize if keeps_objects else None
+        self.write_value: Callable[[Any], bytes] | None = value.serialize if keeps_objects else None
         """From what the caches hold to bytes; None: it is bytes."""
-        self._deserialize = spec.value.deserialize
+        self.timestamped = spec.timestamped
+        self._deserialize = value.deserialize
 
     def cached_key_bytes(self, cached: Any) -> bytes:
         return cached if self.write_key is None else self.write_key(cached)
@@ -58,7 +62,9 @@ class Codec:
         return self._deserialize(data) if self.freeze is None else data
 
     def entry(self, data: bytes) -> Entry:
-        """From the bytes of a timestamped entry."""
+        """From the bytes of an entry; one without a time is of time zero."""
+        if not self.timestamped:
+            return self.cached_value_of_bytes(data), 0
         return self.cached_value_of_bytes(data[TIME_BYTES:]), int.from_bytes(data[:TIME_BYTES], "big")
 
 
@@ -96,7 +102,7 @@ class Entries:
     def take_changes(self, into: list[tuple[bytes, bytes | None]]) -> None:
         """Moves the updates to the committed entries and their bytes to `into`."""
         committed, suffix, updates = self.committed, self._suffix, self.updates
-        write_key, write_value = self._codec.write_key, self._codec.write_value
+        write_key, write_value, timestamped = self._codec.write_key, self._codec.write_value, self._codec.timestamped
         deleted: list[Any] = []
         for key, entry in updates.items():
             value = entry[0]
@@ -105,7 +111,9 @@ class Entries:
                 continue
             key_bytes = key if write_key is None else write_key(key)
             value_bytes = value if write_value is None else write_value(value)
-            into.append((key_bytes + suffix, entry[1].to_bytes(TIME_BYTES, "big") + value_bytes))
+            if timestamped:
+                value_bytes = entry[1].to_bytes(TIME_BYTES, "big") + value_bytes
+            into.append((key_bytes + suffix, value_bytes))
         for key in deleted:
             if committed.get(key, ABSENT if self.complete else None) is not ABSENT:
                 into.append((self._codec.cached_key_bytes(key) + suffix, None))

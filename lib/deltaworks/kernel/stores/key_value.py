@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
 from deltaworks.kernel.stores.entries import Codec, Entries, Entry
+from deltaworks.kernel.stores.ordered import WrittenKeys, overlaid
 from deltaworks.kernel.stores.state import NEVER, StateReader, StoreChanges
 from deltaworks.topology.stages import StoreSpec
 
 
 class KeyValueStore:
-    """Timestamped key-value store of one task.
+    """Key-value store of one task; whether its entries carry a time is up to the spec.
 
-    Processors work on `entries` directly; the methods are for everybody else.
+    Processors of operators work on `entries` directly; the methods are for everybody else.
     """
 
     newest_ms = NEVER
@@ -25,21 +26,32 @@ class KeyValueStore:
         self.entries = Entries(self.codec, reader)
         self._reader = reader
         self._max_cached = max_cached
+        self._written = WrittenKeys(self.codec, self.entries)
 
     def get(self, key: Any) -> Any | None:
         """The value of a key."""
-        entry = self.entries.get(self._cached_key(key))
-        return self.codec.value_of_cached(entry[0])
+        return self.codec.value_of_cached(self.entry(key)[0])
+
+    def entry(self, key: Any) -> Entry:
+        """The entry of a key, or `ABSENT`."""
+        return self.entries.get(key if self.codec.cache_key is None else self.codec.cache_key(key))
 
     def all(self) -> Iterator[tuple[Any, Any, int]]:
         """`(key, value, timestamp_ms)` in the order of the key bytes."""
+        return self.between(b"", None)
+
+    def between(self, start: bytes, stop: bytes | None, *, backward: bool = False) -> Iterator[tuple[Any, Any, int]]:
+        """`(key, value, timestamp_ms)` of the keys whose bytes are in `[start, stop)`, in that order or backward."""
         codec = self.codec
-        merged: dict[bytes, Entry] = {key: codec.entry(raw) for key, raw in self._reader.scan(b"", None)}
-        merged.update((codec.cached_key_bytes(key), entry) for key, entry in self.entries.updates.items())
-        for key in sorted(merged):
-            value, timestamp_ms = merged[key][:2]
-            if value is not None:
-                yield codec.key_object(key), codec.value_of_cached(value), timestamp_ms
+        committed = ((key, codec.entry(raw)) for key, raw in self._reader.scan(start, stop))
+        merged: Iterable[tuple[bytes, Entry]] = overlaid(committed, self._written.between(start, stop))
+        if backward:
+            merged = reversed(list(merged))
+        return (
+            (codec.key_object(key_bytes), codec.value_of_cached(entry[0]), entry[1])
+            for key_bytes, entry in merged
+            if entry[0] is not None
+        )
 
     def take_changes(self) -> StoreChanges | None:
         """What was written since the last call; None if nothing."""
@@ -47,9 +59,6 @@ class KeyValueStore:
         self.entries.take_changes(changed)
         self._trim()
         return StoreChanges(changed) if changed else None
-
-    def _cached_key(self, key: Any) -> Any:
-        return key if self.codec.cache_key is None else self.codec.cache_key(key)
 
     def _trim(self) -> None:
         committed = self.entries.committed

@@ -7,8 +7,10 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
+from deltaworks.kernel.stores.closing_sessions import ClosingSessions
 from deltaworks.kernel.stores.entries import TIME_BYTES, Codec
-from deltaworks.kernel.stores.state import NEVER, StateReader, StoreChanges
+from deltaworks.kernel.stores.ordered import segment_ms
+from deltaworks.kernel.stores.state import FOR_EVER_MS, NEVER, StateReader, StoreChanges
 from deltaworks.topology.stages import StoreSpec
 
 Session = tuple[Any, ...]
@@ -39,7 +41,7 @@ class SessionStore:
             raise ValueError(f"session store '{spec.name}' needs a retention")
         self.spec = spec
         self.codec = Codec(spec)
-        self.retention_ms = spec.retention_ms
+        self.retention_ms = FOR_EVER_MS if spec.expired_stay_cached else spec.retention_ms
         self.newest_ms = newest_ms
         """The newest end ever put."""
         self._by_key: dict[Any, list[Session]] = {}
@@ -51,6 +53,10 @@ class SessionStore:
         self._committed_newest_ms = newest_ms
         self._reader = reader
         self._max_cached = max_cached
+        self._segment_ms = segment_ms(spec.retention_ms)
+        self.closing = ClosingSessions(self.codec, spec.retention_ms, reader) if spec.emits_final else None
+        """What is kept to be read back when it has closed."""
+        self._expired_before_ms = 0 if spec.emits_final else max(0, self.expired_before_ms)
 
     @property
     def expired_before_ms(self) -> int:
@@ -73,6 +79,8 @@ class SessionStore:
             self._touched[cached_key] = sessions.copy()
         for session in old:
             sessions.remove(session)
+        if self.closing is not None:
+            self.closing.replace(cached_key, old, new)
         if new is None:
             return
         end_ms = new[0]
@@ -106,22 +114,48 @@ class SessionStore:
 
     def fetch(self, key: Any) -> list[tuple[int, int, Any]]:
         """`(start_ms, end_ms, value)` of the sessions of a key, oldest first."""
-        cached_key = key if self.codec.cache_key is None else self.codec.cache_key(key)
-        sessions = self.sessions(cached_key)
+        sessions = self.sessions(self._cached_key(key))
         return [(session[1], session[0], self.codec.value_of_cached(session[2])) for session in sessions]
 
+    def put(self, key: Any, start_ms: int, end_ms: int, kept: Any, *written: int) -> None:
+        """Writes a session: what the caches hold in the place of the value, then as in `Session`; None deletes."""
+        cached_key = self._cached_key(key)
+        before = [session for session in self.sessions(cached_key) if _bounds(session) == (end_ms, start_ms)]
+        self.replace(cached_key, before, (end_ms, start_ms, kept, *written))
+
     def all(self) -> Iterator[tuple[Any, int, int, Any]]:
-        """`(key, start_ms, end_ms, value)`, ordered by key bytes, then end, then start."""
+        """`(key, start_ms, end_ms, value)` of every session."""
+        return iter(self.between(None, None))
+
+    def between(self, from_key: Any | None, to_key: Any | None) -> list[tuple[Any, int, int, Any]]:
+        """`(key, start_ms, end_ms, value)` of the keys between two keys, both inclusive; None: no bound.
+
+        Ordered by segment of time, then by bytes of key, end and start, as in Kafka Streams' persistent stores.
+        """
         codec = self.codec
+        first = b"" if from_key is None else codec.key_bytes(from_key)
+        last = None if to_key is None else codec.key_bytes(to_key)
         stored = {data[: -2 * TIME_BYTES] for data, _ in self._reader.scan_time(max(0, self.expired_before_ms), None)}
-        for key_bytes in sorted(stored | {codec.cached_key_bytes(cached_key) for cached_key in self._touched}):
-            key = codec.key_object(key_bytes)
-            for start_ms, end_ms, value in self.fetch(key):
-                yield key, start_ms, end_ms, value
+        rows: list[tuple[int, bytes, tuple[Any, int, int, Any]]] = []
+        for key_bytes in stored.union(map(codec.cached_key_bytes, self._touched)):
+            if key_bytes >= first and (last is None or key_bytes <= last):
+                key = codec.key_object(key_bytes)
+                for start_ms, end_ms, value in self.fetch(key):
+                    place = key_bytes + end_ms.to_bytes(TIME_BYTES, "big") + start_ms.to_bytes(TIME_BYTES, "big")
+                    rows.append((end_ms // self._segment_ms, place, (key, start_ms, end_ms, value)))
+        rows.sort(key=lambda row: row[:2])
+        return [row[2] for row in rows]
+
+    def left_store(self, end_ms: int) -> bool:
+        """Only a record cache shows it any more, and updates of it do not know an old value."""
+        return self.spec.expired_stay_cached and end_ms <= self._committed_newest_ms - (self.spec.retention_ms or 0)
 
     def take_changes(self) -> StoreChanges | None:
         """What was written or has expired since the last call; None if nothing."""
         codec, visible = self.codec, self.expired_before_ms
+        if self.closing is not None:
+            visible = min(visible, self.closing.kept_from_ms(self.newest_ms))
+            self.closing.forget()
         changed: list[tuple[bytes, bytes | None]] = []
         for cached_key, removed, written, _ in self.changes():
             key = codec.cached_key_bytes(cached_key)
@@ -134,12 +168,16 @@ class SessionStore:
         self._touched = {}
         self._latest = {}
         self._outlived = {}
-        expires = self.newest_ms > self._committed_newest_ms and visible > 0
+        expires = visible > self._expired_before_ms
+        self._expired_before_ms = max(0, visible)
         self._committed_newest_ms = self.newest_ms
         if len(self._by_key) > self._max_cached:
             for cached_key in list(islice(self._by_key, len(self._by_key) - self._max_cached // 2)):
                 del self._by_key[cached_key]
         return StoreChanges(changed, visible if expires else None) if changed or expires else None
+
+    def _cached_key(self, key: Any) -> Any:
+        return key if self.codec.cache_key is None else self.codec.cache_key(key)
 
     def _expire(self, cached_key: Any, sessions: list[Session]) -> None:
         """Forgets what nobody sees any more; the state expires it by itself."""

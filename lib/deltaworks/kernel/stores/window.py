@@ -1,20 +1,25 @@
-"""Window store: one value and timestamp per key and window start, gone once older than the retention."""
+"""Window store: one value per key and window start, gone once older than the retention."""
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
-from deltaworks.kernel.stores.entries import TIME_BYTES, Codec, Entries, Entry
-from deltaworks.kernel.stores.state import StateReader, StoreChanges
+from deltaworks.kernel.stores.by_time import CommittedByTime
+from deltaworks.kernel.stores.entries import ABSENT, TIME_BYTES, Codec, Entries, Entry
+from deltaworks.kernel.stores.ordered import segment_ms
+from deltaworks.kernel.stores.state import FOR_EVER_MS, StateReader, StoreChanges
 from deltaworks.topology.stages import StoreSpec
 
 
 class WindowStore:
-    """Timestamped window store of one task.
+    """Window store of one task; whether its entries carry a time besides their start is up to the spec.
 
-    An entry is visible while `start > newest start ever put - retention`. Processors work on `window(start)` directly
-    and then call `put_at`; the other methods are for everybody else.
+    An entry is visible while `start > newest start ever put - retention`. Processors of operators work on
+    `window(start)` directly and then call `put_at`; the other methods are for everybody else. What runs over several
+    keys is ordered by segment of time, then by bytes of key and start, as in Kafka Streams' persistent stores.
     """
 
     def __init__(self, spec: StoreSpec, reader: StateReader, *, newest_ms: int, max_cached: int) -> None:
@@ -22,7 +27,7 @@ class WindowStore:
             raise ValueError(f"window store '{spec.name}' needs a retention")
         self.spec = spec
         self.codec = Codec(spec)
-        self.retention_ms = spec.retention_ms
+        self.retention_ms = FOR_EVER_MS if spec.expired_stay_cached else spec.retention_ms
         self.newest_ms = newest_ms
         """The newest start ever put."""
         self.windows: dict[int, Entries] = {}
@@ -30,6 +35,13 @@ class WindowStore:
         self._committed_newest_ms = newest_ms
         self._reader = reader
         self._max_cached = max_cached
+        self._segment_ms = segment_ms(spec.retention_ms)
+        self._starts: list[int] = []
+        """Starts in `windows`, sorted, kept up when somebody asks."""
+        self._starts_by_key: dict[Any, list[int]] | None = None
+        self._by_time: CommittedByTime | None = None
+        # Kafka Streams' stores for final results keep a window for a millisecond longer than others.
+        self.keeps_ms = self.retention_ms + 1 if spec.emits_final else self.retention_ms
 
     def window(self, start_ms: int) -> Entries:
         """The entries of one window start."""
@@ -52,35 +64,134 @@ class WindowStore:
 
     def fetch(self, key: Any, start_ms: int) -> Any | None:
         """The value of a key in the window that starts then."""
-        if start_ms < self.expired_before_ms:
-            return None
-        cached_key = key if self.codec.cache_key is None else self.codec.cache_key(key)
-        return self.codec.value_of_cached(self.window(start_ms).get(cached_key)[0])
+        return self.codec.value_of_cached(self.entry(key, start_ms)[0])
+
+    def entry(self, key: Any, start_ms: int) -> Entry:
+        """The entry of a key in the window that starts then, or `ABSENT`."""
+        if start_ms < self.expired_before_ms or start_ms > self.newest_ms:
+            return ABSENT
+        return self.window(start_ms).get(self._cached_key(key))
+
+    def put(self, key: Any, start_ms: int, kept: Any, *written: int) -> None:
+        """Writes an entry: what the caches hold in the place of the value, then as in `Entry`."""
+        cached_key = self._cached_key(key)
+        self.window(start_ms).updates[cached_key] = (kept, *written)
+        self.put_at(start_ms)
+        if self._starts_by_key is not None:
+            self.note(cached_key, start_ms, there=kept is not None)
 
     def fetch_range(self, key: Any, from_ms: int, to_ms: int) -> list[tuple[int, Any]]:
         """`(start_ms, value)` of a key, both bounds inclusive, oldest first."""
-        return [(start, value) for k, start, value, _ in self.all() if k == key and from_ms <= start <= to_ms]
+        codec, cached_key = self.codec, self._cached_key(key)
+        from_ms, to_ms = self._visible(from_ms, to_ms)
+        if from_ms > to_ms:
+            return []
+        prefix = codec.cached_key_bytes(cached_key)
+        start, stop = (prefix + time_ms.to_bytes(TIME_BYTES, "big") for time_ms in (from_ms, to_ms + 1))
+        found: dict[int, Entry] = {
+            int.from_bytes(data[-TIME_BYTES:], "big"): codec.entry(raw)
+            for data, raw in self._reader.scan(start, stop)
+            # A longer key that starts with this one may lie between its windows.
+            if len(data) == len(start)
+        }
+        for start_ms in self._starts_between(from_ms, to_ms):
+            written = self.windows[start_ms].updates.get(cached_key)
+            if written is not None:
+                found[start_ms] = written
+        return [
+            (start_ms, codec.value_of_cached(found[start_ms][0]))
+            for start_ms in sorted(found)
+            if found[start_ms][0] is not None
+        ]
 
     def all(self) -> Iterator[tuple[Any, int, Any, int]]:
-        """`(key, start_ms, value, timestamp_ms)`, ordered by key bytes, then start."""
-        codec, visible = self.codec, max(0, self.expired_before_ms)
-        merged: dict[bytes, Entry] = {key: codec.entry(raw) for key, raw in self._reader.scan_time(visible, None)}
-        for start_ms, entries in self.windows.items():
-            if start_ms >= visible:
-                suffix = start_ms.to_bytes(TIME_BYTES, "big")
-                merged.update((codec.cached_key_bytes(k) + suffix, entry) for k, entry in entries.updates.items())
-        for data in sorted(merged, key=lambda data: (data[:-TIME_BYTES], data[-TIME_BYTES:])):
-            value, timestamp_ms = merged[data][:2]
-            if value is not None:
-                start_ms = int.from_bytes(data[-TIME_BYTES:], "big")
-                yield codec.key_object(data[:-TIME_BYTES]), start_ms, codec.value_of_cached(value), timestamp_ms
+        """`(key, start_ms, value, timestamp_ms)` of every window."""
+        return iter(self.between(None, None, 0, self.newest_ms))
+
+    def between(
+        self, from_key: Any | None, to_key: Any | None, from_ms: int, to_ms: int
+    ) -> list[tuple[Any, int, Any, int]]:
+        """`(key, start_ms, value, timestamp_ms)` within bounds of key and start, all inclusive; None: no bound."""
+        codec = self.codec
+        from_ms, to_ms = self._visible(from_ms, to_ms)
+        if from_ms > to_ms:
+            return []
+        found: dict[bytes, Entry] = {data: codec.entry(raw) for data, raw in self._reader.scan_time(from_ms, to_ms + 1)}
+        for start_ms in self._starts_between(from_ms, to_ms):
+            suffix, updates = start_ms.to_bytes(TIME_BYTES, "big"), self.windows[start_ms].updates
+            found.update((codec.cached_key_bytes(key) + suffix, entry) for key, entry in updates.items())
+        first = None if from_key is None else codec.key_bytes(from_key)
+        last = None if to_key is None else codec.key_bytes(to_key)
+        rows: list[tuple[int, bytes, Entry]] = []
+        for data, entry in found.items():
+            if entry[0] is None or (first is not None and data[:-TIME_BYTES] < first):
+                continue
+            if last is None or data[:-TIME_BYTES] <= last:
+                rows.append((int.from_bytes(data[-TIME_BYTES:], "big"), data, entry))
+        rows.sort(key=lambda row: (row[0] // self._segment_ms, row[1]))
+        return [
+            (codec.key_object(data[:-TIME_BYTES]), start_ms, codec.value_of_cached(entry[0]), entry[1])
+            for start_ms, data, entry in rows
+        ]
+
+    def closed(self, from_ms: int, to_ms: int) -> list[tuple[Any, int, Any, int]]:
+        """`(key, start_ms, value, timestamp_ms)` of windows that start in a span, by start, then bytes of the key.
+
+        For final results: what has just expired is still there, and spans may only move forward between two commits.
+        """
+        codec, found = self.codec, dict[tuple[int, bytes], Entry]()
+        from_ms = max(from_ms, self.newest_ms - self.keeps_ms + 1, 0)
+        if self._by_time is None:
+            self._by_time = CommittedByTime(self._reader)
+        for start_ms, data, raw in self._by_time.take(from_ms, to_ms):
+            found[start_ms, data[:-TIME_BYTES]] = codec.entry(raw)
+        for start_ms in self._starts_between(from_ms, to_ms):
+            for cached_key, entry in self.windows[start_ms].updates.items():
+                found[start_ms, codec.cached_key_bytes(cached_key)] = entry
+        return [
+            (codec.key_object(key), start_ms, codec.value_of_cached(entry[0]), entry[1])
+            for (start_ms, key), entry in sorted(found.items(), key=lambda item: item[0])
+            if entry[0] is not None
+        ]
+
+    def index_keys(self) -> None:
+        """From now on `starts` can be asked."""
+        if self._starts_by_key is None:
+            self._starts_by_key = {}
+
+    def starts(self, cached_key: Any) -> list[int]:
+        """The starts at which a key has a value, oldest first. Whoever writes to `windows` keeps it up with `note`."""
+        assert self._starts_by_key is not None, self.spec.name
+        starts = self._starts_by_key.get(cached_key)
+        if starts is None:
+            starts = self._starts_by_key[cached_key] = self._load_starts(cached_key)
+        gone_ms = self.newest_ms - self.keeps_ms
+        if starts and starts[0] <= gone_ms:
+            del starts[: bisect_right(starts, gone_ms)]
+        return starts
+
+    def note(self, cached_key: Any, start_ms: int, *, there: bool) -> None:
+        """Says whether a key has a value at a start."""
+        starts = self.starts(cached_key)
+        at = bisect_left(starts, start_ms)
+        if at < len(starts) and starts[at] == start_ms:
+            if not there:
+                del starts[at]
+        elif there:
+            starts.insert(at, start_ms)
+
+    def left_store(self, start_ms: int) -> bool:
+        """Only a record cache shows it any more, and updates of it do not know an old value."""
+        return self.spec.expired_stay_cached and start_ms <= self._committed_newest_ms - (self.spec.retention_ms or 0)
 
     def take_changes(self) -> StoreChanges | None:
         """What was written or has expired since the last call; None if nothing."""
         changed: list[tuple[bytes, bytes | None]] = []
-        visible = self.expired_before_ms
+        visible = self.newest_ms - self.keeps_ms + 1
         for start_ms in [start_ms for start_ms in self.windows if start_ms < visible]:
             del self.windows[start_ms]
+        self._starts = []
+        self._by_time = None
         for entries in self.windows.values():
             if entries.updates:
                 entries.take_changes(changed)
@@ -89,7 +200,35 @@ class WindowStore:
         self._trim()
         return StoreChanges(changed, visible if expires else None) if changed or expires else None
 
+    def _cached_key(self, key: Any) -> Any:
+        return key if self.codec.cache_key is None else self.codec.cache_key(key)
+
+    def _visible(self, from_ms: int, to_ms: int) -> tuple[int, int]:
+        return max(from_ms, self.expired_before_ms, 0), min(to_ms, self.newest_ms)
+
+    def _starts_between(self, from_ms: int, to_ms: int) -> list[int]:
+        """Of the windows in memory. Between two commits there are only ever more of them."""
+        for start_ms in islice(reversed(self.windows), len(self.windows) - len(self._starts)):
+            insort(self._starts, start_ms)
+        return self._starts[bisect_left(self._starts, from_ms) : bisect_right(self._starts, to_ms)]
+
+    def _load_starts(self, cached_key: Any) -> list[int]:
+        prefix = self.codec.cached_key_bytes(cached_key)
+        from_ms = max(self._committed_newest_ms - self.keeps_ms + 1, 0)
+        start, stop = (prefix + time.to_bytes(TIME_BYTES, "big") for time in (from_ms, self._committed_newest_ms + 1))
+        starts: list[int] = []
+        for data, raw in self._reader.scan(start, stop):
+            if len(data) == len(start):
+                start_ms = int.from_bytes(data[-TIME_BYTES:], "big")
+                self.window(start_ms).committed[cached_key] = self.codec.entry(raw)
+                starts.append(start_ms)
+        return starts
+
     def _trim(self) -> None:
+        by_key = self._starts_by_key
+        if by_key is not None and len(by_key) > self._max_cached:
+            for key in list(islice(by_key, len(by_key) - self._max_cached // 2)):
+                del by_key[key]
         cached = sum(len(entries.committed) for entries in self.windows.values())
         for start_ms in sorted(self.windows):
             if cached <= self._max_cached:

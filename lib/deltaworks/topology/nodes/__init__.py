@@ -26,6 +26,7 @@ from deltaworks.topology.nodes.joins import (
     StreamStreamJoin,
     StreamTableJoin,
 )
+from deltaworks.topology.nodes.processor_api import FixedKeyProcessorNode, ProcessorNode
 from deltaworks.topology.nodes.repartition import HopSink
 from deltaworks.topology.nodes.sinks import DeltaSink, ExtractedTopicSink, TopicSink
 from deltaworks.topology.nodes.sources import Source, TableSource
@@ -82,6 +83,8 @@ AnyNode = (
     | ForeignKeyAnswer
     | ForeignKeyUpdate
     | ForeignKeyResolve
+    | ProcessorNode
+    | FixedKeyProcessorNode
     | TopicSink
     | ExtractedTopicSink
     | DeltaSink
@@ -94,6 +97,7 @@ __all__ = [
     "DeltaSink",
     "ExtractedTopicSink",
     "Filter",
+    "FixedKeyProcessorNode",
     "FlatMap",
     "FlatMapValues",
     "ForeignKeyAnswer",
@@ -109,6 +113,7 @@ __all__ = [
     "Merge",
     "Passthrough",
     "Peek",
+    "ProcessorNode",
     "SelectKey",
     "SessionAggregate",
     "SlidingAggregate",

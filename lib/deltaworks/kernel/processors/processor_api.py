@@ -1,0 +1,188 @@
+"""Processors that users write: the context they work with, and how their records go in and out.
+
+What a processor raises is handled at its own node; what it forwarded before stays.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from deltaworks.kernel.context import NO_HEADERS, Process, TaskContext
+from deltaworks.kernel.processors.wiring import Wiring
+from deltaworks.kernel.punctuation import Schedule
+from deltaworks.kernel.records import Coordinates, Headers
+from deltaworks.kernel.stores.access import StoreAccess, access
+from deltaworks.topology.nodes.base import Node
+from deltaworks.topology.nodes.processor_api import FixedKeyProcessorNode, ProcessorNode
+from deltaworks.topology.processors import (
+    FixedKeyRecord,
+    PunctuationType,
+    Punctuator,
+    Record,
+    RecordMetadata,
+)
+
+_MILLISECOND = timedelta(milliseconds=1)
+_NOWHERE = Coordinates("", -1, -1)
+
+
+def processing(node: ProcessorNode, wiring: Wiring) -> Process:
+    """One object per task; it is initialized when all processors of the task are built."""
+    name, failed = node.name, wiring.context.failed
+    processor, context = node.supplier(), UserContext(node, wiring, node.connected, node.reads)
+    handle = processor.process
+    wiring.starts.append(lambda: context.start(processor.init))
+    wiring.closers.append(processor.close)
+
+    def process(key: Any, value: Any, timestamp_ms: int, headers: Headers) -> None:
+        try:
+            handle(Record(key, value, timestamp_ms, headers))
+        except Exception as error:
+            failed(name, error, key, value, timestamp_ms, headers)
+
+    return process
+
+
+def processing_values(node: FixedKeyProcessorNode, wiring: Wiring) -> Process:
+    """As `processing`; the records that it gets and forwards keep their keys."""
+    name, failed = node.name, wiring.context.failed
+    processor, context = node.supplier(), UserContext(node, wiring, node.connected, node.reads)
+    handle = processor.process
+    wiring.starts.append(lambda: context.start(processor.init))
+    wiring.closers.append(processor.close)
+
+    def process(key: Any, value: Any, timestamp_ms: int, headers: Headers) -> None:
+        try:
+            handle(FixedKeyRecord(key, value, timestamp_ms, headers))
+        except Exception as error:
+            failed(name, error, key, value, timestamp_ms, headers)
+
+    return process
+
+
+class UserContext:
+    """What a user's processor works with: `ProcessorContext`, `FixedKeyProcessorContext`."""
+
+    def __init__(self, node: Node, wiring: Wiring, connected: tuple[str, ...], reads: tuple[str, ...] = ()) -> None:
+        """
+        Args:
+            connected: The stores that it may use.
+            reads: Those of them that it may not write.
+        """
+        self._node = node
+        self._context: TaskContext = wiring.context
+        self._task_id = f"{wiring.stage}_{wiring.context.partition}"
+        self._punctuation = wiring.punctuation
+        self._stores = {name: wiring.stores[name] for name in connected}
+        self._reads = reads
+        self._global_stores = wiring.global_stores
+        self._all_stores = wiring.stores.keys()
+        self._forward = wiring.forward(node.name)
+        self._children = {child: wiring.processes[child] for child in wiring.children.get(node.name, ())}
+        self._flushes = wiring.flushes
+        self._starting = False
+        self._accesses: dict[str, StoreAccess] = {}
+
+    def start(self, init: Any) -> None:
+        """Initializes the processor."""
+        self._starting = True
+        init(self)
+        self._starting = False
+
+    @property
+    def task_id(self) -> str:
+        return self._task_id
+
+    @property
+    def record_metadata(self) -> RecordMetadata | None:
+        if self._starting or not (source := self._context.coordinates).topic:
+            return None
+        return RecordMetadata(source.topic, source.partition, source.offset)
+
+    @property
+    def current_stream_time_ms(self) -> int:
+        return self._context.stream_time_ms
+
+    @property
+    def current_system_time_ms(self) -> int:
+        return self._context.wall_clock_ms
+
+    def forward(self, record: Record[Any, Any] | FixedKeyRecord[Any, Any], child: str | None = None) -> None:
+        if self._starting:
+            raise RuntimeError(f"'{self._node.name}' forwards in init, which a task does whenever it is built again")
+        send = self._forward if child is None else self._child(child)
+        headers = record.headers
+        if self._flushes and headers != self._context.headers:
+            # What a record cache keeps until the commit goes on with the headers that it came with.
+            return self._forward_disguised(send, record)
+        return send(record.key, record.value, record.timestamp_ms, headers)
+
+    def state_store(self, name: str) -> StoreAccess:
+        found = self._accesses.get(name)
+        if found is None:
+            found = self._accesses[name] = self._access(name)
+        return found
+
+    def schedule(
+        self, interval: timedelta, type: PunctuationType, punctuator: Punctuator, *, start_ms: int | None = None
+    ) -> Schedule:
+        interval_ms = interval // _MILLISECOND
+        if interval_ms < 1:
+            raise ValueError(f"the interval of a punctuator must be at least a millisecond, not {interval}")
+        if start_ms is None:
+            start_ms = 0 if type is PunctuationType.STREAM_TIME else self._context.wall_clock_ms + interval_ms
+        elif start_ms < 0:
+            raise ValueError(f"the start of a punctuator must not be negative, but is {start_ms}")
+        return self._punctuation.schedule(
+            self._node.name,
+            self._punctuate,
+            punctuator,
+            type,
+            first_ms=start_ms,
+            interval_ms=interval_ms,
+            lasting=self._starting,
+        )
+
+    def commit(self) -> None:
+        """The host commits after each micro-batch, the test driver after each record."""
+
+    def _child(self, name: str) -> Process:
+        if name not in self._children:
+            known = ", ".join(sorted(self._children)) or "none"
+            raise KeyError(f"'{self._node.name}' has no child '{name}'; it has: {known}")
+        return self._children[name]
+
+    def _forward_disguised(self, send: Process, record: Record[Any, Any] | FixedKeyRecord[Any, Any]) -> None:
+        context = self._context
+        number, index = context.number, context.index
+        context.disguise(record.timestamp_ms, record.headers)
+        try:
+            send(record.key, record.value, record.timestamp_ms, record.headers)
+        finally:
+            context.number, context.index = number, index
+
+    def _punctuate(self, punctuator: Punctuator, now_ms: int) -> None:
+        context = self._context
+        number, index = context.number, context.index
+        context.resume(_NOWHERE, now_ms, NO_HEADERS)
+        try:
+            punctuator(now_ms)
+        except Exception as error:
+            context.failed(self._node.name, error, None, None, now_ms, NO_HEADERS)
+        finally:
+            context.number, context.index = number, index
+
+    def _access(self, name: str) -> StoreAccess:
+        if name in self._stores:
+            why = "something else fills it" if name in self._reads else None
+            return access(self._stores[name], self._context, read_only=why)
+        if name in self._global_stores:
+            return access(self._global_stores[name], self._context, read_only="it is global, and filled from its topic")
+        if name in self._all_stores:
+            raise KeyError(
+                f"the store '{name}' is not connected to '{self._node.name}'; name it where the processor is added:"
+                f" .process(..., '{name}')"
+            )
+        known = ", ".join(sorted({*self._stores, *self._global_stores})) or "none"
+        raise KeyError(f"there is no store '{name}' for '{self._node.name}'; it can use: {known}")
