@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from types import MappingProxyType
-from typing import Any, assert_never
+from typing import Any, Self, assert_never
 
 from deltaworks.dsl.pipeline import Pipeline
-from deltaworks.errors import StreamsError
 from deltaworks.kernel.errors import ErrorPolicy
 from deltaworks.kernel.records import DeadLetter, RecordBatch
 from deltaworks.kernel.stores.build import Store
@@ -70,8 +70,12 @@ class TopologyTestDriver:
     `advance_wall_clock_time`. With an `idle_timeout`, stream time follows the wall clock once it has moved by that much
     without a record.
 
-    **Errors.** With `on_error="fail"` a bad record raises `StreamsError` from `pipe_input`, and the driver is done.
-    With `"continue"` it goes to `dead_letters`, and to the pipeline's dead letter topic if it has one.
+    **Errors.** With `on_error="fail"` a bad record raises `StreamsError` from `pipe_input`, and the driver is done; its
+    results up to then can still be read. With `"continue"` the record goes to `dead_letters`, and to the pipeline's
+    dead letter topic if it has one.
+
+    **The end.** `close()`, or a `with` block, closes the processors that you wrote. The fixture `driver_for` of the
+    pytest plugin does it for you.
 
     **What it does not simulate.** Partitions: every topic has one, every stage one task, so co-partitioning and
     skew do not show. Micro-batches: it commits after each record, while the stream commits after many, so with a
@@ -121,7 +125,7 @@ class TopologyTestDriver:
         self._readers = {topic: stage for stage in self._all_stages for topic in stage.positions}
         self._outputs = {*plan.sink_topics, *filter(None, [dead_letter_topic])}
         self._wall_clock_ms = wall_clock_ms
-        self._failure: StreamsError | None = None
+        self._failure: Exception | None = None
 
     def create_input_topic(
         self,
@@ -197,6 +201,18 @@ class TopologyTestDriver:
             case _:
                 assert_never(store)
 
+    @property
+    def stores(self) -> dict[str, Any]:
+        """Every state store by name, to read, without those that are internal to their operator."""
+        names = sorted(name for stage in self._all_stages for name in stage.task.stores)
+        readable: dict[str, Any] = {}
+        for name in names:
+            try:
+                readable[name] = self.store(name)
+            except KeyError:
+                continue
+        return readable
+
     def table(self, name: str) -> Any:
         """What a Delta table would hold: `AppendTable`, `KeyedTable` or `WindowTable`, by how it is written.
 
@@ -212,14 +228,28 @@ class TopologyTestDriver:
         """Moves the wall clock forward."""
         if advance < timedelta(0):
             raise ValueError(f"the wall clock cannot go back by {-advance}")
-        self._wall_clock_ms += advance // _MILLISECOND
-        for stage in self._stages:
-            stage.run([], self._wall_clock_ms)
-        self._run_until_idle()
-        for stage in self._stages:
-            # What a stage that has been idle sends makes the next one busy.
-            stage.idle(self._wall_clock_ms)
+        with self._until_failure():
+            self._wall_clock_ms += advance // _MILLISECOND
+            for stage in self._stages:
+                stage.run([], self._wall_clock_ms)
             self._run_until_idle()
+            for stage in self._stages:
+                # What a stage that has been idle sends makes the next one busy.
+                stage.idle(self._wall_clock_ms)
+                self._run_until_idle()
+
+    def close(self) -> None:
+        """Closes the users' processors, unless one has failed; what was written can still be read."""
+        if self._failure is None:
+            for stage in self._all_stages:
+                stage.task.close()
+            self._failure = ValueError("the test driver is closed")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @property
     def dead_letters(self) -> list[DeadLetter]:
@@ -238,6 +268,11 @@ class TopologyTestDriver:
         )
 
     @property
+    def produced_topics(self) -> list[str]:
+        """Names of the output topics that a record was written to, the dead letter topic included."""
+        return sorted(self._capture.written)
+
+    @property
     def produced(self) -> dict[str, list[RawRecord]]:
         """Output topic -> its records as bytes, oldest first; hops and input topics are not in it."""
         return {topic: list(self._topics.of(topic)) for topic in sorted(self._outputs | self._capture.written)}
@@ -247,12 +282,18 @@ class TopologyTestDriver:
         return [*self._global_stages, *self._stages]
 
     def _pipe(self, topic: str, record: RawRecord) -> None:
+        with self._until_failure():
+            self._topics.of(topic).append(record)
+            self._run_until_idle()
+
+    @contextmanager
+    def _until_failure(self) -> Iterator[None]:
+        """After an error the tasks are not to be used any more, only their results can be read."""
         if self._failure is not None:
             raise self._failure
-        self._topics.of(topic).append(record)
         try:
-            self._run_until_idle()
-        except StreamsError as failure:
+            yield
+        except Exception as failure:
             self._failure = failure
             raise
 

@@ -1,13 +1,14 @@
-"""The pytest plugin `deltaworks`: a fixture that makes test drivers."""
+"""The pytest plugin `deltaworks`: a fixture that makes test drivers and closes them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from deltaworks.dsl.pipeline import Pipeline
     from deltaworks.testing.driver import TopologyTestDriver
@@ -15,9 +16,17 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def driver_for() -> Callable[[Pipeline | Plan], TopologyTestDriver]:
-    """Makes a test driver for a pipeline or a plan: `driver = driver_for(pipeline)`."""
+def driver_for() -> Iterator[Callable[..., TopologyTestDriver]]:
+    """Makes a test driver for a pipeline or a plan, closed at the end of the test: `driver = driver_for(pipeline)`.
+
+    It takes what `TopologyTestDriver` takes.
+    """
     # Here, so that a project that has the plugin installed does not pay for the import in other tests.
     from deltaworks.testing.driver import TopologyTestDriver
 
-    return TopologyTestDriver
+    with ExitStack() as drivers:
+
+        def make(topology: Pipeline | Plan, **options: Any) -> TopologyTestDriver:
+            return drivers.enter_context(TopologyTestDriver(topology, **options))
+
+        yield make

@@ -117,15 +117,33 @@ class TestInputTopic(Generic[K, V]):
         for record in records:
             self.pipe_record(record)
 
-    def pipe_key_value_list(self, pairs: Iterable[tuple[K | None, V | None]]) -> None:
-        """Writes `(key, value)` pairs at the topic's clock."""
-        for key, value in pairs:
-            self.pipe_input(key, value)
+    def pipe_value(self, value: V | None, *, timestamp_ms: int | None = None, at: datetime | None = None) -> None:
+        """Writes one value without a key."""
+        self.pipe_input(None, value, timestamp_ms=timestamp_ms, at=at)
 
-    def pipe_value_list(self, values: Iterable[V | None]) -> None:
-        """Writes values without a key at the topic's clock."""
-        for value in values:
-            self.pipe_input(None, value)
+    def pipe_key_value_list(
+        self,
+        pairs: Iterable[tuple[K | None, V | None]],
+        *,
+        start_ms: int | None = None,
+        advance: timedelta = timedelta(0),
+    ) -> None:
+        """Writes `(key, value)` pairs.
+
+        Args:
+            pairs: The records.
+            start_ms: The time of the first one; None: the topic's clock, for all of them.
+            advance: From one record to the next, if there is a `start_ms`.
+        """
+        for number, (key, value) in enumerate(pairs):
+            timestamp_ms = None if start_ms is None else start_ms + number * (advance // _MILLISECOND)
+            self.pipe_input(key, value, timestamp_ms=timestamp_ms)
+
+    def pipe_value_list(
+        self, values: Iterable[V | None], *, start_ms: int | None = None, advance: timedelta = timedelta(0)
+    ) -> None:
+        """Writes values without a key; see `pipe_key_value_list`."""
+        self.pipe_key_value_list(((None, value) for value in values), start_ms=start_ms, advance=advance)
 
 
 class TestOutputTopic(Generic[K, V]):
@@ -185,8 +203,17 @@ class TestOutputTopic(Generic[K, V]):
         return [(record.key, record.value) for record in self.read_records_to_list()]
 
     def read_key_values_to_map(self) -> dict[K | None, V | None]:
-        """The last value per key of all records not read yet."""
-        return dict(self.read_key_values_to_list())
+        """The last value per key of all records not read yet.
+
+        Raises:
+            ValueError: A record has no key.
+        """
+        pairs = self.read_key_values_to_list()
+        if any(key is None for key, _ in pairs):
+            raise ValueError(
+                f"a record of topic '{self._topic}' has no key; read_key_values_to_list() keeps such records"
+            )
+        return dict(pairs)
 
     def read_values_to_list(self) -> list[V | None]:
         """Values of all records not read yet."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
@@ -207,3 +208,81 @@ def test_input_of_the_wrong_type_is_refused() -> None:
 
     with pytest.raises(SerializationError, match="cannot be written as long"):
         topic.pipe_input("k", "text")
+
+
+def checked(builder: StreamsBuilder) -> None:
+    stream = builder.stream("in", key=str, value=int)
+    stream.to("seen")
+    stream.map_values(lambda value: 12 // value, value=int).to("out")
+    stream.group_by_key().count(store="counts").to_stream().to("counted")
+
+
+def test_results_up_to_a_failure_can_be_read() -> None:
+    driver = TopologyTestDriver(pipeline(checked))
+    topic = driver.create_input_topic("in")
+    topic.pipe_input("a", 4)
+
+    with pytest.raises(StreamsError, match="ZeroDivisionError"):
+        topic.pipe_input("b", 0)
+    with pytest.raises(StreamsError, match="ZeroDivisionError"):
+        topic.pipe_input("c", 1)
+
+    assert driver.create_output_topic("seen").read_values_to_list() == [4, 0]
+    assert driver.create_output_topic("out").read_values_to_list() == [3]
+    assert driver.produced_topics == ["counted", "out", "seen"]
+
+
+def test_stores_are_read_by_name_or_all_at_once() -> None:
+    driver = TopologyTestDriver(pipeline(checked))
+    driver.create_input_topic("in").pipe_input("a", 4)
+
+    assert {name: store.all() for name, store in driver.stores.items()} == {"counts": [("a", 1)]}
+
+
+def test_driver_that_is_closed_takes_no_records_and_shows_its_results() -> None:
+    with TopologyTestDriver(pipeline(checked)) as driver:
+        topic = driver.create_input_topic("in")
+        topic.pipe_input("a", 4)
+
+    with pytest.raises(ValueError, match="the test driver is closed"):
+        topic.pipe_input("a", 4)
+    assert driver.create_output_topic("out").read_values_to_list() == [3]
+    assert driver.store("counts").get("a") == 1
+
+
+def test_lists_of_records_may_have_times_of_their_own() -> None:
+    driver = TopologyTestDriver(pipeline(checked))
+    topic = driver.create_input_topic("in", start_ms=1)
+
+    topic.pipe_key_value_list([("a", 1), ("a", 2)], start_ms=10, advance=timedelta(milliseconds=5))
+    topic.pipe_value_list([3], start_ms=30)
+    topic.pipe_value(4)
+
+    assert [record.timestamp_ms for record in driver.create_output_topic("seen").read_records_to_list()] == [
+        10,
+        15,
+        30,
+        1,
+    ]
+
+
+def test_map_of_records_needs_keys() -> None:
+    driver = TopologyTestDriver(pipeline(checked))
+    topic, seen = driver.create_input_topic("in"), driver.create_output_topic("seen")
+
+    topic.pipe_key_value_list([("a", 1), ("a", 2)])
+    assert seen.read_key_values_to_map() == {"a": 2}
+    topic.pipe_value(4)
+    with pytest.raises(ValueError, match="a record of topic 'seen' has no key"):
+        seen.read_key_values_to_map()
+
+
+def test_driver_is_made_in_a_fraction_of_a_moment() -> None:
+    plan = pipeline(positive_counts).plan()
+    begin = time.process_time()
+
+    for _ in range(20):
+        TopologyTestDriver(plan).create_input_topic("orders").pipe_input("ann", Order(1))
+
+    # It takes less than a millisecond; the bound is for a machine that is busy with ten other things.
+    assert (time.process_time() - begin) / 20 < 0.05
