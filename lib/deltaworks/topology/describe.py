@@ -17,11 +17,10 @@ if TYPE_CHECKING:
 
 def text(plan: Plan) -> str:
     """The plan in Kafka Streams' format; sub-topologies carry the numbers that Kafka Streams gives them."""
-    all_stages = (*plan.stages, *plan.global_stages)
-    numbered = sorted(all_stages, key=lambda stage: min((node.name for node in stage.sources), default=""))
+    numbered = sorted((*plan.stages, *plan.global_stages), key=lambda stage: stage.number)
     return "Topologies:\n   " + "  ".join(
-        _global_store(number, stage) if stage in plan.global_stages else _sub_topology(number, stage)
-        for number, stage in enumerate(numbered)
+        _global_store(stage.number, stage) if stage in plan.global_stages else _sub_topology(stage.number, stage)
+        for stage in numbered
     )
 
 

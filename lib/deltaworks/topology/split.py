@@ -18,7 +18,7 @@ def split(nodes: Sequence[AnyNode], stores: Iterable[StoreSpec]) -> tuple[Stage,
         nodes: parents before children.
         stores: every store that a node names.
     """
-    return _stages(_in_flow_order([group for group in connected(nodes) if not _is_global(group)]), stores)
+    return _stages(_in_flow_order([group for group in connected(nodes) if not _is_global(group)]), nodes, stores)
 
 
 def split_off_global(nodes: Sequence[AnyNode], stores: Iterable[StoreSpec]) -> tuple[Stage, ...]:
@@ -28,14 +28,18 @@ def split_off_global(nodes: Sequence[AnyNode], stores: Iterable[StoreSpec]) -> t
         nodes: parents before children.
         stores: every store that a node names.
     """
-    return _stages(sorted(filter(_is_global, connected(nodes)), key=first_source), stores)
+    return _stages(filter(_is_global, connected(nodes)), nodes, stores)
 
 
-def _stages(groups: Iterable[list[AnyNode]], stores: Iterable[StoreSpec]) -> tuple[Stage, ...]:
+def _stages(
+    groups: Iterable[list[AnyNode]], nodes: Sequence[AnyNode], stores: Iterable[StoreSpec]
+) -> tuple[Stage, ...]:
     specs = {store.name: store for store in stores}
+    numbers = {group[0].name: number for number, group in enumerate(connected(nodes))}
     return tuple(
         Stage(
             index=index,
+            number=numbers[group[0].name],
             nodes=tuple(group),
             stores=tuple(specs[name] for name in sorted({name for node in group for name in node.stores})),
         )
@@ -48,7 +52,10 @@ def _is_global(group: Iterable[AnyNode]) -> bool:
 
 
 def connected(nodes: Sequence[AnyNode]) -> list[list[AnyNode]]:
-    """Groups of nodes that are linked directly or by a store, each in the given order."""
+    """Groups of nodes that are linked directly or by a store, in the order of their first nodes.
+
+    Source: `InternalTopologyBuilder#makeNodeGroups`.
+    """
     root: dict[str, str] = {}
 
     def find(name: str) -> str:
@@ -70,7 +77,6 @@ def connected(nodes: Sequence[AnyNode]) -> list[list[AnyNode]]:
 
 def _in_flow_order(groups: list[list[AnyNode]]) -> list[list[AnyNode]]:
     """Writers of a hop before its readers; else as Kafka Streams numbers them. A loop is cut at its first stage."""
-    groups = sorted(groups, key=first_source)
     upstream = [_upstream(index, groups) for index in range(len(groups))]
     waiting = list(range(len(groups)))
     ordered: list[list[AnyNode]] = []
@@ -100,8 +106,3 @@ def _upstream(start: int, groups: list[list[AnyNode]]) -> set[int]:
         waiting += feeders - found
         found |= feeders
     return found
-
-
-def first_source(nodes: Iterable[AnyNode]) -> str:
-    """By this name Kafka Streams orders sub-topologies when it numbers them."""
-    return min((node.name for node in nodes if isinstance(node, Source)), default="")

@@ -79,7 +79,9 @@ class Stage:
     """A sub-topology: one copy of it (a task) runs per input partition."""
 
     index: int
-    """Position in `Plan.stages`. Kafka Streams may number the same sub-topology differently (see `describe`)."""
+    """Position in `Plan.stages`, or in `Plan.global_stages`."""
+    number: int
+    """The number that Kafka Streams gives it, in the order in which the user made them."""
     nodes: tuple[AnyNode, ...]
     """Parents come before children; the children of a node are in the order they were connected."""
     stores: tuple[StoreSpec, ...]

@@ -103,16 +103,5 @@ def test_a_topic_is_not_read_with_two_types() -> None:
     assert what.startswith("topic 'words' is read twice; the first time at ")
 
 
-def test_a_stage_does_not_feed_itself() -> None:
-    def topology(builder: StreamsBuilder) -> None:
-        table = builder.table("users", key=str, value=str, store="users")
-        stream = table.to_stream().select_key(lambda _, name: name, key=str)
-        stream.join(table, str.__add__, value=str, name="friends").to("out")
-
-    assert problems(topology) == [
-        "records would go in a circle: a stage feeds itself through the hop 'friends-repartition'."
-    ]
-
-
 def test_an_empty_topology_does_nothing() -> None:
     assert problems(lambda builder: None) == ["nothing is read, so there is nothing to do."]
