@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -12,6 +12,7 @@ from typing import Any, Self, assert_never
 
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.kernel.errors import ErrorPolicy
+from deltaworks.kernel.idling import Idling
 from deltaworks.kernel.records import DeadLetter, RecordBatch
 from deltaworks.kernel.stores.build import Store
 from deltaworks.kernel.stores.join_window import JoinWindowStore
@@ -93,6 +94,7 @@ class TopologyTestDriver:
         errors: ErrorPolicy | None = None,
         dead_letter_topic: str | None = None,
         idle_timeout: timedelta | None = None,
+        max_task_idle: timedelta | None = None,
         expired_stay_cached: bool = False,
     ) -> None:
         """
@@ -102,6 +104,8 @@ class TopologyTestDriver:
             errors: In place of the pipeline's `on_error` and handlers; a plan alone fails on every error.
             dead_letter_topic: In place of the pipeline's.
             idle_timeout: In place of the pipeline's.
+            max_task_idle: In place of the pipeline's. Records wait for the other topics of their stage until the wall
+                clock has moved by that much.
             expired_stay_cached: Window and session stores with a record cache show entries past their retention, as
                 those of Kafka Streams do until the cache is full. On our hosts what has expired is gone.
         """
@@ -110,21 +114,25 @@ class TopologyTestDriver:
             dead_letter_topic = dead_letter_topic or topology.dead_letter_topic
             errors = errors or topology.errors
             idle_timeout = topology.idle_timeout if idle_timeout is None else idle_timeout
+            max_task_idle = topology.max_task_idle if max_task_idle is None else max_task_idle
         self._plan = plan
         self._topics = Topics()
         self._tables = TablesInMemory(plan.tables)
         self._capture = Capture(self._topics, self._tables, dead_letter_topic)
         stages = [_with_expired(stage) for stage in plan.stages] if expired_stay_cached else plan.stages
         idle_timeout_ms = None if idle_timeout is None else idle_timeout // _MILLISECOND
+        max_task_idle_ms = None if max_task_idle is None else max_task_idle // _MILLISECOND
         errors = errors or ErrorPolicy()
         self._global_stages = [_StageUnderTest(stage, self._capture, errors) for stage in plan.global_stages]
         global_stores = {name: store for stage in self._global_stages for name, store in stage.task.stores.items()}
         self._stages = [
-            _StageUnderTest(stage, self._capture, errors, idle_timeout_ms, global_stores) for stage in stages
+            _StageUnderTest(stage, self._capture, errors, idle_timeout_ms, global_stores, max_task_idle_ms)
+            for stage in stages
         ]
         self._readers = {topic: stage for stage in self._all_stages for topic in stage.positions}
         self._outputs = {*plan.sink_topics, *filter(None, [dead_letter_topic])}
         self._wall_clock_ms = wall_clock_ms
+        self._waits = max_task_idle is not None
         self._failure: Exception | None = None
 
     def create_input_topic(
@@ -235,7 +243,8 @@ class TopologyTestDriver:
             self._run_until_idle()
             for stage in self._stages:
                 # What a stage that has been idle sends makes the next one busy.
-                stage.idle(self._wall_clock_ms)
+                if all(stage.positions[topic] == len(self._topics.of(topic)) for topic in stage.positions):
+                    stage.idle(self._wall_clock_ms)
                 self._run_until_idle()
 
     def close(self) -> None:
@@ -314,6 +323,8 @@ class TopologyTestDriver:
         unread = [
             topic for topic, stage in self._readers.items() if stage.positions[topic] < len(self._topics.of(topic))
         ]
+        if self._waits:
+            unread = [topic for topic in unread if self._readers[topic].ready(unread, self._wall_clock_ms)]
         if len(unread) < 2 or self._readers[unread[0]] in self._global_stages:
             return unread[0] if unread else None
         return min(unread, key=lambda topic: (self._head_ms(topic), topic))
@@ -354,8 +365,10 @@ class _StageUnderTest:
         errors: ErrorPolicy,
         idle_timeout_ms: int | None = None,
         global_stores: Mapping[str, Store] = MappingProxyType({}),
+        max_task_idle_ms: int | None = None,
     ) -> None:
         self._state = MemoryState()
+        self._idling = Idling(max_task_idle_ms)
         self.task = Task(
             stage,
             0,
@@ -370,6 +383,12 @@ class _StageUnderTest:
         self.positions = dict.fromkeys((*stage.topics, *stage.hops_in), 0)
         """Topic -> offset of the next record to read."""
         self.total = TaskMetrics()
+
+    def ready(self, unread: Collection[str], wall_clock_ms: int) -> bool:
+        """Whether it processes a record now, or waits for the topics that have none; asked if one of them has."""
+        with_records = [topic for topic in self.positions if topic in unread]
+        without = [topic for topic in self.positions if topic not in unread]
+        return self._idling.ready(with_records, without, wall_clock_ms)
 
     def run(self, batches: list[RecordBatch], wall_clock_ms: int) -> None:
         """A micro-batch."""
