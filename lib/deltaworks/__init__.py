@@ -5,6 +5,7 @@ Importing this package loads no engine: neither Spark nor Delta Lake nor a Kafka
 
 from deltaworks.dsl.branched import BranchedKStream
 from deltaworks.dsl.builder import StreamsBuilder
+from deltaworks.dsl.cogrouped import CogroupedKStream, SessionWindowedCogroupedKStream, TimeWindowedCogroupedKStream
 from deltaworks.dsl.global_ktable import GlobalKTable
 from deltaworks.dsl.grouped import KGroupedStream
 from deltaworks.dsl.grouped_table import KGroupedTable
@@ -66,13 +67,14 @@ from deltaworks.topology.timestamps import (
     UsePartitionTimeOnInvalidTimestamp,
     WallclockTimestampExtractor,
 )
-from deltaworks.topology.windows import SessionWindows, TimeWindows
+from deltaworks.topology.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
 
 __all__ = [
     "Boolean",
     "BranchedKStream",
     "BufferConfig",
     "Bytes",
+    "CogroupedKStream",
     "ConfigurationError",
     "ConnectDecimal",
     "ConsumedRecord",
@@ -80,6 +82,7 @@ __all__ = [
     "DecimalText",
     "DeltaworksError",
     "Double",
+    "EmitStrategy",
     "ErrorContext",
     "ErrorHandler",
     "ErrorPolicy",
@@ -107,9 +110,11 @@ __all__ = [
     "Serde",
     "SerializationError",
     "SessionWindowed",
+    "SessionWindowedCogroupedKStream",
     "SessionWindowedKStream",
     "SessionWindows",
     "Short",
+    "SlidingWindows",
     "StackError",
     "StreamPartitioner",
     "StreamsBuilder",
@@ -118,6 +123,7 @@ __all__ = [
     "Suppressed",
     "TerminalError",
     "TimeWindowed",
+    "TimeWindowedCogroupedKStream",
     "TimeWindowedKStream",
     "TimeWindows",
     "Timestamp",
@@ -126,6 +132,7 @@ __all__ = [
     "TopicNameExtractor",
     "TopologyError",
     "TransientError",
+    "UnlimitedWindows",
     "UsePartitionTimeOnInvalidTimestamp",
     "Uuid",
     "Void",

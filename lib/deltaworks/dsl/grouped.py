@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar, overload
 
+from deltaworks.dsl.cogrouped import CogroupedKStream
 from deltaworks.dsl.graph import call_site
 from deltaworks.dsl.ktable import KTable
-from deltaworks.dsl.materialize import Grouping, Wanted, per_key
+from deltaworks.dsl.materialize import Grouping, Wanted, aggregated
 from deltaworks.dsl.materialized import Stored
 from deltaworks.dsl.point import Typed
 from deltaworks.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
 from deltaworks.serdes import Long
 from deltaworks.serdes.inference import returned
 from deltaworks.topology.nodes.aggregates import Aggregate, Count, Reduce
-from deltaworks.topology.windows import SessionWindows, TimeWindows
+from deltaworks.topology.windows import AnyWindows, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -52,7 +53,7 @@ class KGroupedStream(Generic[K, V]):
         State: a count per key, for ever.
         Source: `KGroupedStream#count`; differs: no.
         """
-        return per_key(self.grouping, Wanted("count", Count(), Long(), store, call_site(), name))
+        return aggregated(self.grouping, Wanted("count", Count(), Long(), store, call_site(), name))
 
     def reduce(self, reducer: Callable[[V, V], V], *, store: Stored = "", name: str | None = None) -> KTable[K, V]:
         """Combines the values per key.
@@ -68,7 +69,7 @@ class KGroupedStream(Generic[K, V]):
         Source: `KGroupedStream#reduce`; differs: no.
         """
         wanted = Wanted("reduce", Reduce(reducer), self.grouping.at.value, store, call_site(), name)
-        return per_key(self.grouping, wanted)
+        return aggregated(self.grouping, wanted)
 
     def aggregate(
         self,
@@ -97,28 +98,39 @@ class KGroupedStream(Generic[K, V]):
         known = self.grouping.at.settle(
             value, returned(aggregator) or returned(initializer), operator="aggregate", argument="value", where=where
         )
-        return per_key(
+        return aggregated(
             self.grouping, Wanted("aggregate", Aggregate(initializer, aggregator), known, store, where, name)
         )
 
+    def cogroup(
+        self, aggregator: Callable[[K, V, VA], VA], *, value: Typed[VA] | None = None
+    ) -> CogroupedKStream[K, VA]:
+        """Begins an aggregate of several streams; add the others with `CogroupedKStream.cogroup`.
+
+        Args:
+            aggregator: `(key, value, aggregate) -> aggregate`, for the records of this stream.
+            value: type or serde of the aggregate, if no aggregator says what it returns.
+
+        Source: `KGroupedStream#cogroup`; differs: no.
+        """
+        return CogroupedKStream(((self.grouping, aggregator),), value, call_site())
+
     @overload
-    def windowed_by(self, windows: TimeWindows) -> TimeWindowedKStream[K, V]: ...
+    def windowed_by(self, windows: TimeWindows | UnlimitedWindows | SlidingWindows) -> TimeWindowedKStream[K, V]: ...
 
     @overload
     def windowed_by(self, windows: SessionWindows) -> SessionWindowedKStream[K, V]: ...
 
-    def windowed_by(
-        self, windows: TimeWindows | SessionWindows
-    ) -> TimeWindowedKStream[K, V] | SessionWindowedKStream[K, V]:
+    def windowed_by(self, windows: AnyWindows) -> TimeWindowedKStream[K, V] | SessionWindowedKStream[K, V]:
         """Cuts the stream of each key by time.
 
         Args:
-            windows: `TimeWindows` (tumbling, hopping) or `SessionWindows`.
+            windows: `TimeWindows` (tumbling, hopping), `SlidingWindows`, `SessionWindows` or `UnlimitedWindows`.
 
         Source: `KGroupedStream#windowedBy`; differs: no.
         """
         match windows:
-            case TimeWindows():
-                return TimeWindowedKStream(self.grouping, windows)
             case SessionWindows():
                 return SessionWindowedKStream(self.grouping, windows)
+            case TimeWindows() | UnlimitedWindows() | SlidingWindows():
+                return TimeWindowedKStream(self.grouping, windows)

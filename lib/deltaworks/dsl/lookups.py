@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from deltaworks.dsl.graph import Graph
-from deltaworks.topology.nodes import Suppress, TableFilter, TableJoinMerge, TableMapValues, TableSource, TableTableJoin
+from deltaworks.topology.nodes import (
+    CogroupMerge,
+    Suppress,
+    TableFilter,
+    TableJoinMerge,
+    TableMapValues,
+    TableSource,
+    TableTableJoin,
+)
 
 
 def lookup_stores(graph: Graph, table: str) -> tuple[str, ...]:
@@ -22,6 +30,8 @@ def lookup_stores(graph: Graph, table: str) -> tuple[str, ...]:
         case TableTableJoin():
             own = lookup_stores(graph, node.parents[0])
             return tuple(dict.fromkeys((*own, *lookup_stores(graph, node.table))))
+        case CogroupMerge():
+            return (node.store,)
         case Suppress():
             return (node.store, *lookup_stores(graph, node.parents[0]))
         case _:

@@ -2,25 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, assert_never
 
+from deltaworks.dsl.graph import Graph
 from deltaworks.dsl.hops import hop
 from deltaworks.dsl.ktable import KTable
 from deltaworks.dsl.materialized import Materialized, Stored
 from deltaworks.dsl.point import Known, Point
 from deltaworks.dsl.stores import store_spec
 from deltaworks.serdes import SessionWindowed, TimeWindowed
-from deltaworks.topology.nodes import SessionAggregate, StreamAggregate, TableSource, WindowAggregate
+from deltaworks.topology.nodes import (
+    CogroupMerge,
+    SessionAggregate,
+    SlidingAggregate,
+    StreamAggregate,
+    TableSource,
+    WindowAggregate,
+)
 from deltaworks.topology.nodes.aggregates import Aggregation, Reduce
 from deltaworks.topology.nodes.base import Origin
 from deltaworks.topology.stages import StoreKind
-from deltaworks.topology.windows import SessionWindows, TimeWindows
-
-K = TypeVar("K")
+from deltaworks.topology.windows import (
+    NO_END_MS,
+    AnyWindows,
+    EmitStrategy,
+    SessionWindows,
+    SlidingWindows,
+    TimeWindows,
+    UnlimitedWindows,
+)
 
 _MILLISECOND = timedelta(milliseconds=1)
+_COGROUP = "COGROUPKSTREAM-AGGREGATE-"
 
 
 @dataclass(frozen=True)
@@ -44,80 +60,195 @@ class Wanted:
     name: str | None = None
 
 
-def per_key(grouping: Grouping, wanted: Wanted) -> KTable[Any, Any]:
-    """An aggregate per key."""
-    name, at, kept = _connect(grouping, wanted)
-    store = _store(at, wanted, kept, kind="key-value", retention_ms=None)
-    node = StreamAggregate(
-        name=name, parents=(at.node,), aggregation=wanted.aggregation, store=store, origin=wanted.where
-    )
-    return KTable(at.then(node, value=wanted.value))
-
-
-def per_window(
-    grouping: Grouping, windows: TimeWindows, wanted: Wanted, retention: timedelta | None
-) -> KTable[Any, Any]:
-    """An aggregate per key and time window."""
-    name, at, kept = _connect(grouping, wanted)
-    least_ms = windows.size_ms + windows.grace_ms
-    retention_ms = _retention(at, wanted, least_ms, "size plus grace", retention or kept.retention)
-    store = _store(at, wanted, kept, kind="window", retention_ms=retention_ms, window_size_ms=windows.size_ms)
-    node = WindowAggregate(
-        name=name, parents=(at.node,), aggregation=wanted.aggregation, windows=windows, store=store, origin=wanted.where
-    )
-    at = at.then(node, key=TimeWindowed(at.key, windows.size_ms), value=wanted.value)
-    return KTable(at, window_node=name)
-
-
-def per_session(
-    grouping: Grouping, windows: SessionWindows, wanted: Wanted, retention: timedelta | None
-) -> KTable[Any, Any]:
-    """An aggregate per key and session."""
-    name, at, kept = _connect(grouping, wanted)
-    least_ms = windows.gap_ms + windows.grace_ms
-    retention_ms = _retention(at, wanted, least_ms, "gap plus grace", retention or kept.retention)
-    store = _store(at, wanted, kept, kind="session", retention_ms=retention_ms)
-    node = SessionAggregate(
-        name=name, parents=(at.node,), aggregation=wanted.aggregation, windows=windows, store=store, origin=wanted.where
-    )
-    return KTable(at.then(node, key=SessionWindowed(at.key), value=wanted.value), window_node=name)
-
-
-def _connect(grouping: Grouping, wanted: Wanted) -> tuple[str, Point, Materialized]:
-    """Name of the aggregate, where it connects, and its store with a name."""
-    at = grouping.at
-    prefix = "KSTREAM-REDUCE-" if isinstance(wanted.aggregation, Reduce) else "KSTREAM-AGGREGATE-"
-    kept = Materialized.of(wanted.store)
-    named = replace(kept, name=at.graph.store_name(kept.name, prefix))
-    name = at.graph.name_of(wanted.name, prefix)
-    if at.rekeyed:
-        at = hop(at, grouping.name or named.name, operator=wanted.operator, where=wanted.where)
-    if not kept.name:
-        at.graph.demand_name(wanted.operator, wanted.where)
-    return name, at, named
-
-
-def _store(
-    at: Point,
+def aggregated(
+    grouping: Grouping,
     wanted: Wanted,
-    kept: Materialized,
+    windows: AnyWindows | None = None,
     *,
-    kind: StoreKind,
-    retention_ms: int | None,
-    window_size_ms: int | None = None,
+    retention: timedelta | None = None,
+    emit: EmitStrategy = EmitStrategy.ON_WINDOW_UPDATE,
+) -> KTable[Any, Any]:
+    """An aggregate per key, or per key and window."""
+    prefix = "KSTREAM-REDUCE-" if isinstance(wanted.aggregation, Reduce) else "KSTREAM-AGGREGATE-"
+    graph, kept = grouping.at.graph, Materialized.of(wanted.store)
+    in_detail = not kept.name and (retention is not None or kept != Materialized())
+    if in_detail and wanted.operator == "count" and not isinstance(windows, SlidingWindows):
+        # Kafka Streams uses up a number for a name that it throws away.
+        graph.next_name("")
+    named = _named(graph, kept, prefix, wanted)
+    name = graph.name_of(wanted.name, prefix)
+    at = _hopped(grouping, kept, named, wanted)
+    store = _add_store(at, named, wanted, windows, retention, emit)
+    node = aggregate_node(
+        windows,
+        emit,
+        emit_interval=graph.config.emit_interval,
+        name=name,
+        parents=(at.node,),
+        aggregation=wanted.aggregation,
+        store=store,
+        origin=wanted.where,
+    )
+    at = at.then(node, key=_windowed_key(at.key, windows), value=wanted.value)
+    return KTable(at, window_node=None if windows is None else name)
+
+
+def cogrouped(
+    streams: Sequence[tuple[Grouping, Aggregation]],
+    wanted: Wanted,
+    windows: AnyWindows | None = None,
+    *,
+    retention: timedelta | None = None,
+) -> KTable[Any, Any]:
+    """One aggregate of several streams: a node for each of them, a store that they share, and a node that merges.
+
+    Source: `CogroupedStreamAggregateBuilder#build`.
+    """
+    graph, kept = streams[0][0].at.graph, Materialized.of(wanted.store)
+    named = _named(graph, kept, _COGROUP, wanted)
+    points = [_hopped(grouping, kept, named, wanted) for grouping, _ in streams]
+    for point in points[1:]:
+        _check_cogroup(points[0], point, wanted)
+    store = _add_store(points[0], named, wanted, windows, retention, EmitStrategy.ON_WINDOW_UPDATE)
+    nodes = [
+        graph.add(
+            aggregate_node(
+                windows,
+                name=graph.name_of(wanted.name and f"{wanted.name}-cogroup-agg-{number}", _COGROUP),
+                parents=(point.node,),
+                aggregation=aggregation,
+                store=store,
+                cogrouped=number,
+                origin=wanted.where,
+            )
+        )
+        for number, (point, (_, aggregation)) in enumerate(zip(points, streams, strict=True))
+    ]
+    merge = CogroupMerge(
+        name=graph.name_of(wanted.name and f"{wanted.name}-cogroup-merge", "COGROUPKSTREAM-MERGE-"),
+        parents=tuple(node.name for node in nodes),
+        store=store,
+        origin=wanted.where,
+    )
+    at = points[0].then(merge, key=_windowed_key(points[0].key, windows), value=wanted.value)
+    return KTable(at, window_node=None if windows is None else merge.name)
+
+
+def aggregate_node(
+    windows: AnyWindows | None,
+    emit: EmitStrategy = EmitStrategy.ON_WINDOW_UPDATE,
+    *,
+    emit_interval: timedelta = timedelta(0),
+    **fields: Any,
+) -> StreamAggregate | WindowAggregate | SlidingAggregate | SessionAggregate:
+    """The node for a kind of windows; `fields` are those of `AggregateNode`."""
+    if windows is None:
+        return StreamAggregate(**fields)
+    fields |= {"emit": emit, "emit_interval_ms": emit_interval // _MILLISECOND}
+    match windows:
+        case TimeWindows() | UnlimitedWindows():
+            return WindowAggregate(windows=windows, **fields)
+        case SlidingWindows():
+            return SlidingAggregate(windows=windows, **fields)
+        case SessionWindows():
+            return SessionAggregate(windows=windows, **fields)
+        case _:
+            assert_never(windows)
+
+
+def _named(graph: Graph, kept: Materialized, prefix: str, wanted: Wanted) -> Materialized:
+    """The store with a name, if need be a generated one."""
+    named = replace(kept, name=graph.store_name(kept.name, prefix))
+    if not kept.name:
+        graph.demand_name(wanted.operator, wanted.where)
+    return named
+
+
+def _hopped(grouping: Grouping, kept: Materialized, named: Materialized, wanted: Wanted) -> Point:
+    """Where the aggregate connects: behind a hop, if the key may have changed."""
+    at = grouping.at
+    if not at.rekeyed:
+        return at
+    given = bool(grouping.name or kept.name)
+    return hop(at, grouping.name or named.name, operator=wanted.operator, where=wanted.where, named=given)
+
+
+def _check_cogroup(first: Point, other: Point, wanted: Wanted) -> None:
+    """The streams share a store, so they must write its keys alike."""
+    if other.graph is not first.graph:
+        wanted_builder = "use one builder for all of them"
+        first.graph.report("cogroup: the streams belong to several builders.", wanted.where, wanted_builder)
+    elif first.key.name != other.key.name:
+        first.graph.report(
+            f"cogroup: keys of the first stream are {first.key.name}, of another one {other.key.name}; they share a"
+            " store, so they need keys of one type.",
+            wanted.where,
+            "group_by(..., key=...) to the same type first",
+        )
+
+
+def _windowed_key(key: Known, windows: AnyWindows | None) -> Known:
+    match windows:
+        case None:
+            return key
+        case TimeWindows(size_ms):
+            return TimeWindowed(key, size_ms)
+        case SlidingWindows(difference_ms):
+            return TimeWindowed(key, difference_ms)
+        case UnlimitedWindows():
+            return TimeWindowed(key, NO_END_MS)
+        case SessionWindows():
+            return SessionWindowed(key)
+        case _:
+            assert_never(windows)
+
+
+def _add_store(
+    at: Point,
+    kept: Materialized,
+    wanted: Wanted,
+    windows: AnyWindows | None,
+    retention: timedelta | None,
+    emit: EmitStrategy,
 ) -> str:
+    operator, where = wanted.operator, wanted.where
+    kind: StoreKind = "key-value"
+    retention_ms = size_ms = None
+    if windows is not None:
+        kind, size_ms, least_ms, what = _needs(windows)
+        retention_ms = _retention(at, wanted, least_ms, what, retention or kept.retention)
     spec = store_spec(
         at,
         kept,
         kind=kind,
         value=wanted.value,
-        operator=wanted.operator,
-        where=wanted.where,
+        operator=operator,
+        where=where,
         retention_ms=retention_ms,
-        window_size_ms=window_size_ms,
+        window_size_ms=size_ms,
     )
-    at.graph.add_store(spec, wanted.where)
+    if emit is EmitStrategy.ON_WINDOW_CLOSE:
+        # Of all stores for final results only those of time windows have a record cache in Kafka Streams.
+        cached = spec.cached and isinstance(windows, TimeWindows)
+        spec = replace(spec, emits_final=True, cached=cached)
+    at.graph.add_store(spec, where)
     return spec.name
+
+
+def _needs(windows: AnyWindows) -> tuple[StoreKind, int | None, int, str]:
+    """Kind of the store, size of its windows, how long they must be kept at least, and why."""
+    match windows:
+        case TimeWindows(size_ms, _, grace_ms):
+            return "window", size_ms, size_ms + grace_ms, "size plus grace"
+        case SlidingWindows(difference_ms, grace_ms):
+            least_ms = 2 * difference_ms + grace_ms
+            return "window", difference_ms, least_ms, "2 * time difference plus grace"
+        case UnlimitedWindows():
+            return "window", NO_END_MS, NO_END_MS, "they never end"
+        case SessionWindows(gap_ms, grace_ms):
+            return "session", None, gap_ms + grace_ms, "gap plus grace"
+        case _:
+            assert_never(windows)
 
 
 def table_source(at: Point, name: str, kept: Materialized, named: Materialized, *, operator: str, where: Origin) -> Any:
@@ -154,6 +285,8 @@ def _retention(at: Point, wanted: Wanted, least_ms: int, what: str, retention: t
             f"{wanted.operator}: store '{Materialized.of(wanted.store).name}' keeps {retention_ms} ms, but its windows"
             f" need {least_ms} ms ({what}).",
             wanted.where,
-            f"retention=timedelta(milliseconds={least_ms}) or more, or leave it out",
+            "leave it out"
+            if least_ms == NO_END_MS
+            else f"retention=timedelta(milliseconds={least_ms}) or more, or leave it out",
         )
     return retention_ms

@@ -9,7 +9,14 @@ Source: `KTableImpl#enableSendingOldValues`.
 from __future__ import annotations
 
 from deltaworks.dsl.graph import Graph
-from deltaworks.topology.nodes import Suppress, TableFilter, TableJoinMerge, TableMapValues, TableSource
+from deltaworks.topology.nodes import (
+    CogroupMerge,
+    Suppress,
+    TableFilter,
+    TableJoinMerge,
+    TableMapValues,
+    TableSource,
+)
 
 
 def ask_for_old_values(graph: Graph, table: str, *, force: bool) -> bool:
@@ -33,6 +40,8 @@ def ask_for_old_values(graph: Graph, table: str, *, force: bool) -> bool:
         case TableMapValues(store=None) | TableFilter(store=None) | Suppress():
             if not ask_for_old_values(graph, node.parents[0], force=force):
                 return False
+        case CogroupMerge():
+            graph.old_values.update(node.parents)
         case TableJoinMerge():
             # The results of a join are made anew from each side's old value.
             graph.old_values.update(node.parents)

@@ -9,7 +9,15 @@ from deltaworks.dsl.graph import Graph
 from deltaworks.dsl.lookups import is_versioned
 from deltaworks.dsl.old_values import ask_for_old_values
 from deltaworks.dsl.point import Point
-from deltaworks.topology.nodes import AnyNode, HopSink, SessionAggregate, Source, Suppress, WindowAggregate
+from deltaworks.topology.nodes import (
+    AnyNode,
+    HopSink,
+    SessionAggregate,
+    SlidingAggregate,
+    Source,
+    Suppress,
+    WindowAggregate,
+)
 from deltaworks.topology.nodes.base import Origin
 from deltaworks.topology.stages import StoreSpec
 from deltaworks.topology.suppressed import Suppressed
@@ -105,6 +113,8 @@ def _closing(node: AnyNode) -> Closing | None:
     match node:
         case WindowAggregate():
             return Closing(node.windows.grace_ms, inclusive=False)
+        case SlidingAggregate():
+            return Closing(node.windows.grace_ms, inclusive=True)
         case SessionAggregate():
             return Closing(node.windows.grace_ms + node.windows.gap_ms, inclusive=True)
         case _:

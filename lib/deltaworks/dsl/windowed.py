@@ -8,13 +8,13 @@ from typing import Generic, TypeVar
 
 from deltaworks.dsl.graph import call_site
 from deltaworks.dsl.ktable import KTable
-from deltaworks.dsl.materialize import Grouping, Wanted, per_session, per_window
+from deltaworks.dsl.materialize import Grouping, Wanted, aggregated
 from deltaworks.dsl.materialized import Stored
 from deltaworks.dsl.point import Typed
 from deltaworks.serdes import Long, Windowed
 from deltaworks.serdes.inference import returned
 from deltaworks.topology.nodes.aggregates import Aggregate, Count, Reduce
-from deltaworks.topology.windows import SessionWindows, TimeWindows
+from deltaworks.topology.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -22,10 +22,11 @@ VA = TypeVar("VA")
 
 
 class TimeWindowedKStream(Generic[K, V]):
-    """A grouped stream cut into tumbling or hopping windows; a handle, made by `windowed_by`.
+    """A grouped stream cut into tumbling, hopping, sliding or unlimited windows; a handle, made by `windowed_by`.
 
-    A record counts for a window `[start, end)` as long as stream time has not reached `end + grace`. A null key is
-    dropped, a null value is not. Results are forwarded as they change, with the time of the window's latest record.
+    A record counts for a window `[start, end)` as long as stream time has not reached `end + grace`, for a sliding
+    window `[first, last]` as long as stream time has not passed `last + grace`. A null key is dropped, by sliding
+    windows a null value too. Results are forwarded as they change, with the time of the window's latest record.
 
     >>> from deltaworks import StreamsBuilder
     >>> from deltaworks.testing import TopologyTestDriver
@@ -40,9 +41,35 @@ class TimeWindowedKStream(Generic[K, V]):
     {'[ann@0/60000]': 2, '[ann@60000/120000]': 1}
     """
 
-    def __init__(self, grouping: Grouping, windows: TimeWindows) -> None:
+    def __init__(
+        self,
+        grouping: Grouping,
+        windows: TimeWindows | UnlimitedWindows | SlidingWindows,
+        emit: EmitStrategy = EmitStrategy.ON_WINDOW_UPDATE,
+    ) -> None:
         self.grouping = grouping
         self.windows = windows
+        self.emit = emit
+
+    def emit_strategy(self, emit: EmitStrategy) -> TimeWindowedKStream[K, V]:
+        """When results are forwarded: at every update, or once when the window has closed.
+
+        A window has closed when its end, with a sliding window the millisecond after it, is `grace` ago in stream
+        time; the next record then sends its result. With the shortest retention (the default) a jump of stream time by
+        more than that loses results, as in Kafka Streams: keep windows longer if records may pause.
+
+        Args:
+            emit: `EmitStrategy.ON_WINDOW_CLOSE` is refused on unlimited windows, which never close.
+
+        Source: `TimeWindowedKStream#emitStrategy`; differs: returns a new handle, and `emit_interval` is 0 by default.
+        """
+        if emit is EmitStrategy.ON_WINDOW_CLOSE and isinstance(self.windows, UnlimitedWindows):
+            self.grouping.at.graph.report(
+                "emit_strategy: unlimited windows never close, so nothing would ever be forwarded.",
+                call_site(),
+                "leave out emit_strategy(EmitStrategy.ON_WINDOW_CLOSE), or use TimeWindows",
+            )
+        return TimeWindowedKStream(self.grouping, self.windows, emit)
 
     def count(
         self, *, store: Stored = "", retention: timedelta | None = None, name: str | None = None
@@ -53,14 +80,15 @@ class TimeWindowedKStream(Generic[K, V]):
 
         Args:
             store: name of its store; part of the pipeline's state, so keep it.
-            retention: how long the store keeps a window, at least size plus grace (the default).
+            retention: how long the store keeps a window; at least, and by default, size plus grace, with sliding
+                windows twice the difference plus grace.
             name: of the node.
 
         State: a count per key and window, for `retention`.
         Source: `TimeWindowedKStream#count`; differs: no.
         """
         wanted = Wanted("count", Count(), Long(), store, call_site(), name)
-        return per_window(self.grouping, self.windows, wanted, retention)
+        return aggregated(self.grouping, wanted, self.windows, retention=retention, emit=self.emit)
 
     def reduce(
         self,
@@ -77,14 +105,15 @@ class TimeWindowedKStream(Generic[K, V]):
         Args:
             reducer: `(aggregate, value) -> aggregate`; not called for the first value.
             store: name of its store; part of the pipeline's state, so keep it.
-            retention: how long the store keeps a window, at least size plus grace (the default).
+            retention: how long the store keeps a window; at least, and by default, size plus grace, with sliding
+                windows twice the difference plus grace.
             name: of the node.
 
         State: a value per key and window, for `retention`.
         Source: `TimeWindowedKStream#reduce`; differs: no.
         """
         wanted = Wanted("reduce", Reduce(reducer), self.grouping.at.value, store, call_site(), name)
-        return per_window(self.grouping, self.windows, wanted, retention)
+        return aggregated(self.grouping, wanted, self.windows, retention=retention, emit=self.emit)
 
     def aggregate(
         self,
@@ -105,7 +134,8 @@ class TimeWindowedKStream(Generic[K, V]):
             aggregator: `(key, value, aggregate) -> aggregate`; None deletes the row.
             value: type or serde of the aggregate, if neither function says what it returns.
             store: name of its store; part of the pipeline's state, so keep it.
-            retention: how long the store keeps a window, at least size plus grace (the default).
+            retention: how long the store keeps a window; at least, and by default, size plus grace, with sliding
+                windows twice the difference plus grace.
             name: of the node.
 
         State: an aggregate per key and window, for `retention`.
@@ -116,7 +146,7 @@ class TimeWindowedKStream(Generic[K, V]):
             value, returned(aggregator) or returned(initializer), operator="aggregate", argument="value", where=where
         )
         wanted = Wanted("aggregate", Aggregate(initializer, aggregator), known, store, where, name)
-        return per_window(self.grouping, self.windows, wanted, retention)
+        return aggregated(self.grouping, wanted, self.windows, retention=retention, emit=self.emit)
 
 
 class SessionWindowedKStream(Generic[K, V]):
@@ -143,9 +173,23 @@ class SessionWindowedKStream(Generic[K, V]):
     [ann@0/50000] 3
     """
 
-    def __init__(self, grouping: Grouping, windows: SessionWindows) -> None:
+    def __init__(
+        self, grouping: Grouping, windows: SessionWindows, emit: EmitStrategy = EmitStrategy.ON_WINDOW_UPDATE
+    ) -> None:
         self.grouping = grouping
         self.windows = windows
+        self.emit = emit
+
+    def emit_strategy(self, emit: EmitStrategy) -> SessionWindowedKStream[K, V]:
+        """When results are forwarded: at every update, or once when the session has closed.
+
+        A session has closed when its last record is more than `gap + grace` ago in stream time; the next record then
+        sends its result. No tombstone is ever sent.
+
+        Source: `SessionWindowedKStream#emitStrategy`; differs: returns a new handle, and `emit_interval` is 0 by
+        default.
+        """
+        return SessionWindowedKStream(self.grouping, self.windows, emit)
 
     def count(
         self, *, store: Stored = "", retention: timedelta | None = None, name: str | None = None
@@ -163,7 +207,7 @@ class SessionWindowedKStream(Generic[K, V]):
         Source: `SessionWindowedKStream#count`; differs: no.
         """
         wanted = Wanted("count", Count(), Long(), store, call_site(), name)
-        return per_session(self.grouping, self.windows, wanted, retention)
+        return aggregated(self.grouping, wanted, self.windows, retention=retention, emit=self.emit)
 
     def reduce(
         self,
@@ -187,7 +231,7 @@ class SessionWindowedKStream(Generic[K, V]):
         Source: `SessionWindowedKStream#reduce`; differs: no.
         """
         wanted = Wanted("reduce", Reduce(reducer), self.grouping.at.value, store, call_site(), name)
-        return per_session(self.grouping, self.windows, wanted, retention)
+        return aggregated(self.grouping, wanted, self.windows, retention=retention, emit=self.emit)
 
     def aggregate(
         self,
@@ -221,4 +265,4 @@ class SessionWindowedKStream(Generic[K, V]):
             value, returned(aggregator) or returned(initializer), operator="aggregate", argument="value", where=where
         )
         wanted = Wanted("aggregate", Aggregate(initializer, aggregator, merger), known, store, where, name)
-        return per_session(self.grouping, self.windows, wanted, retention)
+        return aggregated(self.grouping, wanted, self.windows, retention=retention, emit=self.emit)

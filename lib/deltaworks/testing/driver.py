@@ -239,7 +239,7 @@ class TopologyTestDriver:
         with self._until_failure():
             self._wall_clock_ms += advance // _MILLISECOND
             for stage in self._stages:
-                stage.run([], self._wall_clock_ms)
+                stage.punctuate(self._wall_clock_ms)
             self._run_until_idle()
             for stage in self._stages:
                 # What a stage that has been idle sends makes the next one busy.
@@ -393,6 +393,12 @@ class _StageUnderTest:
     def run(self, batches: list[RecordBatch], wall_clock_ms: int) -> None:
         """A micro-batch."""
         self.task.process(batches, wall_clock_ms)
+        self._commit()
+
+    def punctuate(self, wall_clock_ms: int) -> None:
+        """The wall clock has moved."""
+        self.task.process([], wall_clock_ms)
+        self.task.punctuate(wall_clock_ms)
         self._commit()
 
     def idle(self, wall_clock_ms: int) -> None:

@@ -10,6 +10,7 @@ from deltaworks.kernel.stores.session import SessionStore
 from deltaworks.kernel.stores.versioned import VersionedRecord, VersionedStore
 from deltaworks.kernel.stores.window import WindowStore
 from deltaworks.serdes.windowed import Windowed
+from deltaworks.topology.windows import NO_END_MS
 
 
 class ReadOnlyKeyValueStore:
@@ -100,7 +101,7 @@ class ReadOnlyWindowStore:
     def all_with_timestamps(self) -> list[tuple[Windowed[Any], Any, int]]:
         """`(window, value, timestamp_ms)`, ordered by key bytes, then start."""
         return [
-            (Windowed(key, start_ms, start_ms + self._size_ms), value, timestamp_ms)
+            (Windowed(key, start_ms, min(start_ms + self._size_ms, NO_END_MS)), value, timestamp_ms)
             for key, start_ms, value, timestamp_ms in self._store.all()
         ]
 

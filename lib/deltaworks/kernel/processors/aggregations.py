@@ -37,5 +37,11 @@ def functions(aggregation: Aggregation) -> Functions:
             assert_never(aggregation)
 
 
+def check_retention(store: str, retention_ms: int | None, needed_ms: int) -> None:
+    """The DSL has told the user; this is for plans made without it."""
+    if retention_ms is None or retention_ms < needed_ms:
+        raise ValueError(f"store '{store}' keeps {retention_ms} ms; its windows with their grace need {needed_ms} ms")
+
+
 def _no_merger(key: Any, left: Any, right: Any) -> Any:
     raise TypeError("an aggregate over sessions needs a merger")

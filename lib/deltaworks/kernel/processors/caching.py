@@ -40,7 +40,8 @@ def forward_windows_at_commit(
     def flush() -> None:
         for start_ms in sorted(start_ms for start_ms, entries in store.windows.items() if entries.updates):
             end_ms = start_ms + size_ms
-            for cached_key, change, time_ms in _changes(store.windows[start_ms], codec, context, old_values):
+            entries, left_store = store.windows[start_ms], store.left_store(start_ms)
+            for cached_key, change, time_ms in _changes(entries, codec, context, old_values, left_store):
                 key = Windowed(codec.key_of_cached(cached_key), start_ms, end_ms)
                 forward(key, change, time_ms, context.headers)
 
@@ -59,11 +60,15 @@ def forward_sessions_at_commit(
             if latest is not None:
                 context.number, context.index = latest[3], latest[4]
             for end_ms, start_ms, value, *_ in removed:
+                if store.left_store(end_ms):
+                    # The session was merged out of the cache; the store knows nothing of it, so nobody is told.
+                    continue
                 old = codec.value_of_cached(value) if old_values else None
                 forward(Windowed(key, start_ms, end_ms), Change(None, old), end_ms, context.headers)
             for (end_ms, start_ms, value, number, index), before in written:
                 context.number, context.index = number, index
-                old = codec.value_of_cached(before[2]) if old_values and before is not None else None
+                known = old_values and before is not None and not store.left_store(end_ms)
+                old = codec.value_of_cached(before[2]) if known and before is not None else None
                 change = Change(codec.value_of_cached(value), old)
                 forward(Windowed(key, start_ms, end_ms), change, end_ms, context.headers)
 
@@ -71,11 +76,13 @@ def forward_sessions_at_commit(
 
 
 def _changes(
-    entries: Entries, codec: Codec, context: TaskContext, old_values: bool
+    entries: Entries, codec: Codec, context: TaskContext, old_values: bool, left_store: bool = False
 ) -> Iterator[tuple[Any, Change, int]]:
     """`(cached key, change, timestamp_ms)`; while a change is forwarded, the record that caused it is in process."""
     for cached_key, (value, time_ms, number, index) in entries.updates.items():
-        old = entries.committed_entry(cached_key)[0] if old_values or value is None else None
+        old = None
+        if (old_values or value is None) and not left_store:
+            old = entries.committed_entry(cached_key)[0]
         if value is None and old is None:
             continue
         context.number, context.index = number, index

@@ -14,7 +14,9 @@ from deltaworks.kernel.stores.versioned import VersionedStore
 from deltaworks.kernel.stores.window import WindowStore
 from deltaworks.serdes.windowed import Windowed
 from deltaworks.topology.nodes import (
+    CogroupMerge,
     SessionAggregate,
+    SlidingAggregate,
     Suppress,
     TableFilter,
     TableJoinMerge,
@@ -41,7 +43,9 @@ def lookup(table: str, wiring: Wiring) -> Lookup:
             return lookup(node.parents[0], wiring)
         case TableTableJoin():
             return _joined(node, lookup(node.parents[0], wiring), lookup(node.table, wiring))
-        case WindowAggregate():
+        case CogroupMerge():
+            return lookup(node.parents[0], wiring)
+        case WindowAggregate() | SlidingAggregate():
             return _windowed(wiring.window_store(node.store))
         case SessionAggregate():
             return _session(wiring.session_store(node.store))

@@ -82,9 +82,7 @@ class Wiring:
     def emit_clock(self, node: Windowing, *, final_after_ms: int) -> EmitClock:
         """How far an aggregate that forwards when windows close has come; its tables ask this clock what is final."""
         emitted_ms, pause_until_ms = self.emitted_ms(node.clock)
-        clock = EmitClock(
-            emitted_ms, pause_until_ms, interval_ms=node.emit_interval_ms, final_after_ms=final_after_ms
-        )
+        clock = EmitClock(emitted_ms, pause_until_ms, interval_ms=node.emit_interval_ms, final_after_ms=final_after_ms)
         self.clocks[node.name] = self.emit_clocks[node.clock] = clock
         return clock
 

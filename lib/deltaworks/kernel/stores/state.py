@@ -13,6 +13,8 @@ import msgspec
 
 NEVER = -1
 """Newest time of a store that nothing was ever put into."""
+FOR_EVER_MS = 1 << 62
+"""Retention of a store from which nothing expires."""
 
 
 class StateReader(Protocol):

@@ -1,13 +1,13 @@
-"""Aggregates of a stream per key, per key and window, per key and session."""
+"""Aggregates of streams per key, per key and window, per key and session."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 
 from deltaworks.topology.nodes.base import Node
-from deltaworks.topology.windows import SessionWindows, TimeWindows
+from deltaworks.topology.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
 
 Initializer = Callable[[], Any]
 Aggregator = Callable[[Any, Any, Any], Any]
@@ -43,15 +43,27 @@ Aggregation = Count | Reduce | Aggregate
 
 
 @dataclass(frozen=True, kw_only=True)
-class StreamAggregate(Node):
-    """An aggregate per key."""
+class AggregateNode(Node):
+    """What all aggregates of streams have."""
 
     aggregation: Aggregation
     store: str
+    cogrouped: int | None = None
+    """Which of the streams of a cogroup it reads, from 0; they share the store. None: it is alone."""
 
     @property
     def stores(self) -> tuple[str, ...]:
         return (self.store,)
+
+    @property
+    def clock(self) -> str:
+        """Under which name the task remembers its times; each stream of a cogroup has times of its own."""
+        return f"{self.store}/{self.cogrouped}" if self.cogrouped else self.store
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamAggregate(AggregateNode):
+    """An aggregate per key."""
 
     @property
     def fills(self) -> dict[str, str]:
@@ -59,34 +71,58 @@ class StreamAggregate(Node):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WindowAggregate(Node):
+class WindowAggregate(AggregateNode):
     """An aggregate per key and time window; forwards `Windowed` keys."""
 
-    aggregation: Aggregation
-    windows: TimeWindows
-    store: str
-
-    @property
-    def stores(self) -> tuple[str, ...]:
-        return (self.store,)
+    windows: TimeWindows | UnlimitedWindows
+    emit: EmitStrategy = EmitStrategy.ON_WINDOW_UPDATE
+    emit_interval_ms: int = 0
+    """Wall-clock pause between two looks for windows that have closed."""
 
     @property
     def fills(self) -> dict[str, str]:
-        return {self.store: f"aggregate in windows of {self.windows.size_ms} ms every {self.windows.advance_ms} ms"}
+        match self.windows:
+            case TimeWindows(size_ms, advance_ms):
+                return {self.store: f"aggregate in windows of {size_ms} ms every {advance_ms} ms"}
+            case UnlimitedWindows(start_ms):
+                return {self.store: f"aggregate in an unlimited window from {start_ms} ms"}
+            case _:
+                assert_never(self.windows)
 
 
 @dataclass(frozen=True, kw_only=True)
-class SessionAggregate(Node):
-    """An aggregate per key and session; forwards `Windowed` keys, a tombstone for each session merged away."""
+class SlidingAggregate(AggregateNode):
+    """An aggregate per key and sliding window; forwards `Windowed` keys."""
 
-    aggregation: Aggregation
-    windows: SessionWindows
-    store: str
-
-    @property
-    def stores(self) -> tuple[str, ...]:
-        return (self.store,)
+    windows: SlidingWindows
+    emit: EmitStrategy = EmitStrategy.ON_WINDOW_UPDATE
+    emit_interval_ms: int = 0
+    """As in `WindowAggregate`."""
 
     @property
     def fills(self) -> dict[str, str]:
-        return {self.store: f"aggregate in sessions with a gap of {self.windows.gap_ms} ms"}
+        return {self.store: f"aggregate in sliding windows of {self.windows.difference_ms} ms"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionAggregate(AggregateNode):
+    """An aggregate per key and session; forwards `Windowed` keys, a tombstone for each session merged away."""
+
+    windows: SessionWindows
+    emit: EmitStrategy = EmitStrategy.ON_WINDOW_UPDATE
+    emit_interval_ms: int = 0
+    """As in `WindowAggregate`."""
+
+    @property
+    def fills(self) -> dict[str, str]:
+        longest_ms = self.windows.max_duration_ms
+        limit = "" if longest_ms is None else f", at most {longest_ms} ms long"
+        return {self.store: f"aggregate in sessions with a gap of {self.windows.gap_ms} ms{limit}"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CogroupMerge(Node):
+    """The table of a cogroup: the updates of all its aggregates."""
+
+    store: str
+    """The one they share; the table's rows are read from it."""

@@ -1,0 +1,226 @@
+"""Aggregates per key and sliding window.
+
+Every record ends a window and, once another one follows within the time difference, starts one right after itself. So
+a record updates the windows it lies in, and makes at most three: the one that it ends, the one after it, and the one
+after the record before it. The time of a window's row is that of its last record, which tells what else lies in it.
+
+Source: `KStreamSlidingWindowAggregate#processReverse`, `#processEarly`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from deltaworks.kernel.change import Change
+from deltaworks.kernel.context import NO_HEADERS, Process
+from deltaworks.kernel.processors.aggregations import check_retention, functions
+from deltaworks.kernel.processors.caching import forward_windows_at_commit
+from deltaworks.kernel.processors.window_clock import WindowClock
+from deltaworks.kernel.processors.wiring import Wiring
+from deltaworks.kernel.records import Headers
+from deltaworks.kernel.stores.entries import ABSENT, Entry
+from deltaworks.kernel.stores.state import NEVER
+from deltaworks.kernel.stores.window import WindowStore
+from deltaworks.serdes.windowed import Windowed
+from deltaworks.topology.nodes.aggregates import SlidingAggregate
+from deltaworks.topology.windows import EmitStrategy
+
+
+def sliding_aggregate(node: SlidingAggregate, wiring: Wiring) -> Process:
+    """Null keys and null values are dropped; a window is late once `end < observed time - grace`."""
+    name, context, store = node.name, wiring.context, wiring.window_store(node.store)
+    forward, failed, drop = wiring.forward(name), context.failed, context.drop
+    does, codec, windows = functions(node.aggregation), store.codec, store.windows
+    initial, update = does.initial, does.update
+    cache_key, thaw, freeze = codec.cache_key, codec.thaw, codec.freeze
+    difference_ms, grace_ms = node.windows.difference_ms, node.windows.grace_ms
+    clock = wiring.clock(node, stays_open_ms=grace_ms)
+    closed_ms = clock.observed_ms - grace_ms
+    updates = node.emit is EmitStrategy.ON_WINDOW_UPDATE
+    old_values, cached = node.old_values, store.spec.cached and updates
+    check_retention(node.store, store.spec.retention_ms, 2 * difference_ms + grace_ms)
+    store.index_keys()
+    if cached and not node.cogrouped:
+        flush = forward_windows_at_commit(store, difference_ms, context, forward, old_values=old_values)
+        wiring.flushes.append(flush)
+    close = None if updates else _emitting(node, wiring, store, clock)
+
+    def process(key: Any, value: Any, timestamp_ms: int, headers: Headers) -> None:
+        nonlocal closed_ms
+        if key is None or value is None:
+            return drop()
+        if timestamp_ms > clock.observed_ms:
+            clock.observed_ms = timestamp_ms
+            closed_ms = timestamp_ms - grace_ms
+        if timestamp_ms + difference_ms < closed_ms:
+            context.metrics.late += 1
+            return None
+        if not difference_ms:
+            return failed(name, ValueError("a sliding window needs a time difference of at least 1 ms"))
+        try:
+            slot = key if cache_key is None else cache_key(key)
+        except Exception as error:
+            return failed(name, error)
+        starts = store.starts(slot)
+        first = 0 if timestamp_ms < difference_ms else bisect_left(starts, timestamp_ms - 2 * difference_ms)
+        near = starts[first : bisect_right(starts, timestamp_ms + 1)]
+        if timestamp_ms < difference_ms:
+            early(key, slot, value, timestamp_ms, headers, near)
+        elif usual(key, slot, value, timestamp_ms, headers, near) and close is not None:
+            close(headers)
+        return None
+
+    def usual(key: Any, slot: Any, value: Any, timestamp_ms: int, headers: Headers, near: Sequence[int]) -> bool:
+        """From the last window to the first; False: a function raised, and the rest is left out."""
+        after_exists = before_exists = False
+        before, after = ABSENT, ABSENT
+        previous_ms = NEVER
+        for start_ms in reversed(near):
+            if start_ms > timestamp_ms:
+                after_exists = True
+                continue
+            end_ms = start_ms + difference_ms
+            entry = entry_at(slot, start_ms)
+            if end_ms > timestamp_ms:
+                if after is ABSENT:
+                    after = entry
+            elif end_ms == timestamp_ms:
+                before_exists = True
+            else:
+                before, previous_ms = entry, entry[1]
+                break
+            if not fold(key, slot, value, timestamp_ms, headers, start_ms, entry[0], entry[1]):
+                return False
+            if before_exists:
+                if entry[1] >= timestamp_ms:
+                    # There was a record at this very time, which has made the other windows.
+                    return True
+                previous_ms = entry[1]
+        if previous_ms != NEVER:
+            start_ms = previous_ms + 1
+            lacks = start_ms not in near and start_ms + difference_ms >= timestamp_ms
+            if lacks and not fold(key, slot, value, timestamp_ms, headers, start_ms, None, NEVER):
+                return False
+        if not before_exists:
+            start_ms = timestamp_ms - difference_ms
+            kept = before[0] if previous_ms != NEVER and start_ms <= previous_ms else None
+            if not fold(key, slot, value, timestamp_ms, headers, start_ms, kept, NEVER):
+                return False
+        if not after_exists and after[1] > timestamp_ms:
+            copy(key, slot, timestamp_ms, headers, after)
+        return True
+
+    def early(key: Any, slot: Any, value: Any, timestamp_ms: int, headers: Headers, near: Sequence[int]) -> None:
+        """Its window would start before the epoch: all such records share the one that starts with it."""
+        after_exists = False
+        first, after = ABSENT, ABSENT
+        previous_ms = NEVER
+        for start_ms in near:
+            if start_ms == 0:
+                first = entry_at(slot, 0)
+                if first[1] < timestamp_ms:
+                    previous_ms = first[1]
+            elif start_ms <= timestamp_ms:
+                after = entry_at(slot, start_ms)
+                if not fold(key, slot, value, timestamp_ms, headers, start_ms, after[0], after[1]):
+                    return
+            else:
+                after_exists = True
+        if after is ABSENT:
+            after = first
+        if not after_exists and after[1] > timestamp_ms:
+            copy(key, slot, timestamp_ms, headers, after)
+        lacks = previous_ms != NEVER and previous_ms + 1 not in near
+        if lacks and not fold(key, slot, value, timestamp_ms, headers, previous_ms + 1, None, NEVER):
+            return
+        fold(key, slot, value, timestamp_ms, headers, 0, first[0], first[1])
+
+    def entry_at(slot: Any, start_ms: int) -> Entry:
+        window = windows.get(start_ms) or store.window(start_ms)
+        return window.updates.get(slot) or window.committed_entry(slot)
+
+    def fold(
+        key: Any,
+        slot: Any,
+        value: Any,
+        timestamp_ms: int,
+        headers: Headers,
+        start_ms: int,
+        kept: Any,
+        time_ms: int,
+    ) -> bool:
+        """Adds the record to a window; None: one that has no record yet. False if a function raised."""
+        try:
+            old = initial() if kept is None else kept if thaw is None else thaw(kept)
+            if start_ms + difference_ms < closed_ms:
+                context.metrics.late += 1
+                return True
+            new = kept = update(key, value, old)
+            if freeze is not None and new is not None:
+                kept = freeze(new)
+        except Exception as error:
+            failed(name, error)
+            return False
+        if old is None or timestamp_ms > time_ms:
+            time_ms = timestamp_ms
+        put(slot, start_ms, kept, time_ms, timestamp_ms)
+        if updates and not cached:
+            change = Change(new, old if old_values else None)
+            forward(Windowed(key, start_ms, start_ms + difference_ms), change, time_ms, headers)
+        return True
+
+    def copy(key: Any, slot: Any, timestamp_ms: int, headers: Headers, after: Entry) -> None:
+        """The window right after the record: what the others that reach beyond it held before it came."""
+        kept, time_ms = after[0], after[1]
+        start_ms = timestamp_ms + 1
+        put(slot, start_ms, kept, time_ms, timestamp_ms)
+        if updates and not cached:
+            change = Change(kept if thaw is None else thaw(kept))
+            forward(Windowed(key, start_ms, start_ms + difference_ms), change, time_ms, headers)
+
+    def put(slot: Any, start_ms: int, kept: Any, time_ms: int, timestamp_ms: int) -> None:
+        window = windows.get(start_ms) or store.window(start_ms)
+        if cached:
+            time_ms = timestamp_ms if kept is None else time_ms
+            window.updates[slot] = (kept, time_ms, context.number, context.index)
+        else:
+            window.updates[slot] = (kept, time_ms)
+        if start_ms > store.newest_ms:
+            store.newest_ms = start_ms
+        store.note(slot, start_ms, there=kept is not None)
+
+    def go_on(time_ms: int) -> None:
+        nonlocal closed_ms
+        if time_ms > clock.observed_ms:
+            clock.observed_ms = time_ms
+            closed_ms = time_ms - grace_ms
+            if close is not None:
+                close(NO_HEADERS)
+
+    wiring.idlers.append(go_on)
+    return process
+
+
+def _emitting(
+    node: SlidingAggregate, wiring: Wiring, store: WindowStore, clock: WindowClock
+) -> Callable[[Headers], None]:
+    """Forwards the windows with `end < observed time - grace`, each once, by start, then bytes of the key."""
+    forward, context = wiring.forward(node.name), wiring.context
+    difference_ms, grace_ms = node.windows.difference_ms, node.windows.grace_ms
+    emitted = wiring.emit_clock(node, final_after_ms=0)
+
+    def close(headers: Headers) -> None:
+        closed_ms = clock.observed_ms - grace_ms
+        if not emitted.due(closed_ms, context.wall_clock_ms):
+            return
+        last_start_ms = closed_ms - difference_ms - 1
+        if last_start_ms < 0:
+            return
+        from_ms = 0 if emitted.emitted_ms == NEVER else max(0, emitted.emitted_ms - difference_ms)
+        emitted.emitted_ms = closed_ms
+        for key, start_ms, value, time_ms in store.closed(from_ms, last_start_ms):
+            forward(Windowed(key, start_ms, start_ms + difference_ms), Change(value), time_ms, headers)
+
+    return close
