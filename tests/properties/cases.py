@@ -9,7 +9,17 @@ from typing import cast
 import msgspec
 from hypothesis import strategies as st
 
-from deltaworks import Json, Materialized, Plan, SessionWindows, StreamsBuilder, TimeWindows
+from deltaworks import (
+    BufferConfig,
+    JoinWindows,
+    Json,
+    Materialized,
+    Plan,
+    SessionWindows,
+    StreamsBuilder,
+    Suppressed,
+    TimeWindows,
+)
 from deltaworks.kernel.records import Headers, RecordBatch
 
 Record = tuple[int, bytes | None, bytes | None, Headers]
@@ -93,6 +103,7 @@ def versions(builder: StreamsBuilder) -> None:
     mapped = table.map_values(lambda value: value + 1, value=int, store=Materialized("mapped", history=ms(6)))
     mapped.filter(is_even).to_stream().to("odd")
     mapped.join(table, lambda new, old: new * 100 + old, value=int).to_stream().to("joined")
+    table.to_stream().left_join(mapped, lambda value, row: value * 100 + (row or 0), value=int).to("as-of")
 
 
 def joined_tables(builder: StreamsBuilder) -> None:
@@ -123,7 +134,55 @@ def grouped_table(builder: StreamsBuilder) -> None:
     sizes.reduce(lambda old, new: old + new, lambda old, new: old - new, store="sizes").to_stream().to("counts")
 
 
+def joined_streams(builder: StreamsBuilder) -> None:
+    """Two halves of one stream: each kind of join, in windows that look back, forward, and only forward."""
+    stream = builder.stream(TOPIC, key=str, value=int)
+    left = stream.filter(lambda _, value: value is None or value % 3 != 0)
+    right = stream.filter(lambda _, value: value is None or value % 2 == 0)
+    windows = JoinWindows.of_time_difference_and_grace(ms(4), ms(3))
+
+    def pair(one: int | None, other: int | None) -> int:
+        return (-1 if one is None else failing(one)) * 100 + (-1 if other is None else other)
+
+    left.join_stream(right, pair, windows.before(ms(-1)), value=int, store="inner").to("inner")
+    left.left_join_stream(right, pair, windows.before(ms(7)), value=int, store="left").to("left")
+    left.outer_join_stream(right, pair, windows, value=int, store="outer").to("outer")
+    stream.join_stream(stream, pair, windows, value=int, store="self").to("self")
+
+
+def waiting_for_versions(builder: StreamsBuilder) -> None:
+    """A stream and a versioned table of one topic; records wait for rows out of order, headers and all."""
+    stream = builder.stream(TOPIC, key=str, value=int).filter(lambda key, _: key is not None)
+    table = stream.to_table(store=Materialized("versions", history=ms(20)))
+    doubled = table.map_values(lambda value: failing(value) * 2, value=int)
+    stream.left_join(table, lambda value, row: value * 100 + (row or 0), value=int, grace=ms(6), name="wait").to("late")
+    stream.join(doubled, lambda value, row: value * 100 + row, value=int).to("now")
+
+
+def suppressed(builder: StreamsBuilder) -> None:
+    """Windows, sessions and rows that are held back: final results, time limits, full buffers, what readers see."""
+    stream = builder.stream(TOPIC, key=str, value=int)
+    grouped = stream.group_by_key()
+    closed = Suppressed.until_window_closes(BufferConfig.unbounded())
+    hopping = TimeWindows.of_size_and_grace(ms(10), ms(3)).advance_by(ms(5))
+    counts = grouped.windowed_by(hopping).count(store="counts").suppress(closed, store="closing")
+    counts.to_delta("counts")
+    sessions = SessionWindows.of_inactivity_gap_and_grace(ms(3), ms(4))
+    strict = Suppressed.until_window_closes(BufferConfig.of_max_records(2).shut_down_when_full())
+    visits = grouped.windowed_by(sessions).count(store="sessions").suppress(strict, store="closing-sessions")
+    visits.to_stream().to("visits")
+    rows = stream.to_table(store="rows").map_values(failing, value=int)
+    early = BufferConfig.of_max_records(2).with_max_bytes(200).emit_early_when_full()
+    limited = rows.suppress(Suppressed.until_time_limit(ms(7), early), store="limited")
+    limited.filter(is_even).to_stream().map_values(failing, value=int).to("limited")
+    stream.left_join(limited, lambda value, row: value * 100 + (row or 0), value=int).to("seen")
+
+
+BY_UPDATE: dict[str, Build] = {"suppressed": suppressed}
+"""Their results depend on how many updates come, so they are the same for every cut only without a record cache."""
 SINGLE_INPUT: dict[str, Build] = {
+    "joined streams": joined_streams,
+    "waiting for versions": waiting_for_versions,
     "hopping sum": hopping_sum,
     "session list": session_list,
     "session count": session_count,

@@ -12,7 +12,7 @@ from deltaworks.kernel.task import ErrorPolicy
 from deltaworks.testing.recorded import MicroBatch, Recording, TableRow, cut, run_recorded
 from deltaworks.testing.tables import AppendTable
 from tests.properties import cases
-from tests.properties.cases import SINGLE_INPUT, TOPIC, Build, Record
+from tests.properties.cases import BY_UPDATE, SINGLE_INPUT, TOPIC, Build, Record
 
 _CONTINUE = ErrorPolicy.of("continue")
 
@@ -52,15 +52,16 @@ CUTS = st.lists(st.integers(min_value=0, max_value=40), max_size=8)
 RESTARTS = st.sets(st.integers(min_value=0, max_value=8))
 
 
-@pytest.mark.parametrize("name", SINGLE_INPUT)
+@pytest.mark.parametrize("name", SINGLE_INPUT | BY_UPDATE)
 @settings(max_examples=40, deadline=None)
 @given(rows=cases.records(), cuts=CUTS, restarts=RESTARTS)
 def test_outputs_and_stores_do_not_depend_on_cuts_and_restarts(
     name: str, rows: list[Record], cuts: list[int], restarts: set[int]
 ) -> None:
-    whole = run(SINGLE_INPUT[name], rows, [], set(), record_cache=False)
+    build = (SINGLE_INPUT | BY_UPDATE)[name]
+    whole = run(build, rows, [], set(), record_cache=False)
 
-    parts = run(SINGLE_INPUT[name], rows, cuts, restarts, record_cache=False)
+    parts = run(build, rows, cuts, restarts, record_cache=False)
 
     assert observed(parts) == observed(whole)
     assert parts.stores == whole.stores
