@@ -11,16 +11,20 @@ from hypothesis import strategies as st
 
 from deltaworks import (
     BufferConfig,
+    EmitStrategy,
     JoinWindows,
     Json,
     Materialized,
     Plan,
     SessionWindows,
+    SlidingWindows,
     StreamsBuilder,
     Suppressed,
     TimeWindows,
+    UnlimitedWindows,
 )
 from deltaworks.kernel.records import Headers, RecordBatch
+from deltaworks.topology.windows import AnyWindows
 
 Record = tuple[int, bytes | None, bytes | None, Headers]
 """`(timestamp_ms, key, value, headers)`"""
@@ -180,7 +184,95 @@ def suppressed(builder: StreamsBuilder) -> None:
 
 BY_UPDATE: dict[str, Build] = {"suppressed": suppressed}
 """Their results depend on how many updates come, so they are the same for every cut only without a record cache."""
+
+
+def sliding_sum(builder: StreamsBuilder) -> None:
+    stream = builder.stream(TOPIC, key=str, value=int).map_values(failing, value=int)
+    windows = SlidingWindows.of_time_difference_and_grace(ms(7), ms(5))
+    table = stream.group_by_key().windowed_by(windows).reduce(sum_deleted_by_seven, store="sums")
+    table.to_delta("sums")
+    table.filter(lambda _, total: total > 20).to_stream().to("large")
+
+
+def unlimited_list(builder: StreamsBuilder) -> None:
+    windows = UnlimitedWindows.start_on_ms(10)
+    builder.stream(TOPIC, key=str, value=int).group_by_key().windowed_by(windows).aggregate(
+        list[int | None], lambda _, value, values: [*values, value], value=Json(list[int | None]), store="all"
+    ).to_delta("all")
+
+
+def closed_windows(builder: StreamsBuilder) -> None:
+    groups = builder.stream(TOPIC, key=str, value=int).map_values(failing, value=int).group_by_key()
+    windows = TimeWindows.of_size_and_grace(ms(10), ms(4)).advance_by(ms(4))
+    for name, retention in (("closed", None), ("closed-kept", ms(40))):
+        counts = groups.windowed_by(windows).emit_strategy(EmitStrategy.ON_WINDOW_CLOSE)
+        table = counts.aggregate(
+            lambda: 0, lambda _, value, total: total + (value or 0), value=int, store=name, retention=retention
+        )
+        table.to_delta(name.replace("-", "_"))
+        table.to_stream().to(name)
+
+
+def closed_sliding_windows(builder: StreamsBuilder) -> None:
+    windows = SlidingWindows.of_time_difference_and_grace(ms(6), ms(3))
+    groups = builder.stream(TOPIC, key=str, value=int).group_by_key()
+    table = groups.windowed_by(windows).emit_strategy(EmitStrategy.ON_WINDOW_CLOSE).count(store="closed")
+    table.to_delta("closed")
+    table.to_stream().to("closed")
+
+
+def closed_sessions(builder: StreamsBuilder) -> None:
+    windows = SessionWindows.of_inactivity_gap_and_grace(ms(4), ms(3))
+    groups = builder.stream(TOPIC, key=str, value=int).map_values(failing, value=int).group_by_key()
+    for name, retention in (("closed", None), ("closed-kept", ms(40))):
+        table = (
+            groups.windowed_by(windows)
+            .emit_strategy(EmitStrategy.ON_WINDOW_CLOSE)
+            .reduce(sum_deleted_by_seven, store=name, retention=retention)
+        )
+        table.to_delta(name.replace("-", "_"))
+        table.to_stream().to(name)
+
+
+def short_sessions(builder: StreamsBuilder) -> None:
+    windows = SessionWindows.of_inactivity_gap_and_grace(ms(5), ms(9)).max_duration(ms(8))
+    table = builder.stream(TOPIC, key=str, value=int).group_by_key().windowed_by(windows).count(store="sessions")
+    table.to_delta("sessions")
+    table.to_stream().to("sessions")
+
+
+def cogrouped(windows: AnyWindows | None) -> Build:
+    """Small and large values of one topic; each kind has its own time, and they share a store."""
+
+    def build(builder: StreamsBuilder) -> None:
+        stream = builder.stream(TOPIC, key=str, value=int)
+        small = stream.filter(lambda _, value: (value or 0) < 8).group_by_key()
+        large = stream.filter(lambda _, value: (value or 0) >= 8).group_by_key()
+        cogroup = small.cogroup(lambda _, value, text: f"{text}s{value}", value=str)
+        cogroup = cogroup.cogroup(large, lambda _, value, text: f"{text}l{failing(value)}")
+        match windows:
+            case None:
+                cogroup.aggregate(str, store="texts").to_delta("texts")
+            case SessionWindows():
+                sessions = cogroup.windowed_by(windows)
+                sessions.aggregate(str, lambda _, left, right: left + right, store="texts").to_delta("texts")
+            case _:
+                cogroup.windowed_by(windows).aggregate(str, store="texts").to_delta("texts")
+
+    return build
+
+
 SINGLE_INPUT: dict[str, Build] = {
+    "sliding sum": sliding_sum,
+    "unlimited list": unlimited_list,
+    "closed windows": closed_windows,
+    "closed sliding windows": closed_sliding_windows,
+    "closed sessions": closed_sessions,
+    "short sessions": short_sessions,
+    "cogroup": cogrouped(None),
+    "cogroup in windows": cogrouped(TimeWindows.of_size_and_grace(ms(6), ms(3)).advance_by(ms(2))),
+    "cogroup in sliding windows": cogrouped(SlidingWindows.of_time_difference_and_grace(ms(5), ms(3))),
+    "cogroup in sessions": cogrouped(SessionWindows.of_inactivity_gap_and_grace(ms(3), ms(3))),
     "joined streams": joined_streams,
     "waiting for versions": waiting_for_versions,
     "hopping sum": hopping_sum,

@@ -50,6 +50,7 @@ def foreign_keys(builder: StreamsBuilder) -> None:
         lambda one, other: one * 16 + other,
         value=int,
         name="in",
+        store="inner",
     )
     inner.to_delta("inner")
     outer = inner.left_join_foreign_key(

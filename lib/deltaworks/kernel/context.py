@@ -29,6 +29,18 @@ class TaskMetrics:
     stream_time_ms: int = -1
     """The largest timestamp the task has ever seen; -1 before the first record."""
 
+    def after(self, earlier: TaskMetrics | None) -> TaskMetrics:
+        """The sum of this batch and an earlier one."""
+        if earlier is None:
+            return self
+        return TaskMetrics(
+            records_in=earlier.records_in + self.records_in,
+            dropped=earlier.dropped + self.dropped,
+            late=earlier.late + self.late,
+            dead_letters=earlier.dead_letters + self.dead_letters,
+            stream_time_ms=self.stream_time_ms,
+        )
+
 
 class TaskContext:
     """State of the task that changes from record to record; one per task, shared by its processors."""

@@ -19,6 +19,7 @@ class HopOutput:
         self._first_offset = batch_id << _BATCH_SHIFT
         self._batches: dict[tuple[str, int], RecordBatch] = {}
         self._headers: dict[tuple[str, int], list[Headers]] = {}
+        self._taken: dict[tuple[str, int], int] = {}
 
     def add(
         self, hop: str, partition: int, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers
@@ -38,11 +39,21 @@ class HopOutput:
         """`(hop, downstream task)` -> its records, in the order in which they were added."""
         return {to: self._finished(to, batch) for to, batch in sorted(self._batches.items())}
 
+    def take(self) -> dict[tuple[str, int], RecordBatch]:
+        """As `batches`, but only what was added since the last call; where records go in a circle there are several."""
+        taken = self.batches()
+        for to, batch in taken.items():
+            self._taken[to] = self._taken.get(to, 0) + len(batch.keys)
+        self._batches.clear()
+        self._headers.clear()
+        return taken
+
     def _note_headers(self, to: tuple[str, int], earlier: int, headers: Headers) -> None:
         self._headers.setdefault(to, [()] * earlier).append(headers)
 
     def _finished(self, to: tuple[str, int], batch: RecordBatch) -> RecordBatch:
-        offsets = list(range(self._first_offset, self._first_offset + len(batch.keys)))
+        first = self._first_offset + self._taken.get(to, 0)
+        offsets = list(range(first, first + len(batch.keys)))
         return RecordBatch(
             batch.topic, batch.partition, offsets, batch.timestamps_ms, batch.keys, batch.values, self._headers.get(to)
         )

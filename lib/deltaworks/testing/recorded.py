@@ -16,6 +16,7 @@ from typing import Any
 from deltaworks.kernel.errors import ErrorPolicy
 from deltaworks.kernel.hops import HopOutput
 from deltaworks.kernel.records import Coordinates, DeadLetter, Headers, RecordBatch
+from deltaworks.kernel.stores.build import Store
 from deltaworks.kernel.stores.memory import MemoryState
 from deltaworks.kernel.task import Task, TaskMetrics
 from deltaworks.testing.tables import TablesInMemory
@@ -94,7 +95,7 @@ def run_recorded(
     """Runs micro-batches through every stage of a plan.
 
     A task runs in a batch if it has input. Stages run in order, so what one hands to a later one arrives in the same
-    batch.
+    batch; where records go in a circle they run again until nothing is left. Global tables take what the batch has for them before any task runs.
 
     Args:
         plan: The topology.
@@ -152,6 +153,11 @@ class _Host:
         self._plan = plan
         self._tables = TablesInMemory(plan.tables)
         hop_partitions = plan.hop_partitions(topic_partitions)
+        self._globals = [
+            _TaskSlot(partial(Task, stage, 0, errors=errors, hop_partitions={}), stage, 0, self._tables)
+            for stage in plan.global_stages
+        ]
+        global_stores = {name: store for slot in self._globals for name, store in slot.stores.items()}
         self._tasks = {
             (stage.index, task): _TaskSlot(
                 partial(
@@ -161,6 +167,7 @@ class _Host:
                     errors=errors,
                     hop_partitions=hop_partitions,
                     max_cached_entries=max_cached_entries,
+                    global_stores=global_stores,
                 ),
                 stage,
                 task,
@@ -176,18 +183,23 @@ class _Host:
         hopped: dict[tuple[str, int], list[RecordBatch]] = {}
         received: dict[TaskId, list[RecordBatch]] = {}
         metrics: dict[TaskId, TaskMetrics] = {}
-        for (stage, task), slot in self._tasks.items():
-            read = [each for each in batch.records if each.partition == task and each.topic in slot.stage.topics]
-            arrived = [each for hop in slot.stage.hops_in for each in hopped.get((hop, task), ())]
-            if arrived:
-                received[stage, task] = arrived
-            if not (read or arrived):
-                continue
-            if restarts(batch_id, (stage, task)):
-                slot.rebuild()
-            for to, records in slot.run(batch_id, [*read, *arrived], batch.wall_clock_ms).items():
-                hopped.setdefault(to, []).append(records)
-            metrics[stage, task] = slot.metrics
+        for slot in self._globals:
+            slot.run(batch_id, [each for each in batch.records if slot.stage.reads(each.topic)], batch.wall_clock_ms)
+        unread = batch.records
+        while unread or hopped:
+            for (stage, task), slot in self._tasks.items():
+                read = [each for each in unread if each.partition == task and each.topic in slot.stage.topics]
+                arrived = [each for hop in slot.stage.hops_in for each in hopped.pop((hop, task), ())]
+                if arrived:
+                    received.setdefault((stage, task), []).extend(arrived)
+                if not (read or arrived):
+                    continue
+                if restarts(batch_id, (stage, task)):
+                    slot.rebuild()
+                for to, records in slot.run(batch_id, [*read, *arrived], batch.wall_clock_ms).items():
+                    hopped.setdefault(to, []).append(records)
+                metrics[stage, task] = slot.metrics.after(metrics.get((stage, task)))
+            unread = ()
         self._hops.append(received)
         self._metrics.append(metrics)
 
@@ -211,12 +223,17 @@ class _TaskSlot:
         self._build = build
         self._number = number
         self._tables = tables
-        self._hopped = HopOutput(number, 0)
+        self._batch_id = -1
+        self._hopped = HopOutput(number, self._batch_id)
         self.rebuild()
 
     @property
     def metrics(self) -> TaskMetrics:
         return self._task.metrics
+
+    @property
+    def stores(self) -> Mapping[str, Store]:
+        return self._task.stores
 
     def rebuild(self) -> None:
         self._task = self._build(state=self.state, collector=self)
@@ -224,10 +241,12 @@ class _TaskSlot:
     def run(
         self, batch_id: int, batches: Sequence[RecordBatch], wall_clock_ms: int
     ) -> dict[tuple[str, int], RecordBatch]:
-        self._hopped = HopOutput(self._number, batch_id)
+        if batch_id != self._batch_id:
+            self._batch_id = batch_id
+            self._hopped = HopOutput(self._number, batch_id)
         self._task.process(batches, wall_clock_ms)
         self.state.apply(self._task.commit())
-        return self._hopped.batches()
+        return self._hopped.take()
 
     def send(
         self,

@@ -11,7 +11,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from deltaworks.errors import Problem, TopologyError
-from deltaworks.topology.nodes import AnyNode, HopSink, Source, StreamStreamJoin, StreamTableJoin, TableTableJoin
+from deltaworks.topology.nodes import (
+    AnyNode,
+    ForeignKeyAnswer,
+    ForeignKeyResolve,
+    HopSink,
+    Source,
+    StreamStreamJoin,
+    StreamTableJoin,
+    TableTableJoin,
+)
 
 if TYPE_CHECKING:
     from deltaworks.topology.stages import Plan, Stage
@@ -86,6 +95,8 @@ def _joins(stage: Stage) -> Iterator[_Join]:
                 kind, other = "table-table", node.table
             case StreamStreamJoin(side="left"):
                 kind, other = "stream-stream", node.other
+            case ForeignKeyAnswer() | ForeignKeyResolve():
+                kind, other = "foreign-key", node.table
             case _:
                 continue
         yield _Join(node, kind, _topics_above(stage, node.parents), _topics_above(stage, (other,)))

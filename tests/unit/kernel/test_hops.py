@@ -29,3 +29,17 @@ def test_headers_are_left_out_until_a_record_has_one() -> None:
     output.add("h", 0, b"a", b"3", 3, ())
 
     assert output.batches()["h", 0].headers == [(), (("trace", b"x"),), ()]
+
+
+def test_what_is_taken_in_parts_has_the_offsets_of_the_whole() -> None:
+    output = HopOutput(task=0, batch_id=1)
+    output.add("h", 0, b"a", b"1", 10, ())
+    first = output.take()
+    output.add("h", 0, b"b", b"2", 20, ())
+
+    second = output.take()
+
+    assert first["h", 0].offsets == [1 << 32]
+    assert second["h", 0].offsets == [(1 << 32) + 1]
+    assert second["h", 0].keys == [b"b"]
+    assert output.take() == {}

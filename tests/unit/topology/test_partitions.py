@@ -70,3 +70,31 @@ def test_a_hop_is_as_wide_as_the_stage_before_it() -> None:
 def test_a_topic_that_does_not_exist_is_named() -> None:
     with pytest.raises(TopologyError, match="topic 'users' has no partitions: it does not exist"):
         join(rekeyed=False).tasks({"orders": 4})
+
+
+def test_a_foreign_key_join_needs_no_co_partitioning_and_its_hops_are_as_wide_as_the_tables() -> None:
+    builder = StreamsBuilder()
+    orders = builder.table("orders", key=str, value=str, store="orders")
+    users = builder.table("users", key=str, value=str, store="users")
+    orders.join_foreign_key(users, lambda _, user: user, str.__add__, value=str, name="join").to_stream().to("out")
+
+    plan = builder.build()
+
+    assert plan.tasks({"orders": 2, "users": 5}) == (2, 5)
+    assert plan.hop_partitions({"orders": 2, "users": 5}) == {
+        "join-subscription-registration-topic": 5,
+        "join-subscription-response-topic": 2,
+    }
+
+
+def test_the_way_back_of_a_foreign_key_join_is_as_wide_as_the_hop_that_fills_the_left_table() -> None:
+    builder = StreamsBuilder()
+    latest = (
+        builder.stream("orders", key=str, value=str).repartition(partitions=3, name="by-id").to_table(store="orders")
+    )
+    users = builder.table("users", key=str, value=str, store="users")
+    latest.join_foreign_key(users, lambda _, user: user, str.__add__, value=str, name="join").to_stream().to("out")
+
+    plan = builder.build()
+
+    assert plan.hop_partitions({"orders": 2, "users": 5})["join-subscription-response-topic"] == 3

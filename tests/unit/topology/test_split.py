@@ -63,6 +63,46 @@ def test_describe_numbers_them_as_kafka_streams_does_all_the_same() -> None:
     assert text.index("Sub-topology: 0") < text.index("users") < text.index("Sub-topology: 1") < text.index("orders")
 
 
+def test_sub_topologies_are_numbered_as_they_were_made_whatever_their_names() -> None:
+    builder = StreamsBuilder()
+    counts = (
+        builder.stream("words", key=str, value=str).group_by(lambda _, word: word, key=str, name="g").count(store="c")
+    )
+    counts.to_stream().select_key(lambda _, count: str(count), key=str).repartition().to("out")
+
+    lines = builder.build().describe().splitlines()
+
+    sources = [line.split()[1] for line in lines if "Source:" in line]
+    assert sources == ["KSTREAM-SOURCE-0000000000", "g-repartition-source", "KSTREAM-SOURCE-0000000011"]
+
+
+def test_a_stage_may_feed_itself_and_the_plan_says_so() -> None:
+    builder = StreamsBuilder()
+    table = builder.table("users", key=str, value=str, store="users")
+    stream = table.to_stream().select_key(lambda _, name: name, key=str)
+    stream.join(table, str.__add__, value=str, name="friends").to("out")
+
+    assert builder.build().loops == ("friends-repartition",)
+    assert rekeyed_join().loops == ()
+
+
+def test_what_comes_after_a_loop_is_not_a_part_of_it() -> None:
+    builder = StreamsBuilder()
+    left = builder.table("left", key=str, value=str, store="left")
+    right = builder.table("right", key=str, value=str, store="right")
+    joined = left.join_foreign_key(right, lambda _, value: value, str.__add__, value=str, name="join")
+    joined.to_stream().select_key(lambda _, value: value, key=str).repartition(name="after").to("out")
+
+    plan = builder.build()
+
+    assert plan.loops == ("join-subscription-response-topic",)
+    assert [stage.hops_in for stage in plan.stages] == [
+        ("join-subscription-response-topic",),
+        ("join-subscription-registration-topic",),
+        ("after-repartition",),
+    ]
+
+
 def test_parents_come_before_children_in_the_order_of_the_calls() -> None:
     builder = StreamsBuilder()
     stream = builder.stream("in", key=str, value=str)
