@@ -159,7 +159,11 @@ def waiting_for_versions(builder: StreamsBuilder) -> None:
     stream = builder.stream(TOPIC, key=str, value=int).filter(lambda key, _: key is not None)
     table = stream.to_table(store=Materialized("versions", history=ms(20)))
     doubled = table.map_values(lambda value: failing(value) * 2, value=int)
-    stream.left_join(table, lambda value, row: value * 100 + (row or 0), value=int, grace=ms(6), name="wait").to("late")
+    late = stream.left_join(
+        table, lambda value, row: value * 100 + (row or 0), value=int, grace=ms(6), name="wait"
+    ).filter(lambda _, value: value % 7 != 0)
+    late.to("late")
+    late.to_delta("late")
     stream.join(doubled, lambda value, row: value * 100 + row, value=int).to("now")
 
 
