@@ -11,10 +11,11 @@ from deltaworks.dsl.old_values import ask_for_old_values
 from deltaworks.dsl.point import Point, Typed
 from deltaworks.dsl.suppress import suppress
 from deltaworks.dsl.table_joins import join_tables
-from deltaworks.dsl.table_views import filter_rows, map_rows
+from deltaworks.dsl.table_views import filter_rows, map_rows, transform_rows
 from deltaworks.serdes.inference import pair, returned
 from deltaworks.topology.nodes import DeltaSink, TableGroupBy, TableToStream
 from deltaworks.topology.nodes.sinks import TableKind
+from deltaworks.topology.processors import ValueTransformer
 from deltaworks.topology.suppressed import Suppressed
 
 if TYPE_CHECKING:
@@ -121,6 +122,31 @@ class KTable(Generic[K, V]):
         Source: `KTable#mapValues(ValueMapperWithKey)`; differs: no.
         """
         return self._map(mapper, mapper, "map_values_with_key", value, store, name)
+
+    def transform_values(
+        self,
+        supplier: Callable[[], ValueTransformer[K, V | None, VR]],
+        *stores: str,
+        store: Stored = "",
+        value: Typed[VR] | None = None,
+        name: str | None = None,
+    ) -> KTable[K, VR]:
+        """New value per row, made by an object of yours that may use stores; it is called for deletes too.
+
+        Shape: `KTable[K, V] -> KTable[K, VR]`; 1 update -> 1 update.
+
+        Args:
+            supplier: makes the object, such as its class; called once per task, and for each join that looks rows up.
+            stores: names of the stores that the object uses.
+            store: name of a store for the rows; without one they are computed whenever a join looks them up.
+            value: type or serde of the new value, if the class does not say it (`ValueTransformer[K, V, VR]`).
+            name: of the node.
+
+        State: none, or a value per key in the store.
+        Source: `KTable#transformValues`; differs: no.
+        """
+        transformed = transform_rows(self.at, supplier, stores, value=value, store=store, name=name, where=call_site())
+        return KTable(transformed, window_node=self.window_node)
 
     def group_by(
         self,

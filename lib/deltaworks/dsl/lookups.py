@@ -11,6 +11,7 @@ from deltaworks.topology.nodes import (
     TableMapValues,
     TableSource,
     TableTableJoin,
+    TableTransformValues,
 )
 
 
@@ -23,7 +24,7 @@ def lookup_stores(graph: Graph, table: str) -> tuple[str, ...]:
         case TableSource(store=None):
             graph.materialize(table)
             return graph.node(table).stores
-        case TableFilter(store=None) | TableMapValues(store=None):
+        case TableFilter(store=None) | TableMapValues(store=None) | TableTransformValues(store=None):
             return lookup_stores(graph, node.parents[0])
         case TableJoinMerge(store=None):
             return tuple(dict.fromkeys(store for side in node.parents for store in lookup_stores(graph, side)))
@@ -34,6 +35,8 @@ def lookup_stores(graph: Graph, table: str) -> tuple[str, ...]:
             return (node.store,)
         case Suppress():
             return (node.store, *lookup_stores(graph, node.parents[0]))
+        case TableTransformValues(store=str(own)):
+            return (own,)
         case _:
             return node.stores
 
@@ -44,7 +47,8 @@ def is_versioned(graph: Graph, table: str) -> bool:
     Source: `InternalStreamsBuilder#isVersionedOrVersionedUpstream`.
     """
     match node := graph.node(table):
-        case TableFilter(store=None) | TableMapValues(store=None):
+        case TableFilter(store=None) | TableMapValues(store=None) | TableTransformValues(store=None):
             return is_versioned(graph, node.parents[0])
         case _:
-            return any(spec.kind == "versioned" and spec.name in node.fills for spec, _ in graph.stores)
+            own = next(iter(node.fills), None)
+            return any(spec.kind == "versioned" and spec.name == own for spec, _ in graph.stores)

@@ -16,6 +16,7 @@ from deltaworks.topology.nodes import (
     TableJoinMerge,
     TableMapValues,
     TableSource,
+    TableTransformValues,
 )
 
 
@@ -37,7 +38,7 @@ def ask_for_old_values(graph: Graph, table: str, *, force: bool) -> bool:
             if not force:
                 return False
             graph.materialize(table)
-        case TableMapValues(store=None) | TableFilter(store=None) | Suppress():
+        case TableMapValues(store=None) | TableFilter(store=None) | TableTransformValues(store=None) | Suppress():
             if not ask_for_old_values(graph, node.parents[0], force=force):
                 return False
         case CogroupMerge():

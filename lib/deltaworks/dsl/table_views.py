@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from deltaworks.dsl.graph import Graph
 from deltaworks.dsl.materialized import Materialized, Stored
 from deltaworks.dsl.old_values import ask_for_old_values
-from deltaworks.dsl.point import Known, Point
+from deltaworks.dsl.point import Known, Point, Typed
+from deltaworks.dsl.processing import check_supplier, connected_stores, forwarded_types
 from deltaworks.dsl.stores import own_store
-from deltaworks.topology.nodes import TableFilter, TableMapValues
+from deltaworks.topology.nodes import TableFilter, TableMapValues, TableTransformValues
 from deltaworks.topology.nodes.base import Origin
+from deltaworks.topology.processors import ValueTransformer
 
 _FILTER = "KTABLE-FILTER-"
 _MAP_VALUES = "KTABLE-MAPVALUES-"
@@ -69,6 +71,35 @@ def map_rows(
         origin=where,
     )
     return at.then(node, key=kept.key, value=kept.value or value)
+
+
+def transform_rows(
+    at: Point,
+    supplier: Callable[[], ValueTransformer[Any, Any, Any]],
+    connected: Sequence[str],
+    *,
+    value: Typed[Any] | None,
+    store: Stored,
+    name: str | None,
+    where: Origin,
+) -> Point:
+    """Connects a transformer of values.
+
+    Source: `KTableImpl#doTransformValues`.
+    """
+    operator, kept = "transform_values", Materialized.of(store)
+    check_supplier(at.graph, supplier, ValueTransformer, operator=operator, where=where)
+    _, hinted = forwarded_types(supplier)
+    known = at.settle(value, hinted, operator=operator, argument="value", where=where)
+    node = TableTransformValues(
+        name=at.graph.name_of(name, "KTABLE-TRANSFORMVALUES-"),
+        parents=(at.node,),
+        supplier=supplier,
+        connected=connected_stores(at.graph, supplier, connected, operator=operator, where=where),
+        store=own_store(at, kept, value=known, operator=operator, where=where) if kept.name else None,
+        origin=where,
+    )
+    return at.then(node, key=kept.key, value=kept.value or known)
 
 
 def _kept(graph: Graph, store: Stored, prefix: str) -> Materialized:

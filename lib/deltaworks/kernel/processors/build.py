@@ -21,6 +21,7 @@ from deltaworks.kernel.processors import (
     stream_joins,
     table_joins,
     tables,
+    transformers,
     windowed_aggregates,
 )
 from deltaworks.kernel.processors.suppress import suppress
@@ -66,6 +67,7 @@ from deltaworks.topology.nodes import (
     TableSource,
     TableTableJoin,
     TableToStream,
+    TableTransformValues,
     TopicSink,
     WindowAggregate,
 )
@@ -98,6 +100,8 @@ def processor(node: AnyNode, wiring: Wiring) -> Process:
             return repartition.hop_sink(node, wiring)
         case TableFilter() | TableMapValues():
             return tables.table_view(node, wiring)
+        case TableTransformValues():
+            return transformers.table_transform_values(node, wiring)
         case TableToStream():
             return tables.table_to_stream(node, wiring)
         case TableGroupBy():

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias, assert_never
 
+from deltaworks.kernel.context import NO_HEADERS
+from deltaworks.kernel.processors.transformers import transformer
 from deltaworks.kernel.processors.wiring import Wiring
+from deltaworks.kernel.records import Coordinates
 from deltaworks.kernel.stores.entries import ABSENT, Entry
 from deltaworks.kernel.stores.key_value import KeyValueStore
 from deltaworks.kernel.stores.session import SessionStore
+from deltaworks.kernel.stores.state import NEVER
 from deltaworks.kernel.stores.suppress import SuppressBuffer
 from deltaworks.kernel.stores.versioned import VersionedStore
 from deltaworks.kernel.stores.window import WindowStore
@@ -22,9 +26,12 @@ from deltaworks.topology.nodes import (
     TableJoinMerge,
     TableMapValues,
     TableTableJoin,
+    TableTransformValues,
     WindowAggregate,
 )
+from deltaworks.topology.nodes.base import Node
 
+_NOWHERE = Coordinates("", -1, -1)
 Lookup: TypeAlias = Callable[[Any], Entry]
 """Key -> `(value, timestamp_ms)`, or `ABSENT`; raises what a user's function raises."""
 LookupAsOf: TypeAlias = Callable[[Any, int], Entry]
@@ -39,6 +46,9 @@ def lookup(table: str, wiring: Wiring) -> Lookup:
     match node := wiring.nodes[table]:
         case TableFilter(store=None) | TableMapValues(store=None):
             return _computed(row_function(node), lookup(node.parents[0], wiring))
+        case TableTransformValues(store=None):
+            parent, transform = lookup(node.parents[0], wiring), _transformed(node, wiring)
+            return lambda key: transform(key, parent(key))
         case TableJoinMerge(store=None):
             return lookup(node.parents[0], wiring)
         case TableTableJoin():
@@ -63,6 +73,9 @@ def lookup_as_of(table: str, wiring: Wiring) -> LookupAsOf:
     match node := wiring.nodes[table]:
         case TableFilter(store=None) | TableMapValues(store=None):
             return _computed_as_of(row_function(node), lookup_as_of(node.parents[0], wiring))
+        case TableTransformValues(store=None):
+            parent, transform = lookup_as_of(node.parents[0], wiring), _transformed(node, wiring)
+            return lambda key, as_of_ms: transform(key, parent(key, as_of_ms))
         case _:
             store = wiring.stores[node.stores[0]]
             assert isinstance(store, VersionedStore), node.stores
@@ -75,10 +88,11 @@ def is_versioned(table: str, wiring: Wiring) -> bool:
     Source: `InternalStreamsBuilder#isVersionedOrVersionedUpstream`, `KTableValueGetter#isVersioned`.
     """
     match node := wiring.nodes[table]:
-        case TableFilter(store=None) | TableMapValues(store=None):
+        case TableFilter(store=None) | TableMapValues(store=None) | TableTransformValues(store=None):
             return is_versioned(node.parents[0], wiring)
         case _:
-            return any(isinstance(wiring.stores[store], VersionedStore) for store in node.fills)
+            own = next(iter(node.fills), None)
+            return own is not None and isinstance(wiring.stores[own], VersionedStore)
 
 
 def stored(store: KeyValueStore | VersionedStore) -> Lookup:
@@ -158,6 +172,27 @@ def _computed_as_of(row: Callable[[Any, Any | None], Any | None], parent: Lookup
         return ABSENT if value is None else (value, entry[1])
 
     return read
+
+
+def _transformed(node: TableTransformValues, wiring: Wiring) -> Callable[[Any, Entry], Entry]:
+    """Rows made by an object of their own, for which the row is the record in process; nobody knows where it was read.
+
+    Source: `KTableTransformValuesGetter`.
+    """
+    context = wiring.context
+    transform = transformer(node, Node(name=f"{node.name}-lookup"), wiring)
+
+    def row(key: Any, entry: Entry) -> Entry:
+        number, index = context.number, context.index
+        timestamp_ms = NEVER if entry[0] is None else entry[1]
+        context.resume(_NOWHERE, timestamp_ms, NO_HEADERS)
+        try:
+            value = transform(key, entry[0])
+        finally:
+            context.number, context.index = number, index
+        return ABSENT if value is None else (value, timestamp_ms)
+
+    return row
 
 
 def _joined(node: TableTableJoin, left: Lookup, right: Lookup) -> Lookup:

@@ -44,7 +44,7 @@ from deltaworks.topology.nodes.stateless import (
 )
 from deltaworks.topology.nodes.suppress import Suppress
 from deltaworks.topology.nodes.table_joins import TableJoinMerge, TableTableJoin
-from deltaworks.topology.nodes.tables import TableFilter, TableMapValues, TableToStream
+from deltaworks.topology.nodes.tables import TableFilter, TableMapValues, TableToStream, TableTransformValues
 
 AnyNode = (
     Source
@@ -62,6 +62,7 @@ AnyNode = (
     | HopSink
     | TableFilter
     | TableMapValues
+    | TableTransformValues
     | TableToStream
     | TableGroupBy
     | TableAggregate
@@ -131,6 +132,7 @@ __all__ = [
     "TableSource",
     "TableTableJoin",
     "TableToStream",
+    "TableTransformValues",
     "TopicSink",
     "WindowAggregate",
 ]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deltaworks.topology.nodes.base import Node
+from deltaworks.topology.processors import ValueTransformer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +43,27 @@ class TableMapValues(Node):
     @property
     def fills(self) -> dict[str, str]:
         return {} if self.store is None else {self.store: "map_values"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableTransformValues(Node):
+    """New value per row, deletes included, made by an object that may use stores."""
+
+    supplier: Callable[[], ValueTransformer[Any, Any, Any]]
+    """Makes one object per task, and one more for each join that looks rows up."""
+    connected: tuple[str, ...] = ()
+    """The stores that it may use."""
+    store: str | None = None
+    """As in `TableFilter`."""
+
+    @property
+    def stores(self) -> tuple[str, ...]:
+        return self.connected if self.store is None else (self.store, *self.connected)
+
+    @property
+    def fills(self) -> dict[str, str]:
+        own = {} if self.store is None else {self.store: "transform_values"}
+        return own | dict.fromkeys(self.connected, "processor")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,155 @@
+"""From a supplier of processors to a node: its checks, its stores, the types that its class says it forwards."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, get_args, get_origin
+
+from deltaworks.dsl.graph import Graph
+from deltaworks.dsl.point import Point, Typed
+from deltaworks.dsl.state_stores import StoreBuilder
+from deltaworks.serdes.inference import returned
+from deltaworks.topology.nodes import FixedKeyProcessorNode, ProcessorNode
+from deltaworks.topology.nodes.base import Origin
+from deltaworks.topology.processors import FixedKeyProcessor, Processor, ValueTransformer
+
+
+def process(
+    at: Point,
+    supplier: Callable[[], Processor[Any, Any, Any, Any]],
+    stores: Sequence[str],
+    *,
+    key: Typed[Any] | None,
+    value: Typed[Any] | None,
+    name: str | None,
+    where: Origin,
+) -> Point:
+    """Connects a processor that may change keys.
+
+    Source: `KStreamImpl#process`; a given name uses up no number.
+    """
+    graph = at.graph
+    check_supplier(graph, supplier, Processor, operator="process", where=where)
+    node = ProcessorNode(
+        name=name or graph.next_name("KSTREAM-PROCESSOR-"),
+        parents=(at.node,),
+        supplier=supplier,
+        connected=connected_stores(graph, supplier, stores, operator="process", where=where),
+        origin=where,
+    )
+    new_key, new_value = forwarded_types(supplier)
+    return at.then(
+        node,
+        key=at.settle(key, new_key, operator="process", argument="key", where=where),
+        value=at.settle(value, new_value, operator="process", argument="value", where=where),
+        rekeyed=True,
+    )
+
+
+def process_values(
+    at: Point,
+    supplier: Callable[[], FixedKeyProcessor[Any, Any, Any]],
+    stores: Sequence[str],
+    *,
+    value: Typed[Any] | None,
+    name: str | None,
+    where: Origin,
+) -> Point:
+    """Connects a processor that keeps keys.
+
+    Source: `KStreamImpl#processValues`.
+    """
+    graph = at.graph
+    check_supplier(graph, supplier, FixedKeyProcessor, operator="process_values", where=where)
+    node = FixedKeyProcessorNode(
+        name=name or graph.next_name("KSTREAM-PROCESSVALUES-"),
+        parents=(at.node,),
+        supplier=supplier,
+        connected=connected_stores(graph, supplier, stores, operator="process_values", where=where),
+        origin=where,
+    )
+    _, new_value = forwarded_types(supplier)
+    known = at.settle(value, new_value, operator="process_values", argument="value", where=where)
+    return at.then(node, value=known)
+
+
+def own_stores(supplier: Callable[[], Any]) -> tuple[StoreBuilder[Any], ...]:
+    """The stores that a supplier brings along, as its attribute `stores` (KIP-401)."""
+    stores = getattr(supplier, "stores", ())
+    return tuple(stores() if callable(stores) else stores)
+
+
+def connected_stores(
+    graph: Graph, supplier: Callable[[], Any], names: Sequence[Any], *, operator: str, where: Origin
+) -> tuple[str, ...]:
+    """The stores that a processor may use; those that its supplier brings along are added to the topology."""
+    for name in names:
+        if not isinstance(name, str):
+            graph.report(
+                f"{operator}: a store is connected by its name, not by {name!r}.",
+                where,
+                f"builder.add_state_store(...), then {operator}(..., 'name')",
+            )
+    stores = own_stores(supplier)
+    for store in stores:
+        add_store(graph, store, where)
+    return tuple(dict.fromkeys([*(name for name in names if isinstance(name, str)), *(each.name for each in stores)]))
+
+
+def add_store(graph: Graph, store: StoreBuilder[Any], where: Origin) -> None:
+    """Adds a store; the same one twice is one."""
+    if all(store.spec != spec for spec, _ in graph.stores):
+        graph.add_store(store.spec, where)
+
+
+def check_supplier(
+    graph: Graph, supplier: Any, kind: type[Any] | tuple[type[Any], ...], *, operator: str, where: Origin
+) -> None:
+    """Reports what is no supplier; a supplier makes a new object at each call.
+
+    Source: `ApiUtils#checkSupplier`.
+    """
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    wanted = " or ".join(each.__name__ for each in kinds)
+    if not callable(supplier) or isinstance(supplier, kinds):
+        graph.report(
+            f"{operator} needs what makes a {wanted}, but got {type(supplier).__name__}: each task has one of its own.",
+            where,
+            f"{operator}({type(supplier).__name__}), the class itself, or a function that returns a new one",
+        )
+        return
+    made = supplier()
+    if not isinstance(made, kinds):
+        graph.report(
+            f"{operator} needs what makes a {wanted}, but got what makes a {type(made).__name__}.",
+            where,
+            f"class {type(made).__name__}({kinds[0].__name__}[...])",
+        )
+    elif made is supplier():
+        graph.report(
+            f"{operator}: the supplier returns the same object each time; tasks cannot share a processor.",
+            where,
+            f"return a new {type(made).__name__} from each call",
+        )
+
+
+def forwarded_types(supplier: Callable[[], Any]) -> tuple[Any, Any]:
+    """`(KOut, VOut)` as the class of the processors says, for one that keeps keys `(None, VOut)`; else Nones."""
+    made = supplier if inspect.isclass(supplier) else returned(supplier)
+    for base in _bases(made):
+        arguments = get_args(base)
+        if get_origin(base) is Processor and len(arguments) == 4:
+            return arguments[2], arguments[3]
+        if get_origin(base) in (FixedKeyProcessor, ValueTransformer) and len(arguments) == 3:
+            return None, arguments[2]
+    return None, None
+
+
+def _bases(made: Any) -> Iterable[Any]:
+    if get_origin(made) is not None:
+        yield made
+        made = get_origin(made)
+    if inspect.isclass(made):
+        for each in made.__mro__:
+            yield from getattr(each, "__orig_bases__", ())
