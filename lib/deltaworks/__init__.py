@@ -13,6 +13,8 @@ from deltaworks.dsl.kstream import KStream
 from deltaworks.dsl.ktable import KTable
 from deltaworks.dsl.materialized import Materialized
 from deltaworks.dsl.pipeline import Pipeline, Topic
+from deltaworks.dsl.state_stores import StoreBuilder, Stores
+from deltaworks.dsl.topology import Topology
 from deltaworks.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
 from deltaworks.errors import (
     ConfigurationError,
@@ -56,8 +58,32 @@ from deltaworks.topology.error_handlers import (
     Response,
 )
 from deltaworks.topology.join_windows import JoinWindows
+from deltaworks.topology.processors import (
+    Cancellable,
+    FixedKeyProcessor,
+    FixedKeyProcessorContext,
+    FixedKeyRecord,
+    Processor,
+    ProcessorContext,
+    PunctuationType,
+    Punctuator,
+    Record,
+    RecordMetadata,
+    ValueTransformer,
+)
 from deltaworks.topology.routing import RecordContext, StreamPartitioner, TopicNameExtractor
 from deltaworks.topology.stages import Plan
+from deltaworks.topology.state_stores import (
+    KeyValueStore,
+    OrderedBytes,
+    SessionStore,
+    TimestampedKeyValueStore,
+    TimestampedWindowStore,
+    ValueAndTimestamp,
+    VersionedKeyValueStore,
+    VersionedRecord,
+    WindowStore,
+)
 from deltaworks.topology.suppressed import BufferConfig, Suppressed
 from deltaworks.topology.timestamps import (
     ConsumedRecord,
@@ -74,6 +100,7 @@ __all__ = [
     "BranchedKStream",
     "BufferConfig",
     "Bytes",
+    "Cancellable",
     "CogroupedKStream",
     "ConfigurationError",
     "ConnectDecimal",
@@ -88,6 +115,9 @@ __all__ = [
     "ErrorPolicy",
     "FailOnInvalidTimestamp",
     "FailedRecord",
+    "FixedKeyProcessor",
+    "FixedKeyProcessorContext",
+    "FixedKeyRecord",
     "Float",
     "GlobalKTable",
     "IncompatibleCheckpointError",
@@ -98,17 +128,26 @@ __all__ = [
     "KGroupedTable",
     "KStream",
     "KTable",
+    "KeyValueStore",
     "LeaseError",
     "ListOf",
     "LogAndSkipOnInvalidTimestamp",
     "Long",
     "Materialized",
+    "OrderedBytes",
     "Pipeline",
     "Plan",
+    "Processor",
+    "ProcessorContext",
+    "PunctuationType",
+    "Punctuator",
+    "Record",
     "RecordContext",
+    "RecordMetadata",
     "Response",
     "Serde",
     "SerializationError",
+    "SessionStore",
     "SessionWindowed",
     "SessionWindowedCogroupedKStream",
     "SessionWindowedKStream",
@@ -116,6 +155,8 @@ __all__ = [
     "Short",
     "SlidingWindows",
     "StackError",
+    "StoreBuilder",
+    "Stores",
     "StreamPartitioner",
     "StreamsBuilder",
     "StreamsError",
@@ -128,14 +169,22 @@ __all__ = [
     "TimeWindows",
     "Timestamp",
     "TimestampExtractor",
+    "TimestampedKeyValueStore",
+    "TimestampedWindowStore",
     "Topic",
     "TopicNameExtractor",
+    "Topology",
     "TopologyError",
     "TransientError",
     "UnlimitedWindows",
     "UsePartitionTimeOnInvalidTimestamp",
     "Uuid",
+    "ValueAndTimestamp",
+    "ValueTransformer",
+    "VersionedKeyValueStore",
+    "VersionedRecord",
     "Void",
     "WallclockTimestampExtractor",
+    "WindowStore",
     "Windowed",
 ]

@@ -10,10 +10,10 @@ from typing import Any, Literal
 from deltaworks import DeltaworksError, Plan, StreamsBuilder, StreamsError
 from deltaworks.kernel.task import ErrorPolicy
 from deltaworks.testing import (
-    ReadOnlyKeyValueStore,
-    ReadOnlySessionStore,
-    ReadOnlyVersionedStore,
-    ReadOnlyWindowStore,
+    TestKeyValueStore,
+    TestSessionStore,
+    TestVersionedStore,
+    TestWindowStore,
     TopologyTestDriver,
 )
 from tests.conformance.low_level import low_level_plan
@@ -161,7 +161,10 @@ class _Run:
         return [name, text]
 
     def stores(self) -> dict[str, list[dict[str, Any]]]:
-        named = {node["store"] for node in self._case["spec"]["nodes"] if "store" in node}
+        spec = self._case["spec"]
+        named = {each["store"] for each in spec["nodes"] if "store" in each} | {
+            each["name"] for each in spec.get("stores", ())
+        }
         times = sorted({given["timestamp"] for given in self._case["inputs"] if "timestamp" in given})
         return {name: [*_rows(self.driver.store(name), times)] for name in sorted(named)}
 
@@ -171,12 +174,12 @@ class _Run:
 
 def _rows(store: Any, times: list[int]) -> list[dict[str, Any]]:
     match store:
-        case ReadOnlyKeyValueStore() | ReadOnlyWindowStore():
+        case TestKeyValueStore() | TestWindowStore():
             return [
-                {"key": shown(key), "value": value, "timestamp": timestamp_ms}
+                {"key": shown(key), "value": value} | ({"timestamp": timestamp_ms} if store.keeps_timestamps else {})
                 for key, value, timestamp_ms in store.all_with_timestamps()
             ]
-        case ReadOnlyVersionedStore():
+        case TestVersionedStore():
             versions = (
                 {
                     "key": shown(key),
@@ -186,7 +189,7 @@ def _rows(store: Any, times: list[int]) -> list[dict[str, Any]]:
                 for key in store.all_keys()
             )
             return [row for row in versions if row["latest"] or row["as_of"]]
-        case ReadOnlySessionStore():
+        case TestSessionStore():
             return [{"key": shown(key), "value": value} for key, value in store.all()]
         case _:
             raise TypeError(type(store).__name__)

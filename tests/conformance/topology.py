@@ -83,9 +83,9 @@ class Interpreter:
             case "global_table":
                 return self._builder.global_table(node["topic"], store=node["store"], **reads)
             case "global_store":
-                store = processors.store_builder({"name": node["store"], "type": "kv"}, self._key, self._any)
+                kept = processors.store_builder({"name": node["store"], "type": "kv"}, self._key, self._any)
                 supplier = processors.supplier(["put_into", {"store": node["store"]}])
-                return self._builder.add_global_store(store, node["topic"], supplier, **reads)
+                return self._builder.add_global_store(kept, node["topic"], supplier, **reads)
             case operator:
                 raise ValueError(f"{operator} without input")
 
@@ -129,8 +129,8 @@ class Interpreter:
                     supplier, *node.get("stores", ()), key=self._key, value=self._any, name=node["id"]
                 )
             case "process_values":
-                supplier = processors.fixed_key_supplier(node["processor"])
-                return stream.process_values(supplier, *node.get("stores", ()), value=self._any, name=node["id"])
+                values = processors.fixed_key_supplier(node["processor"])
+                return stream.process_values(values, *node.get("stores", ()), value=self._any, name=node["id"])
             case "group_by_key":
                 return stream.group_by_key(name=node.get("name"))
             case "group_by":
@@ -272,7 +272,7 @@ def _join_windows(node: Node) -> dw.JoinWindows:
     return windows.before(_ms(window["before_ms"]))
 
 
-def _suppressed(node: Node) -> dw.Suppressed:
+def _suppressed(node: Node) -> dw.Suppressed[Any]:
     if node["until"] == "window_close":
         buffer = dw.BufferConfig.unbounded()
         if "max_records" in node:

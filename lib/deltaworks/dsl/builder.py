@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from deltaworks.dsl.global_ktable import GlobalKTable
 from deltaworks.dsl.graph import BuilderConfig, Graph, call_site
@@ -15,11 +16,14 @@ from deltaworks.dsl.materialize import table_source
 from deltaworks.dsl.materialized import Materialized, Stored
 from deltaworks.dsl.optimize import merge_hops
 from deltaworks.dsl.point import Point, Typed, settle
+from deltaworks.dsl.processing import add_store, check_supplier
 from deltaworks.dsl.self_joins import with_one_store
+from deltaworks.dsl.state_stores import StoreBuilder
 from deltaworks.dsl.stores import store_spec
 from deltaworks.errors import TopologyError
 from deltaworks.topology.checks import check
-from deltaworks.topology.nodes import Source, TableSource
+from deltaworks.topology.nodes import ProcessorNode, Source, TableSource
+from deltaworks.topology.processors import Processor
 from deltaworks.topology.split import split, split_off_global
 from deltaworks.topology.stages import Plan
 from deltaworks.topology.timestamps import FailOnInvalidTimestamp, TimestampExtractor
@@ -183,6 +187,61 @@ class StreamsBuilder:
             name=graph.name_of(name, "KTABLE-SOURCE-"), parents=(at.node,), store=spec.name, origin=where
         )
         return GlobalKTable(at.then(node), spec.name, named=bool(kept.name))
+
+    def add_state_store(self, store: StoreBuilder[Any]) -> StreamsBuilder:
+        """Adds a store for processors, which name it: `stream.process(Count, "counts")`.
+
+        Args:
+            store: made by `Stores`. Processors that share it are in one stage.
+
+        Source: `StreamsBuilder#addStateStore`; differs: it may also be added after the processors that name it.
+        """
+        add_store(self._graph, store, store.origin)
+        return self
+
+    def add_global_store(
+        self,
+        store: StoreBuilder[Any],
+        topic: str,
+        supplier: Callable[[], Processor[K, V, Any, Any]],
+        *,
+        key: Typed[K],
+        value: Typed[V],
+        timestamp_extractor: TimestampExtractor | None = None,
+        name: str | None = None,
+    ) -> StreamsBuilder:
+        """Adds a store that every task can read as a whole, filled from a topic by a processor of yours.
+
+        Args:
+            store: made by `Stores`. Every processor may read it without naming it.
+            topic: its name; nothing else reads it.
+            supplier: makes the processor that gets each record and writes it into the store; it forwards nothing.
+            key: type or serde of the keys in the topic.
+            value: type or serde of the values in the topic.
+            timestamp_extractor: `(record, partition_time_ms) -> timestamp_ms`; None: the record's own timestamp.
+            name: of the node.
+
+        State: what the processor puts into the store, in every task.
+        Source: `StreamsBuilder#addGlobalStore`; differs: no.
+        """
+        where = call_site()
+        graph = self._graph
+        source_name = f"{name}-source" if name else None
+        at = self._source(
+            (topic,), key, value, source_name, "add_global_store", _Reads(timestamp_extractor, whole=True)
+        )
+        check_supplier(graph, supplier, Processor, operator="add_global_store", where=where)
+        add_store(graph, store, where)
+        graph.add(
+            ProcessorNode(
+                name=graph.name_of(name, "KTABLE-SOURCE-"),
+                parents=(at.node,),
+                supplier=supplier,
+                connected=(store.name,),
+                origin=where,
+            )
+        )
+        return self
 
     def build(self) -> Plan:
         """Checks the topology and returns its plan.

@@ -18,6 +18,7 @@ from deltaworks.dsl.ktable import KTable
 from deltaworks.dsl.materialize import Grouping, table_source
 from deltaworks.dsl.materialized import Materialized, Stored
 from deltaworks.dsl.point import Point, Typed, Unknown
+from deltaworks.dsl.processing import process, process_values
 from deltaworks.dsl.stream_joins import StreamJoin, join_streams
 from deltaworks.serdes.inference import element, pair, returned
 from deltaworks.topology.join_windows import JoinWindows
@@ -36,6 +37,7 @@ from deltaworks.topology.nodes import (
 )
 from deltaworks.topology.nodes.base import Origin
 from deltaworks.topology.nodes.sinks import TableKind
+from deltaworks.topology.processors import FixedKeyProcessor, Processor
 from deltaworks.topology.routing import RecordContext, StreamPartitioner
 
 K = TypeVar("K")
@@ -385,6 +387,62 @@ class KStream(Generic[K, V]):
         return KStream(
             hop(at, name, operator="repartition", where=where, partitions=partitions, partitioner=partitioner)
         )
+
+    def process(
+        self,
+        supplier: Callable[[], Processor[K, V, KR, VR]],
+        *stores: str,
+        key: Typed[KR] | None = None,
+        value: Typed[VR] | None = None,
+        name: str | None = None,
+    ) -> KStream[KR, VR]:
+        """Hands each record to a processor that you write; the next operator that works by key makes a hop first.
+
+        Shape: `KStream[K, V] -> KStream[KR, VR]`; 1 record -> as many as it forwards.
+        Args:
+            supplier: makes a `Processor` for each task; the class itself will do. Its attribute `stores`, if it has
+                one, are `StoreBuilder`s that come along and are connected.
+            stores: names of the stores that it may use; global ones need not be named.
+            key: type or serde of the keys that it forwards, if its class does not say.
+            value: type or serde of the values that it forwards, likewise.
+            name: of the node.
+        State: what it keeps in its stores.
+        Source: `KStream#process`; differs: no.
+
+        >>> from deltaworks import Processor, Record, StreamsBuilder
+        >>> from deltaworks.testing import TopologyTestDriver
+        >>> class Words(Processor[str, str, str, int]):
+        ...     def process(self, record: Record[str, str]) -> None:
+        ...         for word in record.value.split():
+        ...             self.context.forward(record.with_key(word).with_value(len(word)))
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("lines", key=str, value=str).process(Words).to("lengths")
+        >>> driver = TopologyTestDriver(builder.build())
+        >>> driver.create_input_topic("lines").pipe_input("page 1", "old lighthouse")
+        >>> driver.create_output_topic("lengths").read_key_values_to_list()
+        [('old', 3), ('lighthouse', 10)]
+        """
+        return KStream(process(self.at, supplier, stores, key=key, value=value, name=name, where=call_site()))
+
+    def process_values(
+        self,
+        supplier: Callable[[], FixedKeyProcessor[K, V, VR]],
+        *stores: str,
+        value: Typed[VR] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, VR]:
+        """`process` with a processor that keeps the keys, so nothing has to be repartitioned behind it.
+
+        Shape: `KStream[K, V] -> KStream[K, VR]`; 1 record -> as many as it forwards.
+        Args:
+            supplier: makes a `FixedKeyProcessor` for each task; see `process`.
+            stores: names of the stores that it may use; see `process`.
+            value: type or serde of the values that it forwards, if its class does not say.
+            name: of the node.
+        State: what it keeps in its stores.
+        Source: `KStream#processValues`; differs: no.
+        """
+        return KStream(process_values(self.at, supplier, stores, value=value, name=name, where=call_site()))
 
     def to_table(
         self, *, store: Stored = "", key: Typed[K] | None = None, value: Typed[V] | None = None, name: str | None = None

@@ -253,7 +253,7 @@ class Stores:
 
     @staticmethod
     def key_value_store_builder(
-        supplier: KeyValueSupplier, *, key: Typed[K], value: Typed[V]
+        supplier: KeyValueSupplier, key: Typed[K], value: Typed[V]
     ) -> StoreBuilder[KeyValueStore[K, V]]:
         """A `KeyValueStore` of these types.
 
@@ -263,7 +263,7 @@ class Stores:
 
     @staticmethod
     def timestamped_key_value_store_builder(
-        supplier: KeyValueSupplier, *, key: Typed[K], value: Typed[V]
+        supplier: KeyValueSupplier, key: Typed[K], value: Typed[V]
     ) -> StoreBuilder[TimestampedKeyValueStore[K, V]]:
         """A `TimestampedKeyValueStore` of these types.
 
@@ -277,7 +277,7 @@ class Stores:
 
     @staticmethod
     def versioned_key_value_store_builder(
-        supplier: VersionedSupplier, *, key: Typed[K], value: Typed[V]
+        supplier: VersionedSupplier, key: Typed[K], value: Typed[V]
     ) -> StoreBuilder[VersionedKeyValueStore[K, V]]:
         """A `VersionedKeyValueStore` of these types.
 
@@ -294,7 +294,7 @@ class Stores:
 
     @staticmethod
     def window_store_builder(
-        supplier: WindowSupplier, *, key: Typed[K], value: Typed[V]
+        supplier: WindowSupplier, key: Typed[K], value: Typed[V]
     ) -> StoreBuilder[WindowStore[K, V]]:
         """A `WindowStore` of these types.
 
@@ -304,7 +304,7 @@ class Stores:
 
     @staticmethod
     def timestamped_window_store_builder(
-        supplier: WindowSupplier, *, key: Typed[K], value: Typed[V]
+        supplier: WindowSupplier, key: Typed[K], value: Typed[V]
     ) -> StoreBuilder[TimestampedWindowStore[K, V]]:
         """A `TimestampedWindowStore` of these types.
 
@@ -314,7 +314,7 @@ class Stores:
 
     @staticmethod
     def session_store_builder(
-        supplier: SessionSupplier, *, key: Typed[K], value: Typed[V]
+        supplier: SessionSupplier, key: Typed[K], value: Typed[V]
     ) -> StoreBuilder[SessionStore[K, V]]:
         """A `SessionStore` of these types.
 

@@ -13,10 +13,12 @@ from typing import Any
 
 from deltaworks.kernel.context import Process, TaskContext, TaskMetrics
 from deltaworks.kernel.errors import ErrorPolicy
+from deltaworks.kernel.migration import StoredSchemas
 from deltaworks.kernel.order import Partition, run
 from deltaworks.kernel.processors.build import processor
 from deltaworks.kernel.processors.wiring import Wiring
 from deltaworks.kernel.records import Collector, Headers, RecordBatch
+from deltaworks.kernel.stores.access import StoreAccess, access
 from deltaworks.kernel.stores.build import Store, build_store
 from deltaworks.kernel.stores.state import NEVER, StateBackend, StoreChanges
 from deltaworks.kernel.task_times import ACTIVE, STREAM, STREAM_WHEN_ACTIVE, TASK_STORE, TaskTimes
@@ -61,10 +63,11 @@ class Task:
             global_stores: Those of the global stages, which the host keeps up to date; its processors read them.
         """
         self._times = TaskTimes(state.reader(TASK_STORE))
+        self._schemas = StoredSchemas(stage.stores, state)
         self._stores = {
             spec.name: build_store(
                 spec,
-                state.reader(spec.name),
+                self._schemas.reader(spec.name),
                 newest_ms=self._times.get(f"newest/{spec.name}"),
                 max_cached=max_cached_entries,
             )
@@ -111,6 +114,10 @@ class Task:
     def stores(self) -> Mapping[str, Store]:
         """Its stores by name, for reading."""
         return self._stores
+
+    def access(self, name: str) -> StoreAccess:
+        """One of its stores as users' processors see it, to read and to write."""
+        return access(self._stores[name], self._context)
 
     def process(self, batches: Sequence[RecordBatch], wall_clock_ms: int) -> None:
         """Processes records in the order of the order contract.
@@ -206,6 +213,7 @@ class Task:
         times = self._times.take_changes()
         if times is not None:
             changes[TASK_STORE] = times
+        self._schemas.add_to(changes)
         self._context.forget_batches()
         self._committed = True
         return changes
@@ -219,6 +227,7 @@ class Task:
         context = self._context
         if self._committed:
             context.metrics = TaskMetrics(stream_time_ms=context.metrics.stream_time_ms)
+            self._schemas.committed()
             self._committed = False
         context.wall_clock_ms = wall_clock_ms
         return context

@@ -5,10 +5,10 @@
 
 from deltaworks.testing.driver import TopologyTestDriver
 from deltaworks.testing.stores import (
-    ReadOnlyKeyValueStore,
-    ReadOnlySessionStore,
-    ReadOnlyVersionedStore,
-    ReadOnlyWindowStore,
+    TestKeyValueStore,
+    TestSessionStore,
+    TestVersionedStore,
+    TestWindowStore,
 )
 from deltaworks.testing.tables import AppendTable, KeyedTable, WindowTable
 from deltaworks.testing.topics import TestInputTopic, TestOutputTopic, TestRecord
@@ -16,13 +16,13 @@ from deltaworks.testing.topics import TestInputTopic, TestOutputTopic, TestRecor
 __all__ = [
     "AppendTable",
     "KeyedTable",
-    "ReadOnlyKeyValueStore",
-    "ReadOnlySessionStore",
-    "ReadOnlyVersionedStore",
-    "ReadOnlyWindowStore",
     "TestInputTopic",
+    "TestKeyValueStore",
     "TestOutputTopic",
     "TestRecord",
+    "TestSessionStore",
+    "TestVersionedStore",
+    "TestWindowStore",
     "TopologyTestDriver",
     "WindowTable",
 ]

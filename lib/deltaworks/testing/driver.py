@@ -15,24 +15,27 @@ from deltaworks.kernel.errors import ErrorPolicy
 from deltaworks.kernel.idling import Idling
 from deltaworks.kernel.records import DeadLetter, RecordBatch
 from deltaworks.kernel.stores.build import Store
+from deltaworks.kernel.stores.custom import CustomStore
 from deltaworks.kernel.stores.join_window import JoinWindowStore
 from deltaworks.kernel.stores.key_value import KeyValueStore
+from deltaworks.kernel.stores.lru import LruStore
 from deltaworks.kernel.stores.memory import MemoryState
 from deltaworks.kernel.stores.session import SessionStore
 from deltaworks.kernel.stores.subscriptions import SubscriptionStore
 from deltaworks.kernel.stores.suppress import SuppressBuffer
 from deltaworks.kernel.stores.time_ordered import TimeOrderedStore
 from deltaworks.kernel.stores.versioned import VersionedStore
+from deltaworks.kernel.stores.waiting_list import WaitingList
 from deltaworks.kernel.stores.window import WindowStore
 from deltaworks.kernel.task import Task, TaskMetrics
 from deltaworks.serdes.base import Serde
 from deltaworks.testing.capture import Capture, Topics
 from deltaworks.testing.stores import (
-    ReadOnlyJoinStore,
-    ReadOnlyKeyValueStore,
-    ReadOnlySessionStore,
-    ReadOnlyVersionedStore,
-    ReadOnlyWindowStore,
+    TestJoinStore,
+    TestKeyValueStore,
+    TestSessionStore,
+    TestVersionedStore,
+    TestWindowStore,
 )
 from deltaworks.testing.tables import TablesInMemory
 from deltaworks.testing.topics import RawRecord, TestInputTopic, TestOutputTopic
@@ -123,10 +126,14 @@ class TopologyTestDriver:
         idle_timeout_ms = None if idle_timeout is None else idle_timeout // _MILLISECOND
         max_task_idle_ms = None if max_task_idle is None else max_task_idle // _MILLISECOND
         errors = errors or ErrorPolicy()
-        self._global_stages = [_StageUnderTest(stage, self._capture, errors) for stage in plan.global_stages]
+        self._global_stages = [
+            _StageUnderTest(stage, self._capture, errors, wall_clock_ms) for stage in plan.global_stages
+        ]
         global_stores = {name: store for stage in self._global_stages for name, store in stage.task.stores.items()}
         self._stages = [
-            _StageUnderTest(stage, self._capture, errors, idle_timeout_ms, global_stores, max_task_idle_ms)
+            _StageUnderTest(
+                stage, self._capture, errors, wall_clock_ms, idle_timeout_ms, global_stores, max_task_idle_ms
+            )
             for stage in stages
         ]
         self._readers = {topic: stage for stage in self._all_stages for topic in stage.positions}
@@ -185,7 +192,7 @@ class TopologyTestDriver:
         return TestOutputTopic(topic, self._topics.of(topic), key, value)
 
     def store(self, name: str) -> Any:
-        """A state store, to read: key-value, versioned, window or session, by its kind.
+        """A state store, to read and to write: key-value, versioned, window or session, by its kind; or a user's own.
 
         Raises:
             KeyError: There is no such store.
@@ -193,18 +200,21 @@ class TopologyTestDriver:
         stores = {store_name: store for stage in self._all_stages for store_name, store in stage.task.stores.items()}
         if name not in stores:
             raise _unknown("store", name, stores)
+        task = next(stage.task for stage in self._all_stages if name in stage.task.stores)
         match store := stores[name]:
-            case KeyValueStore():
-                return ReadOnlyKeyValueStore(store)
+            case KeyValueStore() | LruStore():
+                return TestKeyValueStore(store, task.access(name))
             case VersionedStore():
-                return ReadOnlyVersionedStore(store)
+                return TestVersionedStore(store, task.access(name))
             case WindowStore():
-                return ReadOnlyWindowStore(store, store.spec.window_size_ms or 0)
+                return TestWindowStore(store, task.access(name))
             case SessionStore():
-                return ReadOnlySessionStore(store)
+                return TestSessionStore(store, task.access(name))
             case JoinWindowStore():
-                return ReadOnlyJoinStore(store)
-            case SuppressBuffer() | SubscriptionStore() | TimeOrderedStore():
+                return TestJoinStore(store)
+            case CustomStore():
+                return store.instance
+            case SuppressBuffer() | SubscriptionStore() | TimeOrderedStore() | WaitingList():
                 raise KeyError(f"store '{name}' is internal to its operator, in a form that nobody else reads")
             case _:
                 assert_never(store)
@@ -363,6 +373,7 @@ class _StageUnderTest:
         stage: Stage,
         collector: Capture,
         errors: ErrorPolicy,
+        wall_clock_ms: int,
         idle_timeout_ms: int | None = None,
         global_stores: Mapping[str, Store] = MappingProxyType({}),
         max_task_idle_ms: int | None = None,
@@ -376,6 +387,7 @@ class _StageUnderTest:
             collector=collector,
             errors=errors,
             hop_partitions=dict.fromkeys(stage.hops_out, 1),
+            wall_clock_ms=wall_clock_ms,
             idle_timeout_ms=idle_timeout_ms,
             global_stores=global_stores,
         )

@@ -1,53 +1,107 @@
-"""Reading the state stores of a topology under test, what is not yet committed included."""
+"""The state stores of a topology under test, to read and to write; what is not yet committed included.
+
+Their methods return lists, which are easy to compare. `access` is the same store as a processor sees it, with all that
+a processor can do.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+from deltaworks.kernel.stores.access import (
+    KeyValueAccess,
+    LruAccess,
+    SessionAccess,
+    TimestampedKeyValueAccess,
+    TimestampedWindowAccess,
+    VersionedAccess,
+    WindowAccess,
+)
 from deltaworks.kernel.stores.join_window import JoinWindowStore
 from deltaworks.kernel.stores.key_value import KeyValueStore
+from deltaworks.kernel.stores.lru import LruStore
 from deltaworks.kernel.stores.session import SessionStore
-from deltaworks.kernel.stores.versioned import VersionedRecord, VersionedStore
+from deltaworks.kernel.stores.versioned import VersionedStore
 from deltaworks.kernel.stores.window import WindowStore
 from deltaworks.serdes.windowed import Windowed
-from deltaworks.topology.windows import NO_END_MS
+from deltaworks.topology.state_stores import VersionedRecord
 
 
-class ReadOnlyKeyValueStore:
-    """The rows of a table or of an aggregate per key."""
+class TestKeyValueStore:
+    """One value per key: the rows of a table or of an aggregate, the store of a processor."""
 
-    def __init__(self, store: KeyValueStore) -> None:
+    __test__ = False
+
+    def __init__(
+        self, store: KeyValueStore | LruStore, access: KeyValueAccess | LruAccess | TimestampedKeyValueAccess
+    ) -> None:
         self._store = store
+        self.access = access
 
     def get(self, key: Any) -> Any | None:
         """The value of a key, None if there is none."""
-        return self._store.get(key)
+        return self.access.get(key)
+
+    def put(self, key: Any, value: Any | None, timestamp_ms: int = 0) -> None:
+        """Sets the value of a key, None deletes it; the time is for stores that keep one."""
+        if isinstance(self.access, TimestampedKeyValueAccess):
+            self.access.put(key, value, timestamp_ms)
+        else:
+            self.access.put(key, value)
+
+    def delete(self, key: Any) -> None:
+        """Deletes a key."""
+        self.access.delete(key)
+
+    def range(self, from_key: Any | None, to_key: Any | None) -> list[tuple[Any, Any]]:
+        """`(key, value)` of the keys between two keys, both inclusive; None: no bound."""
+        return list(self.access.range(from_key, to_key))
+
+    def prefix_scan(self, prefix: Any) -> list[tuple[Any, Any]]:
+        """`(key, value)` of the keys whose bytes begin with those of `prefix`."""
+        return list(self.access.prefix_scan(prefix))
 
     def all(self) -> list[tuple[Any, Any]]:
         """`(key, value)` in the order of the key bytes."""
-        return [(key, value) for key, value, _ in self._store.all()]
+        return list(self.access.all())
 
     def all_with_timestamps(self) -> list[tuple[Any, Any, int]]:
-        """`(key, value, timestamp_ms)` in the order of the key bytes."""
+        """`(key, value, timestamp_ms)` in the order of the key bytes; 0 where the store keeps no times."""
         return list(self._store.all())
+
+    @property
+    def keeps_timestamps(self) -> bool:
+        """Its entries have a time; those of tables do."""
+        return isinstance(self.access, TimestampedKeyValueAccess)
 
     def __len__(self) -> int:
         return len(self.all())
 
 
-class ReadOnlyVersionedStore:
+class TestVersionedStore:
     """The rows of a table and, as far as its history reaches, what they were."""
 
-    def __init__(self, store: VersionedStore) -> None:
+    __test__ = False
+
+    def __init__(self, store: VersionedStore, access: VersionedAccess) -> None:
         self._store = store
+        self.access = access
 
-    def get(self, key: Any) -> VersionedRecord | None:
+    def get(self, key: Any) -> VersionedRecord[Any] | None:
         """The latest version of a key, None if there is none."""
-        return self._store.get_record(key)
+        return self.access.get(key)
 
-    def get_as_of(self, key: Any, timestamp_ms: int) -> VersionedRecord | None:
+    def get_as_of(self, key: Any, timestamp_ms: int) -> VersionedRecord[Any] | None:
         """The version of a key that was valid then, None if there was none or it is forgotten."""
-        return self._store.get_record(key, timestamp_ms)
+        return self.access.get(key, timestamp_ms)
+
+    def put(self, key: Any, value: Any | None, timestamp_ms: int) -> int:
+        """Adds a version; see `VersionedKeyValueStore.put`."""
+        return self.access.put(key, value, timestamp_ms)
+
+    def delete(self, key: Any, timestamp_ms: int) -> VersionedRecord[Any] | None:
+        """Says that the key was deleted at a time; returns the version that was valid then."""
+        return self.access.delete(key, timestamp_ms)
 
     def all_keys(self) -> list[Any]:
         """The keys that have a version, deletes included, in the order of their bytes."""
@@ -65,8 +119,10 @@ class ReadOnlyVersionedStore:
         return len(self.all())
 
 
-class ReadOnlyJoinStore:
+class TestJoinStore:
     """The records of one side of a stream-stream join that are still inside the retention."""
+
+    __test__ = False
 
     def __init__(self, store: JoinWindowStore) -> None:
         self._store = store
@@ -79,49 +135,75 @@ class ReadOnlyJoinStore:
         return len(self.all())
 
 
-class ReadOnlyWindowStore:
-    """The rows of an aggregate per key and time window that are still inside the retention."""
+class TestWindowStore:
+    """The rows of an aggregate per key and time window, or the window store of a processor, inside the retention."""
 
-    def __init__(self, store: WindowStore, size_ms: int) -> None:
+    __test__ = False
+
+    def __init__(self, store: WindowStore, access: WindowAccess | TimestampedWindowAccess) -> None:
         self._store = store
-        self._size_ms = size_ms
+        self.access = access
 
     def fetch(self, key: Any, start_ms: int) -> Any | None:
         """The value of a key in the window that starts then, None if there is none."""
-        return self._store.fetch(key, start_ms)
+        return self.access.fetch(key, start_ms)
 
     def fetch_range(self, key: Any, from_ms: int, to_ms: int) -> list[tuple[int, Any]]:
         """`(start_ms, value)` of the windows of a key that start in `[from_ms, to_ms]`, oldest first."""
-        return self._store.fetch_range(key, from_ms, to_ms)
+        return list(self.access.fetch_range(key, from_ms, to_ms))
+
+    def fetch_all(self, from_ms: int, to_ms: int) -> list[tuple[Windowed[Any], Any]]:
+        """`(window, value)` of the windows of all keys that start in `[from_ms, to_ms]`."""
+        return list(self.access.fetch_all(from_ms, to_ms))
+
+    def put(self, key: Any, value: Any | None, start_ms: int, timestamp_ms: int = 0) -> None:
+        """Sets the value of a key in a window, None deletes it; the time is for stores that keep one."""
+        if isinstance(self.access, TimestampedWindowAccess):
+            self.access.put(key, value, start_ms, timestamp_ms)
+        else:
+            self.access.put(key, value, start_ms)
 
     def all(self) -> list[tuple[Windowed[Any], Any]]:
-        """`(window, value)`, ordered by key bytes, then start."""
-        return [(window, value) for window, value, _ in self.all_with_timestamps()]
+        """`(window, value)` by segment of time, then in the order of the key bytes, then of starts."""
+        return list(self.access.all())
 
     def all_with_timestamps(self) -> list[tuple[Windowed[Any], Any, int]]:
-        """`(window, value, timestamp_ms)`, ordered by key bytes, then start."""
-        return [
-            (Windowed(key, start_ms, min(start_ms + self._size_ms, NO_END_MS)), value, timestamp_ms)
-            for key, start_ms, value, timestamp_ms in self._store.all()
-        ]
+        """`(window, value, timestamp_ms)` in the order of `all`; 0 where the store keeps no times."""
+        return list(self.access.all_with_timestamps())
+
+    @property
+    def keeps_timestamps(self) -> bool:
+        """Its entries have a time; those of tables do."""
+        return isinstance(self.access, TimestampedWindowAccess)
 
     def __len__(self) -> int:
         return len(self.all())
 
 
-class ReadOnlySessionStore:
-    """The rows of an aggregate per key and session that are still inside the retention."""
+class TestSessionStore:
+    """The rows of an aggregate per key and session, or the session store of a processor, inside the retention."""
 
-    def __init__(self, store: SessionStore) -> None:
+    __test__ = False
+
+    def __init__(self, store: SessionStore, access: SessionAccess) -> None:
         self._store = store
+        self.access = access
 
     def fetch(self, key: Any) -> list[tuple[Windowed[Any], Any]]:
         """`(session, value)` of a key, oldest first."""
-        return [(Windowed(key, start_ms, end_ms), value) for start_ms, end_ms, value in self._store.fetch(key)]
+        return list(self.access.fetch(key))
+
+    def find_sessions(self, key: Any, earliest_end_ms: int, latest_start_ms: int) -> list[tuple[Windowed[Any], Any]]:
+        """`(session, value)` of a key with `end >= earliest_end_ms` and `start <= latest_start_ms`, oldest first."""
+        return list(self.access.find_sessions(key, earliest_end_ms, latest_start_ms))
+
+    def put(self, session: Windowed[Any], value: Any | None) -> None:
+        """Sets the value of a session, None deletes it."""
+        self.access.put(session, value)
 
     def all(self) -> list[tuple[Windowed[Any], Any]]:
-        """`(session, value)`, ordered by key bytes, then end."""
-        return [(Windowed(key, start_ms, end_ms), value) for key, start_ms, end_ms, value in self._store.all()]
+        """`(session, value)` by segment of time, then in the order of the key bytes, then of ends."""
+        return list(self.access.fetch_keys(None, None))
 
     def __len__(self) -> int:
         return len(self.all())

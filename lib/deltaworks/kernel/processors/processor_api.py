@@ -15,6 +15,7 @@ from deltaworks.kernel.records import Coordinates, Headers
 from deltaworks.kernel.stores.access import StoreAccess, access
 from deltaworks.topology.nodes.base import Node
 from deltaworks.topology.nodes.processor_api import FixedKeyProcessorNode, ProcessorNode
+from deltaworks.topology.nodes.sources import Source
 from deltaworks.topology.processors import (
     FixedKeyRecord,
     PunctuationType,
@@ -81,6 +82,7 @@ class UserContext:
         self._forward = wiring.forward(node.name)
         self._children = {child: wiring.processes[child] for child in wiring.children.get(node.name, ())}
         self._flushes = wiring.flushes
+        self._global = any(isinstance(each, Source) and each.whole for each in wiring.nodes.values())
         self._starting = False
         self._accesses: dict[str, StoreAccess] = {}
 
@@ -127,6 +129,8 @@ class UserContext:
     def schedule(
         self, interval: timedelta, type: PunctuationType, punctuator: Punctuator, *, start_ms: int | None = None
     ) -> Schedule:
+        if self._global:
+            raise RuntimeError(f"'{self._node.name}' fills a global store and cannot schedule: it belongs to no task")
         interval_ms = interval // _MILLISECOND
         if interval_ms < 1:
             raise ValueError(f"the interval of a punctuator must be at least a millisecond, not {interval}")

@@ -9,7 +9,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias, assert_never
 
-from deltaworks.kernel.context import TaskContext
+from deltaworks.kernel.context import NO_HEADERS, TaskContext
+from deltaworks.kernel.records import Coordinates
 from deltaworks.kernel.stores.build import Store
 from deltaworks.kernel.stores.custom import CustomStore
 from deltaworks.kernel.stores.join_window import JoinWindowStore
@@ -29,6 +30,8 @@ from deltaworks.topology.stages import StoreSpec
 from deltaworks.topology.state_stores import ValueAndTimestamp, VersionedRecord
 
 _NO_TIME_LIMIT_MS = 2**63 - 1
+StoreAccess: TypeAlias = Any
+"""One of the classes below, or a user's own."""
 
 
 def access(store: Store, context: TaskContext, *, read_only: str | None = None) -> StoreAccess:
@@ -81,7 +84,13 @@ class _Access:
     @property
     def _written(self) -> tuple[int, ...]:
         """What an entry says besides value and time if its update is forwarded at the next commit."""
-        return (self._context.number, self._context.index) if self.spec.cached else ()
+        if not self.spec.cached:
+            return ()
+        context = self._context
+        if not context.batches:
+            # A test writes, between two records.
+            context.resume(Coordinates("", -1, -1), 0, NO_HEADERS)
+        return context.number, context.index
 
 
 class _Ranges(_Access):
@@ -281,6 +290,9 @@ class _Windows(_Access):
     def backward_all(self) -> Iterator[tuple[Windowed[Any], Any]]:
         return self.backward_fetch_all(0, _NO_TIME_LIMIT_MS)
 
+    def all_with_timestamps(self) -> Iterator[tuple[Windowed[Any], Any, int]]:
+        return iter(self._between(None, None, 0, _NO_TIME_LIMIT_MS))
+
     def _fetch(self, key: Any, from_ms: int, to_ms: int) -> list[tuple[int, Any]]:
         self._check(key)
         rows = self._store.fetch_range(key, from_ms, to_ms)
@@ -324,9 +336,6 @@ class TimestampedWindowAccess(_Windows):
     def fetch_with_timestamp(self, key: Any, start_ms: int) -> ValueAndTimestamp[Any] | None:
         value = self.fetch(key, start_ms)
         return None if value is None else ValueAndTimestamp(value, self._store.entry(key, start_ms)[1])
-
-    def all_with_timestamps(self) -> Iterator[tuple[Windowed[Any], Any, int]]:
-        return iter(self._between(None, None, 0, _NO_TIME_LIMIT_MS))
 
 
 class SessionAccess(_Access):
@@ -384,18 +393,6 @@ class SessionAccess(_Access):
             for session, value in self._of(key)
             if session.end_ms >= earliest_end_ms and session.start_ms <= latest_start_ms
         ]
-
-
-StoreAccess: TypeAlias = (
-    KeyValueAccess
-    | LruAccess
-    | TimestampedKeyValueAccess
-    | VersionedAccess
-    | WindowAccess
-    | TimestampedWindowAccess
-    | SessionAccess
-    | Any
-)
 
 
 def _pairs(rows: Iterable[tuple[Any, Any, int]]) -> Iterator[tuple[Any, Any]]:
