@@ -10,7 +10,7 @@ from deltaworks.topology.stages import StoreSpec
 
 def with_one_store(
     nodes: Sequence[AnyNode], stores: Iterable[StoreSpec]
-) -> tuple[Sequence[AnyNode], Iterable[StoreSpec]]:
+) -> tuple[list[AnyNode], list[StoreSpec]]:
     """The same topology; of every self-join the right side is gone, with its store.
 
     A left or outer join becomes an inner one: every record has itself as a partner. So it does in Kafka Streams, also

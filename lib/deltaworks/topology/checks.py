@@ -95,7 +95,9 @@ def _sources(nodes: Sequence[AnyNode]) -> Iterator[Problem]:
     for first, again in combinations(sources, 2):
         for topic in sorted({*first.topics} & {*again.topics}):
             kinds = {source.name in tables for source in (first, again)}
-            if kinds == {True, False}:
+            if first.whole or again.whole:
+                hint = "a global table has its topic to itself; keep it in a variable and join it twice"
+            elif kinds == {True, False}:
                 hint = "use the table for both: table.to_stream() is the stream of its updates"
             elif kinds == {True}:
                 hint = "keep the table in a variable and use it twice"

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from deltaworks.serdes.schema import breaking_changes, in_words, schema_of
 from deltaworks.topology.nodes.sinks import TableKind
 
 if TYPE_CHECKING:
@@ -32,7 +33,10 @@ class Difference:
 
 def of(plan: Plan) -> dict[str, Any]:
     """The fingerprint of a plan, as JSON."""
-    fillers = {store: how for node in plan.nodes for store, how in node.fills.items()}
+    all_stages = (*plan.stages, *plan.global_stages)
+    fillers = {store: how for stage in all_stages for node in stage.nodes for store, how in node.fills.items()}
+    stores = [store for stage in all_stages for store in stage.stores]
+    global_topics = {"global_topics": list(plan.global_topics)} if plan.global_stages else {}
     return {
         "format": FORMAT,
         "stages": [_stage(stage) for stage in plan.stages],
@@ -41,11 +45,15 @@ def of(plan: Plan) -> dict[str, Any]:
                 "kind": store.layout,
                 "key": store.key.name,
                 "value": store.value.name,
+                "key_schema": schema_of(store.key),
+                "value_schema": schema_of(store.value),
+                "migrated_from": None if store.migrate is None else schema_of(store.migrate[0]),
                 "filled_by": fillers[store.name],
             }
-            for store in sorted(plan.stores, key=lambda store: store.name)
+            for store in sorted(stores, key=lambda store: store.name)
         },
         "tables": {table.table: table.kind.value for table in plan.tables},
+        **global_topics,
     }
 
 
@@ -58,6 +66,7 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Di
         *_stores(before["stores"], after["stores"]),
         *_tables(before["tables"], after["tables"]),
         *_stages(before["stages"], after["stages"]),
+        *_global_topics(before.get("global_topics", []), after.get("global_topics", [])),
     )
 
 
@@ -81,12 +90,35 @@ def _stores(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Dif
             "start it with a new checkpoint, which reads the topics again",
         )
     for store in sorted(before.keys() & after.keys()):
-        for part, old in before[store].items():
-            if (new := after[store].get(part)) != old:
-                yield Difference(
-                    f"store '{store}': {part.replace('_', ' ')} was {old}, is {new}",
-                    "give the new state a new store name",
-                )
+        yield from _store(store, before[store], after[store])
+
+
+def _store(store: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Difference]:
+    """What the values mean is compared here in the same way as the tasks do with their own state."""
+    knows_schemas = "value_schema" in before
+    for part in ("kind", "filled_by", *(() if knows_schemas else ("key", "value"))):
+        if (old := before[part]) != (new := after[part]):
+            yield Difference(
+                f"store '{store}': {part.replace('_', ' ')} was {old}, is {new}",
+                "give the new state a new store name",
+            )
+    if not knows_schemas:
+        return
+    if before["key_schema"] != after["key_schema"]:
+        yield Difference(
+            f"store '{store}': key was {in_words(before['key_schema'])}, is {in_words(after['key_schema'])}, in other"
+            " bytes or of another meaning",
+            "give the new state a new store name",
+        )
+    readable = after["value_schema"]
+    if before["value_schema"] != readable and after["migrated_from"] is not None:
+        readable = after["migrated_from"]
+    if reasons := breaking_changes(before["value_schema"], readable):
+        yield Difference(
+            f"store '{store}': values cannot be read any more: {'; '.join(reasons)}",
+            f"say how they change, Materialized('{store}', migrate=(old_serde, old_to_new)), or give the new state a new"
+            " store name",
+        )
 
 
 def _tables(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Difference]:
@@ -128,6 +160,14 @@ def _stages(before: list[Any], after: list[Any]) -> Iterator[Difference]:
                 f"stage {index} held the stores {_list(old['stores'])}, holds {_list(new['stores'])}",
                 "restore the order of the sources, or start with a new checkpoint",
             )
+
+
+def _global_topics(before: list[str], after: list[str]) -> Iterator[Difference]:
+    if before != after:
+        yield Difference(
+            f"global tables were read from the topics {_list(before)}, are read from {_list(after)}",
+            "read the same topics, or start with a new checkpoint",
+        )
 
 
 def _all(stages: list[Any], part: str) -> list[str]:

@@ -6,7 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from deltaworks import StreamsBuilder, TimeWindows, TopologyError
+from deltaworks import StreamsBuilder, TimeWindows, TopologyError, Windowed
+from deltaworks.testing import TopologyTestDriver
 from deltaworks.topology.nodes import StreamTableJoin
 
 
@@ -52,14 +53,31 @@ def test_keys_have_one_type() -> None:
     )
 
 
-def test_a_windowed_table_has_no_rows_for_the_keys_of_a_stream() -> None:
+def test_a_windowed_table_has_no_rows_for_plain_keys() -> None:
     builder = StreamsBuilder()
     words = builder.stream("words", key=str, value=str)
     windows = TimeWindows.of_size_with_no_grace(timedelta(seconds=1))
     counts = words.group_by_key().windowed_by(windows).count(store="counts")
     words.join(counts, lambda word, count: word, value=str).to("out")  # type: ignore[arg-type]
 
-    assert problem(builder).startswith("join: the table of store 'counts' is windowed")
+    assert problem(builder) == (
+        "join: keys of the stream are string, keys of the table of store 'counts' are time-windowed(string);"
+        " a join needs keys of one type."
+    )
+
+
+def test_windowed_keys_find_the_rows_of_a_windowed_table() -> None:
+    builder = StreamsBuilder()
+    words = builder.stream("words", key=str, value=str)
+    windows = TimeWindows.of_size_with_no_grace(timedelta(milliseconds=10))
+    counts = words.group_by_key().windowed_by(windows).count(store="counts")
+    lengths = counts.to_stream().map_values(str, value=str)
+    lengths.join(counts, lambda text, count: f"{text} {count}", value=str).to("out")
+    driver = TopologyTestDriver(builder.build())
+
+    driver.create_input_topic("words").pipe_input("a", "x", timestamp_ms=12)
+
+    assert driver.create_output_topic("out").read_key_value() == (Windowed("a", 10, 20), "1 1")
 
 
 def test_handles_of_two_builders_do_not_mix() -> None:

@@ -64,9 +64,9 @@ def grace_join(node: StreamTableJoin, buffer: str, join: Join, wiring: Wiring) -
         if timestamp_ms > store.newest_ms:
             store.newest_ms = timestamp_ms
         number, index = context.number, context.index
-        error = let_go()
+        raised = let_go()
         context.number, context.index = number, index
-        return None if error is None else failed(name, error)
+        return None if raised is None else failed(name, raised)
 
     def let_go() -> Exception | None:
         due_ms = store.newest_ms - grace_ms
@@ -80,7 +80,7 @@ def grace_join(node: StreamTableJoin, buffer: str, join: Join, wiring: Wiring) -
         return None
 
     def go_on(time_ms: int) -> None:
-        if time_ms > store.newest_ms and len(store):
+        if time_ms > store.newest_ms:
             store.newest_ms = time_ms
             error = let_go()
             if error is not None:

@@ -12,13 +12,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from deltaworks.kernel.context import Process
+from deltaworks.kernel.context import NO_HEADERS, Process
 from deltaworks.kernel.processors.wiring import Wiring
-from deltaworks.kernel.records import Headers
+from deltaworks.kernel.records import Coordinates, Headers
 from deltaworks.kernel.stores.time_ordered import time_of
 from deltaworks.kernel.stores.waiting_list import LEFT, NO_TIME, RIGHT, WaitingList, is_left, key_of, waiting_key
 from deltaworks.serdes.left_or_right import LeftOrRight
 from deltaworks.topology.nodes.joins import JoinWindow, StreamSelfJoin, StreamStreamJoin
+
+_NOWHERE = Coordinates("", -1, -1)
+"""The source of what goes out while the task is idle."""
 
 
 def join_window(node: JoinWindow, wiring: Wiring) -> Process:
@@ -127,6 +130,15 @@ def _outer_side(node: StreamStreamJoin, waiting_store: str, wiring: Wiring) -> P
             return failed(name, error)
         return forward(key, joined, timestamp_ms, headers)
 
+    def go_on(time_ms: int) -> None:
+        if time_ms < waiting.newest_ms:
+            return
+        waiting.newest_ms = time_ms
+        if _may_be_due(waiting, holds_ms):
+            context.resume(_NOWHERE, time_ms, NO_HEADERS)
+            walk(NO_HEADERS)
+
+    wiring.idlers.append(go_on)
     return process
 
 
