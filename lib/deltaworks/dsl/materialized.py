@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeAlias
@@ -22,6 +23,10 @@ class Materialized:
         logging: a store without a changelog is empty after a restart. Ours come back with the checkpoint.
         key: serde of the keys, if it is not known.
         value: serde of the values, if it is not known.
+        migrate: `(old_serde, old_to_new)`: how the values that the store holds become values of its new type, once,
+            when the pipeline starts with it; None from the function deletes. Without it a start is refused, unless the
+            old values can be read as they are: JSON with fields that are gone, new ones with a default, `int` that is
+            `float` now, or a value that may be None now.
 
     Source: `Materialized`.
 
@@ -37,6 +42,7 @@ class Materialized:
     logging: bool = True
     key: Serde[Any] | None = None
     value: Serde[Any] | None = None
+    migrate: tuple[Serde[Any], Callable[[Any], Any]] | None = None
 
     @property
     def history_ms(self) -> int | None:

@@ -28,6 +28,7 @@ def store_spec(
         value=at.need(value, operator=operator, argument="value", where=where),
         retention_ms=retention_ms,
         window_size_ms=window_size_ms,
+        migrate=kept.migrate,
         cached=kind != "versioned" and (at.graph.config.record_cache if kept.caching is None else kept.caching),
     )
 

@@ -18,6 +18,8 @@ TASK_STORE = "__task__"
 STREAM = "stream"
 ACTIVE = "active"
 STREAM_WHEN_ACTIVE = "active/stream"
+SCHEMA = "schema/"
+"""Entries of another kind, see `migration.py`."""
 _OBSERVED = "observed/"
 _EMITTED = "emitted/"
 _PAUSED = "paused/"
@@ -27,7 +29,8 @@ class TaskTimes:
     """Named times in milliseconds; `NEVER` until set."""
 
     def __init__(self, reader: StateReader) -> None:
-        self._committed = {key.decode(): int.from_bytes(data, "big") for key, data in reader.scan(b"", None)}
+        entries = ((key.decode(), data) for key, data in reader.scan(b"", None))
+        self._committed = {name: int.from_bytes(data, "big") for name, data in entries if not name.startswith(SCHEMA)}
         self._current = dict(self._committed)
 
     def get(self, name: str) -> int:

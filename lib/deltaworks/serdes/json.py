@@ -45,6 +45,13 @@ class Json(Generic[T]):
         """Such as `json(Order)`."""
         return f"json({_name(self.type)})"
 
+    def schema(self) -> dict[str, Any]:
+        """JSON Schema of its values."""
+        try:
+            return msgspec.json.schema(self.type)
+        finally:
+            _forget_cache(self.type)
+
     def serialize(self, value: T) -> bytes:
         """The value as compact JSON in UTF-8; fields are not checked again."""
         try:

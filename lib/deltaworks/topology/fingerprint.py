@@ -116,8 +116,8 @@ def _store(store: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> I
     if reasons := breaking_changes(before["value_schema"], readable):
         yield Difference(
             f"store '{store}': values cannot be read any more: {'; '.join(reasons)}",
-            f"say how they change, Materialized('{store}', migrate=(old_serde, old_to_new)), or give the new state a new"
-            " store name",
+            f"say how they change, Materialized('{store}', migrate=(old_serde, old_to_new)), or give the new state a"
+            " new store name",
         )
 
 

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from deltaworks.serdes.base import Serde
 from deltaworks.topology import describe, fingerprint, mermaid, partitions
+from deltaworks.topology.migration import Migration
 from deltaworks.topology.nodes import AnyNode
 from deltaworks.topology.nodes.repartition import HopSink
 from deltaworks.topology.nodes.sinks import DeltaSink, TopicSink
@@ -61,6 +62,9 @@ class StoreSpec:
     """Only in tests: a record cache that is never full goes on showing what has left the store."""
     factory: Callable[[OrderedBytes], Any] | None = None
     """Custom stores: makes the user's object over the bytes of the store."""
+
+    migrate: Migration | None = None
+    """How values that were written before become values of `value`."""
 
     @property
     def timed(self) -> bool:

@@ -342,7 +342,7 @@ def test_commit_hands_over_each_key_once_and_only_if_something_changed() -> None
 
     changes = harness.task.commit()
 
-    assert {name: len(change.entries) for name, change in changes.items()} == {"counts": 1, TASK_STORE: 4}
+    assert {name: len(change.entries) for name, change in changes.items()} == {"counts": 1, TASK_STORE: 5}
     assert harness.task.commit() == {}
 
 

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
-from deltaworks import KStream, StreamsBuilder, TimeWindows
+from deltaworks import Json, KStream, Materialized, Serde, StreamsBuilder, TimeWindows
 from deltaworks.topology import fingerprint
 
 Words = KStream[str, str]
@@ -63,6 +64,41 @@ def test_a_longer_grace_may_come_later() -> None:
     assert fingerprint.differences(before, after) == ()
 
 
+class Before(msgspec.Struct):
+    amount: int
+
+
+class After(msgspec.Struct):
+    amount: float
+    tier: str = "STANDARD"
+
+
+class Other(msgspec.Struct):
+    amount: str
+
+
+def kept(value: type, migrate: tuple[Serde[Any], Callable[[Any], Any]] | None = None) -> dict[str, Any]:
+    builder = StreamsBuilder()
+    builder.table("words", key=str, value=value, store=Materialized("last", migrate=migrate)).to_delta("last")
+    return builder.build().fingerprint()
+
+
+def test_values_that_can_still_be_read_or_converted_are_no_difference() -> None:
+    def convert(before: Before) -> Other:
+        return Other(str(before.amount))
+
+    assert fingerprint.differences(kept(Before), kept(After)) == ()
+    assert fingerprint.differences(kept(Before), kept(Other, (Json(Before), convert))) == ()
+    assert fingerprint.differences(kept(Other), kept(Other, (Json(Before), convert))) == ()
+
+
+def test_values_that_cannot_be_read_are_told_with_the_field_and_the_way_out() -> None:
+    (difference,) = fingerprint.differences(kept(Before), kept(Other))
+
+    assert difference.what == "store 'last': values cannot be read any more: field 'amount' was integer, is string"
+    assert "migrate=(old_serde, old_to_new)" in difference.hint
+
+
 def test_the_number_in_a_generated_hop_name_does_not_count() -> None:
     def looked_up(words: Words) -> None:
         rekeyed = words.select_key(lambda _, word: word, key=str)
@@ -90,7 +126,7 @@ def test_the_number_in_a_generated_hop_name_does_not_count() -> None:
         (
             lambda words: words.to_table(store="last"),
             lambda words: words.map_values(len, value=int).to_table(store="last"),
-            ["store 'last': value was string, is long"],
+            ["store 'last': values cannot be read any more: it was string, is long"],
         ),
         (
             lambda words: words.to_delta("t"),

@@ -1,0 +1,177 @@
+"""What the bytes of a serde mean, as text that can be kept; and whether bytes of one meaning can be read with another.
+
+Kept with the state of every store, so that a value is never read as something that it is not. Readable without a word
+from the user: JSON whose type got a field with a default, lost a field, may be null now, or has a float where there was
+an integer. Whatever else has changed is named.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from deltaworks.serdes.base import Serde
+from deltaworks.serdes.json import Json
+
+Schema = Mapping[str, Any]
+
+_NOISE = {"title", "description", "examples", "default", "deprecated", "discriminator", "$defs"}
+"""Says nothing about bytes."""
+_STRUCTURE = {"type", "properties", "required", "additionalProperties", "items", "prefixItems", "anyOf", "enum"}
+_STRUCTURE |= {"minItems", "maxItems"}
+
+
+def schema_of(serde: Serde[Any]) -> str:
+    """The meaning of a serde's bytes as canonical JSON: equal texts, equal meaning."""
+    return json.dumps(_schema(serde), sort_keys=True, separators=(",", ":"))
+
+
+def breaking_changes(old: str, new: str) -> list[str]:
+    """Why bytes of an old meaning cannot be read with a new one, in words; empty if they can."""
+    if old == new:
+        return []
+    return list(_serde_changes(json.loads(old), json.loads(new)))
+
+
+def in_words(schema: str) -> str:
+    """What `schema_of` returned, short."""
+    return _serde_words(json.loads(schema))
+
+
+def _schema(serde: Serde[Any]) -> dict[str, Any]:
+    if isinstance(serde, Json):
+        return {"json": serde.schema(), "decimals": serde.decimals}
+    name, parts = serde.name, _inner_serdes(serde)
+    for part in parts:
+        name = name.replace(part.name, "*", 1)
+    return {"name": name, "parts": [_schema(part) for part in parts]}
+
+
+def _inner_serdes(serde: Any) -> list[Serde[Any]]:
+    if not is_dataclass(serde):
+        return []
+    values = [getattr(serde, field.name) for field in fields(serde)]
+    return [value for value in values if hasattr(value, "serialize") and hasattr(value, "deserialize")]
+
+
+def _serde_changes(old: Schema, new: Schema) -> Iterator[str]:
+    match old, new:
+        case {"json": before}, {"json": after}:
+            yield from _Changes(before.get("$defs", {}), after.get("$defs", {})).of(before, after, "the value")
+        case {"name": before, "parts": inside}, {"name": after, "parts": outside} if before == after:
+            for one, other in zip(inside, outside, strict=True):
+                yield from _serde_changes(one, other)
+        case _:
+            yield f"it was {_serde_words(old)}, is {_serde_words(new)}"
+
+
+class _Changes:
+    """Compares two JSON Schemas as msgspec makes them."""
+
+    def __init__(self, old_types: Schema, new_types: Schema) -> None:
+        self._old_types = old_types
+        self._new_types = new_types
+        self._compared: set[tuple[str, str]] = set()
+        """Pairs of named types, so that types which contain themselves have an end."""
+
+    def of(self, old: Schema, new: Schema, where: str) -> Iterator[str]:
+        if "$ref" in old and "$ref" in new:
+            pair = old["$ref"], new["$ref"]
+            if pair in self._compared:
+                return
+            self._compared.add(pair)
+        before, after = _resolved(old, self._old_types), _resolved(new, self._new_types)
+        if "anyOf" in before or "anyOf" in after:
+            yield from self._alternatives(before, after, where)
+        elif not after:
+            # Anything.
+            return
+        elif "enum" in before and "enum" in after:
+            if gone := [repr(each) for each in before["enum"] if each not in after["enum"]]:
+                yield f"{where} can no longer be {', '.join(gone)}"
+        elif before.get("type") != after.get("type") or ("enum" in before) != ("enum" in after):
+            if (before.get("type"), after.get("type")) != ("integer", "number"):
+                yield f"{where} was {_words(before)}, is {_words(after)}"
+        else:
+            yield from self._constraints(before, after, where)
+            yield from self._fields(before, after, where)
+            yield from self._items(before, after, where)
+
+    def _alternatives(self, old: Schema, new: Schema, where: str) -> Iterator[str]:
+        for before in old.get("anyOf", [old]):
+            if not any(self._fits(before, after) for after in new.get("anyOf", [new])):
+                yield f"{where} was {_words(old)}, is {_words(new)}"
+                return
+
+    def _fits(self, old: Schema, new: Schema) -> bool:
+        compared = set(self._compared)
+        if not list(self.of(old, new, "")):
+            return True
+        self._compared = compared
+        return False
+
+    def _constraints(self, old: Schema, new: Schema, where: str) -> Iterator[str]:
+        for name in sorted(new.keys() - _STRUCTURE):
+            if old.get(name) != new[name]:
+                yield f"{where} has {name} {new[name]!r} now"
+        if {"format", "contentEncoding"} & (old.keys() - new.keys()):
+            yield f"{where} was {_words(old)}, is {_words(new)}"
+
+    def _fields(self, old: Schema, new: Schema, where: str) -> Iterator[str]:
+        before, after = old.get("properties", {}), new.get("properties", {})
+        for name in sorted(after):
+            if name in before:
+                if name in new.get("required", ()) and name not in old.get("required", ()):
+                    yield f"field '{name}' had a default and has none now"
+                yield from self.of(before[name], after[name], f"field '{name}'")
+            elif name in new.get("required", ()):
+                yield f"field '{name}' is new and has no default"
+        others = new.get("additionalProperties", True)
+        if others is False:
+            for name in sorted(before.keys() - after.keys()):
+                yield f"field '{name}' is gone, and the type forbids fields that it does not know"
+        elif isinstance(others, dict):
+            known = old.get("additionalProperties", {})
+            yield from self.of(known if isinstance(known, dict) else {}, others, f"entries of {where}")
+
+    def _items(self, old: Schema, new: Schema, where: str) -> Iterator[str]:
+        if old.get("type") != "array":
+            return
+        before, after = old.get("prefixItems", []), new.get("prefixItems", [])
+        if len(before) > len(after) or len(before) < new.get("minItems", 0) or bool(before) != bool(after):
+            yield f"{where} was {_words(old)}, is {_words(new)}"
+            return
+        for position, (one, other) in enumerate(zip(before, after, strict=False)):
+            yield from self.of(one, other, f"{where}[{position}]")
+        if isinstance(new.get("items"), dict):
+            yield from self.of(old.get("items", {}), new["items"], f"each item of {where}")
+
+
+def _resolved(schema: Schema, types: Schema) -> Schema:
+    while "$ref" in schema:
+        schema = types[schema["$ref"].rpartition("/")[2]]
+    return {name: value for name, value in schema.items() if name not in _NOISE}
+
+
+def _words(schema: Schema) -> str:
+    if "$ref" in schema:
+        return str(schema["$ref"].rpartition("/")[2])
+    if "anyOf" in schema:
+        return " | ".join(map(_words, schema["anyOf"]))
+    if "enum" in schema:
+        return "one of " + ", ".join(map(repr, schema["enum"]))
+    extra = schema.get("format") or schema.get("contentEncoding")
+    if schema.get("prefixItems"):
+        extra = f"{len(schema['prefixItems'])} items"
+    return f"{schema.get('type', 'anything')}{f' ({extra})' if extra else ''}"
+
+
+def _serde_words(schema: Schema) -> str:
+    if "json" in schema:
+        return f"json({_words(schema['json'])})"
+    name = str(schema["name"])
+    for part in schema["parts"]:
+        name = name.replace("*", _serde_words(part), 1)
+    return name
