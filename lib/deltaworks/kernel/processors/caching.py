@@ -1,7 +1,7 @@
 """The record cache: with it, a commit forwards the last update per key, with the value from before the commit.
 
 The stores know what was written since the last commit, so the cache is that knowledge and costs nothing per record.
-Keys are forwarded in the order in which they were first written (Kafka Streams: last written).
+Keys are forwarded in the order in which they were first written (Kafka Streams: last written), except sliding windows.
 """
 
 from __future__ import annotations
@@ -44,6 +44,32 @@ def forward_windows_at_commit(
             for cached_key, change, time_ms in _changes(entries, codec, context, old_values, left_store):
                 key = Windowed(codec.key_of_cached(cached_key), start_ms, end_ms)
                 forward(key, change, time_ms, context.headers)
+
+    return flush
+
+
+def forward_sliding_windows_at_commit(
+    store: WindowStore, size_ms: int, context: TaskContext, forward: Process, *, old_values: bool
+) -> Callable[[], None]:
+    """Forwards the rows of a window store in the order in which they were last written.
+
+    One record writes several windows of its key, and not in order of time, so readers would notice another order.
+    """
+    codec = store.codec
+
+    def flush() -> None:
+        for start_ms, cached_key in store.written:
+            entries, left_store = store.windows[start_ms], store.left_store(start_ms)
+            value, time_ms, context.number, context.index = entries.updates[cached_key]
+            old = None
+            if (old_values or value is None) and not left_store:
+                old = entries.committed_entry(cached_key)[0]
+            if value is None and old is None:
+                continue
+            change = Change(codec.value_of_cached(value), codec.value_of_cached(old) if old_values else None)
+            key = Windowed(codec.key_of_cached(cached_key), start_ms, start_ms + size_ms)
+            forward(key, change, time_ms, context.headers)
+        store.written.clear()
 
     return flush
 

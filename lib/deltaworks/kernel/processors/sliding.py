@@ -16,7 +16,7 @@ from typing import Any
 from deltaworks.kernel.change import Change
 from deltaworks.kernel.context import NO_HEADERS, Process
 from deltaworks.kernel.processors.aggregations import check_retention, functions
-from deltaworks.kernel.processors.caching import forward_windows_at_commit
+from deltaworks.kernel.processors.caching import forward_sliding_windows_at_commit
 from deltaworks.kernel.processors.window_clock import WindowClock
 from deltaworks.kernel.processors.wiring import Wiring
 from deltaworks.kernel.records import Headers
@@ -43,8 +43,9 @@ def sliding_aggregate(node: SlidingAggregate, wiring: Wiring) -> Process:
     check_retention(node.store, store.spec.retention_ms, 2 * difference_ms + grace_ms)
     store.index_keys()
     if cached and not node.cogrouped:
-        flush = forward_windows_at_commit(store, difference_ms, context, forward, old_values=old_values)
+        flush = forward_sliding_windows_at_commit(store, difference_ms, context, forward, old_values=old_values)
         wiring.flushes.append(flush)
+    written = store.written
     close = None if updates else _emitting(node, wiring, store, clock)
 
     def process(key: Any, value: Any, timestamp_ms: int, headers: Headers) -> None:
@@ -185,6 +186,8 @@ def sliding_aggregate(node: SlidingAggregate, wiring: Wiring) -> Process:
         if cached:
             time_ms = timestamp_ms if kept is None else time_ms
             window.updates[slot] = (kept, time_ms, context.number, context.index)
+            written.pop((start_ms, slot), None)
+            written[start_ms, slot] = None
         else:
             window.updates[slot] = (kept, time_ms)
         if start_ms > store.newest_ms:

@@ -38,6 +38,8 @@ class WindowStore:
         self._segment_ms = segment_ms(spec.retention_ms)
         self._starts: list[int] = []
         """Starts in `windows`, sorted, kept up when somebody asks."""
+        self.written: dict[tuple[int, Any], None] = {}
+        """`(start, cached key)` in the order of the last writes since the commit, where a record cache asks for it."""
         self._starts_by_key: dict[Any, list[int]] | None = None
         self._by_time: CommittedByTime | None = None
         # Kafka Streams' stores for final results keep a window for a millisecond longer than others.
