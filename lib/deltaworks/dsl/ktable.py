@@ -438,6 +438,7 @@ class KTable(Generic[K, V]):
             value=value,
             store=store,
             name=name,
+            window_nodes=(self.window_node, other.window_node),
             where=call_site(),
         )
-        return KTable(joined, window_node=self.window_node)
+        return KTable(joined, window_node=joined.node if self.window_node else None)

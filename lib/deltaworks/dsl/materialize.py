@@ -212,9 +212,15 @@ def _add_store(
     emit: EmitStrategy,
 ) -> str:
     operator, where = wanted.operator, wanted.where
-    kind: StoreKind = "key-value"
-    retention_ms = size_ms = None
+    kind: StoreKind = "key-value" if kept.history is None else "versioned"
+    retention_ms, size_ms = kept.history_ms, None
     if windows is not None:
+        if kept.history is not None:
+            at.graph.report(
+                f"{operator}: store '{kept.name}' keeps windows, so it cannot keep a history of versions.",
+                where,
+                "leave out history=; retention= says how long windows are kept",
+            )
         kind, size_ms, least_ms, what = _needs(windows)
         retention_ms = _retention(at, wanted, least_ms, what, retention or kept.retention)
     spec = store_spec(

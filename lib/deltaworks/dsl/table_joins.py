@@ -28,6 +28,7 @@ def join_tables(
     value: Typed[Any] | None,
     store: Stored,
     name: str | None,
+    window_nodes: tuple[str | None, str | None],
     where: Origin,
 ) -> Point:
     """Connects a join of two tables.
@@ -79,6 +80,7 @@ def join_tables(
         name=merge,
         parents=(this.name, other.name),
         store=own_store(left, kept, value=new_value, operator=operator, where=where) if kept.name else None,
+        window_nodes=tuple(node for node in window_nodes if node is not None),
         origin=where,
     )
     return left.then(node, key=kept.key, value=kept.value or new_value)

@@ -12,14 +12,18 @@ from deltaworks.kernel.change import Change
 from deltaworks.kernel.context import Process
 from deltaworks.kernel.processors.aggregations import functions
 from deltaworks.kernel.processors.caching import forward_at_commit
+from deltaworks.kernel.processors.rows import keeper
 from deltaworks.kernel.processors.window_clock import CogroupClock
 from deltaworks.kernel.processors.wiring import Wiring
 from deltaworks.kernel.records import Headers
+from deltaworks.kernel.stores.versioned import VersionedStore
 from deltaworks.topology.nodes.aggregates import CogroupMerge, StreamAggregate
 
 
 def stream_aggregate(node: StreamAggregate, wiring: Wiring) -> Process:
     """Null keys and null values are dropped."""
+    if isinstance(versioned := wiring.table_store(node.store), VersionedStore):
+        return _versioned(node, versioned, wiring)
     name, context, store = node.name, wiring.context, wiring.key_value_store(node.store)
     forward, failed, drop = wiring.forward(name), context.failed, context.drop
     does, codec, entries = functions(node.aggregation), store.codec, store.entries
@@ -56,6 +60,29 @@ def stream_aggregate(node: StreamAggregate, wiring: Wiring) -> Process:
             return None
         entries.updates[slot] = (kept, time_ms)
         return forward(key, Change(new, old if old_values else None), time_ms, headers)
+
+    return process
+
+
+def _versioned(node: StreamAggregate, store: VersionedStore, wiring: Wiring) -> Process:
+    """The same with a history of the aggregates: a separate closure, so that the usual one stays lean."""
+    name, failed, drop = node.name, wiring.context.failed, wiring.context.drop
+    does, codec, old_values = functions(node.aggregation), store.codec, node.old_values
+    keep = keeper(node, store, wiring)
+
+    def process(key: Any, value: Any, timestamp_ms: int, headers: Headers) -> None:
+        if key is None or value is None:
+            return drop()
+        try:
+            slot = key if codec.cache_key is None else codec.cache_key(key)
+            entry = store.entries.get(slot)
+            old = does.initial() if entry[0] is None else codec.value_of_cached(entry[0])
+            time_ms = timestamp_ms if entry[0] is None else max(timestamp_ms, entry[1])
+            new = does.update(key, value, old)
+            kept = codec.cached_value(new)
+        except Exception as error:
+            return failed(name, error, key, value, timestamp_ms, headers)
+        return keep(slot, key, kept, new, old if old_values else None, time_ms, headers)
 
     return process
 

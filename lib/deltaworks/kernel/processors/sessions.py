@@ -82,7 +82,10 @@ def session_aggregate(node: SessionAggregate, wiring: Wiring) -> Process:
         if moves and updates and not cached:
             for session in near:
                 old = codec.value_of_cached(session[2]) if old_values else None
+                # Gone before it is said, for joins that look it up.
+                store.replace(slot, (session,), None)
                 forward(Windowed(key, session[1], session[0]), Change(None, old), session[0], headers)
+            near = []
         try:
             new = kept = update(key, value, new)
             if freeze is not None and new is not None:

@@ -8,6 +8,7 @@ from deltaworks.kernel.change import Change
 from deltaworks.kernel.context import Process
 from deltaworks.kernel.processors.rows import keeper
 from deltaworks.kernel.processors.views import is_versioned, lookup
+from deltaworks.kernel.processors.window_clock import CogroupClock
 from deltaworks.kernel.processors.wiring import Wiring
 from deltaworks.kernel.records import Headers
 from deltaworks.topology.nodes.table_joins import TableJoinMerge, TableTableJoin
@@ -57,10 +58,12 @@ def table_table_join(node: TableTableJoin, wiring: Wiring) -> Process:
 
 
 def table_join_merge(node: TableJoinMerge, wiring: Wiring) -> Process:
-    """The results of both sides, in the order in which they come.
+    """The results of both sides, in the order in which they come; a window is final when it is for both.
 
     Source: `KTableKTableJoinMerger`.
     """
+    if node.window_nodes:
+        wiring.clocks[node.name] = CogroupClock(wiring.clocks, node.window_nodes)
     if node.store is None:
         return wiring.forward(node.name)
     name, store, failed = node.name, wiring.table_store(node.store), wiring.context.failed

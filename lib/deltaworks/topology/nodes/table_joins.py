@@ -34,6 +34,8 @@ class TableJoinMerge(Node):
 
     store: str | None = None
     """Keeps the rows; None: they are joined when somebody asks."""
+    window_nodes: tuple[str, ...] = ()
+    """The nodes that know which windows of its sides are final, if its keys are windowed."""
 
     @property
     def stores(self) -> tuple[str, ...]:
