@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from deltaworks import faults
-from deltaworks.control import batches, fence, heartbeat, topics
+from deltaworks.control import batches, fence, heartbeat, supported, topics
 from deltaworks.control.checkpoint import CheckpointPlan, open_plan
 from deltaworks.control.heartbeat import Heartbeat, State
 from deltaworks.control.lease import Lease
@@ -178,6 +178,7 @@ class StreamDriver:
             self._reporter.close()
 
     def _open_checkpoint(self) -> CheckpointPlan:
+        supported.check(self._plan)
         partitions = topics.prepare(self._settings.bootstrap, self._pipeline, self._plan).partitions
         tasks = self._plan.tasks(partitions)
         checkpoint = open_plan(

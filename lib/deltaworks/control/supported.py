@@ -1,0 +1,72 @@
+"""What the streaming host cannot run yet, although the kernel can: told before anything starts.
+
+Whatever an operator does within its task is the kernel's and not listed here. Not listed either: punctuators on the
+wall clock, because processors ask for them only while they run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from deltaworks.errors import Problem, TopologyError
+from deltaworks.topology.nodes import AnyNode, ExtractedTopicSink, HopSink, Source, TopicSink
+from deltaworks.topology.stages import Plan
+
+
+def check(plan: Plan) -> None:
+    """Refuses a plan that the streaming host cannot run.
+
+    Raises:
+        TopologyError: lists every reason, each with the line that caused it.
+    """
+    problems = list(_problems(plan))
+    if problems:
+        raise TopologyError(plan.name, problems)
+
+
+def _problems(plan: Plan) -> Iterator[Problem]:
+    for stage in plan.global_stages:
+        topics = ", ".join(f"'{topic}'" for topic in stage.topics)
+        yield _problem(
+            stage.nodes[0],
+            f"the global table of {topics} cannot be streamed yet.",
+            "read it with builder.table(...), and join it by key or by foreign key",
+        )
+    for node in plan.nodes:
+        match node:
+            case Source(pattern=str(pattern)):
+                yield _problem(
+                    node, f"topics by the pattern '{pattern}' cannot be streamed yet.", "name each of the topics"
+                )
+            case Source(offset_reset="latest"):
+                yield _problem(
+                    node,
+                    "a new pipeline cannot begin at the end of a topic yet.",
+                    "leave offset_reset out, and say at the deployment where it begins",
+                )
+            case ExtractedTopicSink():
+                yield _problem(
+                    node,
+                    f"'{node.name}' computes the names of its topics, which cannot be streamed yet.",
+                    "split the stream, and write each branch to a topic of its own",
+                )
+            case TopicSink() if node.partitioner is not None:
+                yield _problem(
+                    node,
+                    f"'{node.name}' has a partitioner of its own, which cannot be streamed yet.",
+                    "leave partitioner= out; then Kafka's own choice counts",
+                )
+            case HopSink() if node.hop in plan.loops:
+                yield _problem(
+                    node,
+                    f"records would go in a circle: the hop '{node.hop}' leads back, and a micro-batch goes through the"
+                    " stages once.",
+                    "instead of a foreign-key join, regroup one table by the foreign key and join by key; elsewhere,"
+                    " write to a topic and read it back",
+                )
+            case _:
+                pass
+
+
+def _problem(node: AnyNode, what: str, hint: str) -> Problem:
+    return Problem(what, str(node.origin) if node.origin else None, hint)
