@@ -23,7 +23,21 @@ from datetime import timedelta
 
 import msgspec
 
-from deltaworks import Json, SessionWindows, StreamsBuilder, TimeWindows
+from deltaworks import (
+    BufferConfig,
+    EmitStrategy,
+    JoinWindows,
+    Json,
+    Processor,
+    ProcessorContext,
+    Record,
+    SessionWindows,
+    SlidingWindows,
+    Stores,
+    StreamsBuilder,
+    Suppressed,
+    TimeWindows,
+)
 from deltaworks.kernel.records import Coordinates, DeadLetter, Headers, RecordBatch
 from deltaworks.kernel.stores.memory import MemoryState
 from deltaworks.kernel.task import ErrorPolicy, Task
@@ -140,6 +154,84 @@ def stream_table_join(builder: StreamsBuilder) -> None:
     bids.join(auctions, lambda bid, auction: JoinedBid(bid, auction.seller), value=Json(JoinedBid)).to("joined")
 
 
+def stateless_chain(builder: StreamsBuilder) -> None:
+    (
+        builder.stream("bids", key=str, value=Json(Bid))
+        .filter(lambda _, bid: bid.price % 2 == 0)
+        .map_values(lambda bid: bid.price, value=int)
+        .peek(lambda _, price: None)
+        .map(lambda auction, price: (auction, price + 1), key=str, value=int)
+        .flat_map_values(lambda price: (price, -price), value=int)
+        .filter_not(lambda _, price: price > 500)
+        .to("prices")
+    )
+
+
+def stream_stream_join(builder: StreamsBuilder) -> None:
+    """About one partner per record."""
+    windows = JoinWindows.of_time_difference_and_grace(timedelta(milliseconds=500), timedelta(seconds=5))
+    bids = builder.stream("bids", key=str, value=Json(Bid))
+    clicks = builder.stream("clicks", key=str, value=Json(Auction))
+    (
+        bids.left_join_stream(
+            clicks,
+            lambda bid, click: JoinedBid(bid, click.seller if click else ""),
+            windows,
+            value=Json(JoinedBid),
+            store="joined",
+        ).to("joined")
+    )
+
+
+def table_table_join(builder: StreamsBuilder) -> None:
+    bids = builder.table("bids", key=str, value=Json(Bid), store="bids")
+    auctions = builder.table("auctions", key=str, value=Json(Auction), store="auctions")
+    joined = bids.join(auctions, lambda bid, auction: JoinedBid(bid, auction.seller), value=Json(JoinedBid))
+    joined.to_stream().to("joined")
+
+
+def suppressed_count(builder: StreamsBuilder) -> None:
+    windows = TimeWindows.of_size_and_grace(timedelta(seconds=2), timedelta(seconds=5))
+    bids = builder.stream("bids", key=str, value=Json(Bid))
+    counts = bids.group_by_key().windowed_by(windows).count(store="counts")
+    final = counts.suppress(Suppressed.until_window_closes(BufferConfig.unbounded()), store="final")
+    final.to_stream().to("final")
+
+
+def emitted_on_close(builder: StreamsBuilder) -> None:
+    """The same results as `suppressed_count`, by `emit_strategy`."""
+    windows = TimeWindows.of_size_and_grace(timedelta(seconds=2), timedelta(seconds=5))
+    bids = builder.stream("bids", key=str, value=Json(Bid)).group_by_key()
+    counts = bids.windowed_by(windows).emit_strategy(EmitStrategy.ON_WINDOW_CLOSE).count(store="counts")
+    counts.to_stream().to("final")
+
+
+def sliding_count(builder: StreamsBuilder) -> None:
+    windows = SlidingWindows.of_time_difference_and_grace(timedelta(seconds=2), timedelta(seconds=5))
+    bids = builder.stream("bids", key=str, value=Json(Bid)).group_by_key()
+    bids.windowed_by(windows).count(store="counts").to_stream().to("counts")
+
+
+class LastPrice(Processor[str, Bid, str, int]):
+    """Forwards by how much the price of an auction has changed."""
+
+    def init(self, context: ProcessorContext[str, int]) -> None:
+        self._context = context
+        self._prices = context.state_store("prices")
+
+    def process(self, record: Record[str, Bid]) -> None:
+        price = record.value.price
+        before = self._prices.get(record.key)
+        self._prices.put(record.key, price)
+        self._context.forward(record.with_value(price - (before or 0)))
+
+
+def processor(builder: StreamsBuilder) -> None:
+    prices = Stores.persistent_key_value_store("prices")
+    builder.add_state_store(Stores.key_value_store_builder(prices, key=str, value=int))
+    builder.stream("bids", key=str, value=Json(Bid)).process(LastPrice, "prices", key=str, value=int).to("changes")
+
+
 def rekeyed(builder: StreamsBuilder) -> None:
     bids = builder.stream("bids", key=str, value=Json(Bid))
     bids.select_key(lambda _, bid: str(bid.bidder % _KEYS), key=str).repartition(name="by-bidder").to("by-bidder")
@@ -147,11 +239,18 @@ def rekeyed(builder: StreamsBuilder) -> None:
 
 TOPOLOGIES: dict[str, Callable[[StreamsBuilder], None]] = {
     "stateless filter": filter_topic,
+    "stateless chain (6 operators)": stateless_chain,
     "windowed count": window_count,
     "windowed count to a topic": window_count_to_topic,
     "hopping reduce (5 windows)": hopping_sum,
     "session count": session_count,
+    "sliding count": sliding_count,
     "stream-table join": stream_table_join,
+    "stream-stream left join": stream_stream_join,
+    "table-table join": table_table_join,
+    "suppress until windows close": suppressed_count,
+    "emit on window close": emitted_on_close,
+    "processor with a store": processor,
     "select_key and hop (first stage)": rekeyed,
 }
 
@@ -199,6 +298,14 @@ def auctions() -> RecordBatch:
     return RecordBatch("auctions", 0, list(range(_KEYS)), [0] * _KEYS, keys, values)
 
 
+def clicks(bids: RecordBatch) -> RecordBatch:
+    """One per bid, at the same times, of other auctions."""
+    rng = random.Random(len(bids.offsets))
+    keys: list[bytes | None] = [f"auction-{rng.randrange(_KEYS)}".encode() for _ in bids.offsets]
+    value = msgspec.json.encode(Auction("seller", 1))
+    return RecordBatch("clicks", 0, bids.offsets, bids.timestamps_ms, keys, [value] * len(keys))
+
+
 def measure(topology: Callable[[StreamsBuilder], None], batches: list[RecordBatch], *, record_cache: bool) -> Speed:
     """CPU time of `process` and `commit`, without the first batches; applying the commit is not part of it."""
     builder = StreamsBuilder(record_cache=record_cache)
@@ -216,11 +323,12 @@ def measure(topology: Callable[[StreamsBuilder], None], batches: list[RecordBatc
     if "auctions" in stage.topics:
         task.process([auctions()], 0)
         state.apply(task.commit())
+    inputs = [[batch, clicks(batch)] if "clicks" in stage.topics else [batch] for batch in batches]
     seconds: list[float] = []
     changed = 0
-    for number, batch in enumerate(batches):
+    for number, given in enumerate(inputs):
         start = time.process_time()
-        task.process([batch], 0)
+        task.process(given, 0)
         changes = task.commit()
         if number >= _WARM_UP:
             seconds.append(time.process_time() - start)
@@ -228,7 +336,7 @@ def measure(topology: Callable[[StreamsBuilder], None], batches: list[RecordBatc
         else:
             collector.records_out = 0
         state.apply(changes)
-    measured = sum(len(batch.offsets) for batch in batches[_WARM_UP:])
+    measured = sum(len(batch.offsets) for given in inputs[_WARM_UP:] for batch in given)
     return Speed(measured, sum(seconds), min(seconds) * len(seconds), collector.records_out, changed)
 
 
