@@ -98,3 +98,15 @@ def test_the_way_back_of_a_foreign_key_join_is_as_wide_as_the_hop_that_fills_the
     plan = builder.build()
 
     assert plan.hop_partitions({"orders": 2, "users": 5})["join-subscription-response-topic"] == 3
+
+
+def test_joined_tables_must_have_as_many_partitions() -> None:
+    builder = StreamsBuilder("rows")
+    left, right = (builder.table(topic, key=str, value=str, store=topic) for topic in ("left", "right"))
+    left.join(right, str.__add__, value=str, name="both").to_stream().to("out")
+
+    with pytest.raises(TopologyError) as error:
+        builder.build().tasks({"left": 2, "right": 3})
+
+    (problem,) = error.value.problems
+    assert problem.what.startswith("'both-join-this' (table-table join): 'left' has 2 partitions, 'right' has 3")

@@ -20,7 +20,7 @@ from decimal import Decimal
 
 import msgspec
 
-from deltaworks import Json, KStream, KTable, SessionWindows, StreamsBuilder, TimeWindows, Windowed
+from deltaworks import Json, KStream, KTable, SessionWindows, StreamsBuilder, TimeWindows, ValueTransformer, Windowed
 
 
 class User(msgspec.Struct, frozen=True):
@@ -80,6 +80,27 @@ orders.join(users, lambda order, user: user.name + order.order_id)
 orders.join(users, lambda order, user: user.nmae)  # error: no attribute "nmae"
 orders.left_join(users, lambda order, user: user.name)  # error: Item "None" of "User | None" has no attribute "name"
 orders.left_join_with_key(users, lambda key, order, user: key if user is None else user.name)
+""",
+    "tables": """
+pairs = users.join(users.map_values(lambda user: len(user.name)), lambda user, length: (user.name, length))
+pairs.filter(lambda _, pair: pair[1] > len(pair[0]))
+pairs.filter(lambda _, pair: pair[0] > pair[1])  # error: Unsupported operand types
+users.left_join(users, lambda user, other: other.name)  # error: Item "None" of "User | None" has no attribute "name"
+users.outer_join(users, lambda user, other: user.name)  # error: Item "None" of "User | None" has no attribute "name"
+by_length = users.group_by(lambda key, user: (len(key), user.name))
+by_length.count(store="n").filter(lambda length, n: length > n)
+by_length.reduce(lambda old, new: old + new, lambda old, new: old.nmae, store="r")  # error: no attribute "nmae"
+sums = by_length.aggregate(lambda: 0, lambda n, name, s: s + n, lambda n, name, s: s - len(name), store="a")
+sums.map_values(lambda s: s.name)  # error: no attribute "name"
+
+
+class Length(ValueTransformer[str, User | None, int]):
+    def transform(self, key: str, value: User | None) -> int:
+        return 0 if value is None else len(value.name)
+
+
+users.transform_values(Length).filter(lambda _, length: length > 1)
+users.transform_values(Length).filter(lambda _, length: length.name)  # error: no attribute "name"
 """,
     "select_key": """
 orders.select_key(lambda _, order: order.amount).filter(lambda amount, _: amount > 0)
