@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deltaworks import KeyValueStore, StreamsBuilder, StreamsError, Stores, ValueTransformer
+from deltaworks import KeyValueStore, Stores, StreamsBuilder, StreamsError, ValueTransformer
 from deltaworks.testing import TopologyTestDriver
 
 Seen = list[tuple[int | None, str | None]]
