@@ -80,7 +80,7 @@ def suppress(at: Point, suppressed: Suppressed[Any], *, store: str, name: str | 
             parents=(at.node,),
             wait_ms=closing.after_ms if wait_ms is None else wait_ms,
             until_window_closes=wait_ms is None,
-            stays_open_ms=max(closing.stays_open_ms, wait_ms or 0),
+            stays_open_ms=closing.stays_open_ms if wait_ms is None else max(closing.stays_open_ms, wait_ms),
             buffer=suppressed.buffer,
             store=buffer,
             origin=where,

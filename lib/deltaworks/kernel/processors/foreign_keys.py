@@ -45,7 +45,7 @@ def subscribe(node: ForeignKeySubscribe, wiring: Wiring) -> Process:
             moved = before is not None and (after is None or write_other(before) != write_other(after))
             digest = None if new is None else _digest(write_value(new))
         except Exception as error:
-            return failed(name, error)
+            return failed(name, error, key, change, timestamp_ms, headers)
 
         def send(wanted: Any, instruction: Instruction) -> None:
             forward(wanted, Subscription(digest, instruction, key_bytes, task), timestamp_ms, headers)
@@ -81,7 +81,7 @@ def register(node: ForeignKeyRegister, wiring: Wiring) -> Process:
             try:
                 key_bytes = write_key(key)
             except Exception as error:
-                return failed(name, error)
+                return failed(name, error, key, value, timestamp_ms, headers)
             ends = value.instruction in (Instruction.DELETE, Instruction.DELETE_AND_ANSWER)
             put(key_bytes, value.key, None if ends else (value.digest, value.task))
         return forward(key, value, timestamp_ms, headers)
@@ -103,7 +103,7 @@ def answer(node: ForeignKeyAnswer, wiring: Wiring) -> Process:
             row, row_ms = (None, -1) if key is None else row_of(key)[:2]
             left_key = read_key(value.key)
         except Exception as error:
-            return failed(name, error)
+            return failed(name, error, key, value, timestamp_ms, headers)
         match value.instruction:
             case Instruction.DELETE:
                 return None
@@ -136,7 +136,7 @@ def update(node: ForeignKeyUpdate, wiring: Wiring) -> Process:
         try:
             subscribers = store.subscribers(write_other(key))
         except Exception as error:
-            return failed(name, error)
+            return failed(name, error, key, change, timestamp_ms, headers)
         row = change.new
         for key_bytes, (digest, task) in subscribers:
             forward(read_key(key_bytes), Answer(digest, row, task), timestamp_ms, headers)
@@ -162,7 +162,7 @@ def resolve(node: ForeignKeyResolve, wiring: Wiring) -> Process:
             absent = value.value is None and (row is None or not left)
             joined = None if absent else joiner(row, value.value)
         except Exception as error:
-            return failed(name, error)
+            return failed(name, error, key, value, timestamp_ms, headers)
         return forward(key, joined, timestamp_ms, headers)
 
     return process

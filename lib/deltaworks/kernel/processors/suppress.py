@@ -43,10 +43,12 @@ def suppress(node: Suppress, wiring: Wiring) -> Process:
                 old = None if old is None else freeze(old)
             put(slot, key.end_ms if by_window else timestamp_ms, new, old, timestamp_ms, context.coordinates, headers)
         except Exception as error:
-            return failed(name, error)
+            return failed(name, error, key, change, timestamp_ms, headers)
         due_ms = clock.observed_ms - wait_ms
         if queue[0][0] <= due_ms or (bounded and over_capacity()):
             let_go(due_ms)
+            if bounded and over_capacity():
+                return failed(name, full(), key, change, timestamp_ms, headers)
         return None
 
     def let_go(due_ms: int) -> None:
@@ -61,8 +63,11 @@ def suppress(node: Suppress, wiring: Wiring) -> Process:
             # Only now: whoever looked the key up while it was forwarded has seen its value from before.
             store.remove_first()
         context.number, context.index = number, index
-        if bounded and over_capacity():
-            failed(name, full())
+
+    def go_on(time_ms: int) -> None:
+        if time_ms > clock.observed_ms:
+            clock.observed_ms = time_ms
+            let_go(time_ms - wait_ms)
 
     def over_capacity() -> bool:
         return (max_records is not None and len(held) > max_records) or (
@@ -74,4 +79,5 @@ def suppress(node: Suppress, wiring: Wiring) -> Process:
         bounds += [f"{store.size_bytes} of {max_bytes} bytes"] if max_bytes is not None else []
         return BufferError(f"the buffer of suppress is full: it holds {' and '.join(bounds)}")
 
+    wiring.idlers.append(go_on)
     return process
