@@ -56,7 +56,9 @@ class TaskContext:
         "metrics",
         "number",
         "partition",
+        "scopes",
         "stream_time_ms",
+        "taken",
         "wall_clock_ms",
     )
 
@@ -75,6 +77,10 @@ class TaskContext:
         """The record in process: which batch ..."""
         self.index = 0
         """... and where in it."""
+        self.taken: dict[str, tuple[Any, ...]] = {}
+        """Sink -> `(makers, batch number, index, key, value, timestamp_ms, headers)` of what it wrote last."""
+        self.scopes: Mapping[str, frozenset[str]] = {}
+        """Node -> the nodes that made the records which it gets; see `processors/raw_records.py`."""
         self._policy = policy
         self._retries = 0
         self._origins = origins
@@ -155,7 +161,8 @@ class TaskContext:
             key: Of the record as it came to the operator, likewise the others; without a timestamp, those of the record
                 in process count.
         """
-        letter = self._letter(operator, error, timestamp_ms, headers)
+        kept = timestamp_ms is None or headers is None or not self._taken(operator, key, value, timestamp_ms, headers)
+        letter = self._letter(operator, error, timestamp_ms, headers, with_bytes=kept)
         record = FailedRecord(key, value, letter.timestamp_ms, letter.headers)
         self._failed("processing", "failed", letter, record, error)
 
@@ -176,7 +183,8 @@ class TaskContext:
             topic: Where it was to be written.
             again: Writes it once more, for a handler that says so.
         """
-        letter = self._letter(sink, error, timestamp_ms, headers)
+        kept = not self._taken(sink, key, value, timestamp_ms, headers)
+        letter = self._letter(sink, error, timestamp_ms, headers, with_bytes=kept)
         record = FailedRecord(key, value, timestamp_ms, headers, topic)
         if self._failed("production", "has a result that cannot be written", letter, record, error):
             self._retries += 1
@@ -185,14 +193,34 @@ class TaskContext:
             finally:
                 self._retries -= 1
 
-    def _letter(self, operator: str, error: Exception, timestamp_ms: int | None, headers: Headers | None) -> DeadLetter:
+    def _taken(self, operator: str, key: Any, value: Any, timestamp_ms: int, headers: Headers) -> bool:
+        """A sink has written the very record on which an operator has failed now."""
+        made_by = self.scopes.get(operator, frozenset())
+        return any(
+            makers & made_by
+            and (number, index, of_time_ms) == (self.number, self.index, timestamp_ms)
+            and of_key is key
+            and of_value is value
+            and of_headers is headers
+            for makers, number, index, of_key, of_value, of_time_ms, of_headers in self.taken.values()
+        )
+
+    def _letter(
+        self,
+        operator: str,
+        error: Exception,
+        timestamp_ms: int | None,
+        headers: Headers | None,
+        *,
+        with_bytes: bool = True,
+    ) -> DeadLetter:
         source = self.coordinates
         batch = self.batches[self.number] if source.topic else None
         if timestamp_ms is None:
             timestamp_ms = -1 if batch is None else batch.timestamps_ms[self.index]
         return dead_letter(
-            None if batch is None else batch.keys[self.index],
-            None if batch is None else batch.values[self.index],
+            None if batch is None or not with_bytes else batch.keys[self.index],
+            None if batch is None or not with_bytes else batch.values[self.index],
             timestamp_ms,
             (self.headers if batch is not None else NO_HEADERS) if headers is None else headers,
             source,

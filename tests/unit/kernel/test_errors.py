@@ -216,3 +216,45 @@ def test_pipeline_has_a_handler_per_kind_and_a_word_for_the_rest() -> None:
     under_test = TopologyTestDriver(pipeline)
     under_test.create_input_topic("in").pipe_input("a", "bad")
     assert len(handler.calls) == 1
+
+
+def letters(build: Callable[[StreamsBuilder], None], value: str = "bad") -> list[tuple[bytes | None, bytes | None]]:
+    under_test = driver(build, ErrorPolicy.of("continue"))
+    under_test.create_input_topic("in").pipe_input("a", value)
+    return [(letter.key, letter.value) for letter in under_test.produced["letters"]]
+
+
+def test_dead_letter_is_empty_if_a_topic_has_taken_the_very_record_before() -> None:
+    """A quirk of Kafka Streams: the bytes are let go of with the first write."""
+
+    def sink_first(builder: StreamsBuilder) -> None:
+        stream = builder.stream("in", key=str, value=str)
+        stream.to("copy")
+        stream.map_values(fail_on_bad).to("out")
+
+    def sink_last(builder: StreamsBuilder) -> None:
+        stream = builder.stream("in", key=str, value=str)
+        stream.map_values(fail_on_bad).to("out")
+        stream.to("copy")
+
+    assert letters(sink_first) == [(None, None)]
+    assert letters(sink_last) == [(b"a", b"bad")]
+
+
+@pytest.mark.parametrize("made", [lambda s: s.filter(lambda *_: True), lambda s: s.map_values(lambda v: v, value=str)])
+def test_dead_letter_is_whole_if_a_topic_has_taken_a_record_made_from_it(made: Callable[[Any], Any]) -> None:
+    def build(builder: StreamsBuilder) -> None:
+        stream = builder.stream("in", key=str, value=str)
+        made(stream).to("copy")
+        stream.map_values(fail_on_bad).to("out")
+
+    assert letters(build) == [(b"a", b"bad")]
+
+
+def test_branch_and_merge_hand_on_the_very_record() -> None:
+    def build(builder: StreamsBuilder) -> None:
+        stream = builder.stream("in", key=str, value=str)
+        stream.split("all").branch(lambda *_: True, name="yes").no_default_branch()["yes"].merge(stream).to("copy")
+        stream.map_values(fail_on_bad).to("out")
+
+    assert letters(build) == [(None, None)]

@@ -8,13 +8,11 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from deltaworks.errors import StreamsError
 from deltaworks.kernel.context import NO_HEADERS, Process, TaskContext
 from deltaworks.kernel.processors.wiring import Wiring
 from deltaworks.kernel.punctuation import Schedule
 from deltaworks.kernel.records import Coordinates, Headers
 from deltaworks.kernel.stores.access import StoreAccess, access
-from deltaworks.topology.nodes import Filter, Merge, Passthrough, Peek, TopicSink
 from deltaworks.topology.nodes.base import Node
 from deltaworks.topology.nodes.processor_api import FixedKeyProcessorNode, ProcessorNode
 from deltaworks.topology.nodes.sources import Source
@@ -87,9 +85,6 @@ class UserContext:
         self._global = any(isinstance(each, Source) and each.whole for each in wiring.nodes.values())
         self._starting = False
         self._accesses: dict[str, StoreAccess] = {}
-        self._frees = _reaches_topic(node.name, wiring)
-        self._forwarded: Record[Any, Any] | FixedKeyRecord[Any, Any] | None = None
-        """The last one, if a topic may have taken it as it was."""
 
     def start(self, init: Any) -> None:
         """Initializes the processor."""
@@ -119,8 +114,6 @@ class UserContext:
         if self._starting:
             raise RuntimeError(f"'{self._node.name}' forwards in init, which a task does whenever it is built again")
         send = self._forward if child is None else self._child(child)
-        if self._frees:
-            self._forwarded = record
         headers = record.headers
         if self._flushes and headers != self._context.headers:
             # What a record cache keeps until the commit goes on with the headers that it came with.
@@ -128,17 +121,8 @@ class UserContext:
         return send(record.key, record.value, record.timestamp_ms, headers)
 
     def failed(self, error: Exception, record: Record[Any, Any] | FixedKeyRecord[Any, Any]) -> None:
-        """The processor raised on a record.
-
-        Kafka Streams lets go of the bytes of a record once they are on their way to a topic; a dead letter about a
-        record that went there as it was has them no more (`RecordCollectorImpl#freeRawInputRecordFromContext`).
-        """
-        context = self._context
-        number, index = context.number, context.index
-        if record is self._forwarded and not isinstance(error, StreamsError):
-            context.resume(context.coordinates, record.timestamp_ms, record.headers)
-        context.failed(self._node.name, error, record.key, record.value, record.timestamp_ms, record.headers)
-        context.number, context.index = number, index
+        """The processor raised on a record."""
+        self._context.failed(self._node.name, error, record.key, record.value, record.timestamp_ms, record.headers)
 
     def state_store(self, name: str) -> StoreAccess:
         found = self._accesses.get(name)
@@ -210,16 +194,3 @@ class UserContext:
             )
         known = ", ".join(sorted({*self._stores, *self._global_stores})) or "none"
         raise KeyError(f"there is no store '{name}' for '{self._node.name}'; it can use: {known}")
-
-
-def _reaches_topic(node: str, wiring: Wiring) -> bool:
-    """A record that it forwards may be written to a topic as it is."""
-    for child in wiring.children.get(node, ()):
-        match wiring.nodes[child]:
-            case TopicSink():
-                return True
-            case Filter() | Peek() | Merge() | Passthrough() if _reaches_topic(child, wiring):
-                return True
-            case _:
-                pass
-    return False

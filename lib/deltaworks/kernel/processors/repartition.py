@@ -21,6 +21,7 @@ def hop_sink(node: HopSink, wiring: Wiring) -> Process:
     partitions = wiring.hop_partitions[hop]
     write_key, write_value = node.key.serialize, node.value.serialize
     known: dict[bytes, int] = {}
+    taken = wiring.raw_records.taken_by(name, context)
     choose = None if node.partitioner is None else _choosing(node.partitioner, hop, partitions)
 
     def process(key: Any, value: Any, timestamp_ms: int, headers: Headers) -> None:
@@ -29,6 +30,8 @@ def hop_sink(node: HopSink, wiring: Wiring) -> Process:
             value_bytes = None if value is None else write_value(value)
         except Exception as error:
             return context.unwritable(name, error, hop, process, key, value, timestamp_ms, headers)
+        if taken is not None:
+            taken(key, value, timestamp_ms, headers)
         if choose is not None:
             try:
                 targets = choose(key, value)

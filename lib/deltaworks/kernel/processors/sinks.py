@@ -27,7 +27,7 @@ def topic_sink(node: TopicSink, wiring: Wiring) -> Process:
         return lambda key, value, timestamp_ms, headers: send_to(topic, key, value, timestamp_ms, headers)
     name, topic, unwritable, send = node.name, node.topic, wiring.context.unwritable, wiring.context.collector.send
     write_key, write_value = node.key.serialize, node.value.serialize
-    window_bytes = _window_bytes(node.key)
+    window_bytes, taken = _window_bytes(node.key), wiring.raw_records.taken_by(name, wiring.context)
 
     def process(key: Any, value: Any, timestamp_ms: int, headers: Headers) -> None:
         try:
@@ -35,6 +35,8 @@ def topic_sink(node: TopicSink, wiring: Wiring) -> Process:
             value_bytes = None if value is None else write_value(value)
         except Exception as error:
             return unwritable(name, error, topic, process, key, value, timestamp_ms, headers)
+        if taken is not None:
+            taken(key, value, timestamp_ms, headers)
         if window_bytes and key_bytes is not None:
             return send(topic, key_bytes, value_bytes, timestamp_ms, headers, key_bytes[:-window_bytes])
         return send(topic, key_bytes, value_bytes, timestamp_ms, headers)
@@ -66,7 +68,7 @@ def _sending(node: TopicSink | ExtractedTopicSink, partitioner: StreamPartitione
     """The slower way of a record: its topic or its partition is not known before."""
     name, context, collector = node.name, wiring.context, wiring.context.collector
     write_key, write_value = node.key.serialize, node.value.serialize
-    window_bytes = _window_bytes(node.key)
+    window_bytes, taken = _window_bytes(node.key), wiring.raw_records.taken_by(name, context)
 
     def send(topic: str, key: Any, value: Any, timestamp_ms: int, headers: Headers) -> None:
         try:
@@ -79,11 +81,13 @@ def _sending(node: TopicSink | ExtractedTopicSink, partitioner: StreamPartitione
         except Exception as error:
             again = partial(send, topic)
             return context.unwritable(name, error, topic, again, key, value, timestamp_ms, headers)
+        if targets is not None and not targets:
+            return context.drop()
+        if taken is not None:
+            taken(key, value, timestamp_ms, headers)
         if targets is None:
             partition_key = key_bytes[:-window_bytes] if window_bytes and key_bytes is not None else None
             return collector.send(topic, key_bytes, value_bytes, timestamp_ms, headers, partition_key)
-        if not targets:
-            return context.drop()
         for partition in targets:
             send_to(topic, partition, key_bytes, value_bytes, timestamp_ms, headers)
         return None

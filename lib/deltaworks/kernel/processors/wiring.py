@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from deltaworks.kernel.context import Process, TaskContext
+from deltaworks.kernel.processors.raw_records import RawRecords
 from deltaworks.kernel.processors.window_clock import EmitClock, FinalClock, WindowClock
 from deltaworks.kernel.punctuation import Punctuation
 from deltaworks.kernel.records import Headers
@@ -60,6 +62,11 @@ class Wiring:
     clocks_by_store: dict[str, WindowClock] = field(default_factory=dict)
     emit_clocks: dict[str, EmitClock] = field(default_factory=dict)
     """By store, as the task remembers them."""
+
+    @cached_property
+    def raw_records(self) -> RawRecords:
+        """Who sees the records that a sink has written."""
+        return RawRecords(self.nodes)
 
     def forward(self, node: str) -> Process:
         """Hands a record to every child of a node, in the order in which they were connected."""
