@@ -25,6 +25,7 @@ from deltaworks import (
 )
 from deltaworks.kernel.records import Headers, RecordBatch
 from deltaworks.topology.windows import AnyWindows
+from tests.properties.processors import punctuated, stores_of_processors
 
 Record = tuple[int, bytes | None, bytes | None, Headers]
 """`(timestamp_ms, key, value, headers)`"""
@@ -285,6 +286,8 @@ SINGLE_INPUT: dict[str, Build] = {
     "table and reduce": table_and_reduce,
     "versions": versions,
     "joined tables": joined_tables,
+    "stores of processors": stores_of_processors,
+    "punctuated": punctuated,
 }
 
 

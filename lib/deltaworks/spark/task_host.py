@@ -113,15 +113,16 @@ def run_batch(worker: Worker, stage: int, task: int, batch_id: int, rows: list[R
     hosted = worker.task(stage, task)
     header, opened = open_store(hosted.local, truth)
     reach("task.opened")
-    kernel = worker.kernel(hosted, stage, task, header.stamp)
+    wall_ms: int = rows[0].wall_ms
+    kernel = worker.kernel(hosted, stage, task, header.stamp, wall_ms)
     hosted.kernel = hosted.stamp = None  # not to be trusted again unless this batch ends well
     ranges = [r for row in rows if row.kind == row_kinds.RANGES for r in _ranges(row.payload)]
     hops = [_record_batch(row.payload) for row in rows if row.kind == row_kinds.HOP]
-    wall_ms: int = rows[0].wall_ms
     hosted.collector.begin(batch_id)
     try:
         for portion in _portions(worker, hosted, ranges, hops):
             kernel.process(portion, wall_ms)
+        kernel.punctuate(wall_ms)
         reach("task.processed")
         changes = kernel.commit()
         reach("task.flushed")

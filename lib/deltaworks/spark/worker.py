@@ -80,7 +80,7 @@ class Worker:
             hosted = self._tasks[stage, task] = self._host(stage, task)
         return hosted
 
-    def kernel(self, hosted: HostedTask, stage: int, task: int, stamp: Stamp) -> Task:
+    def kernel(self, hosted: HostedTask, stage: int, task: int, stamp: Stamp, wall_clock_ms: int) -> Task:
         """The kernel task for a committed state: the kept one if it holds that state, else a new one."""
         if hosted.kernel is not None and hosted.stamp == stamp:
             return hosted.kernel
@@ -91,6 +91,7 @@ class Worker:
             collector=hosted.collector,
             errors=ErrorPolicy.of(self.pipeline.on_error),
             hop_partitions=self.config.hop_partitions,
+            wall_clock_ms=wall_clock_ms,
         )
 
     def check_fence(self) -> None:

@@ -195,7 +195,7 @@ class _Host:
                 if not (read or arrived):
                     continue
                 if restarts(batch_id, (stage, task)):
-                    slot.rebuild()
+                    slot.rebuild(batch.wall_clock_ms)
                 for to, records in slot.run(batch_id, [*read, *arrived], batch.wall_clock_ms).items():
                     hopped.setdefault(to, []).append(records)
                 metrics[stage, task] = slot.metrics.after(metrics.get((stage, task)))
@@ -225,18 +225,25 @@ class _TaskSlot:
         self._tables = tables
         self._batch_id = -1
         self._hopped = HopOutput(number, self._batch_id)
-        self.rebuild()
+        self._task: Task | None = None
 
     @property
     def metrics(self) -> TaskMetrics:
-        return self._task.metrics
+        return self.task(0).metrics
 
     @property
     def stores(self) -> Mapping[str, Store]:
-        return self._task.stores
+        return self.task(0).stores
 
-    def rebuild(self) -> None:
-        self._task = self._build(state=self.state, collector=self)
+    def task(self, wall_clock_ms: int) -> Task:
+        """Made for the first batch, so that users' processors are initialized at its time."""
+        if self._task is None:
+            self.rebuild(wall_clock_ms)
+        assert self._task is not None
+        return self._task
+
+    def rebuild(self, wall_clock_ms: int) -> None:
+        self._task = self._build(state=self.state, collector=self, wall_clock_ms=wall_clock_ms)
 
     def run(
         self, batch_id: int, batches: Sequence[RecordBatch], wall_clock_ms: int
@@ -244,8 +251,10 @@ class _TaskSlot:
         if batch_id != self._batch_id:
             self._batch_id = batch_id
             self._hopped = HopOutput(self._number, batch_id)
-        self._task.process(batches, wall_clock_ms)
-        self.state.apply(self._task.commit())
+        task = self.task(wall_clock_ms)
+        task.process(batches, wall_clock_ms)
+        task.punctuate(wall_clock_ms)
+        self.state.apply(task.commit())
         return self._hopped.take()
 
     def send(
