@@ -39,7 +39,7 @@ def stream_aggregate(node: StreamAggregate, wiring: Wiring) -> Process:
         try:
             slot = key if cache_key is None else cache_key(key)
         except Exception as error:
-            return failed(name, error)
+            return failed(name, error, key, value, timestamp_ms, headers)
         entry = entries.get(slot)
         kept, time_ms = entry[0], entry[1]
         try:
@@ -52,7 +52,7 @@ def stream_aggregate(node: StreamAggregate, wiring: Wiring) -> Process:
             if freeze is not None and new is not None:
                 kept = freeze(new)
         except Exception as error:
-            return failed(name, error)
+            return failed(name, error, key, value, timestamp_ms, headers)
         if timestamp_ms > time_ms:
             time_ms = timestamp_ms
         if cached:

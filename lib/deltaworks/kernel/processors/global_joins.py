@@ -30,7 +30,7 @@ def global_table_join(node: GlobalTableJoin, wiring: Wiring) -> Process:
                 return None
             joined = joiner(key, value, row)
         except Exception as error:
-            return failed(name, error)
+            return failed(name, error, key, value, timestamp_ms, headers)
         return forward(key, joined, timestamp_ms, headers)
 
     return process

@@ -51,22 +51,23 @@ def grace_join(node: StreamTableJoin, buffer: str, join: Join, wiring: Wiring) -
         if value is None or (key is None and not left):
             return drop()
         if key is None:
-            return failed(name, ValueError("a record without a key cannot wait for a table; drop it before the join"))
+            error = ValueError("a record without a key cannot wait for a table; drop it before the join")
+            return failed(name, error, key, value, timestamp_ms, headers)
         if timestamp_ms < store.newest_ms - grace_ms:
             late = join(key, value, timestamp_ms, headers)
-            return None if late is None else failed(name, late)
+            return None if late is None else failed(name, late, key, value, timestamp_ms, headers)
         try:
             at = timestamp_ms.to_bytes(TIME_BYTES, "big") + write_key(key)
             kept = _encode(_Waiting(write_value(value), headers, context.coordinates))
         except Exception as error:
-            return failed(name, error)
+            return failed(name, error, key, value, timestamp_ms, headers)
         store.add(at, kept)
         if timestamp_ms > store.newest_ms:
             store.newest_ms = timestamp_ms
         number, index = context.number, context.index
         raised = let_go()
         context.number, context.index = number, index
-        return None if raised is None else failed(name, raised)
+        return None if raised is None else failed(name, raised, key, value, timestamp_ms, headers)
 
     def let_go() -> Exception | None:
         due_ms = store.newest_ms - grace_ms

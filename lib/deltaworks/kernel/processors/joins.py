@@ -31,7 +31,7 @@ def stream_table_join(node: StreamTableJoin, wiring: Wiring) -> Process:
                 return None
             joined = joiner(key, value, row)
         except Exception as error:
-            return failed(name, error)
+            return failed(name, error, key, value, timestamp_ms, headers)
         return forward(key, joined, timestamp_ms, headers)
 
     return process
@@ -44,7 +44,7 @@ def _dropping(node: StreamTableJoin, join: Join, wiring: Wiring) -> Process:
         if value is None or (key is None and not left):
             return drop()
         error = join(key, value, timestamp_ms, headers)
-        return None if error is None else failed(name, error)
+        return None if error is None else failed(name, error, key, value, timestamp_ms, headers)
 
     return process
 

@@ -52,7 +52,7 @@ def session_aggregate(node: SessionAggregate, wiring: Wiring) -> Process:
         try:
             slot = key if cache_key is None else cache_key(key)
         except Exception as error:
-            return failed(name, error)
+            return failed(name, error, key, value, timestamp_ms, headers)
         earliest_ms, latest_ms = timestamp_ms - gap_ms, timestamp_ms + gap_ms
         sessions = store.sessions(slot)
         near: list[Session] = []
@@ -72,7 +72,7 @@ def session_aggregate(node: SessionAggregate, wiring: Wiring) -> Process:
                 if session[0] > end_ms:
                     end_ms = session[0]
         except Exception as error:
-            return failed(name, error)
+            return failed(name, error, key, value, timestamp_ms, headers)
         if end_ms < clock.final_before_ms:
             context.metrics.late += 1
             if close is not None:
@@ -93,7 +93,7 @@ def session_aggregate(node: SessionAggregate, wiring: Wiring) -> Process:
         except Exception as error:
             # Kafka Streams has already removed what was to be merged, unless the session stays where it is.
             store.replace(slot, near if moves else (), None)
-            return failed(name, error)
+            return failed(name, error, key, value, timestamp_ms, headers)
         if cached:
             store.replace(slot, near, (end_ms, start_ms, kept, context.number, context.index))
             return None

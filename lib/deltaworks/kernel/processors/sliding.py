@@ -59,11 +59,12 @@ def sliding_aggregate(node: SlidingAggregate, wiring: Wiring) -> Process:
             context.metrics.late += 1
             return None
         if not difference_ms:
-            return failed(name, ValueError("a sliding window needs a time difference of at least 1 ms"))
+            error = ValueError("a sliding window needs a time difference of at least 1 ms")
+            return failed(name, error, key, value, timestamp_ms, headers)
         try:
             slot = key if cache_key is None else cache_key(key)
         except Exception as error:
-            return failed(name, error)
+            return failed(name, error, key, value, timestamp_ms, headers)
         starts = store.starts(slot)
         first = 0 if timestamp_ms < difference_ms else bisect_left(starts, timestamp_ms - 2 * difference_ms)
         near = starts[first : bisect_right(starts, timestamp_ms + 1)]
@@ -162,7 +163,7 @@ def sliding_aggregate(node: SlidingAggregate, wiring: Wiring) -> Process:
             if freeze is not None and new is not None:
                 kept = freeze(new)
         except Exception as error:
-            failed(name, error)
+            failed(name, error, key, value, timestamp_ms, headers)
             return False
         if old is None or timestamp_ms > time_ms:
             time_ms = timestamp_ms

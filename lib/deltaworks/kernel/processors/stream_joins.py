@@ -38,7 +38,7 @@ def join_window(node: JoinWindow, wiring: Wiring) -> Process:
             slot = key if cache_key is None else cache_key(key)
             kept = value if freeze is None else freeze(value)
         except Exception as error:
-            return failed(name, error)
+            return failed(name, error, key, value, timestamp_ms, headers)
         return put(slot, kept, timestamp_ms)
 
     return process
@@ -62,14 +62,14 @@ def _inner_side(node: StreamStreamJoin, wiring: Wiring) -> Process:
         try:
             slot = key if cache_key is None else cache_key(key)
         except Exception as error:
-            return failed(name, error)
+            return failed(name, error, key, value, timestamp_ms, headers)
         from_ms, to_ms = timestamp_ms - before_ms, timestamp_ms + after_ms
         for other_ms, kept in between(slot, from_ms if from_ms > 0 else 0, to_ms if to_ms > 0 else 0):
             try:
                 partner = kept if thaw is None else thaw(kept)
                 joined = joiner(key, value, partner) if left else joiner(key, partner, value)
             except Exception as error:
-                return failed(name, error)
+                return failed(name, error, key, value, timestamp_ms, headers)
             forward(key, joined, timestamp_ms if timestamp_ms > other_ms else other_ms, headers)
         return None
 
@@ -101,7 +101,7 @@ def _outer_side(node: StreamStreamJoin, waiting_store: str, wiring: Wiring) -> P
                 slot = key if cache_key is None else cache_key(key)
                 key_bytes = codec.cached_key_bytes(slot)
             except Exception as error:
-                return failed(name, error)
+                return failed(name, error, key, value, timestamp_ms, headers)
             from_ms, to_ms = timestamp_ms - before_ms, timestamp_ms + after_ms
             if to_ms < 0:
                 to_ms = 0
@@ -112,7 +112,7 @@ def _outer_side(node: StreamStreamJoin, waiting_store: str, wiring: Wiring) -> P
                     partner = kept if thaw is None else thaw(kept)
                     joined = joiner(key, value, partner) if left else joiner(key, partner, value)
                 except Exception as error:
-                    return failed(name, error)
+                    return failed(name, error, key, value, timestamp_ms, headers)
                 forward(key, joined, timestamp_ms if timestamp_ms > other_ms else other_ms, headers)
             if partners or not alone:
                 return None
@@ -122,12 +122,12 @@ def _outer_side(node: StreamStreamJoin, waiting_store: str, wiring: Wiring) -> P
                 try:
                     kept = write(value)
                 except Exception as error:
-                    return failed(name, error)
+                    return failed(name, error, key, value, timestamp_ms, headers)
                 return waiting.add(waiting_key(timestamp_ms, this_side, key_bytes), kept)
         try:
             joined = joiner(key, value, None) if left else joiner(key, None, value)
         except Exception as error:
-            return failed(name, error)
+            return failed(name, error, key, value, timestamp_ms, headers)
         return forward(key, joined, timestamp_ms, headers)
 
     def go_on(time_ms: int) -> None:
@@ -212,13 +212,13 @@ def stream_self_join(node: StreamSelfJoin, wiring: Wiring) -> Process:
             slot = key if cache_key is None else cache_key(key)
             with_itself = joiner(key, value, value)
         except Exception as error:
-            return failed(name, error)
+            return failed(name, error, key, value, timestamp_ms, headers)
         pending = timestamp_ms > max(store.newest_ms, timestamp_ms) - retention_ms + 1
         for other_ms, kept in between(slot, max(0, timestamp_ms - before_ms), max(0, timestamp_ms + after_ms)):
             try:
                 joined = joiner(key, value, kept if thaw is None else thaw(kept))
             except Exception as error:
-                return failed(name, error)
+                return failed(name, error, key, value, timestamp_ms, headers)
             forward(key, joined, max(timestamp_ms, other_ms), headers)
         for other_ms, kept in between(slot, max(0, timestamp_ms - after_ms), max(0, timestamp_ms + before_ms)):
             if pending and timestamp_ms < other_ms:
@@ -227,7 +227,7 @@ def stream_self_join(node: StreamSelfJoin, wiring: Wiring) -> Process:
             try:
                 joined = joiner(key, kept if thaw is None else thaw(kept), value)
             except Exception as error:
-                return failed(name, error)
+                return failed(name, error, key, value, timestamp_ms, headers)
             forward(key, joined, max(timestamp_ms, other_ms), headers)
         if pending:
             forward(key, with_itself, timestamp_ms, headers)

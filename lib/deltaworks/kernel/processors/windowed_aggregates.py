@@ -61,7 +61,7 @@ def window_aggregate(node: WindowAggregate, wiring: Wiring) -> Process:
         try:
             slot = key if cache_key is None else cache_key(key)
         except Exception as error:
-            return failed(name, error)
+            return failed(name, error, key, value, timestamp_ms, headers)
         start_ms = (timestamp_ms - before_last_ms) // advance_ms * advance_ms
         if start_ms < first_ms:
             start_ms = first_ms
@@ -89,7 +89,7 @@ def window_aggregate(node: WindowAggregate, wiring: Wiring) -> Process:
                     if freeze is not None and new is not None:
                         kept = freeze(new)
                 except Exception as error:
-                    return failed(name, error)
+                    return failed(name, error, key, value, timestamp_ms, headers)
             if start_ms > store.newest_ms:
                 store.newest_ms = start_ms
             if timestamp_ms > time_ms:
