@@ -85,7 +85,7 @@ class Entries:
 
     def get(self, cached_key: Any) -> Entry:
         """The current entry, or `ABSENT`."""
-        return self.updates.get(cached_key) or self.committed_entry(cached_key)
+        return self.updates.get(cached_key) or self.committed.get(cached_key) or self.committed_entry(cached_key)
 
     def committed_entry(self, cached_key: Any) -> Entry:
         """The entry as of the last commit, or `ABSENT`."""
