@@ -171,3 +171,16 @@ def test_a_session_is_gone_before_its_delete_reaches_a_join() -> None:
         driver.create_input_topic("in").pipe_input("k", 1, timestamp_ms=timestamp_ms)
 
     assert seen == [(0, 3), (0, 3), (0, 6), (0, 6)]
+
+
+def test_a_versioned_table_keeps_the_latest_versions_in_delta() -> None:
+    builder = StreamsBuilder()
+    store = Materialized("rows", history=timedelta(milliseconds=100))
+    builder.table("rows", key=str, value=int, store=store).to_delta("rows")
+
+    driver = TopologyTestDriver(builder.build())
+    for value, timestamp_ms in ((1, 10), (3, 30), (2, 20)):
+        driver.create_input_topic("rows").pipe_input("k", value, timestamp_ms=timestamp_ms)
+
+    assert driver.table("rows").rows == {"k": 3}
+    assert [row.value for row in driver.table("rows").changes] == [1, 3]

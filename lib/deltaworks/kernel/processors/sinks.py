@@ -135,10 +135,12 @@ def _appending(node: DeltaSink, wiring: Wiring) -> Process:
 
 
 def _changing(node: DeltaSink, wiring: Wiring) -> Process:
+    """An update that came out of order would put an old version in the place of the latest one, so it is left out."""
     table, context, change_row = node.table, wiring.context, wiring.context.collector.change_row
 
     def process(key: Any, change: Change, timestamp_ms: int, headers: Headers) -> None:
-        change_row(table, key, change.new, timestamp_ms, context.coordinates)
+        if change.is_latest:
+            change_row(table, key, change.new, timestamp_ms, context.coordinates)
 
     return process
 
