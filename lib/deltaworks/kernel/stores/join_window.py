@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from deltaworks.kernel.stores.entries import TIME_BYTES, Codec
-from deltaworks.kernel.stores.lists import pack, unpack
+from deltaworks.kernel.stores.lists import pack, pack_one, unpack
 from deltaworks.kernel.stores.state import NEVER, StateReader, StoreChanges
 from deltaworks.topology.stages import StoreSpec
 
@@ -37,8 +37,10 @@ class JoinWindowStore:
         self._by_key: dict[Any, Rows] = {}
         self._held = 0
         """Keys and records in memory."""
-        self._written: list[tuple[Any, int]] = []
-        """Key and time of what was put since the last commit."""
+        self._put: list[tuple[Any, int, Any]] = []
+        """Key, time and kept value of what was put since the last commit, where nothing of that time was before."""
+        self._put_again: dict[tuple[Any, int], None] = {}
+        """Key and time of what was put besides something of the same time."""
         self._committed_newest_ms = newest_ms
         self._reader = reader
         self._max_cached = max_cached
@@ -56,18 +58,22 @@ class JoinWindowStore:
         if time_ms < visible_ms:
             return
         times, values = self._by_key.get(cached_key) or self._load(cached_key)
-        self._written.append((cached_key, time_ms))
         self._held += 1
-        if not times or times[-1] <= time_ms:
+        if not times or times[-1] < time_ms:
             # Twice the retention, so that each record is moved at most once by this.
             if times and times[0] < visible_ms - self.retention_ms:
                 self._forget_expired(times, values)
             times.append(time_ms)
             values.append(kept)
+            self._put.append((cached_key, time_ms, kept))
+            return
+        at = bisect_right(times, time_ms)
+        if at and times[at - 1] == time_ms:
+            self._put_again[cached_key, time_ms] = None
         else:
-            at = bisect_right(times, time_ms)
-            times.insert(at, time_ms)
-            values.insert(at, kept)
+            self._put.append((cached_key, time_ms, kept))
+        times.insert(at, time_ms)
+        values.insert(at, kept)
 
     def between(self, cached_key: Any, from_ms: int, to_ms: int) -> Sequence[tuple[int, Any]]:
         """`(time, kept value)` of the visible records of a key in an interval, both bounds inclusive."""
@@ -83,8 +89,8 @@ class JoinWindowStore:
         """`(key, time_ms, value)`, ordered by key bytes, then time."""
         codec = self.codec
         stored = {data[:-TIME_BYTES] for data, _ in self._reader.scan_time(max(0, self.expired_before_ms), None)}
-        cached = {codec.cached_key_bytes(cached_key): cached_key for cached_key, _ in self._written}
-        for key_bytes in sorted(stored | cached.keys()):
+        put = {codec.cached_key_bytes(cached_key) for cached_key, _, _ in self._put}
+        for key_bytes in sorted(stored | put):
             key = codec.key_object(key_bytes)
             slot = key if codec.cache_key is None else key_bytes
             for time_ms, kept in self.between(slot, 0, self.newest_ms):
@@ -94,14 +100,20 @@ class JoinWindowStore:
         """What was put or has expired since the last call; None if nothing."""
         codec, visible_ms = self.codec, self.expired_before_ms
         changed: list[tuple[bytes, bytes | None]] = []
-        for cached_key, time_ms in dict.fromkeys(self._written):
+        again, key_bytes, value_bytes = self._put_again, codec.cached_key_bytes, codec.value_bytes
+        for cached_key, time_ms, kept in self._put:
+            if time_ms >= visible_ms and not (again and (cached_key, time_ms) in again):
+                key = key_bytes(cached_key) + time_ms.to_bytes(TIME_BYTES, "big")
+                changed.append((key, pack_one(value_bytes(kept))))
+        for cached_key, time_ms in again:
             if time_ms >= visible_ms:
                 times, values = self._by_key[cached_key]
                 first = bisect_left(times, time_ms)
                 of_time = values[first : bisect_right(times, time_ms, first)]
-                key = codec.cached_key_bytes(cached_key) + time_ms.to_bytes(TIME_BYTES, "big")
-                changed.append((key, pack(map(codec.value_bytes, of_time))))
-        self._written = []
+                key = key_bytes(cached_key) + time_ms.to_bytes(TIME_BYTES, "big")
+                changed.append((key, pack(map(value_bytes, of_time))))
+        self._put = []
+        self._put_again = {}
         expires = self.newest_ms > self._committed_newest_ms and visible_ms > 0
         self._committed_newest_ms = self.newest_ms
         if self._held > self._max_cached:

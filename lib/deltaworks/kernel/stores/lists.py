@@ -9,7 +9,12 @@ _LENGTH_BYTES = 4
 
 def pack(values: Iterable[bytes]) -> bytes:
     """Values in their order."""
-    return b"".join([len(value).to_bytes(_LENGTH_BYTES, "big") + value for value in values])
+    return b"".join(map(pack_one, values))
+
+
+def pack_one(value: bytes) -> bytes:
+    """A list of one value."""
+    return len(value).to_bytes(_LENGTH_BYTES, "big") + value
 
 
 def unpack(data: bytes) -> list[bytes]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import insort
 from collections.abc import Iterator
+from itertools import islice
 
 from deltaworks.kernel.stores.entries import TIME_BYTES
 from deltaworks.kernel.stores.lists import pack, unpack
@@ -11,6 +12,8 @@ from deltaworks.kernel.stores.state import StateReader, StoreChanges
 from deltaworks.topology.stages import StoreSpec
 
 _AFTER_ALL_TIMES = b"\x80"
+_KEPT = 64
+"""So many removed keys are never too many."""
 
 
 class TimeOrderedStore:
@@ -26,14 +29,16 @@ class TimeOrderedStore:
         self._reader = reader
         self._values: dict[bytes, list[bytes]] = {key: unpack(raw) for key, raw in reader.scan(b"", _AFTER_ALL_TIMES)}
         self._keys = list(self._values)
+        """Sorted; keys that were removed stay for a while, because taking one out of the middle is slow."""
+        self._first = 0
+        """Where the keys begin; all before are removed ones."""
+        self._gone: set[bytes] = set()
+        """The removed keys behind that."""
         self._committed = set(self._keys)
         self._changed: dict[bytes, None] = {}
 
     def __len__(self) -> int:
-        return len(self._keys)
-
-    def __contains__(self, key: bytes) -> bool:
-        return key in self._values
+        return len(self._values)
 
     def add(self, key: bytes, value: bytes) -> None:
         """One more value of a key."""
@@ -43,16 +48,23 @@ class TimeOrderedStore:
             values.append(value)
             return
         self._values[key] = [value]
-        if not self._keys or self._keys[-1] < key:
+        if key in self._gone:
+            self._gone.remove(key)
+        elif len(self._keys) == self._first or self._keys[-1] < key:
             self._keys.append(key)
         else:
-            insort(self._keys, key)
+            insort(self._keys, key, lo=self._first)
 
     def remove(self, key: bytes) -> None:
         """All values of a key, if there are any."""
-        if self._values.pop(key, None) is not None:
-            self._changed[key] = None
-            del self._keys[bisect_left(self._keys, key)]
+        if self._values.pop(key, None) is None:
+            return
+        self._changed[key] = None
+        self._gone.add(key)
+        if len(self._values) + _KEPT < len(self._keys) // 2:
+            self._keys = [key for key in islice(self._keys, self._first, None) if key not in self._gone]
+            self._first = 0
+            self._gone = set()
 
     def remove_first(self, key: bytes) -> None:
         """The oldest value of a key."""
@@ -64,13 +76,23 @@ class TimeOrderedStore:
             del values[0]
 
     def walk(self) -> Iterator[tuple[bytes, list[bytes]]]:
-        """Keys and their values in order; entries may be removed on the way."""
-        for key in self._keys.copy():
-            yield key, self._values[key]
+        """Keys and their values in order; entries may be removed on the way, but not added."""
+        values_of = self._values
+        for key in islice(self._keys, self._first, None):
+            values = values_of.get(key)
+            if values is not None:
+                yield key, values
 
     def first(self) -> bytes | None:
         """The key with the earliest time."""
-        return self._keys[0] if self._keys else None
+        keys, gone = self._keys, self._gone
+        while self._first < len(keys):
+            key = keys[self._first]
+            if key not in gone:
+                return key
+            gone.remove(key)
+            self._first += 1
+        return None
 
     def values(self, key: bytes) -> list[bytes]:
         """The values of a key. Not to be changed."""
