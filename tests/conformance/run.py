@@ -98,6 +98,7 @@ class _Run:
             ),
             dead_letter_topic=config.get("dlq_topic"),
             expired_stay_cached=True,
+            one_task=True,
         )
         self._types = {
             topic: node["value_type"]

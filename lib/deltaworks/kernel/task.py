@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from deltaworks.kernel.context import Process, TaskContext, TaskMetrics
+from deltaworks.kernel.context import NO_HEADERS, NOWHERE, Process, TaskContext, TaskMetrics
 from deltaworks.kernel.errors import ErrorPolicy
 from deltaworks.kernel.migration import StoredSchemas
 from deltaworks.kernel.order import Partition, run
@@ -169,10 +169,29 @@ class Task:
         time_ms = stream_ms + idle_ms
         self._times.advance(STREAM, time_ms)
         context.metrics.stream_time_ms = self._times.get(STREAM)
+        context.stream_time_ms = max(context.stream_time_ms, time_ms)
+        number, index = context.number, context.index
+        context.resume(NOWHERE, time_ms, NO_HEADERS)
         for go_on in reversed(self._wiring.idlers):
             go_on(time_ms)
-        context.stream_time_ms = max(context.stream_time_ms, time_ms)
+        context.number, context.index = number, index
         self._wiring.punctuation.stream_time(context.stream_time_ms)
+        if not self._wiring.flushes:
+            context.forget_batches()
+        return True
+
+    def observe(self, stream_time_ms: int) -> bool:
+        """Stream time has come to a time in a task that shares its own with this one: users' punctuators may be due.
+
+        Returns:
+            Whether they may, so that there is something to commit.
+        """
+        context = self._context
+        if not self._wiring.starts or stream_time_ms <= context.stream_time_ms:
+            return False
+        self._begin(context.wall_clock_ms)
+        context.stream_time_ms = stream_time_ms
+        self._wiring.punctuation.stream_time(stream_time_ms)
         return True
 
     def punctuate(self, wall_clock_ms: int) -> None:

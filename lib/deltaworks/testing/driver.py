@@ -99,6 +99,7 @@ class TopologyTestDriver:
         idle_timeout: timedelta | None = None,
         max_task_idle: timedelta | None = None,
         expired_stay_cached: bool = False,
+        one_task: bool = False,
     ) -> None:
         """
         Args:
@@ -111,6 +112,8 @@ class TopologyTestDriver:
                 clock has moved by that much.
             expired_stay_cached: Window and session stores with a record cache show entries past their retention, as
                 those of Kafka Streams do until the cache is full. On our hosts what has expired is gone.
+            one_task: Users' processors see the stream time of all stages together, as in Kafka Streams' test driver,
+                which runs them in one task. On our hosts, and on Kafka Streams' own, each stage has its own.
         """
         plan = topology.plan() if isinstance(topology, Pipeline) else topology
         if isinstance(topology, Pipeline):
@@ -140,6 +143,7 @@ class TopologyTestDriver:
         self._outputs = {*plan.sink_topics, *filter(None, [dead_letter_topic])}
         self._wall_clock_ms = wall_clock_ms
         self._waits = max_task_idle is not None
+        self._one_task = one_task
         self._failure: Exception | None = None
 
     def create_input_topic(
@@ -325,6 +329,9 @@ class TopologyTestDriver:
             headers = [record.headers] if record.headers else None
             batch = RecordBatch(topic, 0, [offset], [record.timestamp_ms], [record.key], [record.value], headers)
             stage.run([batch], self._wall_clock_ms)
+            if self._one_task and stage in self._stages:
+                for other in self._stages:
+                    other.observe(stage.total.stream_time_ms)
 
     def _next_topic(self) -> str | None:
         """Of the topics with unread records, the one whose next record has the lowest timestamp; global ones first."""
@@ -406,6 +413,11 @@ class _StageUnderTest:
         """A micro-batch."""
         self.task.process(batches, wall_clock_ms)
         self._commit()
+
+    def observe(self, stream_time_ms: int) -> None:
+        """Another stage has come to a time."""
+        if self.task.observe(stream_time_ms):
+            self._commit()
 
     def punctuate(self, wall_clock_ms: int) -> None:
         """The wall clock has moved."""
