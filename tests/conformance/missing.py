@@ -11,16 +11,12 @@ _OPERATORS = {
     "global_store",
     "join_foreign_key",
     "suppress",
-    "cogroup",
 }
 _FIELDS = {
     "timestamp_extractor",
     "topic_pattern",
     "topic_extractor",
-    "caching",
-    "emit",
 }
-_WINDOWS = {"sliding", "unlimited"}
 _CONFIG = {"optimize", "require_explicit_names"}
 
 
@@ -38,5 +34,3 @@ def _missing(case: Mapping[str, Any]) -> Iterator[str]:
         if node["op"] in _OPERATORS:
             yield node["op"]
         yield from (f"{node['op']} with {field}" for field in _FIELDS & node.keys())
-        if node["op"] == "windowed_by" and node["window"]["type"] in _WINDOWS:
-            yield f"{node['window']['type']} windows"

@@ -16,12 +16,6 @@ from tests.conformance.run import run_case
 _CURATED = 312
 _RANDOM = 1500
 
-_DIFFERENT = {
-    "windows_session_100400": "a session that left the store while its record cache still had it is merged away: "
-    "we send a tombstone for it, Kafka Streams looks it up in the store and sends none",
-}
-"""Deliberate differences, by case."""
-
 
 def covered(cases: Iterable[Case]) -> list[Case]:
     return [case for case in cases if missing(case) is None]
@@ -41,8 +35,7 @@ def test_random_cases_are_as_in_kafka_streams(kept: type) -> None:
         if (found := differences(case, run_case(without_expectations(case), kept=kept)))
     }
 
-    assert {name: found for name, found in wrong.items() if name not in _DIFFERENT} == {}
-    assert _DIFFERENT.keys() <= wrong.keys()
+    assert wrong == {}
 
 
 def test_coverage_is_counted(record_property: Any, capsys: pytest.CaptureFixture[str]) -> None:

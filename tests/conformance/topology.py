@@ -192,11 +192,13 @@ class Interpreter:
             case "join_stream_stream":
                 return getattr(left, f"{prefix}join_stream_with_key")(right, join, _join_windows(node), **options)
             case "join_table_table":
-                return getattr(left, f"{prefix}join")(right, lambda a, b: join(None, a, b), **_stored(node), **options)
+                return getattr(left, f"{prefix}join")(
+                    right, lambda a, b: join(None, a, b), **self._stored(node), **options
+                )
             case "join_foreign_key":
                 select = functions.key_selector(node["foreign_key"])
                 return getattr(left, f"{prefix}join_foreign_key")(
-                    right, select, lambda a, b: join(None, a, b), **_stored(node), **options
+                    right, select, lambda a, b: join(None, a, b), **self._stored(node), **options
                 )
             case _:
                 raise ValueError(operator)
@@ -215,7 +217,7 @@ class Interpreter:
         return windowed
 
     def _aggregate(self, node: Node, group: Any) -> Any:
-        options = _stored(node)
+        options = self._stored(node)
         match node["op"]:
             case "count":
                 return group.count(**options)
@@ -237,15 +239,17 @@ class Interpreter:
             case operator:
                 raise ValueError(f"{operator} on a group")
 
+    def _stored(self, node: Node) -> Options:
+        # Without a cache none of the stores has one, whatever is said about it.
+        has_cache = self._case.get("config", {}).get("cache_max_bytes", 0) > 0
+        caching = node.get("caching") if has_cache else None
+        options: Options = {"store": dw.Materialized(node.get("store", ""), caching=caching)}
+        if "retention_ms" in node:
+            options["retention"] = _ms(node["retention_ms"])
+        return options
+
     def _logged(self, node: Node) -> Callable[[Any, Any], None]:
         return lambda k, v: self._peek(node["id"], k, v)
-
-
-def _stored(node: Node) -> Options:
-    options: Options = {"store": dw.Materialized(node.get("store", ""), caching=node.get("caching"))}
-    if "retention_ms" in node:
-        options["retention"] = _ms(node["retention_ms"])
-    return options
 
 
 def _windows(window: Node) -> Any:

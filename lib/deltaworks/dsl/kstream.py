@@ -461,8 +461,8 @@ class KStream(Generic[K, V]):
         where = call_site()
         at = self._typed(key, value, "to_table", where)
         kept = Materialized.of(store)
-        named = replace(kept, name=at.graph.store_name(kept.name, "KSTREAM-TOTABLE-"))
         node = self._name(name, "KSTREAM-TOTABLE-")
+        named = replace(kept, name=at.graph.store_name(kept.name, "KSTREAM-TOTABLE-"))
         if at.rekeyed:
             at = hop(at, node, operator="to_table", where=where, named=name is not None)
         table: KTable[K, V] = table_source(at, node, kept, named, operator="to_table", where=where)

@@ -42,8 +42,8 @@ def _smaller(case: Case) -> Iterator[Case]:
         nodes = fewer["spec"]["nodes"]
         del nodes[at]
         if isinstance(node.get("in"), str):
-            for reader in nodes:
-                reader["in"] = _instead(reader.get("in", []), node.get("id"), node["in"])
+            for reader in (each for each in nodes if "in" in each):
+                reader["in"] = _instead(reader["in"], node.get("id"), node["in"])
         yield fewer
         for field in ("store", "name", "caching", "retention_ms", "emit", "max_records"):
             if field in node:

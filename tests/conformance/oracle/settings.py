@@ -46,7 +46,7 @@ def vary_caches(spec: Spec, config: dict[str, Any], chance: Random) -> None:
     if chance.random() < 0.3:
         config["cache_max_bytes"] = 0 if config.get("cache_max_bytes") else 1_000_000
     for node in spec["nodes"]:
-        if node["op"] in AGGREGATES and chance.random() < 0.1:
+        if node["op"] in AGGREGATES and "store" in node and chance.random() < 0.1:
             node["caching"] = chance.random() < 0.5
 
 
@@ -68,10 +68,10 @@ def _may_have_store(node: Node, tables: set[str]) -> bool:
 
 
 def _toggle(node: Node, field: str, name: str) -> None:
-    if field in node:
-        del node[field]
-    else:
+    if field not in node:
         node[field] = name
+    elif "retention_ms" not in node and "caching" not in node:
+        del node[field]
 
 
 def vary_results(spec: Spec, chance: Random) -> None:

@@ -32,9 +32,8 @@ def streams_of(spec: Spec) -> set[str]:
     streams: set[str] = set()
     for node in spec["nodes"]:
         if node["op"] == "split":
-            streams |= {branch["id"] for branch in node["branches"]} | (
-                {node["default"]} if node.get("default") else set()
-            )
+            default = [node["default"]] if node.get("default") else []
+            streams.update([branch["id"] for branch in node["branches"]], default)
         elif node["op"] in _STREAMS or (node["op"] in _OF_BOTH and node["id"] not in tables):
             streams.add(node["id"])
     return streams

@@ -33,6 +33,9 @@ final class Aggregations {
     }
 
     private static Object count(Node node, Object group) {
+        if (!CaseStores.isNamed(node) && !node.has("retention_ms") && !node.has("caching")) {
+            return count(group);
+        }
         Materialized store = ((Materialized) CaseStores.materialized(node)).withValueSerde(Serdes.Long());
         if (group instanceof KGroupedStream stream) {
             return stream.count(store);
@@ -44,6 +47,20 @@ final class Aggregations {
             return sessions.count(store);
         }
         return ((TimeWindowedKStream) group).count(store);
+    }
+
+    /** Not the same as with a store without a name: that would use up one more of the generated names. */
+    private static Object count(Object group) {
+        if (group instanceof KGroupedStream stream) {
+            return stream.count();
+        }
+        if (group instanceof KGroupedTable table) {
+            return table.count();
+        }
+        if (group instanceof SessionWindowedKStream sessions) {
+            return sessions.count();
+        }
+        return ((TimeWindowedKStream) group).count();
     }
 
     private static Object reduce(Node node, Object group) {
