@@ -12,6 +12,7 @@ from deltaworks.kernel.change import Change
 from deltaworks.kernel.context import Process
 from deltaworks.kernel.processors.wiring import Wiring
 from deltaworks.kernel.records import Headers
+from deltaworks.kernel.stores.suppress import Held
 from deltaworks.topology.nodes.suppress import Suppress
 
 
@@ -26,22 +27,36 @@ def suppress(node: Suppress, wiring: Wiring) -> Process:
     by_window, wait_ms, emits_early = node.until_window_closes, node.wait_ms, node.buffer.emits_early
     max_records, max_bytes = node.buffer.max_records, node.buffer.max_bytes
     bounded = max_records is not None or max_bytes is not None
-    codec, held, queue, put = store.codec, store.held, store.queue, store.put
-    cache_key, freeze = codec.cache_key, codec.freeze
-    key_of_cached, value_of_cached = codec.key_of_cached, codec.value_of_cached
+    codec, held, queue, dirty = store.codec, store.held, store.queue, store.dirty
+    add, freeze, value_of_cached = store.add, codec.freeze, codec.value_of_cached
+    slot_of, read_key = None if store.plain_keys else store.spec.key.serialize, store.spec.key.deserialize
+    counts_bytes = max_bytes is not None
     clock = wiring.clock(node, stays_open_ms=node.stays_open_ms)
-    store.load(counts_bytes=max_bytes is not None)
+    store.load(counts_bytes=counts_bytes)
 
     def process(key: Any, change: Change, timestamp_ms: int, headers: Headers) -> None:
         if timestamp_ms > clock.observed_ms:
             clock.observed_ms = timestamp_ms
+        batch, index = context.batches[context.number], context.index
         try:
-            slot = key if cache_key is None else cache_key(key)
+            slot = key if slot_of is None else slot_of(key)
             new, old = change.new, change.old
             if freeze is not None:
                 new = None if new is None else freeze(new)
                 old = None if old is None else freeze(old)
-            put(slot, key.end_ms if by_window else timestamp_ms, new, old, timestamp_ms, context.coordinates, headers)
+            update = held.get(slot)
+            if update is None:
+                time_ms = key.end_ms if by_window else timestamp_ms
+                update = Held(time_ms, new, old, old, timestamp_ms, batch, index, headers)
+                add(slot, update)
+            else:
+                update.new, update.old, update.timestamp_ms = new, old, timestamp_ms
+                update.batch, update.index, update.headers = batch, index, headers
+                if update.clean:
+                    update.clean = False
+                    dirty[slot] = True
+            if counts_bytes:
+                store.count(slot, update)
         except Exception as error:
             return failed(name, error, key, change, timestamp_ms, headers)
         due_ms = clock.observed_ms - wait_ms
@@ -55,11 +70,12 @@ def suppress(node: Suppress, wiring: Wiring) -> Process:
         number, index = context.number, context.index
         while queue and (queue[0][0] <= due_ms or (emits_early and over_capacity())):
             slot = queue[0][2]
-            _, new, old, _, timestamp_ms, source, headers, _ = held[slot]
-            if new is not None or not by_window:
-                resume(source, timestamp_ms, headers)
-                change = Change(value_of_cached(new), value_of_cached(old))
-                forward(key_of_cached(slot), change, timestamp_ms, headers)
+            update = held[slot]
+            if update.new is not None or not by_window:
+                resume(update.coordinates, update.timestamp_ms, update.headers)
+                change = Change(value_of_cached(update.new), value_of_cached(update.old))
+                key = slot if slot_of is None else read_key(slot)
+                forward(key, change, update.timestamp_ms, update.headers)
             # Only now: whoever looked the key up while it was forwarded has seen its value from before.
             store.remove_first()
         context.number, context.index = number, index

@@ -124,13 +124,14 @@ def _version(store: VersionedStore) -> LookupAsOf:
 
 def _suppressed(buffer: SuppressBuffer, parent: Lookup) -> Lookup:
     """Of a key that is held back, the value from before; nobody knows its time."""
-    cache_key, held, value_of_cached = buffer.codec.cache_key, buffer.held, buffer.codec.value_of_cached
+    held, value_of_cached = buffer.held, buffer.codec.value_of_cached
+    slot_of = None if buffer.plain_keys else buffer.spec.key.serialize
 
     def read(key: Any) -> Entry:
-        update = held.get(key if cache_key is None else cache_key(key))
+        update = held.get(key if slot_of is None else slot_of(key))
         if update is None:
             return parent(key)
-        return ABSENT if update[3] is None else (value_of_cached(update[3]), -1)
+        return ABSENT if update.prior is None else (value_of_cached(update.prior), -1)
 
     return read
 

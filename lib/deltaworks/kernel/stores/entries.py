@@ -18,7 +18,7 @@ Entry = tuple[Any, ...]
 """`(value, timestamp_ms)`, with a record cache `(value, timestamp_ms, batch number, index)`; a None value deletes."""
 ABSENT: Entry = (None, -1)
 TIME_BYTES = 8
-_HASHABLE_AS_BYTES = (str, int, bytes)
+HASHABLE_AS_BYTES = (str, int, bytes)
 """Key types of which equal objects have equal bytes and the other way round."""
 
 
@@ -29,7 +29,7 @@ class Codec:
         value = Several(spec.value) if spec.retain_duplicates else spec.value
         self.key_object = spec.key.deserialize
         self.key_bytes = spec.key.serialize
-        plain_key = spec.key.type in _HASHABLE_AS_BYTES
+        plain_key = spec.key.type in HASHABLE_AS_BYTES
         self.cache_key: Callable[[Any], Any] | None = None if plain_key else spec.key.serialize
         """From a key to what the caches are keyed by; None: the key itself."""
         keeps_objects = is_immutable(value.type)

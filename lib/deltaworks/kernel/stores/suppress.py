@@ -10,25 +10,47 @@ from typing import Any
 
 import msgspec
 
-from deltaworks.kernel.records import Coordinates, Headers
-from deltaworks.kernel.stores.entries import Codec
+from deltaworks.kernel.records import Coordinates, Headers, RecordBatch
+from deltaworks.kernel.stores.entries import HASHABLE_AS_BYTES, Codec
 from deltaworks.kernel.stores.state import NEVER, StateReader, StoreChanges
+from deltaworks.serdes.windowed import SessionWindowed, TimeWindowed
 from deltaworks.topology.stages import StoreSpec
 
 _FIXED_BYTES = 28
 """The buffer time, and of the context: timestamp, offset, partition."""
 
 
-Held = tuple[int, Any, Any, Any, int, Coordinates, Headers, int]
-"""`(time_ms, new, old, prior, timestamp_ms, source, headers, size_bytes)`: the last update of a key.
+class Held(msgspec.Struct, gc=False):
+    """The last update of a key. Values are as the caches of stores hold them."""
 
-Values are as the caches of stores hold them. `time_ms` is its place in the queue, that of the first update held;
-`prior` the value before that one, which readers below still see; `size_bytes` is 0 if nobody counts.
-"""
+    time_ms: int
+    """Its place in the queue: that of the first update held."""
+    new: Any
+    old: Any
+    prior: Any
+    """The value before the first update held, which readers below still see."""
+    timestamp_ms: int
+    batch: RecordBatch | None
+    """Where the record came from, until the next commit; then `source` says it."""
+    index: int
+    headers: Headers
+    size_bytes: int = 0
+    """0 if nobody counts."""
+    clean: bool = False
+    """As it was committed."""
+    source: Coordinates | None = None
+
+    @property
+    def coordinates(self) -> Coordinates:
+        """Where the record came from."""
+        if self.batch is None:
+            assert self.source is not None
+            return self.source
+        return Coordinates(self.batch.topic, self.batch.partition, self.batch.offsets[self.index])
 
 
 class _HeldBytes(msgspec.Struct, frozen=True, array_like=True):
-    """`Held` in the state; the size follows from it."""
+    """`Held` in the state; the rest follows from it."""
 
     time_ms: int
     new: bytes | None
@@ -44,20 +66,26 @@ _decode = msgspec.msgpack.Decoder(_HeldBytes).decode
 
 
 class SuppressBuffer:
-    """The updates that one suppressed table of one task holds back."""
+    """The updates that one suppressed table of one task holds back.
+
+    Processors work on `held`, `queue` and `dirty` directly; a key there is the object itself if equal objects have
+    equal bytes (`plain_keys`), else its bytes.
+    """
 
     newest_ms = NEVER
 
     def __init__(self, spec: StoreSpec, reader: StateReader) -> None:
         self.spec = spec
         self.codec = Codec(spec)
+        inner = spec.key.inner if isinstance(spec.key, TimeWindowed | SessionWindowed) else spec.key
+        self.plain_keys = inner.type in HASHABLE_AS_BYTES
         self.held: dict[Any, Held] = {}
         self.queue: list[tuple[int, bytes, Any]] = []
-        """A heap of `(time_ms, key bytes, cached key)`; one entry per key held."""
+        """A heap of `(time_ms, key bytes, key)`; one entry per key held."""
+        self.dirty: dict[Any, bool] = {}
+        """Keys that changed since the last commit, and whether they were held at that commit."""
         self.size_bytes = 0
         self.counts_bytes = False
-        self._dirty: dict[Any, bool] = {}
-        """Keys that changed since the last commit, and whether they were held at that commit."""
         self._reader = reader
 
     def load(self, *, counts_bytes: bool) -> None:
@@ -74,85 +102,64 @@ class SuppressBuffer:
                 None if value is None else codec.cached_value_of_bytes(value)
                 for value in (each.new, each.old, each.prior)
             )
-            size_bytes = _size(key_bytes, each) if counts_bytes else 0
-            cached_key = key_bytes if codec.cache_key is not None else codec.key_object(key_bytes)
-            self.held[cached_key] = (
-                each.time_ms,
-                new,
-                old,
-                prior,
-                each.timestamp_ms,
-                each.source,
-                each.headers,
-                size_bytes,
+            key = self.spec.key.deserialize(key_bytes) if self.plain_keys else key_bytes
+            self.held[key] = held = Held(
+                each.time_ms, new, old, prior, each.timestamp_ms, None, -1, each.headers, 0, True, each.source
             )
-            self.queue.append((each.time_ms, key_bytes, cached_key))
-            self.size_bytes += size_bytes
+            self.queue.append((each.time_ms, key_bytes, key))
+            if counts_bytes:
+                held.size_bytes = _size(key_bytes, each)
+                self.size_bytes += held.size_bytes
         heapify(self.queue)
 
-    def put(
-        self,
-        cached_key: Any,
-        time_ms: int,
-        new: Any,
-        old: Any,
-        timestamp_ms: int,
-        source: Coordinates,
-        headers: Headers,
-    ) -> None:
-        """Holds an update back; it takes the place of the one held for its key, if there is one."""
-        held = self.held
-        before = held.get(cached_key)
-        if cached_key not in self._dirty:
-            self._dirty[cached_key] = before is not None
-        if before is None:
-            prior = old
-            heappush(self.queue, (time_ms, self.codec.cached_key_bytes(cached_key), cached_key))
-        else:
-            time_ms, prior = before[0], before[3]
-        size_bytes = 0
-        if self.counts_bytes:
-            size_bytes = self._size(cached_key, new, old, prior, source, headers)
-            self.size_bytes += size_bytes - (0 if before is None else before[7])
-        held[cached_key] = (time_ms, new, old, prior, timestamp_ms, source, headers, size_bytes)
+    def add(self, key: Any, held: Held) -> None:
+        """Holds the first update of a key back."""
+        heappush(self.queue, (held.time_ms, self.key_bytes(key), key))
+        self.held[key] = held
+        self.dirty.setdefault(key, False)
+
+    def count(self, key: Any, held: Held) -> None:
+        """Counts the bytes of an update that was added or changed."""
+        self.size_bytes -= held.size_bytes
+        held.size_bytes = _size(self.key_bytes(key), self._serialized(held))
+        self.size_bytes += held.size_bytes
 
     def remove_first(self) -> None:
         """Forgets the first of the queue, which has gone."""
-        cached_key = heappop(self.queue)[2]
-        self._dirty.setdefault(cached_key, True)
-        self.size_bytes -= self.held.pop(cached_key)[7]
+        key = heappop(self.queue)[2]
+        held = self.held.pop(key)
+        if held.clean:
+            self.dirty[key] = True
+        self.size_bytes -= held.size_bytes
+
+    def key_bytes(self, key: Any) -> bytes:
+        """From a key of `held` to its bytes."""
+        return self.spec.key.serialize(key) if self.plain_keys else key
 
     def take_changes(self) -> StoreChanges | None:
         """What is held or has gone since the last call; None if nothing."""
-        codec, held = self.codec, self.held
         changed: list[tuple[bytes, bytes | None]] = []
-        for cached_key, was_held in self._dirty.items():
-            now = held.get(cached_key)
-            if now is not None:
-                changed.append((codec.cached_key_bytes(cached_key), self._bytes(now)))
+        for key, was_held in self.dirty.items():
+            held = self.held.get(key)
+            if held is not None:
+                changed.append((self.key_bytes(key), _encode(self._serialized(held))))
+                held.source, held.batch, held.clean = held.coordinates, None, True
             elif was_held:
-                changed.append((codec.cached_key_bytes(cached_key), None))
-        self._dirty = {}
+                changed.append((self.key_bytes(key), None))
+        self.dirty.clear()
         return StoreChanges(changed) if changed else None
 
-    def _bytes(self, held: Held) -> bytes:
-        time_ms, new, old, prior, timestamp_ms, source, headers, _ = held
+    def _serialized(self, held: Held) -> _HeldBytes:
         value_bytes = self.codec.value_bytes
-        return _encode(
-            _HeldBytes(
-                time_ms,
-                None if new is None else value_bytes(new),
-                None if old is None else value_bytes(old),
-                None if prior is None else value_bytes(prior),
-                timestamp_ms,
-                source,
-                headers,
-            )
+        return _HeldBytes(
+            held.time_ms,
+            None if held.new is None else value_bytes(held.new),
+            None if held.old is None else value_bytes(held.old),
+            None if held.prior is None else value_bytes(held.prior),
+            held.timestamp_ms,
+            held.coordinates,
+            held.headers,
         )
-
-    def _size(self, cached_key: Any, new: Any, old: Any, prior: Any, source: Coordinates, headers: Headers) -> int:
-        new, old, prior = (None if value is None else self.codec.value_bytes(value) for value in (new, old, prior))
-        return _size(self.codec.cached_key_bytes(cached_key), _HeldBytes(0, new, old, prior, 0, source, headers))
 
 
 def _size(key: bytes, held: _HeldBytes) -> int:
