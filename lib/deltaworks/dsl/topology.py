@@ -59,12 +59,10 @@ class Topology:
 
     def __init__(self, name: str = "topology") -> None:
         self._graph = Graph(name, BuilderConfig(record_cache=False))
-        self._connected: list[tuple[str, str, Origin]] = []
-        """Processor, store, where."""
+        self._connected: list[tuple[str, str]] = []
+        """Processor and store."""
         self._read_only: dict[str, str] = {}
         """Store that is filled from a topic -> the processor that fills it."""
-        self._global: dict[str, str] = {}
-        """Likewise."""
 
     def add_source(
         self,
@@ -241,7 +239,6 @@ class Topology:
         self._filled(
             store, source, topic, processor, supplier, key, value, timestamp_extractor, whole=True, where=call_site()
         )
-        self._global[store.name] = processor
         return self
 
     def add_read_only_state_store(
@@ -290,22 +287,8 @@ class Topology:
             TopologyError: lists every problem, each with the line that caused it.
         """
         graph = self._graph
-        known = {store.name for store, _ in graph.stores}
-        problems = list(graph.problems)
-        graph.problems = []
-        for processor, store, where in self._connected:
-            if store not in known:
-                graph.report(f"'{processor}': there is no store '{store}'.", where, "add_state_store(...) adds one")
-            elif self._global.get(store, processor) != processor:
-                graph.report(
-                    f"'{processor}': '{store}' is global, so it needs no connection.",
-                    where,
-                    "leave it out; just use it",
-                )
-        problems += graph.problems
-        graph.problems = problems[: len(problems) - len(graph.problems)]
         nodes = [self._with_stores(node) for node in graph.nodes]
-        problems += check(nodes, graph.stores)
+        problems = [*graph.problems, *check(nodes, graph.stores)]
         if problems:
             raise TopologyError(graph.name, list(dict.fromkeys(problems)))
         stores = [spec for spec, _ in graph.stores]
@@ -347,8 +330,8 @@ class Topology:
             self._graph.report(
                 f"the store '{store}' cannot be connected: '{processor}' {what}.", where, "add the processor first"
             )
-        elif (processor, store) not in ((name, other) for name, other, _ in self._connected):
-            self._connected.append((processor, store, where))
+        elif (processor, store) not in self._connected:
+            self._connected.append((processor, store))
 
     def _parents(self, name: str, parents: tuple[str, ...], where: Origin) -> None:
         """Reports parents that are not there; Kafka Streams' checks."""
@@ -366,6 +349,6 @@ class Topology:
     def _with_stores(self, node: AnyNode) -> AnyNode:
         if not isinstance(node, ProcessorNode | FixedKeyProcessorNode):
             return node
-        connected = tuple(store for processor, store, _ in self._connected if processor == node.name)
+        connected = tuple(store for processor, store in self._connected if processor == node.name)
         reads = tuple(store for store in connected if self._read_only.get(store, node.name) != node.name)
         return replace(node, connected=connected, reads=reads)

@@ -11,7 +11,16 @@ from itertools import combinations
 from typing import TypeVar
 
 from deltaworks.errors import Problem
-from deltaworks.topology.nodes import AnyNode, DeltaSink, HopSink, Source, TableSource, TopicSink
+from deltaworks.topology.nodes import (
+    AnyNode,
+    DeltaSink,
+    FixedKeyProcessorNode,
+    HopSink,
+    ProcessorNode,
+    Source,
+    TableSource,
+    TopicSink,
+)
 from deltaworks.topology.nodes.base import Origin
 from deltaworks.topology.nodes.sinks import TableKind
 from deltaworks.topology.stages import StoreSpec
@@ -31,6 +40,7 @@ def check(nodes: Sequence[AnyNode], stores: Sequence[tuple[StoreSpec, Origin]]) 
         )
     yield from _node_names(nodes)
     yield from _stores(stores)
+    yield from _connected_stores(nodes, {store.name for store, _ in stores})
     yield from _topics(nodes)
     yield from _sources(nodes)
     yield from _tables(nodes)
@@ -64,6 +74,29 @@ def _stores(stores: Iterable[tuple[StoreSpec, Origin]]) -> Iterator[Problem]:
             _at(again[1]),
             "give each stateful operator a store of its own; to read one twice, keep the KTable in a variable",
         )
+
+
+def _connected_stores(nodes: Sequence[AnyNode], known: set[str]) -> Iterator[Problem]:
+    """What users' processors name."""
+    whole = {node.name for node in nodes if isinstance(node, Source) and node.whole}
+    fillers = [node for node in nodes if whole.intersection(node.parents)]
+    global_stores = {store for node in fillers for store in node.stores}
+    for node in nodes:
+        if not isinstance(node, ProcessorNode | FixedKeyProcessorNode):
+            continue
+        for store in node.connected:
+            if store not in known:
+                yield Problem(
+                    f"'{node.name}' names the store '{store}', but there is none of that name.",
+                    _at(node.origin),
+                    f"add_state_store(...) adds one; there are: {', '.join(sorted(known)) or 'none'}",
+                )
+            elif store in global_stores and node not in fillers:
+                yield Problem(
+                    f"'{node.name}' names the store '{store}', which is global.",
+                    _at(node.origin),
+                    "leave it out: every processor may read global stores",
+                )
 
 
 def _topics(nodes: Iterable[AnyNode]) -> Iterator[Problem]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from deltaworks.serdes.schema import breaking_changes, in_words, schema_of
+from deltaworks.topology.nodes.processor_api import FixedKeyProcessorNode, ProcessorNode
 from deltaworks.topology.nodes.sinks import TableKind
 
 if TYPE_CHECKING:
@@ -34,7 +35,12 @@ class Difference:
 def of(plan: Plan) -> dict[str, Any]:
     """The fingerprint of a plan, as JSON."""
     all_stages = (*plan.stages, *plan.global_stages)
-    fillers = {store: how for stage in all_stages for node in stage.nodes for store, how in node.fills.items()}
+    # A user's processor that writes into the store of an operator does not make it another store.
+    nodes = sorted(
+        (node for stage in all_stages for node in stage.nodes),
+        key=lambda node: not isinstance(node, ProcessorNode | FixedKeyProcessorNode),
+    )
+    fillers = {store: how for node in nodes for store, how in node.fills.items()}
     stores = [store for stage in all_stages for store in stage.stores]
     global_topics = {"global_topics": list(plan.global_topics)} if plan.global_stages else {}
     return {
