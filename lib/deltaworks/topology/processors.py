@@ -7,10 +7,9 @@ stores are in `state_stores.py`; what runs it is `kernel/processors/processor_ap
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from datetime import timedelta
 from enum import Enum
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -114,8 +113,14 @@ class PunctuationType(Enum):
     """The clock of the host: the time of the micro-batch, or what a test says it is."""
 
 
-Punctuator: TypeAlias = Callable[[int], object]
-"""`(time_ms)`: the stream time or the wall-clock time at which it runs, not the time it was due."""
+class Punctuator(Protocol):
+    """A function that runs again and again.
+
+    Source: `Punctuator`; differs: no.
+    """
+
+    def __call__(self, time_ms: int, /) -> object:
+        """Gets the stream time or the wall-clock time at which it runs, not the time it was due."""
 
 
 class Cancellable(Protocol):
