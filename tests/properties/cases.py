@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from deltaworks import (
     BufferConfig,
+    ConsumedRecord,
     EmitStrategy,
     JoinWindows,
     Json,
@@ -267,7 +268,25 @@ def cogrouped(windows: AnyWindows | None) -> Build:
     return build
 
 
+def own_times(builder: StreamsBuilder) -> None:
+    """Times from values, or from the partition, or none; topics by value; a dead letter after a write."""
+
+    def time_of(record: ConsumedRecord, partition_time_ms: int) -> int:
+        if record.value is None or record.value == 9:
+            return partition_time_ms
+        return -1 if record.value == 4 else record.timestamp_ms + int(record.value)
+
+    stream = builder.stream(TOPIC, key=str, value=int, timestamp_extractor=time_of)
+    stream.to_extracted(lambda key, value, context: f"{context.topic}-{(value or 0) % 3}")
+    checked = stream.map_values(failing, value=int)
+    checked.to(
+        "placed", partitioner=lambda topic, key, value, partitions: None if value is None else value % partitions
+    )
+    checked.group_by_key().windowed_by(TimeWindows.of_size_with_no_grace(ms(8))).count(store="own").to_delta("own")
+
+
 SINGLE_INPUT: dict[str, Build] = {
+    "own times": own_times,
     "sliding sum": sliding_sum,
     "unlimited list": unlimited_list,
     "closed windows": closed_windows,

@@ -35,7 +35,10 @@ def observed(recording: Recording) -> dict[Any, Any]:
     for task, output in recording.tasks.items():
         rows = {table: [row for row in rows if row.kind != "close"] for table, rows in output.rows.items()}
         last = {table: last_closing(rows) for table, rows in output.rows.items()}
-        letters = [(letter.source, letter.operator, letter.message) for letter in output.dead_letters]
+        letters = [
+            (letter.source, letter.operator, letter.message, letter.key, letter.value, letter.timestamp_ms)
+            for letter in output.dead_letters
+        ]
         result[task] = (output.topics, rows, last, letters)
     return result
 

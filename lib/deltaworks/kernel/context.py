@@ -14,6 +14,8 @@ from deltaworks.topology.error_handlers import MAX_RETRIES, ErrorAction, FailedR
 Process = Callable[[Any, Any, int, Headers], None]
 """`(key, value, timestamp_ms, headers)`: hands one record to an operator."""
 NO_HEADERS: Headers = ()
+NOWHERE = Coordinates("", -1, -1)
+"""Of what no record has caused."""
 
 
 @dataclass
@@ -134,6 +136,7 @@ class TaskContext:
     def forget_batches(self) -> None:
         """No record is in process, and none will be looked at again."""
         self.batches.clear()
+        self.taken.clear()
         self._resumed.clear()
 
     def drop(self) -> None:

@@ -153,6 +153,12 @@ class Task:
             # Only a record cache comes back to records that have been processed.
             context.forget_batches()
 
+    def is_idle(self, wall_clock_ms: int) -> bool:
+        """It has had records, but none for as long as the idle timeout."""
+        if self._idle_timeout_ms is None or self._times.get(ACTIVE) == NEVER:
+            return False
+        return wall_clock_ms - self._times.get(ACTIVE) >= self._idle_timeout_ms
+
     def idle(self, wall_clock_ms: int) -> bool:
         """The micro-batch has no record for this task: after `idle_timeout_ms`, its time goes on with the wall clock.
 
@@ -161,12 +167,10 @@ class Task:
         Returns:
             Whether it did, so that there is something to commit.
         """
-        stream_ms = self._times.get(STREAM_WHEN_ACTIVE)
-        idle_ms = wall_clock_ms - self._times.get(ACTIVE)
-        if self._idle_timeout_ms is None or stream_ms == NEVER or idle_ms < self._idle_timeout_ms:
+        if not self.is_idle(wall_clock_ms):
             return False
         context = self._begin(wall_clock_ms)
-        time_ms = stream_ms + idle_ms
+        time_ms = self._times.get(STREAM_WHEN_ACTIVE) + wall_clock_ms - self._times.get(ACTIVE)
         self._times.advance(STREAM, time_ms)
         context.metrics.stream_time_ms = self._times.get(STREAM)
         context.stream_time_ms = max(context.stream_time_ms, time_ms)

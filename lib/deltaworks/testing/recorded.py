@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from deltaworks.kernel.errors import ErrorPolicy
@@ -58,6 +60,8 @@ class TaskOutput:
     """Everything that one task produced, in order."""
 
     topics: dict[str, list[RawRecord]] = field(default_factory=dict)
+    placed: dict[tuple[str, int], list[RawRecord]] = field(default_factory=dict)
+    """`(topic, partition)` -> those of the same records whose partition the topology has chosen itself."""
     rows: dict[str, list[TableRow]] = field(default_factory=dict)
     """By table."""
     dead_letters: list[DeadLetter] = field(default_factory=list)
@@ -91,11 +95,14 @@ def run_recorded(
     first_batch_id: int = 0,
     restarts: Restarts = lambda batch_id, task: False,
     max_cached_entries: int = 200_000,
+    idle_timeout: timedelta | None = None,
+    sink_partitions: Mapping[str, int] = MappingProxyType({}),
 ) -> Recording:
     """Runs micro-batches through every stage of a plan.
 
     A task runs in a batch if it has input. Stages run in order, so what one hands to a later one arrives in the same
-    batch; where records go in a circle they run again until nothing is left. Global tables take what the batch has for them before any task runs.
+    batch; where records go in a circle they run again until nothing is left. Global tables take what the batch has for
+    them before any task runs.
 
     Args:
         plan: The topology.
@@ -105,11 +112,19 @@ def run_recorded(
         first_batch_id: Id of the first batch; offsets after a hop depend on it.
         restarts: Which tasks lose their memory before which batch.
         max_cached_entries: As in `Task`.
+        idle_timeout: As in `Pipeline`; tasks without input run too, when they have been idle for so long.
+        sink_partitions: Partitions of output topics, for the topology's partitioners; a topic that is not named has 1.
 
     Raises:
         StreamsError: A record failed and the policy says `fail`.
     """
-    host = _Host(plan, topic_partitions, errors or ErrorPolicy(), max_cached_entries)
+    build = partial(
+        Task,
+        errors=errors or ErrorPolicy(),
+        max_cached_entries=max_cached_entries,
+        idle_timeout_ms=None if idle_timeout is None else idle_timeout // timedelta(milliseconds=1),
+    )
+    host = _Host(plan, topic_partitions, build, sink_partitions)
     for batch_id, batch in enumerate(batches, start=first_batch_id):
         host.run(batch_id, batch, restarts)
     return host.recording()
@@ -148,30 +163,27 @@ def part_of(records: RecordBatch, start: int, stop: int) -> RecordBatch:
 
 class _Host:
     def __init__(
-        self, plan: Plan, topic_partitions: Mapping[str, int], errors: ErrorPolicy, max_cached_entries: int
+        self,
+        plan: Plan,
+        topic_partitions: Mapping[str, int],
+        build: Callable[..., Task],
+        sink_partitions: Mapping[str, int],
     ) -> None:
         self._plan = plan
         self._tables = TablesInMemory(plan.tables)
         hop_partitions = plan.hop_partitions(topic_partitions)
         self._globals = [
-            _TaskSlot(partial(Task, stage, 0, errors=errors, hop_partitions={}), stage, 0, self._tables)
+            _TaskSlot(partial(build, stage, 0, hop_partitions={}), stage, 0, self._tables, sink_partitions)
             for stage in plan.global_stages
         ]
         global_stores = {name: store for slot in self._globals for name, store in slot.stores.items()}
         self._tasks = {
             (stage.index, task): _TaskSlot(
-                partial(
-                    Task,
-                    stage,
-                    task,
-                    errors=errors,
-                    hop_partitions=hop_partitions,
-                    max_cached_entries=max_cached_entries,
-                    global_stores=global_stores,
-                ),
+                partial(build, stage, task, hop_partitions=hop_partitions, global_stores=global_stores),
                 stage,
                 task,
                 self._tables,
+                sink_partitions,
             )
             for stage, count in zip(plan.stages, plan.tasks(topic_partitions), strict=True)
             for task in range(count)
@@ -185,21 +197,23 @@ class _Host:
         metrics: dict[TaskId, TaskMetrics] = {}
         for slot in self._globals:
             slot.run(batch_id, [each for each in batch.records if slot.stage.reads(each.topic)], batch.wall_clock_ms)
-        unread = batch.records
-        while unread or hopped:
+        unread, first = batch.records, True
+        while first or hopped:
             for (stage, task), slot in self._tasks.items():
-                read = [each for each in unread if each.partition == task and each.topic in slot.stage.topics]
+                read = [each for each in unread if each.partition == task and slot.stage.reads(each.topic)]
                 arrived = [each for hop in slot.stage.hops_in for each in hopped.pop((hop, task), ())]
                 if arrived:
                     received.setdefault((stage, task), []).extend(arrived)
-                if not (read or arrived):
+                busy = bool(read or arrived)
+                if not (busy or (first and slot.is_idle(batch.wall_clock_ms))):
                     continue
                 if restarts(batch_id, (stage, task)):
                     slot.rebuild(batch.wall_clock_ms)
-                for to, records in slot.run(batch_id, [*read, *arrived], batch.wall_clock_ms).items():
+                run = slot.run if busy else slot.idle
+                for to, records in run(batch_id, [*read, *arrived], batch.wall_clock_ms).items():
                     hopped.setdefault(to, []).append(records)
                 metrics[stage, task] = slot.metrics.after(metrics.get((stage, task)))
-            unread = ()
+            unread, first = (), False
         self._hops.append(received)
         self._metrics.append(metrics)
 
@@ -216,8 +230,16 @@ class _Host:
 class _TaskSlot:
     """A task with its state and what it produced; the collector of the task."""
 
-    def __init__(self, build: Callable[..., Task], stage: Stage, number: int, tables: TablesInMemory) -> None:
+    def __init__(
+        self,
+        build: Callable[..., Task],
+        stage: Stage,
+        number: int,
+        tables: TablesInMemory,
+        sink_partitions: Mapping[str, int],
+    ) -> None:
         self.stage = stage
+        self._sink_partitions = sink_partitions
         self.state = MemoryState()
         self.output = TaskOutput()
         self._build = build
@@ -248,14 +270,30 @@ class _TaskSlot:
     def run(
         self, batch_id: int, batches: Sequence[RecordBatch], wall_clock_ms: int
     ) -> dict[tuple[str, int], RecordBatch]:
-        if batch_id != self._batch_id:
-            self._batch_id = batch_id
-            self._hopped = HopOutput(self._number, batch_id)
-        task = self.task(wall_clock_ms)
+        task = self._begin(batch_id, wall_clock_ms)
         task.process(batches, wall_clock_ms)
         task.punctuate(wall_clock_ms)
         self.state.apply(task.commit())
         return self._hopped.take()
+
+    def is_idle(self, wall_clock_ms: int) -> bool:
+        """Its time goes on if it runs without input."""
+        return self._task is not None and self._task.is_idle(wall_clock_ms)
+
+    def idle(
+        self, batch_id: int, batches: Sequence[RecordBatch], wall_clock_ms: int
+    ) -> dict[tuple[str, int], RecordBatch]:
+        """The counterpart of `run` without input."""
+        task = self._begin(batch_id, wall_clock_ms)
+        task.idle(wall_clock_ms)
+        self.state.apply(task.commit())
+        return self._hopped.take()
+
+    def _begin(self, batch_id: int, wall_clock_ms: int) -> Task:
+        if batch_id != self._batch_id:
+            self._batch_id = batch_id
+            self._hopped = HopOutput(self._number, batch_id)
+        return self.task(wall_clock_ms)
 
     def send(
         self,
@@ -267,6 +305,21 @@ class _TaskSlot:
         partition_key: bytes | None = None,
     ) -> None:
         self.output.topics.setdefault(topic, []).append(RawRecord(key, value, timestamp_ms, headers))
+
+    def partitions(self, topic: str) -> int:
+        return self._sink_partitions.get(topic, 1)
+
+    def send_to(
+        self,
+        topic: str,
+        partition: int,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp_ms: int,
+        headers: Headers,
+    ) -> None:
+        self.output.placed.setdefault((topic, partition), []).append(RawRecord(key, value, timestamp_ms, headers))
+        self.send(topic, key, value, timestamp_ms, headers)
 
     def hop(
         self, hop: str, partition: int, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers

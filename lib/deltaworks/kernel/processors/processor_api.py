@@ -8,10 +8,10 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from deltaworks.kernel.context import NO_HEADERS, Process, TaskContext
+from deltaworks.kernel.context import NO_HEADERS, NOWHERE, Process, TaskContext
 from deltaworks.kernel.processors.wiring import Wiring
 from deltaworks.kernel.punctuation import Schedule
-from deltaworks.kernel.records import Coordinates, Headers
+from deltaworks.kernel.records import Headers
 from deltaworks.kernel.stores.access import StoreAccess, access
 from deltaworks.topology.nodes.base import Node
 from deltaworks.topology.nodes.processor_api import FixedKeyProcessorNode, ProcessorNode
@@ -25,7 +25,6 @@ from deltaworks.topology.processors import (
 )
 
 _MILLISECOND = timedelta(milliseconds=1)
-_NOWHERE = Coordinates("", -1, -1)
 
 
 def processing(node: ProcessorNode, wiring: Wiring) -> Process:
@@ -173,7 +172,7 @@ class UserContext:
     def _punctuate(self, punctuator: Punctuator, now_ms: int) -> None:
         context = self._context
         number, index = context.number, context.index
-        context.resume(_NOWHERE, now_ms, NO_HEADERS)
+        context.resume(NOWHERE, now_ms, NO_HEADERS)
         try:
             punctuator(now_ms)
         except Exception as error:
