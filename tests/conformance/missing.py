@@ -5,13 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-_OPERATORS = {
-}
-_FIELDS = {
-    "timestamp_extractor",
-    "topic_pattern",
-    "topic_extractor",
-}
+_OPERATORS: set[str] = set()
+_FIELDS: set[str] = set()
 
 
 def missing(case: Mapping[str, Any]) -> str | None:

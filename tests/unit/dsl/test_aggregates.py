@@ -6,7 +6,18 @@ from datetime import timedelta
 
 import pytest
 
-from deltaworks import KGroupedStream, Long, SessionWindows, StreamsBuilder, String, TimeWindows, TopologyError
+from deltaworks import (
+    EmitStrategy,
+    KGroupedStream,
+    Long,
+    SessionWindows,
+    SlidingWindows,
+    StreamsBuilder,
+    String,
+    TimeWindows,
+    TopologyError,
+    UnlimitedWindows,
+)
 from deltaworks.topology.nodes import DeltaSink, SessionAggregate, StreamAggregate, WindowAggregate
 from deltaworks.topology.nodes.sinks import TableKind
 from deltaworks.topology.stages import StoreSpec
@@ -67,6 +78,45 @@ def test_a_shorter_retention_is_refused(builder: StreamsBuilder, words: KGrouped
 
     with pytest.raises(TopologyError, match=r"store 's' keeps 10 ms, but its windows need 13 ms \(size plus grace\)"):
         builder.build()
+
+
+def test_a_store_of_sliding_windows_keeps_twice_the_difference_plus_grace(
+    builder: StreamsBuilder, words: KGroupedStream[str, str]
+) -> None:
+    sliding = words.windowed_by(SlidingWindows.of_time_difference_and_grace(TEN, THREE))
+    sliding.count(store="s")
+    sliding.count(store="t", retention=timedelta(milliseconds=22))
+
+    with pytest.raises(TopologyError, match=r"'t' keeps 22 ms, but .* need 23 ms \(2 \* time difference plus grace\)"):
+        builder.build()
+
+
+def test_an_unlimited_window_is_kept_for_ever(builder: StreamsBuilder, words: KGroupedStream[str, str]) -> None:
+    words.windowed_by(UnlimitedWindows.of()).count(store="s", retention=timedelta(days=100_000))
+
+    with pytest.raises(TopologyError, match=r"need 9223372036854775807 ms \(they never end\)"):
+        builder.build()
+
+
+def test_results_of_unlimited_windows_cannot_wait_for_their_end(
+    builder: StreamsBuilder, words: KGroupedStream[str, str]
+) -> None:
+    words.windowed_by(UnlimitedWindows.of()).emit_strategy(EmitStrategy.ON_WINDOW_CLOSE).count(store="s")
+
+    with pytest.raises(TopologyError, match="unlimited windows never close"):
+        builder.build()
+
+
+def test_an_aggregate_that_waits_for_the_end_of_windows_reads_them_back() -> None:
+    builder = StreamsBuilder(emit_interval=timedelta(seconds=1))
+    words = builder.stream("words", key=str, value=str).group_by_key()
+    sessions = words.windowed_by(SessionWindows.of_inactivity_gap_and_grace(TEN, THREE))
+    sessions.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE).count(store="s")
+
+    store, node = only_store(builder), builder.build().nodes[-1]
+    assert (store.emits_final, store.cached) == (True, False)
+    assert isinstance(node, SessionAggregate)
+    assert (node.emit, node.emit_interval_ms) == (EmitStrategy.ON_WINDOW_CLOSE, 1_000)
 
 
 def test_without_the_record_cache_stores_are_not_cached() -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from deltaworks import SessionWindows, TimeWindows
+from deltaworks import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
 
 
 def ms(count: float) -> timedelta:
@@ -27,6 +27,33 @@ def test_hopping_windows_keep_size_and_grace() -> None:
 def test_sessions_may_have_a_gap_of_zero() -> None:
     assert SessionWindows.of_inactivity_gap_with_no_grace(ms(0)) == SessionWindows(gap_ms=0, grace_ms=0)
     assert SessionWindows.of_inactivity_gap_and_grace(ms(5), ms(1)) == SessionWindows(gap_ms=5, grace_ms=1)
+
+
+def test_sessions_may_have_a_longest_duration() -> None:
+    sessions = SessionWindows.of_inactivity_gap_and_grace(ms(5), ms(1))
+
+    assert sessions.max_duration_ms is None
+    assert sessions.max_duration(ms(7)) == SessionWindows(gap_ms=5, grace_ms=1, max_duration_ms=7)
+    with pytest.raises(ValueError, match="duration of a session must not be negative"):
+        sessions.max_duration(ms(-1))
+
+
+def test_sliding_windows_may_have_a_difference_of_zero() -> None:
+    assert SlidingWindows.of_time_difference_with_no_grace(ms(0)) == SlidingWindows(difference_ms=0, grace_ms=0)
+    assert SlidingWindows.of_time_difference_and_grace(ms(5), ms(1)) == SlidingWindows(difference_ms=5, grace_ms=1)
+    with pytest.raises(ValueError, match="time difference of a window must not be negative"):
+        SlidingWindows.of_time_difference_with_no_grace(ms(-1))
+    with pytest.raises(ValueError, match="grace of a window must not be negative"):
+        SlidingWindows.of_time_difference_and_grace(ms(1), ms(-1))
+
+
+def test_an_unlimited_window_starts_at_an_instant_or_timestamp() -> None:
+    assert UnlimitedWindows.of().start_ms == 0
+    assert UnlimitedWindows.start_on_ms(7) == UnlimitedWindows.of().start_on(datetime.fromtimestamp(0.007, UTC))
+    with pytest.raises(ValueError, match="cannot start before 1970"):
+        UnlimitedWindows.start_on_ms(-1)
+    with pytest.raises(ValueError, match="must have a time zone"):
+        UnlimitedWindows.start_on(datetime(2026, 1, 1))
 
 
 @pytest.mark.parametrize("size", [0, -1])
