@@ -17,6 +17,7 @@ import sys
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -89,8 +90,7 @@ def _report(cases: Iterable[Case], oracle: KafkaStreams, other: Callable[[Case],
             continue
         different[case["family"]] += 1
         if file is not None:
-            what = _what(found)
-            case = reduced(case, lambda smaller: _shows(what, smaller, oracle, other))
+            case = reduced(case, partial(_shows, _what(found), oracle=oracle, other=other))
             expected, found = _compared(case, oracle, other)
         lines.append(json.dumps(case | {"expected": expected}) + "\n")
         if len(lines) <= _SHOWN:
@@ -109,7 +109,7 @@ def _what(found: list[str]) -> str:
     return found[0] if not found[0].startswith(_FIELDS) else found[0].partition(":")[0]
 
 
-def _shows(what: str, case: Case, oracle: KafkaStreams, other: Callable[[Case], Observed]) -> bool:
+def _shows(what: str, case: Case, *, oracle: KafkaStreams, other: Callable[[Case], Observed]) -> bool:
     try:
         found = _compared(case, oracle, other)[1]
     except OracleError:  # too much was left out

@@ -27,7 +27,8 @@ from deltaworks.topology.windows import EmitStrategy
 def session_aggregate(node: SessionAggregate, wiring: Wiring) -> Process:
     """Null keys are dropped, null values are not.
 
-    A tombstone goes out for each session that is merged away, then the new one. A record is late if the session it
+    A tombstone goes out for each session that is merged away, then the new one, both without the record's headers as
+    long as no cache holds them and sessions are not closed first, as in Kafka Streams. A record is late if the session it
     would belong to has `end < observed time - grace - gap`.
     """
     name, context, store = node.name, wiring.context, wiring.session_store(node.store)
@@ -84,7 +85,7 @@ def session_aggregate(node: SessionAggregate, wiring: Wiring) -> Process:
                 old = codec.value_of_cached(session[2]) if old_values else None
                 # Gone before it is said, for joins that look it up.
                 store.replace(slot, (session,), None)
-                forward(Windowed(key, session[1], session[0]), Change(None, old), session[0], headers)
+                forward(Windowed(key, session[1], session[0]), Change(None, old), session[0], NO_HEADERS)
             near = []
         try:
             new = kept = update(key, value, new)
@@ -99,7 +100,7 @@ def session_aggregate(node: SessionAggregate, wiring: Wiring) -> Process:
             return None
         store.replace(slot, near, (end_ms, start_ms, kept))
         if updates:
-            return forward(Windowed(key, start_ms, end_ms), Change(new), end_ms, headers)
+            return forward(Windowed(key, start_ms, end_ms), Change(new), end_ms, NO_HEADERS)
         assert close is not None
         return close(headers)
 
