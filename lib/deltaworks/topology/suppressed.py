@@ -83,8 +83,18 @@ class Suppressed(Generic[K_contra]):
 
     Source: `Suppressed`; differs: the name is an argument of `suppress`.
 
-    >>> Suppressed.until_time_limit(timedelta(minutes=5), BufferConfig.of_max_records(1_000)).wait_ms
-    300000
+    >>> from deltaworks import StreamsBuilder, TimeWindows
+    >>> from deltaworks.testing import TopologyTestDriver
+    >>> builder = StreamsBuilder()
+    >>> clicks = builder.stream("clicks", key=str, value=str).group_by_key()
+    >>> counts = clicks.windowed_by(TimeWindows.of_size_with_no_grace(timedelta(minutes=1))).count(store="counts")
+    >>> final = counts.suppress(Suppressed.until_window_closes(BufferConfig.unbounded()), name="final")
+    >>> final.to_stream().to("final")
+    >>> driver = TopologyTestDriver(builder.build())
+    >>> for time in (1_000, 2_000, 60_000):  # the last one closes the first minute
+    ...     driver.create_input_topic("clicks").pipe_input("ann", "click", timestamp_ms=time)
+    >>> [(str(key), count) for key, count in driver.create_output_topic("final").read_key_values_to_list()]
+    [('[ann@0/60000]', 2)]
     """
 
     buffer: BufferConfig

@@ -108,3 +108,37 @@ def test_a_hop_drops_null_keys_unless_a_left_join_follows() -> None:
     assert not lets_null_keys_pass(lambda _, words: words.repartition(name="spread").to("out"))
     assert not lets_null_keys_pass(lambda builder, words: joined(builder, words, "inner"))
     assert lets_null_keys_pass(lambda builder, words: joined(builder, words, "left"))
+
+
+@pytest.mark.parametrize(
+    ("topology", "named"),
+    [
+        (lambda words: words.repartition().to("out"), False),
+        (lambda words: words.repartition(name="mine").to("out"), True),
+        (lambda words: words.group_by_key().count(store="n"), True),
+        (lambda words: words.group_by_key(name="mine").count(store="n"), True),
+        (lambda words: words.to_table(store="n"), False),
+        (lambda words: words.to_table(store="n", name="mine"), True),
+    ],
+    ids=["repartition", "named repartition", "store", "grouping", "to_table", "named to_table"],
+)
+def test_a_builder_can_demand_a_name_for_every_hop(topology: Callable[[Words], object], named: bool) -> None:
+    builder = StreamsBuilder(explicit_names="all")
+    topology(builder.stream("words", key=str, value=str).select_key(lambda _, word: word, key=str, name="by-word"))
+    if named:
+        builder.build()
+        return
+    with pytest.raises(TopologyError) as error:
+        builder.build()
+
+    (problem,) = error.value.problems
+    assert problem.what.endswith(" sends records over a hop that has no name of yours.")
+
+
+def test_the_name_of_an_operator_before_a_join_is_not_the_name_of_its_hop() -> None:
+    builder = StreamsBuilder(explicit_names="all")
+    words = builder.stream("words", key=str, value=str).select_key(lambda _, word: word, key=str, name="by-word")
+    words.join(users(builder), str.__add__, value=str).to("out")
+
+    with pytest.raises(TopologyError, match="join sends records over a hop that has no name of yours"):
+        builder.build()
