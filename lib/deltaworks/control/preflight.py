@@ -35,7 +35,7 @@ def preflight(
         raise ConfigurationError("The trigger interval is negative.", hint="0 runs batches without a pause")
     pipeline = jobs.load(settings, name)
     plan = pipeline.plan()
-    supported.check(plan)
+    supported.check(plan, pipeline)
     if not admin.answers(settings.bootstrap):
         raise StackError(f"Kafka does not answer at {settings.bootstrap}.", hint="deltaworks up")
     prepared = topics.prepare(settings.bootstrap, pipeline, plan)

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import Problem, TopologyError
 from deltaworks.topology.nodes import AnyNode, ExtractedTopicSink, HopSink, Source, TopicSink
 from deltaworks.topology.stages import Plan
 
 
-def check(plan: Plan) -> None:
-    """Refuses a plan that the streaming host cannot run.
+def check(plan: Plan, pipeline: Pipeline | None = None) -> None:
+    """Refuses a plan, and options of its pipeline, that the streaming host cannot run.
 
     Raises:
         TopologyError: lists every reason, each with the line that caused it.
     """
-    problems = list(_problems(plan))
+    problems = [*_problems(plan), *(() if pipeline is None else _options(pipeline))]
     if problems:
         raise TopologyError(plan.name, problems)
 
@@ -66,6 +67,19 @@ def _problems(plan: Plan) -> Iterator[Problem]:
                 )
             case _:
                 pass
+
+
+def _options(pipeline: Pipeline) -> Iterator[Problem]:
+    if pipeline.idle_timeout is not None:
+        yield Problem(
+            "idle_timeout: a task without records does not run in the stream yet, so its time cannot go on.",
+            hint="leave idle_timeout out; the last windows wait for the next record, as in Kafka Streams",
+        )
+    if pipeline.max_task_idle is not None:
+        yield Problem(
+            "max_task_idle: the stream cannot hold records back yet.",
+            hint="leave max_task_idle out; a micro-batch is processed in the order of the time of its records",
+        )
 
 
 def _problem(node: AnyNode, what: str, hint: str) -> Problem:

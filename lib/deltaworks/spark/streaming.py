@@ -178,7 +178,7 @@ class StreamDriver:
             self._reporter.close()
 
     def _open_checkpoint(self) -> CheckpointPlan:
-        supported.check(self._plan)
+        supported.check(self._plan, self._pipeline)
         partitions = topics.prepare(self._settings.bootstrap, self._pipeline, self._plan).partitions
         tasks = self._plan.tasks(partitions)
         checkpoint = open_plan(

@@ -17,7 +17,6 @@ from deltaworks import faults
 from deltaworks.control import fence
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.kafka.transactional import TransactionalSink
-from deltaworks.kernel.errors import ErrorPolicy
 from deltaworks.kernel.task import Task
 from deltaworks.spark.collector import TaskCollector
 from deltaworks.spark.consumer import RangeReader
@@ -89,7 +88,7 @@ class Worker:
             task,
             state=hosted.local,
             collector=hosted.collector,
-            errors=ErrorPolicy.of(self.pipeline.on_error),
+            errors=self.pipeline.errors,
             hop_partitions=self.config.hop_partitions,
             wall_clock_ms=wall_clock_ms,
         )

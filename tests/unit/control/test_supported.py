@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from deltaworks import BufferConfig, StreamsBuilder, Suppressed, TopologyError
+from deltaworks import BufferConfig, Pipeline, StreamsBuilder, Suppressed, TopologyError
 from deltaworks.control import supported
 
 
@@ -50,3 +50,17 @@ def test_what_the_kernel_does_by_itself_is_not_refused() -> None:
     rows.suppress(limit, name="limited").to_stream().to("out")
 
     supported.check(builder.build())
+
+
+def test_options_of_the_pipeline_are_refused_too() -> None:
+    def topology(builder: StreamsBuilder) -> None:
+        builder.stream("in", key=str, value=str).to("out")
+
+    pipeline = Pipeline(
+        name="p", topology=topology, idle_timeout=timedelta(minutes=1), max_task_idle=timedelta(seconds=1)
+    )
+
+    with pytest.raises(TopologyError) as error:
+        supported.check(pipeline.plan(), pipeline)
+
+    assert [problem.what.partition(":")[0] for problem in error.value.problems] == ["idle_timeout", "max_task_idle"]
