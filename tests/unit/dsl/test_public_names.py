@@ -25,6 +25,7 @@ def test_every_public_name_exists_and_is_documented() -> None:
         deltaworks.KStream,
         deltaworks.KTable,
         deltaworks.KGroupedStream,
+        deltaworks.KGroupedTable,
         deltaworks.TimeWindowedKStream,
         deltaworks.SessionWindowedKStream,
         deltaworks.BranchedKStream,
