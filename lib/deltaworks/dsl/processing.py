@@ -87,7 +87,7 @@ def connected_stores(
     for name in names:
         if not isinstance(name, str):
             graph.report(
-                f"{operator}: a store is connected by its name, not by {name!r}.",
+                f"{operator}: a store is connected by its name, not by a {type(name).__name__}.",
                 where,
                 f"builder.add_state_store(...), then {operator}(..., 'name')",
             )

@@ -1,0 +1,193 @@
+"""How processors and stores get into a topology: what is refused, what comes along, what is known of types."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from deltaworks import (
+    FixedKeyProcessor,
+    FixedKeyRecord,
+    Processor,
+    Record,
+    Stores,
+    StreamsBuilder,
+    Topology,
+    TopologyError,
+)
+from deltaworks.testing import TopologyTestDriver
+
+COUNTS = Stores.key_value_store_builder(Stores.persistent_key_value_store("counts"), key=str, value=int)
+
+
+class Count(Processor[str, str, str, int]):
+    stores = (COUNTS,)
+
+    def process(self, record: Record[str, str]) -> None:
+        counts = self.context.state_store("counts")
+        counts.put(record.key, (counts.get(record.key) or 0) + 1)
+        self.context.forward(record.with_value(counts.get(record.key)))
+
+
+class Length(FixedKeyProcessor[str, str, int]):
+    def process(self, record: FixedKeyRecord[str, str]) -> None:
+        self.context.forward(record.with_value(len(record.value)))
+
+
+def problems_of(builder: StreamsBuilder | Topology) -> str:
+    with pytest.raises(TopologyError) as error:
+        builder.build()
+    return str(error.value)
+
+
+def test_stores_and_types_come_along_with_the_class() -> None:
+    builder = StreamsBuilder()
+    builder.stream("in", key=str, value=str).process(Count).to("out")
+    driver = TopologyTestDriver(builder.build())
+    driver.create_input_topic("in").pipe_key_value_list([("a", "x"), ("a", "y")])
+
+    assert driver.create_output_topic("out").read_key_values_to_list() == [("a", 1), ("a", 2)]
+    assert driver.store("counts").all() == [("a", 2)]
+
+
+def test_two_processors_that_bring_the_same_store_share_it_and_a_stage() -> None:
+    builder = StreamsBuilder()
+    for topic in ("x", "y"):
+        builder.stream(topic, key=str, value=str).process(Count, name=f"count-{topic}")
+    plan = builder.build()
+
+    assert [[store.name for store in stage.stores] for stage in plan.stages] == [["counts"]]
+
+
+def test_the_key_may_have_changed_behind_process_and_not_behind_process_values() -> None:
+    builder = StreamsBuilder()
+    stream = builder.stream("in", key=str, value=str)
+    stream.process(Count).group_by_key().count(store="rekeyed")
+    stream.process_values(Length).group_by_key().count(store="same")
+    plan = builder.build()
+
+    assert [hop for stage in plan.stages for hop in stage.hops_out] == ["rekeyed-repartition"]
+
+
+def test_a_given_name_uses_up_no_number() -> None:
+    builder = StreamsBuilder()
+    builder.stream("in", key=str, value=str).process(Count, name="mine").process_values(Length2, value=int)
+
+    assert [node.name for node in builder.build().nodes] == [
+        "KSTREAM-SOURCE-0000000000",
+        "mine",
+        "KSTREAM-PROCESSVALUES-0000000001",
+    ]
+
+
+class Length2(FixedKeyProcessor[str, int, int]):
+    def process(self, record: FixedKeyRecord[str, int]) -> None: ...
+
+
+def test_every_wrong_supplier_is_told_at_once() -> None:
+    one = Count()
+    builder = StreamsBuilder()
+    stream = builder.stream("in", key=str, value=str)
+    stream.process(one, key=str, value=int)  # type: ignore[arg-type]
+    stream.process(lambda: one, key=str, value=int)
+    stream.process(Length, key=str, value=int)  # type: ignore[arg-type]
+    stream.process(Count, "missing", key=str, value=int)
+    stream.process(Count, COUNTS, key=str, value=int)  # type: ignore[arg-type]
+
+    problems = problems_of(builder)
+
+    assert "process needs what makes a Processor, but got Count: each task has one of its own." in problems
+    assert "process: the supplier returns the same object each time; tasks cannot share a processor." in problems
+    assert "process needs what makes a Processor, but got what makes a Length." in problems
+    assert "names the store 'missing', but there is none of that name." in problems
+    assert "a store is connected by its name, not by a StoreBuilder." in problems
+    assert problems.startswith("5 problems in topology")
+
+
+def test_two_stores_of_one_name_are_refused_unless_they_are_the_same() -> None:
+    builder = StreamsBuilder()
+    builder.add_state_store(COUNTS).add_state_store(COUNTS)
+    builder.stream("in", key=str, value=str).process(Count)
+    builder.build()
+
+    builder.add_state_store(Stores.key_value_store_builder(Stores.lru_map("counts", 5), str, int))
+
+    assert "two stores are named 'counts'" in problems_of(builder)
+
+
+def test_a_global_store_needs_no_connection() -> None:
+    builder = StreamsBuilder()
+    builder.add_global_store(COUNTS, "rows", Count, key=str, value=str)
+    builder.stream("in", key=str, value=str).process(Plain, "counts", key=str, value=str)
+
+    assert "names the store 'counts', which is global." in problems_of(builder)
+
+
+class Plain(Processor[Any, Any, Any, Any]):
+    def process(self, record: Record[Any, Any]) -> None:
+        self.context.forward(record)
+
+
+def test_a_low_level_topology_tells_what_does_not_fit() -> None:
+    topology = Topology("broken")
+    topology.add_source("s", key=str, value=str)
+    topology.add_processor("p", Plain, "nobody")
+    topology.add_processor("q", Plain)
+    topology.add_processor("r", Plain, "r")
+    topology.add_sink("t", "out", "p", key=str, value=str)
+    topology.add_sink("u", "out", "t", key=str, value=str)
+    topology.add_state_store(COUNTS, "s")
+    topology.connect_processor_and_state_stores("p")
+    topology.connect_processor_and_state_stores("p", "others")
+
+    problems = problems_of(topology)
+
+    for expected in (
+        "the source 's' reads no topic.",
+        "'p': its parent 'nobody' is not added yet.",
+        "'q' has no parent.",
+        "'r' cannot be its own parent.",
+        "'u': the sink 't' cannot be a parent.",
+        "the store 'counts' cannot be connected: 's' is not a processor.",
+        "'p' is connected to no store.",
+        "'p' names the store 'others', but there is none of that name.",
+    ):
+        assert expected in problems
+
+
+def test_a_fixed_key_processor_fits_into_a_low_level_topology() -> None:
+    topology = Topology()
+    topology.add_source("in", "in", key=str, value=str)
+    topology.add_processor("length", Length, "in")
+    topology.add_sink("out", lambda key, value, context: f"long-{value}", "length", key=str, value=int)
+    driver = TopologyTestDriver(topology.build())
+    driver.create_input_topic("in").pipe_input("k", "four")
+
+    assert driver.create_output_topic("long-4").read_key_value() == ("k", 4)
+
+
+def test_stores_check_what_they_are_given() -> None:
+    minute = timedelta(minutes=1)
+    with pytest.raises(ValueError, match="store 's' keeps 60000 ms, which is less than a window of 120000 ms"):
+        Stores.persistent_window_store("s", minute, 2 * minute)
+    with pytest.raises(ValueError, match="the retention must not be negative, but is -60000 ms"):
+        Stores.persistent_session_store("s", -minute)
+    with pytest.raises(ValueError, match="store 's' cannot keep -1 entries"):
+        Stores.lru_map("s", -1)
+    with pytest.raises(ValueError, match="there is no serde for value=object"):
+        Stores.key_value_store_builder(Stores.persistent_key_value_store("s"), str, object)
+
+
+def test_a_checkpoint_depends_on_what_the_bytes_of_a_store_look_like() -> None:
+    def fingerprint(duplicates: bool) -> Any:
+        supplier = Stores.persistent_window_store("w", timedelta(minutes=1), timedelta(0), retain_duplicates=duplicates)
+        builder = StreamsBuilder()
+        builder.add_state_store(Stores.window_store_builder(supplier, str, int))
+        builder.stream("in", key=str, value=int).process(Plain, "w", key=str, value=int)
+        return builder.build().fingerprint()["stores"]["w"]
+
+    assert fingerprint(False)["kind"] == "plain window"
+    assert fingerprint(True)["kind"] == "plain window with duplicates"
+    assert fingerprint(True)["filled_by"] == "processor"
