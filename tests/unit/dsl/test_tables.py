@@ -95,7 +95,7 @@ def test_tables_of_two_builders_do_not_join() -> None:
 def test_joined_tables_have_keys_of_one_type() -> None:
     builder = StreamsBuilder()
     other = builder.table("other", key=int, value=int, store="other")
-    table(builder, store="rows").outer_join(other, lambda left, right: left or right, value=int)  # type: ignore[arg-type]
+    table(builder, store="rows").outer_join(other, lambda left, right: (left or 0) + (right or 0))  # type: ignore[arg-type]
 
     assert problem(builder) == (
         "outer_join: keys of this table are string, keys of the other one are long; a join needs keys of one type."

@@ -56,7 +56,7 @@ def test_a_row_that_is_looked_up_is_the_record_in_process() -> None:
     class Watching(ValueTransformer[str, int | None, int]):
         def transform(self, key: str, value: int | None) -> int:
             metadata = self.context.record_metadata
-            seen.append((value, metadata and metadata.topic))
+            seen.append((value, None if metadata is None else metadata.topic))
             return -1 if value is None else value
 
     builder = StreamsBuilder()
