@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: .venv/.complete ## Deploy the orders pipeline through Airflow on real components and check every result
@@ -19,7 +19,7 @@ down: .venv/.complete ## Stop all that was started and delete its data (`.venv/b
 
 .PHONY: check
 check: lint ## Lint, types, unit and conformance tests; no JVM
-	$(PYTEST) -q tests/architecture tests/unit tests/conformance
+	$(PYTEST) -q tests/architecture tests/unit tests/conformance tests/coverage_table
 
 .PHONY: test
 test: lint ## All tests, the cheapest first; starts components of its own
@@ -50,10 +50,15 @@ format: .venv/.complete ## Rewrite the sources in the common style
 	$(BIN)/ruff format
 
 .PHONY: lock
-lock: .venv/.complete ## Resolve the Python packages and the jars anew, and write docker-compose.yml
+lock: .venv/.complete ## Resolve the Python packages and the jars anew, write docker-compose.yml and the methods of Kafka Streams
 	$(BIN)/uv pip compile pyproject.toml --group dev --python-version 3.11 --universal --no-header --quiet -o constraints.txt
 	$(BIN)/python -m deltaworks.stack.jar_locks
 	$(BIN)/python -m deltaworks.stack.compose
+	$(BIN)/python -m tests.coverage_table api
+
+.PHONY: docs-coverage
+docs-coverage: .venv/.complete ## Write docs/kafka-streams.md anew, from the mapping and the proofs in tests/coverage_table
+	$(BIN)/python -m tests.coverage_table
 
 .PHONY: clean
 clean: ## Stop what runs; delete data, caches and .venv

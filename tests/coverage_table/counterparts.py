@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,7 +70,7 @@ def find(name: str) -> Counterpart:
 
 
 def public_members() -> list[str]:
-    """All that a user can call or read: every public class with its public members."""
+    """All that a user can call or read: every public name, and of classes every public member."""
     found = []
     for module in (deltaworks, testing):
         for name in module.__all__:
@@ -78,6 +79,37 @@ def public_members() -> list[str]:
             if isinstance(owner, type):
                 found += [f"{name}.{member}" for member in _members(owner)]
     return sorted(set(found))
+
+
+def covered_by(names: Iterable[str]) -> set[str]:
+    """The public names and members that these stand for.
+
+    A member stands for its class, an argument for the field that it fills, and a method that several classes have from
+    one base for all of them.
+    """
+    names = [name for name in names if not name.startswith(_COMMAND)]
+    covered = {name.partition("(")[0] for name in names} | {name.partition(".")[0].partition("(")[0] for name in names}
+    covered |= {f"{name.partition('(')[0]}.{name.partition('(')[2].rstrip('=)')}" for name in names if "(" in name}
+    shared = {id(_function(name)) for name in names} - {id(None)}
+    return covered | {name for name in public_members() if id(_function(name)) in shared}
+
+
+def difference_in_docstring(name: str) -> str | None:
+    """What the docstring says after `differs:`; None: no difference, or no docstring of its own."""
+    if name.startswith(_COMMAND) or "(" in name:
+        return None
+    counterpart = find(name)
+    documented = _function(name) if counterpart.member else counterpart.owner
+    said = re.search(r"differs: (.*?)(?:\n\n|\Z)", inspect.getdoc(documented) or "", re.DOTALL) if documented else None
+    return None if said is None or said[1].strip() == "no." else said[1]
+
+
+def _function(name: str) -> Any:
+    """The method or property of this name; None: it is something else."""
+    owner, _, member = name.partition("(")[0].partition(".")
+    holder = getattr(deltaworks, owner, getattr(testing, owner, None))
+    found = inspect.getattr_static(holder, member, None) if member else None
+    return found if isinstance(found, property) or inspect.isfunction(found) else None
 
 
 def _members(owner: type) -> set[str]:

@@ -78,8 +78,21 @@ def _below(owner: type) -> Iterator[type]:
 
 
 def _implements(each: type, protocol: type) -> bool:
+    """Has all its methods, with the same parameters."""
     members = {name for base in protocol.__mro__ for name in vars(base) if not name.startswith("_")}
-    return each is not protocol and not getattr(each, "_is_protocol", False) and all(hasattr(each, m) for m in members)
+    return (
+        each is not protocol
+        and not getattr(each, "_is_protocol", False)
+        and all(_parameters(each, member) == _parameters(protocol, member) for member in members)
+    )
+
+
+def _parameters(owner: type, member: str) -> list[str] | None:
+    """None: there is no such method."""
+    found = inspect.getattr_static(owner, member, None)
+    if isinstance(found, property):
+        return []
+    return [*inspect.signature(found).parameters] if inspect.isfunction(found) else None
 
 
 def _all_classes() -> Iterator[type]:
@@ -98,7 +111,7 @@ def _out_of_service(owner: type, member: str, counterpart: Counterpart) -> Any:
     called = original.__func__ if isinstance(original, classmethod | staticmethod) else original
     if counterpart.argument is not None:
         return _like(original, _ignoring(called, counterpart.argument))
-    if isinstance(original, owner) and issubclass(owner, enum.Enum):
+    if issubclass(owner, enum.Enum) and isinstance(original, owner):
         return next(other for other in owner if other is not original)
     if inspect.isroutine(original):
         return _like(original, _inert(called, owner, str(counterpart)))

@@ -14,7 +14,7 @@ FILE = Path(__file__).parents[2] / "docs" / "kafka-streams.md"
 _HEAD = Path(__file__).with_name("page_head.md")
 _EXTRAS = Path(__file__).with_name("extras.toml")
 _STATUSES: tuple[Status, ...] = ("same", "different", "not offered")
-_TO_WRITE_AND_TEST = 6
+_TO_WRITE_AND_TEST = 7
 """So many parts come first that are about topologies; the others are about running them."""
 _NOTHING = "-"
 _SPECIAL = {
@@ -37,8 +37,8 @@ def counts(parts: list[Part]) -> str:
     """The page in two sentences, for its head and for the README."""
     topologies, running = rows(parts[:_TO_WRITE_AND_TEST]), rows(parts[_TO_WRITE_AND_TEST:])
     return (
-        f"Of the {len(topologies)} methods to write and test topologies, {_in_words(topologies)}. "
-        f"Of the {len(running)} to configure, run and query an application, {_in_words(running)}."
+        f"Of the {len(topologies)} methods to write and test topologies {_in_words(topologies)}. "
+        f"Of the {len(running)} to configure, run and query an application {_in_words(running)}."
     )
 
 
@@ -118,7 +118,8 @@ def _called(ours: str) -> str:
 
 
 def _linked(proof: Proof) -> str:
-    return f"[{proof.name}](../{proof.file})"
+    shown = proof.test if proof.is_recorded else proof.name
+    return f"[{shown}](../{proof.file})" + (f" (not disabled: {proof.because})" if proof.because else "")
 
 
 def _extras() -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from deltaworks import Plan, StreamsBuilder
+import pytest
+
+from deltaworks import Plan, StreamsBuilder, WallclockTimestampExtractor
 from deltaworks.testing import TestInputTopic, TestOutputTopic, TestRecord, TopologyTestDriver
 
 PAIRS = [("ann", 1), ("bob", 2), ("ann", 3)]
@@ -142,7 +144,14 @@ def test_the_topics_that_were_written_are_known() -> None:
     driver = TopologyTestDriver(plan())
     driver.create_input_topic("numbers").pipe_key_value_list(PAIRS)
 
-    assert {topic: len(records) for topic, records in driver.produced.items()} == {"out": 3}
+    assert driver.produced_topics == ["out"]
+
+
+def test_what_was_written_can_be_seen_as_bytes() -> None:
+    driver = TopologyTestDriver(plan())
+    driver.create_input_topic("numbers").pipe_key_value_list(PAIRS)
+
+    assert [record.key for record in driver.produced["out"]] == [b"ann", b"bob", b"ann"]
 
 
 def test_records_are_counted() -> None:
@@ -150,3 +159,55 @@ def test_records_are_counted() -> None:
     driver.create_input_topic("numbers").pipe_key_value_list([("ann", 1), (None, 2)])
 
     assert (driver.metrics.records_in, driver.metrics.dropped) == (2, 1)
+
+
+def test_the_wall_clock_starts_where_it_is_told() -> None:
+    builder = StreamsBuilder()
+    builder.stream("numbers", key=str, value=int, timestamp_extractor=WallclockTimestampExtractor()).to("out")
+    driver = TopologyTestDriver(builder.build(), wall_clock_ms=9)
+    driver.create_input_topic("numbers").pipe_input("ann", 1)
+
+    assert driver.create_output_topic("out").read_record().timestamp_ms == 9
+
+
+def test_the_wall_clock_can_be_moved() -> None:
+    builder = StreamsBuilder()
+    builder.stream("numbers", key=str, value=int, timestamp_extractor=WallclockTimestampExtractor()).to("out")
+    driver = TopologyTestDriver(builder.build())
+    driver.advance_wall_clock_time(SECOND)
+    driver.create_input_topic("numbers").pipe_input("ann", 1)
+
+    assert driver.create_output_topic("out").read_record().timestamp_ms == 1_000
+
+
+def test_all_stores_can_be_read() -> None:
+    assert list(TopologyTestDriver(plan()).stores) == ["largest"]
+
+
+def test_a_closed_driver_takes_nothing() -> None:
+    driver = TopologyTestDriver(plan())
+    driver.close()
+
+    with pytest.raises(ValueError, match="closed"):
+        driver.create_input_topic("numbers").pipe_input("ann", 1)
+
+
+def test_a_value_can_be_piped() -> None:
+    numbers, out = topics()
+    numbers.pipe_value(1)
+
+    assert out.read_key_value() == (None, 1)
+
+
+def test_a_list_has_times() -> None:
+    numbers, out = topics()
+    numbers.pipe_key_value_list([("ann", 1), ("bob", 2)], start_ms=5, advance=SECOND)
+
+    assert [record.timestamp_ms for record in out.read_records_to_list()] == [5, 1_005]
+
+
+def test_a_list_of_values_has_times() -> None:
+    numbers, out = topics()
+    numbers.pipe_value_list([1, 2], start_ms=5, advance=SECOND)
+
+    assert [record.timestamp_ms for record in out.read_records_to_list()] == [5, 1_005]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,12 +12,15 @@ import pytest
 from deltaworks import (
     ErrorContext,
     FailedRecord,
+    LeaseError,
     Pipeline,
     Response,
     StreamsBuilder,
     StreamsError,
+    Topic,
     TopologyError,
 )
+from deltaworks.control import fence
 from deltaworks.testing import TopologyTestDriver
 
 Handler = Callable[[ErrorContext, FailedRecord, Exception], Response]
@@ -99,7 +104,7 @@ def test_a_handler_may_go_on() -> None:
 
 
 def test_a_handler_may_stop_the_stream() -> None:
-    with pytest.raises(StreamsError, match="divide"):
+    with pytest.raises(StreamsError, match="a record failed: ZeroDivisionError"):
         handled(lambda *_: Response.fail())
 
 
@@ -165,3 +170,16 @@ def test_a_topology_with_problems_is_not_built() -> None:
 
     with pytest.raises(TopologyError, match="2 problems"):
         builder.build()
+
+
+def test_a_pipeline_declares_a_topic_once() -> None:
+    with pytest.raises(TopologyError, match="'numbers' is declared twice"):
+        driver_of(topics=(Topic("numbers"), Topic("numbers")))
+
+
+def test_a_pipeline_has_one_driver() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "generation"
+        fence.advance(path, 1, "orders")
+        with fence.held(path, 1, "orders"), pytest.raises(LeaseError, match="is held"):
+            fence.advance(path, 2, "orders", patience_s=0.01)

@@ -15,20 +15,30 @@ from typing import Any
 import pytest
 
 from deltaworks import (
+    BufferConfig,
     Bytes,
     Double,
+    FailOnInvalidTimestamp,
     GlobalKTable,
     Integer,
     JoinWindows,
     KStream,
     KTable,
+    LogAndSkipOnInvalidTimestamp,
     Long,
     Materialized,
     Plan,
+    RecordContext,
     StreamsBuilder,
+    StreamsError,
+    Suppressed,
+    TimestampExtractor,
     TimeWindows,
+    UsePartitionTimeOnInvalidTimestamp,
+    WallclockTimestampExtractor,
 )
 from deltaworks.testing import TopologyTestDriver
+from deltaworks.topology.nodes import Source
 
 Pairs = list[tuple[Any, Any]]
 MINUTE = timedelta(minutes=1)
@@ -256,6 +266,13 @@ def test_a_hop_has_the_serdes_it_is_given() -> None:
     assert outputs(topology, [("words", "k", "abc")]) == [(1, 1.5)]
 
 
+def test_a_sink_has_the_serdes_it_is_given() -> None:
+    def topology(builder: StreamsBuilder) -> None:
+        words(builder).map(lambda key, value: (len(key), len(value) / 2)).to("out", key=Integer(), value=Double())
+
+    assert outputs(topology, [("words", "k", "abc")]) == [(1, 1.5)]
+
+
 def test_a_grouped_table_has_the_serdes_it_is_given() -> None:
     def topology(builder: StreamsBuilder) -> None:
         lengths = users(builder).group_by(lambda _, row: (len(row), 0.5), key=Long(), value=Double())
@@ -292,3 +309,125 @@ def test_without_caching_every_update_is_forwarded() -> None:
         counts.to_stream().to("out")
 
     assert not plan_of(topology).stores[0].cached
+
+
+def test_a_sink_writes_where_its_partitioner_says() -> None:
+    """No partition: the record is dropped."""
+
+    def topology(builder: StreamsBuilder) -> None:
+        words(builder).to("out", partitioner=lambda topic, key, value, partitions: () if key == "ann" else None)
+
+    assert outputs(topology, [("words", "ann", "a"), ("words", "bob", "b")]) == [("bob", "b")]
+
+
+def test_a_hop_sends_where_its_partitioner_says() -> None:
+    def topology(builder: StreamsBuilder) -> None:
+        hop = words(builder).repartition(partitioner=lambda topic, key, value, partitions: () if key == "ann" else None)
+        hop.to("out")
+
+    assert outputs(topology, [("words", "ann", "a"), ("words", "bob", "b")]) == [("bob", "b")]
+
+
+def test_a_join_with_grace_waits_for_late_rows() -> None:
+    def topology(builder: StreamsBuilder) -> None:
+        versioned = builder.table("users", key=str, value=str, store=Materialized("users", history=2 * MINUTE))
+        words(builder).join(versioned, pair, value=str, grace=MINUTE).to("out")
+
+    driver = driver_of(topology)
+    at_words, at_users = driver.create_input_topic("words"), driver.create_input_topic("users")
+    at_words.pipe_input("ann", "word", timestamp_ms=10_000)
+    at_users.pipe_input("ann", "late row", timestamp_ms=5_000)
+    at_words.pipe_input("bob", "word", timestamp_ms=100_000)
+
+    assert driver.create_output_topic("out").read_key_values_to_list() == [("ann", "word late row")]
+
+
+def test_a_suppressed_table_has_the_name_it_is_given() -> None:
+    def topology(builder: StreamsBuilder) -> None:
+        limit = Suppressed.until_time_limit(MINUTE, BufferConfig.unbounded())
+        users(builder).suppress(limit, name="given").to_stream().to("out")
+
+    assert "Processor: given " in plan_of(topology).describe()
+
+
+CONTEXT = {"topic": "words", "partition": 0, "offset": 0, "timestamp_ms": 5, "headers": (("trace", b"x"),)}
+
+
+@pytest.mark.parametrize("member", CONTEXT)
+def test_who_names_a_topic_is_told(member: str) -> None:
+    told = []
+
+    def name_of(key: str, value: str, context: RecordContext) -> str:
+        told.append(getattr(context, member))
+        return "out"
+
+    driver = driver_of(lambda builder: words(builder).to_extracted(name_of))
+    driver.create_input_topic("words").pipe_input("ann", "a", timestamp_ms=5, headers=(("trace", b"x"),))
+
+    assert told == [CONTEXT[member]]
+
+
+def times_with(extractor: TimestampExtractor) -> list[int]:
+    """Of a record at 5 and one with a negative timestamp, at wall clock 9."""
+
+    def topology(builder: StreamsBuilder) -> None:
+        builder.stream("words", key=str, value=str, timestamp_extractor=extractor).to("out")
+
+    driver = TopologyTestDriver(plan_of(topology), wall_clock_ms=9)
+    for timestamp_ms in (5, -2):
+        driver.create_input_topic("words").pipe_input("ann", "a", timestamp_ms=timestamp_ms)
+    return [record.timestamp_ms for record in driver.create_output_topic("out").read_records_to_list()]
+
+
+def test_a_record_without_a_valid_timestamp_may_be_skipped() -> None:
+    assert times_with(LogAndSkipOnInvalidTimestamp()) == [5]
+
+
+def test_a_record_without_a_valid_timestamp_may_have_that_of_its_partition() -> None:
+    assert times_with(UsePartitionTimeOnInvalidTimestamp()) == [5, 5]
+
+
+def test_a_record_without_a_valid_timestamp_may_be_an_error() -> None:
+    fail = FailOnInvalidTimestamp()
+
+    # On its own a source does not call it, because it does the same without.
+    with pytest.raises(StreamsError, match="has the timestamp -2"):
+        times_with(lambda record, partition_time_ms: fail(record, partition_time_ms))
+
+
+def test_records_may_have_the_wall_clock_as_their_time() -> None:
+    assert times_with(WallclockTimestampExtractor()) == [9, 9]
+
+
+def test_a_table_knows_the_name_of_its_store() -> None:
+    builder = StreamsBuilder()
+
+    assert builder.table("users", key=str, value=str, store="rows").queryable_store_name == "rows"
+
+
+def test_names_of_stores_may_be_generated() -> None:
+    builder = StreamsBuilder(explicit_names="none")
+    words(builder).group_by_key().count()
+
+    assert [store.name for store in builder.build().stores] == ["KSTREAM-AGGREGATE-STATE-STORE-0000000001"]
+
+
+def test_a_global_table_knows_the_name_of_its_store() -> None:
+    assert everybody(StreamsBuilder()).queryable_store_name == "everybody"
+
+
+def test_a_source_knows_where_a_new_pipeline_begins_to_read() -> None:
+    def topology(builder: StreamsBuilder) -> None:
+        builder.stream("words", key=str, value=str, offset_reset="latest").foreach(print)
+
+    assert [node.offset_reset for node in plan_of(topology).nodes if isinstance(node, Source)] == ["latest"]
+
+
+@pytest.mark.parametrize("setting", ["in_memory", "logging"])
+def test_a_setting_that_changes_nothing_is_taken(setting: str) -> None:
+    def topology(builder: StreamsBuilder, **settings: bool) -> None:
+        words(builder).to_table(store=Materialized("words", **settings)).to_stream().foreach(print)  # type: ignore[arg-type]
+
+    changed = plan_of(lambda builder: topology(builder, **{setting: setting == "in_memory"}))
+
+    assert changed.stores == plan_of(topology).stores

@@ -45,6 +45,24 @@ EXAMPLES = {
         "JoinWindows(before_ms=60000, after_ms=60000, grace_ms=1000)",
         {"before_ms": 60_000, "after_ms": 60_000, "grace_ms": 1_000, "size_ms": 120_000},
     ),
+    "BufferConfig": Example(
+        lambda: dw.BufferConfig.of_max_records(2).with_max_bytes(3),
+        lambda: dw.BufferConfig.unbounded(),
+        "BufferConfig(max_records=2, max_bytes=3, emits_early=True)",
+        {"max_records": 2, "max_bytes": 3, "emits_early": True},
+    ),
+    "SlidingWindows": Example(
+        lambda: dw.SlidingWindows.of_time_difference_and_grace(MINUTE, SECOND),
+        lambda: dw.SlidingWindows.of_time_difference_with_no_grace(MINUTE),
+        "SlidingWindows(difference_ms=60000, grace_ms=1000)",
+        {"difference_ms": 60_000, "grace_ms": 1_000},
+    ),
+    "UnlimitedWindows": Example(
+        lambda: dw.UnlimitedWindows.start_on_ms(5),
+        lambda: dw.UnlimitedWindows.start_on_ms(6),
+        "UnlimitedWindows(start_ms=5)",
+        {"start_ms": 5, "grace_ms": 0},
+    ),
     "Windowed": Example(
         lambda: dw.Windowed("ann", 1_000, 2_000),
         lambda: dw.Windowed("ann", 1_000, 3_000),
@@ -68,6 +86,30 @@ EXAMPLES = {
         lambda: dw.SessionWindowed(dw.Long()),
         "SessionWindowed(inner=String())",
         {"inner": dw.String()},
+    ),
+    "Record": Example(
+        lambda: dw.Record("ann", 1, 1_000, (("trace", b"1"),)),
+        lambda: dw.Record("ann", 1, 2_000),
+        "Record(key='ann', value=1, timestamp_ms=1000, headers=(('trace', b'1'),))",
+        {"key": "ann", "value": 1, "timestamp_ms": 1_000, "headers": (("trace", b"1"),)},
+    ),
+    "FixedKeyRecord": Example(
+        lambda: dw.FixedKeyRecord("ann", 1, 1_000, (("trace", b"1"),)),
+        lambda: dw.FixedKeyRecord("ann", 1, 2_000),
+        "FixedKeyRecord(key='ann', value=1, timestamp_ms=1000, headers=(('trace', b'1'),))",
+        {"key": "ann", "value": 1, "timestamp_ms": 1_000, "headers": (("trace", b"1"),)},
+    ),
+    "ValueAndTimestamp": Example(
+        lambda: dw.ValueAndTimestamp("a", 1_000),
+        lambda: dw.ValueAndTimestamp("a", 2_000),
+        "ValueAndTimestamp(value='a', timestamp_ms=1000)",
+        {"value": "a", "timestamp_ms": 1_000},
+    ),
+    "VersionedRecord": Example(
+        lambda: dw.VersionedRecord("a", 1_000),
+        lambda: dw.VersionedRecord("a", 2_000),
+        "VersionedRecord(value='a', timestamp_ms=1000)",
+        {"value": "a", "timestamp_ms": 1_000},
     ),
     "TestRecord": Example(
         lambda: testing.TestRecord("ann", 1, 1_000, (("trace", b"1"),)),
@@ -116,3 +158,69 @@ def test_a_member_is_what_was_given(member: str) -> None:
     example = EXAMPLES[name]
 
     assert getattr(example.make(), attribute) == example.members[attribute]
+
+
+@pytest.mark.parametrize("name", ["TimeWindows", "SlidingWindows", "SessionWindows"])
+def test_windows_may_have_no_grace(name: str) -> None:
+    assert EXAMPLES[name].other().grace_ms == 0
+
+
+@pytest.mark.parametrize("kind", ["time", "session"])
+def test_a_windowed_key_travels(kind: str) -> None:
+    key = dw.Windowed("ann", 1_000, 61_000)
+    serde = dw.TimeWindowed(dw.String(), 60_000) if kind == "time" else dw.SessionWindowed(dw.String())
+
+    assert serde.deserialize(serde.serialize(key)) == key
+
+
+BUFFERS: dict[str, tuple[Callable[[dw.BufferConfig], dw.BufferConfig], tuple[int | None, int | None, bool]]] = {
+    "of_max_bytes": (lambda _: dw.BufferConfig.of_max_bytes(3), (None, 3, True)),
+    "with_max_records": (lambda buffer: buffer.with_max_records(4), (4, None, True)),
+    "with_max_bytes": (lambda buffer: buffer.with_max_bytes(4), (2, 4, True)),
+    "with_no_bound": (lambda buffer: buffer.with_no_bound(), (None, None, False)),
+    "emit_early_when_full": (lambda buffer: buffer.shut_down_when_full().emit_early_when_full(), (2, None, True)),
+}
+
+
+@pytest.mark.parametrize("how", BUFFERS)
+def test_a_buffer_has_the_bounds_it_is_given(how: str) -> None:
+    change, bounds = BUFFERS[how]
+    buffer = change(dw.BufferConfig.of_max_records(2))
+
+    assert (buffer.max_records, buffer.max_bytes, buffer.emits_early) == bounds
+
+
+def test_the_bounds_of_a_join_window_can_be_moved() -> None:
+    windows = dw.JoinWindows.of_time_difference_with_no_grace(MINUTE).after(SECOND)
+
+    assert (windows.before_ms, windows.after_ms) == (60_000, 1_000)
+
+
+def test_an_unlimited_window_starts_where_it_is_told() -> None:
+    assert dw.UnlimitedWindows.start_on(datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)).start_ms == 1_000
+
+
+def test_an_unlimited_window_starts_with_the_epoch() -> None:
+    assert dw.UnlimitedWindows.of().start_ms == 0
+
+
+CHANGES: dict[str, tuple[Callable[[Any], Any], Any]] = {
+    "key": (lambda record: record.with_key("bob"), "bob"),
+    "value": (lambda record: record.with_value(2), 2),
+    "timestamp_ms": (lambda record: record.with_timestamp(5), 5),
+    "headers": (lambda record: record.with_headers(()), ()),
+}
+
+
+@pytest.mark.parametrize("member", CHANGES)
+def test_a_record_can_be_had_with_another(member: str) -> None:
+    change, changed = CHANGES[member]
+
+    assert getattr(change(EXAMPLES["Record"].make()), member) == changed
+
+
+@pytest.mark.parametrize("member", ["value", "timestamp_ms", "headers"])
+def test_a_record_that_keeps_its_key_can_be_had_with_another(member: str) -> None:
+    change, changed = CHANGES[member]
+
+    assert getattr(change(EXAMPLES["FixedKeyRecord"].make()), member) == changed
