@@ -1,7 +1,8 @@
 """What the streaming host cannot run yet, although the kernel can: told before anything starts.
 
-Whatever an operator does within its task is the kernel's and not listed here. Not listed either: punctuators on the
-wall clock, because processors ask for them only while they run.
+Whatever an operator does within its task is the kernel's and not listed here. Not refused either: punctuators on the
+wall clock, because processors ask for them only while they run; here they fire in micro-batches that have records for
+their task.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def _problems(plan: Plan) -> Iterator[Problem]:
         yield _problem(
             stage.nodes[0],
             f"the global table of {topics} cannot be streamed yet.",
-            "read it with builder.table(...), and join it by key or by foreign key",
+            "read it with builder.table(...), and select_key(...) what it is joined with",
         )
     for node in plan.nodes:
         match node:
