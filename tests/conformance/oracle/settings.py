@@ -28,6 +28,11 @@ def vary_numbers(spec: Spec, chance: Random) -> None:
         _replace(node, "retention_ms", [50, 200, 1000, 100_000], chance)
         if node["op"] == "join_stream_table":
             _replace(node, "grace_ms", [0, 1, 5, 10], chance)
+    # Joined tables have the same windows: keys of others would be equal in their bytes only.
+    windows = [node["window"] for node in spec["nodes"] if node["op"] == "windowed_by"]
+    if any(node["op"] == "join_table_table" for node in spec["nodes"]):
+        for window in windows[1:]:
+            window |= {**windows[0]}
     # A join may not look further back than its table remembers; let most cases get past that check.
     shortest = min((node["history_ms"] for node in spec["nodes"] if "history_ms" in node), default=None)
     for node in spec["nodes"]:

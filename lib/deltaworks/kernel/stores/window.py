@@ -62,7 +62,7 @@ class WindowStore:
     @property
     def expired_before_ms(self) -> int:
         """Starts below are gone."""
-        return self.newest_ms - self.retention_ms + 1
+        return self.newest_ms - self.keeps_ms + 1
 
     def fetch(self, key: Any, start_ms: int) -> Any | None:
         """The value of a key in the window that starts then."""
