@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from deltaworks.stack.components import read_components
 from tests.coverage_table import page
 from tests.coverage_table.counterparts import covered_by, difference_in_docstring, find, public_members
 from tests.coverage_table.disabling import disabled
+from tests.coverage_table.java_api import JARS
 from tests.coverage_table.mapping import read_mapping, rows
 from tests.coverage_table.proofs import Proof, read_proofs
 
@@ -77,4 +79,12 @@ def test_the_page_is_up_to_date() -> None:
 def test_the_readme_has_the_counts() -> None:
     readme = (Path(__file__).parents[2] / "README.md").read_text()
 
-    assert page.counts(read_mapping()) in readme
+    assert page.counts(read_mapping()) in " ".join(readme.split())
+
+
+def test_the_jars_are_those_of_the_broker() -> None:
+    components = read_components(Path(__file__).parents[2] / "infra")
+    version = components.software["kafka"].version
+
+    assert {module.rpartition(":")[2] for module in components.jars[JARS].modules} == {version}
+    assert page.text().startswith(f"# Kafka Streams {version}, ")
