@@ -126,6 +126,36 @@ per_session = orders.group_by_key().windowed_by(sessions).aggregate(
 )
 per_session.to_stream().map_values_with_key(lambda key, n: key.end_ms - n)
 """,
+    "process": """
+from deltaworks import FixedKeyProcessor, FixedKeyRecord, KeyValueStore, Processor, Record, Stores
+
+
+class Amounts(Processor[str, Order, int, Decimal]):
+    def process(self, record: Record[str, Order]) -> None:
+        self.context.forward(record.with_key(len(record.key)).with_value(record.value.amount))
+        self.context.forward(record.with_value(record.value.amount))  # error: Argument 1 to "forward"
+        record.value.user  # error: no attribute "user"
+
+
+class Names(FixedKeyProcessor[str, User, str]):
+    def process(self, record: FixedKeyRecord[str, User]) -> None:
+        names: KeyValueStore[str, str] = self.context.state_store("names")
+        names.put(record.key, record.value.name)
+        names.put(record.key, 1)  # error: Argument 2 to "put"
+        self.context.forward(record.with_value(record.value.name))
+        record.with_key("other")  # error: no attribute "with_key"
+
+
+orders.process(Amounts).filter(lambda key, amount: key > 1 and amount.is_signed())
+orders.process(Amounts).filter(lambda key, amount: key.isupper())  # error: no attribute "isupper"
+orders.process(lambda: Amounts()).map_values(lambda amount: amount.is_signed())
+orders.process_values(Names)  # error: Argument 1 to "process_values"
+users.to_stream().process_values(Names, "names").map_values(lambda name: name.upper())
+users.to_stream().process_values(Names).map_values(lambda name: name.amount)  # error: no attribute "amount"
+enriched.process(Amounts)
+store = Stores.key_value_store_builder(Stores.lru_map("s", 5), str, Order)
+builder.add_global_store(store, "t", Amounts, key=str, value=User)  # error: Argument 3 to "add_global_store"
+""",
     "types that do not fit": """
 orders.merge(enriched)  # error: Argument 1 to "merge" of "KStream" has
 orders.map_values(lambda order: order.amount, value=Json(User))  # error: expected "User"

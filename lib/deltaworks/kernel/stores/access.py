@@ -242,11 +242,11 @@ class VersionedAccess(_Access):
 
     def delete(self, key: Any, timestamp_ms: int) -> VersionedRecord[Any] | None:
         self._begin_write(key)
-        return _version(self._store.delete(key, timestamp_ms))
+        return self._store.delete(key, timestamp_ms)
 
     def get(self, key: Any, as_of_ms: int | None = None) -> VersionedRecord[Any] | None:
         self._check(key)
-        return _version(self._store.get_record(key, as_of_ms))
+        return self._store.get_record(key, as_of_ms)
 
 
 class _Windows(_Access):
@@ -347,6 +347,8 @@ class SessionAccess(_Access):
 
     def put(self, session: Windowed[Any], value: Any | None) -> None:
         self._begin_write(session.key)
+        if not 0 <= session.start_ms <= session.end_ms:
+            raise ValueError(f"a session cannot begin at {session.start_ms} ms and end at {session.end_ms} ms")
         kept = self._store.codec.cached_value(value)
         self._store.put(session.key, session.start_ms, session.end_ms, kept, *self._written)
 
@@ -397,7 +399,3 @@ class SessionAccess(_Access):
 
 def _pairs(rows: Iterable[tuple[Any, Any, int]]) -> Iterator[tuple[Any, Any]]:
     return ((key, value) for key, value, _ in rows)
-
-
-def _version(record: Any | None) -> VersionedRecord[Any] | None:
-    return None if record is None else VersionedRecord(record.value, record.timestamp_ms)

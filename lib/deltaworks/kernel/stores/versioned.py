@@ -12,11 +12,12 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from deltaworks.kernel.stores.entries import ABSENT, TIME_BYTES, Codec, Entries, Entry
 from deltaworks.kernel.stores.state import StateReader, StoreChanges
 from deltaworks.topology.stages import StoreSpec
+from deltaworks.topology.state_stores import VersionedRecord
 
 LATEST_MS = 2**63 - 1
 """The end of a version that is still valid, in the keys of entries."""
@@ -30,13 +31,6 @@ Version = tuple[int, int, Any]
 
 A tombstone that nothing preceded begins and ends at its own time.
 """
-
-
-class VersionedRecord(NamedTuple):
-    """A version of a key, as users see it."""
-
-    value: Any
-    timestamp_ms: int
 
 
 class VersionedStore:
@@ -81,13 +75,13 @@ class VersionedStore:
         """The latest value of a key."""
         return self.codec.value_of_cached(self.entries.get(self._cached_key(key))[0])
 
-    def get_record(self, key: Any, as_of_ms: int | None = None) -> VersionedRecord | None:
+    def get_record(self, key: Any, as_of_ms: int | None = None) -> VersionedRecord[Any] | None:
         """The version of a key that was valid at a time, None: that is still valid; None if there is none."""
         cached_key = self._cached_key(key)
         entry = self.entries.get(cached_key) if as_of_ms is None else self.entry_as_of(cached_key, as_of_ms)
         return None if entry[0] is None else VersionedRecord(self.codec.value_of_cached(entry[0]), entry[1])
 
-    def delete(self, key: Any, timestamp_ms: int) -> VersionedRecord | None:
+    def delete(self, key: Any, timestamp_ms: int) -> VersionedRecord[Any] | None:
         """Adds a tombstone and returns the version that was valid at its time; nothing if it came too late."""
         if timestamp_ms < self.newest_ms - self.retention_ms:
             return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -145,7 +146,7 @@ def test_a_read_only_store_refuses_to_be_written() -> None:
     store = host.store(read_only="it is global, and filled from its topic")
 
     assert store.get("k") == 1
-    for write in (lambda: store.put("k", 2), lambda: store.delete("k"), lambda: store.put_if_absent("other", 2)):
+    for write in (partial(store.put, "k", 2), partial(store.delete, "k"), partial(store.put_if_absent, "other", 2)):
         with pytest.raises(TypeError, match="the store 's' can only be read: it is global"):
             write()
 
