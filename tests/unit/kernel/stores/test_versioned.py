@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from deltaworks import Json, Long, String
 from deltaworks.kernel.stores.memory import MemoryState
 from deltaworks.kernel.stores.state import NEVER
-from deltaworks.kernel.stores.versioned import IS_LATEST, LATEST_MS, NOT_PUT, VersionedRecord, VersionedStore
+from deltaworks.kernel.stores.versioned import IS_LATEST, LATEST_MS, NOT_PUT, VersionedStore
 from deltaworks.topology.stages import StoreSpec
+from deltaworks.topology.state_stores import VersionedRecord
 
 SPEC = StoreSpec(name="v", kind="versioned", key=String(), value=Long(), retention_ms=100)
 
