@@ -73,7 +73,7 @@ def read_mapping() -> list[Part]:
         MappingError: a method without a row, a row without a method, a row that says nothing.
     """
     methods = recorded()
-    parts = [_part(tomllib.loads(file.read_text()), methods, file.name) for file in sorted(_FOLDER.glob("*.toml"))]
+    parts = [part_of(tomllib.loads(file.read_text()), methods, file.name) for file in sorted(_FOLDER.glob("*.toml"))]
     mapped = {each.name for part in parts for each in part.classes}
     if left := sorted({method.owner for method in methods} - mapped):
         raise MappingError(f"classes in no file of the mapping: {', '.join(left)}")
@@ -85,7 +85,12 @@ def rows(parts: Iterable[Part]) -> list[Row]:
     return [row for part in parts for each in part.classes for row in each.rows]
 
 
-def _part(content: Mapping[str, Any], methods: list[Method], file: str) -> Part:
+def part_of(content: Mapping[str, Any], methods: list[Method], file: str) -> Part:
+    """One file.
+
+    Raises:
+        MappingError: as `read_mapping`.
+    """
     return Part(
         content["title"],
         content.get("about", ""),
