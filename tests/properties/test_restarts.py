@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from deltaworks import BufferConfig, JoinWindows, StreamsBuilder, Suppressed
@@ -80,6 +80,14 @@ TOPOLOGIES: dict[str, Build] = {
     cuts=st.lists(st.tuples(*[st.integers(0, 25)] * 4), max_size=4),
     restarts=st.sets(st.tuples(st.integers(0, 5), st.integers(0, 1), st.integers(0, 1))),
     max_cached_entries=st.sampled_from([0, 1, 3]),
+)
+@example(
+    left=[(time_ms, key, cases.encoded(0), ()) for time_ms, key in ((0, b"a"), (5, b"ab"), (6, b"b"))],
+    right=[(0, b"a", cases.encoded(0), ())],
+    rows=[(time_ms, b"a", cases.encoded(time_ms), ()) for time_ms in (1, 2, 7)],
+    cuts=[(1, 1, 1, 1), (2, 1, 2, 2)],
+    restarts={(batch_id, 1, task) for batch_id in (1, 2) for task in (0, 1)},
+    max_cached_entries=0,
 )
 def test_restarts_and_small_caches_change_nothing(
     name: str,
