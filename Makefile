@@ -25,6 +25,10 @@ check: lint ## Lint, types, unit and conformance tests; no JVM
 test: lint ## All tests, the cheapest first; starts components of its own
 	$(PYTEST) -q
 
+.PHONY: check-oracle
+check-oracle: .venv/.complete ## A thousand random cases, run by the real Kafka Streams and by ours; needs a JDK
+	$(BIN)/python -u -m tests.conformance.oracle
+
 .PHONY: check-kill
 check-kill: .venv/.complete ## Kill the running orders pipeline over and over, then check that everything is exact
 	$(BIN)/python -u -m tests.faults

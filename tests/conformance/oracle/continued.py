@@ -31,9 +31,14 @@ def continue_after_last(spec: Spec, chance: Random) -> None:
         case "windows":
             added = _windows(chance)
         case "regroup":
-            regroup = {"id": "more-regroup", "op": "group_by", "in": "more-aggregate", "key": chance.choice(_KEYS)}
+            regroup: Node = {
+                "id": "more-regroup",
+                "op": "group_by",
+                "in": "more-aggregate",
+                "key": chance.choice(_KEYS),
+            }
             regroup |= {"value": ["identity"]}
-            second = {"id": "more-second", "op": "aggregate", "in": "more-regroup", "initializer": ""}
+            second: Node = {"id": "more-second", "op": "aggregate", "in": "more-regroup", "initializer": ""}
             second |= {"adder": ["append_text", "+"], "subtractor": ["append_text", "-"]}
             added = [_group(), *_aggregate(_GROUP, chance), regroup, second, _to_stream("more-second")]
         case "stream-table":
