@@ -1,4 +1,4 @@
-"""`python -m tests.coverage_table`: writes `docs/kafka-streams.md`.
+"""`python -m tests.coverage_table`: writes `docs/kafka-streams.md`, and its counts into the README.
 
 `... api` reads the list of methods from the jars of Kafka Streams anew.
 `... prove KStream.filter [family]` looks for recorded cases that fail when something of ours is disabled.
@@ -23,6 +23,7 @@ def main(arguments: list[str]) -> None:
     match arguments:
         case []:
             page.FILE.write_text(page.text())
+            page.README.write_text(page.readme())
         case ["api"]:
             java_api.write(java_api.read_jars(ensure_jars(Settings.from_environment(), java_api.JARS, print)))
         case ["prove", name, *families]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -10,7 +11,10 @@ from pathlib import Path
 from tests.coverage_table.mapping import Class, Part, Row, Status, read_mapping, rows
 from tests.coverage_table.proofs import Proof, read_proofs
 
-FILE = Path(__file__).parents[2] / "docs" / "kafka-streams.md"
+_ROOT = Path(__file__).parents[2]
+FILE = _ROOT / "docs" / "kafka-streams.md"
+README = _ROOT / "README.md"
+_COUNTS = re.compile(r"Of the \d+ methods to .*? not offered\.\s+Of the .*? not offered\.", re.DOTALL)
 _HEAD = Path(__file__).with_name("page_head.md")
 _EXTRAS = Path(__file__).with_name("extras.toml")
 _STATUSES: tuple[Status, ...] = ("same", "different", "not offered")
@@ -33,8 +37,13 @@ def text() -> str:
     return "\n".join([_HEAD.read_text().format(counts=counts(parts)), _overview(parts), *chapters, _extras()])
 
 
+def readme() -> str:
+    """The README with the counts of now."""
+    return _COUNTS.sub(counts(read_mapping()).replace(". ", ".\n"), README.read_text())
+
+
 def counts(parts: list[Part]) -> str:
-    """The page in two sentences, for its head and for the README."""
+    """The page in two sentences."""
     topologies, running = rows(parts[:_TO_WRITE_AND_TEST]), rows(parts[_TO_WRITE_AND_TEST:])
     return (
         f"Of the {len(topologies)} methods to write and test topologies {_in_words(topologies)}. "
@@ -50,9 +59,7 @@ def read_extras() -> dict[str, str]:
 def _in_words(of: Iterable[Row]) -> str:
     found = Counter(row.status for row in of)
     same, different, missing = (found[status] for status in _STATUSES)
-    return (
-        f"{same} are the same, {different} differ on purpose, {missing} are not offered, with what to do in their place"
-    )
+    return f"{same} are the same, {different} differ on purpose, {missing} are not offered"
 
 
 def _overview(parts: list[Part]) -> str:

@@ -77,9 +77,10 @@ def test_the_page_is_up_to_date() -> None:
 
 
 def test_the_readme_has_the_counts() -> None:
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    readme = page.README.read_text()
 
-    assert page.counts(read_mapping()) in " ".join(readme.split())
+    assert page.counts(read_mapping()) in " ".join(readme.split()), "run `make docs-coverage`"
+    assert readme == page.readme()
 
 
 def test_the_jars_are_those_of_the_broker() -> None:
