@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
-from deltaworks import KStream, Plan, StreamsBuilder, TopologyError
+from deltaworks import JoinWindows, KStream, Plan, StreamsBuilder, TopologyError
 
 
 def join(*, rekeyed: bool, partitions: int | None = None) -> Plan:
@@ -54,6 +56,38 @@ def test_an_explicit_width_must_fit_the_join() -> None:
     assert plan.tasks({"orders": 4, "users": 6}) == (4, 6)
     with pytest.raises(TopologyError, match="'spread-repartition' has 6 partitions, 'users' has 1 partition;"):
         plan.tasks({"orders": 4, "users": 1})
+
+
+def stream_join(*, left: bool, right: bool) -> Plan:
+    """A join of two streams, either of which may have been keyed anew."""
+    builder = StreamsBuilder("clicks")
+    clicks, views = builder.stream("clicks", key=str, value=str), builder.stream("views", key=str, value=str)
+    if left:
+        clicks = clicks.select_key(lambda _, value: value, key=str)
+    if right:
+        views = views.select_key(lambda _, value: value, key=str)
+    windows = JoinWindows.of_time_difference_with_no_grace(timedelta(seconds=1))
+    clicks.join_stream(views, str.__add__, windows, value=str, store="pairs", name="pair").to("out")
+    return builder.build()
+
+
+def test_a_hop_to_a_join_of_streams_takes_the_width_of_the_other_side() -> None:
+    plan = stream_join(left=True, right=False)
+
+    assert plan.hop_partitions({"clicks": 2, "views": 3}) == {"pair-left-repartition": 3}
+
+
+def test_two_hops_to_a_join_are_as_wide_as_the_wider_stage_before_them() -> None:
+    plan = stream_join(left=True, right=True)
+
+    widths = plan.hop_partitions({"clicks": 2, "views": 3})
+
+    assert widths == {"pair-left-repartition": 3, "pair-right-repartition": 3}
+
+
+def test_streams_that_join_must_have_as_many_partitions() -> None:
+    with pytest.raises(TopologyError, match=r"\(stream-stream join\): 'clicks' has 2 partitions, 'views' has 3"):
+        stream_join(left=False, right=False).tasks({"clicks": 2, "views": 3})
 
 
 def test_a_hop_is_as_wide_as_the_stage_before_it() -> None:

@@ -20,7 +20,8 @@ from decimal import Decimal
 
 import msgspec
 
-from deltaworks import Json, KStream, KTable, SessionWindows, StreamsBuilder, TimeWindows, ValueTransformer, Windowed
+from deltaworks import JoinWindows, Json, KStream, KTable, SessionWindows, StreamsBuilder, TimeWindows, Windowed
+from deltaworks import ValueTransformer
 
 
 class User(msgspec.Struct, frozen=True):
@@ -49,6 +50,18 @@ sessions = SessionWindows.of_inactivity_gap_with_no_grace(timedelta(minutes=30))
 """
 
 SNIPPETS = {
+    "joins of streams and global tables": """
+near = JoinWindows.of_time_difference_with_no_grace(timedelta(seconds=1))
+orders.join_stream(orders, lambda one, two: one.amount + two.amount, near, store="a").filter(lambda _, n: n > 0)
+orders.join_stream(orders, lambda one, two: one.amuont, near, store="a")  # error: no attribute "amuont"
+orders.left_join_stream(orders, lambda one, two: two.amount, near, store="a")  # error: Item "None" of
+orders.outer_join_stream(orders, lambda one, two: one.amount, near, store="a")  # error: Item "None" of
+places = builder.global_table("users", key=str, value=User, store="places")
+orders.join_global(places, lambda _, order: order.order_id, lambda order, user: user.name).map_values(str.upper)
+orders.left_join_global(places, lambda key, _: key, lambda order, user: user.name)  # error: Item "None" of
+orders.join_global(places, lambda _, order: order.amount, enrich)  # error: Argument 2 to "join_global"
+orders.left_join(users, lambda order, user: user.name, grace=timedelta(1))  # error: Item "None" of
+""",
     "filter": """
 orders.filter(lambda _, order: order.amount > 0)
 orders.filter(lambda _, order: order.amuont > 0)  # error: no attribute "amuont"

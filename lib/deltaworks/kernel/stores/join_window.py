@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from deltaworks.kernel.stores.entries import TIME_BYTES, Codec
 from deltaworks.kernel.stores.lists import pack, pack_one, unpack
 from deltaworks.kernel.stores.state import NEVER, StateReader, StoreChanges
 from deltaworks.topology.stages import StoreSpec
 
-
-class Rows(NamedTuple):
-    """The records of one key, oldest first; those of one time in the order in which they came."""
-
-    times_ms: list[int]
-    values: list[Any]
-    """As the codec keeps them."""
+Row = tuple[int, Any]
+"""`(time_ms, value as the codec keeps it)`; `(time_ms,)` comes before all rows of that time."""
 
 
 class JoinWindowStore:
-    """Window store that keeps duplicates, of one task: the records of a key are read once, then kept as sorted lists.
+    """Window store that keeps duplicates, of one task: the records of a key are read once, then kept as a sorted list.
 
     A record is visible while `time > newest time ever put - retention`, so with a retention of 0 none ever is.
     """
@@ -34,11 +29,12 @@ class JoinWindowStore:
         self.retention_ms = spec.retention_ms
         self.newest_ms = newest_ms
         """The newest time ever put."""
-        self._by_key: dict[Any, Rows] = {}
+        self._by_key: dict[Any, list[Row]] = {}
+        """Oldest first; those of one time in the order in which they came."""
         self._held = 0
         """Keys and records in memory."""
-        self._put: list[tuple[Any, int, Any]] = []
-        """Key, time and kept value of what was put since the last commit, where nothing of that time was before."""
+        self._put: list[tuple[Any, Row]] = []
+        """Keys and rows put since the last commit, where nothing of that time was before."""
         self._put_again: dict[tuple[Any, int], None] = {}
         """Key and time of what was put besides something of the same time."""
         self._committed_newest_ms = newest_ms
@@ -54,42 +50,46 @@ class JoinWindowStore:
         """Keeps one more record; one that is older than the retention is not kept."""
         if time_ms > self.newest_ms:
             self.newest_ms = time_ms
-        visible_ms = self.newest_ms - self.retention_ms + 1
-        if time_ms < visible_ms:
+        expired_ms = self.newest_ms - self.retention_ms
+        if time_ms <= expired_ms:
             return
-        times, values = self._by_key.get(cached_key) or self._load(cached_key)
+        rows = self._by_key.get(cached_key)
+        if rows is None:
+            rows = self._load(cached_key)
         self._held += 1
-        if not times or times[-1] < time_ms:
+        row = (time_ms, kept)
+        if not rows or rows[-1][0] < time_ms:
             # Twice the retention, so that each record is moved at most once by this.
-            if times and times[0] < visible_ms - self.retention_ms:
-                self._forget_expired(times, values)
-            times.append(time_ms)
-            values.append(kept)
-            self._put.append((cached_key, time_ms, kept))
+            if rows and rows[0][0] < expired_ms - self.retention_ms:
+                self._forget_expired(rows)
+            rows.append(row)
+            self._put.append((cached_key, row))
             return
-        at = bisect_right(times, time_ms)
-        if at and times[at - 1] == time_ms:
+        at = bisect_left(rows, (time_ms + 1,))
+        if at and rows[at - 1][0] == time_ms:
             self._put_again[cached_key, time_ms] = None
         else:
-            self._put.append((cached_key, time_ms, kept))
-        times.insert(at, time_ms)
-        values.insert(at, kept)
+            self._put.append((cached_key, row))
+        rows.insert(at, row)
 
-    def between(self, cached_key: Any, from_ms: int, to_ms: int) -> Sequence[tuple[int, Any]]:
-        """`(time, kept value)` of the visible records of a key in an interval, both bounds inclusive."""
-        times, values = self._by_key.get(cached_key) or self._load(cached_key)
+    def between(self, cached_key: Any, from_ms: int, to_ms: int) -> Sequence[Row]:
+        """The visible records of a key in an interval, both bounds inclusive."""
+        rows = self._by_key.get(cached_key)
+        if rows is None:
+            rows = self._load(cached_key)
         visible_ms = self.newest_ms - self.retention_ms + 1
-        if not times or to_ms < visible_ms:
+        if from_ms < visible_ms:
+            from_ms = visible_ms
+        if not rows or rows[-1][0] < from_ms:
             return ()
-        first = bisect_left(times, from_ms if from_ms > visible_ms else visible_ms)
-        last = bisect_right(times, to_ms, first)
-        return () if first == last else list(zip(times[first:last], values[first:last], strict=True))
+        first = bisect_left(rows, (from_ms,))
+        return rows[first : bisect_left(rows, (to_ms + 1,), first)]
 
     def all(self) -> Iterator[tuple[Any, int, Any]]:
         """`(key, time_ms, value)`, ordered by key bytes, then time."""
         codec = self.codec
         stored = {data[:-TIME_BYTES] for data, _ in self._reader.scan_time(max(0, self.expired_before_ms), None)}
-        put = {codec.cached_key_bytes(cached_key) for cached_key, _, _ in self._put}
+        put = {codec.cached_key_bytes(cached_key) for cached_key, _ in self._put}
         for key_bytes in sorted(stored | put):
             key = codec.key_object(key_bytes)
             slot = key if codec.cache_key is None else key_bytes
@@ -98,20 +98,18 @@ class JoinWindowStore:
 
     def take_changes(self) -> StoreChanges | None:
         """What was put or has expired since the last call; None if nothing."""
-        codec, visible_ms = self.codec, self.expired_before_ms
+        codec, visible_ms, again = self.codec, self.expired_before_ms, self._put_again
+        key_bytes, value_bytes = codec.cached_key_bytes, codec.value_bytes
         changed: list[tuple[bytes, bytes | None]] = []
-        again, key_bytes, value_bytes = self._put_again, codec.cached_key_bytes, codec.value_bytes
-        for cached_key, time_ms, kept in self._put:
+        for cached_key, (time_ms, kept) in self._put:
             if time_ms >= visible_ms and not (again and (cached_key, time_ms) in again):
                 key = key_bytes(cached_key) + time_ms.to_bytes(TIME_BYTES, "big")
                 changed.append((key, pack_one(value_bytes(kept))))
         for cached_key, time_ms in again:
             if time_ms >= visible_ms:
-                times, values = self._by_key[cached_key]
-                first = bisect_left(times, time_ms)
-                of_time = values[first : bisect_right(times, time_ms, first)]
                 key = key_bytes(cached_key) + time_ms.to_bytes(TIME_BYTES, "big")
-                changed.append((key, pack(map(value_bytes, of_time))))
+                of_time = self.between(cached_key, time_ms, time_ms)
+                changed.append((key, pack(value_bytes(kept) for _, kept in of_time)))
         self._put = []
         self._put_again = {}
         expires = self.newest_ms > self._committed_newest_ms and visible_ms > 0
@@ -120,8 +118,9 @@ class JoinWindowStore:
             self._trim()
         return StoreChanges(changed, visible_ms if expires else None) if changed or expires else None
 
-    def _load(self, cached_key: Any) -> Rows:
-        rows = self._by_key[cached_key] = Rows([], [])
+    def _load(self, cached_key: Any) -> list[Row]:
+        rows: list[Row] = []
+        self._by_key[cached_key] = rows
         self._held += 1
         if self._committed_newest_ms == NEVER:
             return rows
@@ -132,21 +131,20 @@ class JoinWindowStore:
         for data, raw in self._reader.scan(prefix + first_ms.to_bytes(TIME_BYTES, "big"), stop):
             # A longer key that starts with this one may lie between its records.
             if len(data) == len(prefix) + TIME_BYTES:
-                values = [codec.cached_value_of_bytes(value) for value in unpack(raw)]
-                rows.times_ms.extend([int.from_bytes(data[-TIME_BYTES:], "big")] * len(values))
-                rows.values.extend(values)
-        self._held += len(rows.times_ms)
+                time_ms = int.from_bytes(data[-TIME_BYTES:], "big")
+                rows.extend((time_ms, codec.cached_value_of_bytes(value)) for value in unpack(raw))
+        self._held += len(rows)
         return rows
 
-    def _forget_expired(self, times: list[int], values: list[Any]) -> None:
-        expired = bisect_left(times, self.expired_before_ms)
-        del times[:expired], values[:expired]
+    def _forget_expired(self, rows: list[Row]) -> None:
+        expired = bisect_left(rows, (self.expired_before_ms,))
+        del rows[:expired]
         self._held -= expired
 
     def _trim(self) -> None:
         """Half of what is allowed stays: first goes what has expired, then the keys that were read first."""
-        for cached_key, (times, values) in list(self._by_key.items()):
-            self._forget_expired(times, values)
-            if not times or self._held > self._max_cached // 2:
+        for cached_key, rows in list(self._by_key.items()):
+            self._forget_expired(rows)
+            if not rows or self._held > self._max_cached // 2:
                 del self._by_key[cached_key]
-                self._held -= 1 + len(times)
+                self._held -= 1 + len(rows)
