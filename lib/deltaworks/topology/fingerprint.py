@@ -79,7 +79,7 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Di
 def _stage(stage: Stage) -> dict[str, Any]:
     """Hops only by number: their names, often generated, leave nothing behind."""
     return {
-        "topics": list(stage.topics),
+        "topics": [*stage.topics, *stage.patterns],
         "hops": len(stage.hops_in),
         "stores": [store.name for store in stage.stores],
     }

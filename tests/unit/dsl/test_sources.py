@@ -49,6 +49,17 @@ def test_extractor_sees_the_record_and_the_time_of_its_partition() -> None:
     ]
 
 
+def test_partition_time_goes_on_from_record_to_record() -> None:
+    builder = StreamsBuilder()
+    extractor = UsePartitionTimeOnInvalidTimestamp()
+    builder.stream("in", key=str, value=str, timestamp_extractor=extractor).to("out")
+    records = RecordBatch("in", 0, [0, 1, 2], [5, 3, -1], [None] * 3, [b"v"] * 3)
+
+    recording = run_recorded(builder.build(), {"in": 1}, [MicroBatch(0, (records,))])
+
+    assert [record.timestamp_ms for record in recording.topic("out")] == [5, 3, 5]
+
+
 def test_partition_time_is_remembered_across_restarts() -> None:
     assert times(UsePartitionTimeOnInvalidTimestamp(), 5, 3, -1) == [5, 3, 5]
 

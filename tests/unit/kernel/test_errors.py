@@ -251,10 +251,18 @@ def test_dead_letter_is_whole_if_a_topic_has_taken_a_record_made_from_it(made: C
     assert letters(build) == [(b"a", b"bad")]
 
 
-def test_branch_and_merge_hand_on_the_very_record() -> None:
+@pytest.mark.parametrize(
+    "same",
+    [
+        lambda s: s.split("all").branch(lambda *_: True, name="yes").no_default_branch()["yes"],
+        lambda s: s.merge(s.filter(lambda *_: False)),
+    ],
+    ids=["branch", "merge"],
+)
+def test_branch_and_merge_hand_on_the_very_record(same: Callable[[Any], Any]) -> None:
     def build(builder: StreamsBuilder) -> None:
         stream = builder.stream("in", key=str, value=str)
-        stream.split("all").branch(lambda *_: True, name="yes").no_default_branch()["yes"].merge(stream).to("copy")
+        same(stream).to("copy")
         stream.map_values(fail_on_bad).to("out")
 
     assert letters(build) == [(None, None)]

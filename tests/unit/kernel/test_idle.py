@@ -173,6 +173,23 @@ def test_windows_of_a_table_become_final() -> None:
     assert driver.table("counts").final_rows == {window: 1}
 
 
+def test_row_that_no_record_has_caused_comes_from_nowhere() -> None:
+    def build(stream: KStream[str, str], builder: StreamsBuilder) -> None:
+        windowed = stream.group_by_key().windowed_by(TEN).emit_strategy(EmitStrategy.ON_WINDOW_CLOSE)
+        rekeyed = windowed.count(store="c").to_stream().select_key(lambda window, _: window.key, key=str)
+        rekeyed.map_values(lambda count: 1 // (count - 1), value=int).to_delta("rows")
+
+    driver = TopologyTestDriver(pipeline(build, idle_timeout=ms(50), on_error="continue"))
+    topic = driver.create_input_topic("in")
+    topic.pipe_key_value_list([("a", "v"), ("b", "v"), ("b", "v")], start_ms=5)
+
+    driver.advance_wall_clock_time(ms(50))
+
+    assert [(row.key, row.value) for row in driver.table("rows").rows] == [("b", 1)]
+    (letter,) = driver.dead_letters
+    assert (letter.source.topic, letter.key, letter.value) == ("", None, None)
+
+
 def test_next_stage_is_busy_with_what_an_idle_one_sends() -> None:
     """Its time does not run ahead of the results that are on their way to it."""
 
