@@ -276,7 +276,10 @@ def table_source(at: Point, name: str, kept: Materialized, named: Materialized, 
         retention_ms=kept.history_ms,
     )
     table = KTable[Any, Any](at.then(TableSource(name=name, parents=(at.node,), store=None, origin=where)))
-    graph.add_store_on_demand(name, spec, where, named=bool(kept.name))
+    demanded = not kept.name and graph.config.explicit_names == "all"
+    if demanded:  # whether somebody needs its rows or not, as in Kafka Streams
+        graph.demand_name("the table", where)
+    graph.add_store_on_demand(name, spec, where, named=demanded or bool(kept.name))
     if kept.name or kept.history is not None:
         graph.materialize(name)
     return table
