@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from deltaworks import SessionWindows, StreamsBuilder
@@ -18,6 +18,7 @@ from tests.properties.cases import ms
     gap_ms=st.integers(0, 12),
     longest_ms=st.integers(0, 20),
 )
+@example(times_ms=[7, 11, 15, 0, 4, 8], gap_ms=5, longest_ms=10)
 def test_no_session_is_longer_than_the_longest_duration(times_ms: list[int], gap_ms: int, longest_ms: int) -> None:
     windows = SessionWindows.of_inactivity_gap_and_grace(ms(gap_ms), ms(100)).max_duration(ms(longest_ms))
     builder = StreamsBuilder()

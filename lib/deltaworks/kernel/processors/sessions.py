@@ -28,8 +28,8 @@ def session_aggregate(node: SessionAggregate, wiring: Wiring) -> Process:
     """Null keys are dropped, null values are not.
 
     A tombstone goes out for each session that is merged away, then the new one, both without the record's headers as
-    long as no cache holds them and sessions are not closed first, as in Kafka Streams. A record is late if the session it
-    would belong to has `end < observed time - grace - gap`.
+    long as no cache holds them and sessions are not closed first, as in Kafka Streams. A record is late if the session
+    it would belong to has `end < observed time - grace - gap`.
     """
     name, context, store = node.name, wiring.context, wiring.session_store(node.store)
     forward, failed, drop = wiring.forward(name), context.failed, context.drop
