@@ -1,4 +1,4 @@
-"""Every recorded description of a topology that the DSL can build, to the letter."""
+"""Every recorded description of a topology, to the letter."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import pytest
 
 from tests.conformance.data import Case, curated, described, random, without_expectations
 from tests.conformance.run import describe_case
-from tests.conformance.test_conformance import covered
 
 
 @pytest.mark.parametrize(
     "case",
-    [case for case in covered(curated()) if described(case)],
+    [case for case in curated() if described(case)],
     ids=lambda case: f"{case['family']}-{case['name']}",
 )
 def test_curated_case_is_described_as_by_kafka_streams(case: Case) -> None:
@@ -19,9 +18,8 @@ def test_curated_case_is_described_as_by_kafka_streams(case: Case) -> None:
 
 
 def test_random_cases_are_described_as_by_kafka_streams() -> None:
-    cases = [case for case in covered(random()) if described(case)]
+    cases = [case for case in random() if described(case)]
 
-    assert len(cases) >= 390
     assert [
         case["name"] for case in cases if describe_case(without_expectations(case)) != case["expected"]["describe"]
     ] == []

@@ -40,15 +40,21 @@ def open_plan(
 ) -> CheckpointPlan:
     """The stored plan of the checkpoint, written at its first start; a later start keeps the stored slots.
 
+    A plan that fits but is not the same (a field more in a value) becomes the stored one, so that the next start is
+    compared with it.
+
     Raises:
         IncompatibleCheckpointError: topology, stores or partitions changed in a way the state cannot follow.
     """
     stored = fitting_plan(path, pipeline, fingerprint, partitions, tasks)
-    if stored is not None:
+    if stored is not None and stored.fingerprint == fingerprint:
         return stored
-    plan = CheckpointPlan(
-        query_id=uuid.uuid4().hex[:12], fingerprint=fingerprint, partitions=partitions, tasks=tasks, slots=slots
-    )
+    if stored is not None:
+        plan = msgspec.structs.replace(stored, fingerprint=fingerprint)
+    else:
+        plan = CheckpointPlan(
+            query_id=uuid.uuid4().hex[:12], fingerprint=fingerprint, partitions=partitions, tasks=tasks, slots=slots
+        )
     replace_file(path, msgspec.json.format(msgspec.json.encode(plan), indent=1))
     return plan
 

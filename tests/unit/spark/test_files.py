@@ -5,6 +5,7 @@ import sys
 from bisect import bisect_left
 from pathlib import Path
 
+import msgspec
 import psutil
 import pytest
 
@@ -79,6 +80,33 @@ def test_a_checkpoint_of_another_plan_is_refused_with_what_changed(tmp_path: Pat
     assert "counts" in str(error.value) and "totals" in str(error.value)
     assert "partitions of the source topics: was {'t': 4}, is {'t': 6}" in str(error.value)
     assert "Hint: deploy the old code again" in str(error.value)
+
+
+class Short(msgspec.Struct):
+    name: str
+
+
+class Long(msgspec.Struct):
+    name: str
+    town: str = ""
+
+
+def last_of(kind: type) -> Plan:
+    builder = StreamsBuilder()
+    builder.table("t", key=str, value=kind, store="rows")
+    return builder.build()
+
+
+def test_a_plan_that_fits_is_what_the_next_start_is_compared_with(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    before, after = last_of(Short).fingerprint(), last_of(Long).fingerprint()
+    first = open_plan(path, "users", before, {"t": 1}, (1,), 1)
+
+    second = open_plan(path, "users", after, {"t": 1}, (1,), 1)
+
+    assert (second.query_id, second.slots) == (first.query_id, first.slots)
+    assert second.fingerprint == after != before
+    assert open_plan(path, "users", after, {"t": 1}, (1,), 1) == second
 
 
 def counting(store: str) -> Plan:
