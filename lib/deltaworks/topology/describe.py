@@ -90,8 +90,8 @@ def _linked(nodes: Sequence[AnyNode]) -> tuple[dict[str, int], dict[str, list[st
 
 
 def _in_hash_order(nodes: Iterable[AnyNode]) -> list[AnyNode]:
-    """The order in which a `java.util.HashMap` with these names as keys would be walked."""
-    ordered = sorted(nodes, key=lambda node: (not isinstance(node, Source), node.name))
+    """The order in which a `java.util.HashMap` with these names as keys, put in this order, would be walked."""
+    ordered = list(nodes)
     mask = _capacity(len(ordered)) - 1
     return sorted(ordered, key=lambda node: _spread(node.name) & mask)
 

@@ -16,10 +16,12 @@ _PREDICATES: list[list[Any]] = [
     ["key_eq", "b"],
 ]
 _MAPPERS: list[list[Any]] = [["identity"], ["null_if", 3], ["null_if", "a"], ["to_null"]]
+_FAILING: list[list[Any]] = [["fail_on", 5], ["fail_on", "b"]]
 
 
-def insert_operator(spec: Spec, chance: Random) -> None:
+def insert_operator(spec: Spec, chance: Random, *, may_fail: bool) -> None:
     """Between a stream or a table and one of its readers."""
+    mappers = _MAPPERS + _FAILING if may_fail else _MAPPERS
     tables = tables_of(spec)
     may_be_read = tables | streams_of(spec)
     places = [
@@ -30,13 +32,13 @@ def insert_operator(spec: Spec, chance: Random) -> None:
     at = chance.choice(places)
     reader = spec["nodes"][at]
     name = f"new{len(spec['nodes'])}"
-    added = [_on_table(name, chance)] if reader["in"] in tables else _on_stream(name, chance)
+    added = [_on_table(name, mappers, chance)] if reader["in"] in tables else _on_stream(name, mappers, chance)
     added[0]["in"] = reader["in"]
     reader["in"] = added[-1]["id"]
     spec["nodes"][at:at] = added
 
 
-def _on_table(name: str, chance: Random) -> Node:
+def _on_table(name: str, mappers: list[list[Any]], chance: Random) -> Node:
     node: Node = {"id": name}
     match chance.choice(["filter", "filter_not", "map_values", "transform_values", "suppress"]):
         case "suppress":
@@ -45,7 +47,7 @@ def _on_table(name: str, chance: Random) -> Node:
                 node |= {"max_records": chance.randint(1, 3), "when_full": "emit_early"}
             return node
         case ("map_values" | "transform_values") as operator:
-            node |= {"op": operator, "fn": chance.choice(_MAPPERS)}
+            node |= {"op": operator, "fn": chance.choice(mappers)}
         case operator:
             node |= {"op": operator, "predicate": chance.choice(_PREDICATES)}
     if chance.random() < 0.4:
@@ -53,12 +55,12 @@ def _on_table(name: str, chance: Random) -> Node:
     return node
 
 
-def _on_stream(name: str, chance: Random) -> list[Node]:
+def _on_stream(name: str, mappers: list[list[Any]], chance: Random) -> list[Node]:
     match chance.choice(["filter", "map_values", "peek", "repeat", "same key", "repartition", "table", "later"]):
         case "filter":
             return [{"id": name, "op": "filter", "predicate": chance.choice(_PREDICATES)}]
         case "map_values":
-            return [{"id": name, "op": "map_values", "fn": chance.choice(_MAPPERS)}]
+            return [{"id": name, "op": "map_values", "fn": chance.choice(mappers)}]
         case "peek":
             return [{"id": name, "op": "peek"}]
         case "repeat":
