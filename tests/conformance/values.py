@@ -76,7 +76,7 @@ def greater(left: Any, right: Any) -> bool:
 def shown(key_or_value: Any) -> Any:
     """As a case shows it."""
     if isinstance(key_or_value, Windowed):
-        return {"key": key_or_value.key, "start": key_or_value.start_ms, "end": key_or_value.end_ms}
+        return {"key": shown(key_or_value.key), "start": key_or_value.start_ms, "end": key_or_value.end_ms}
     return key_or_value
 
 

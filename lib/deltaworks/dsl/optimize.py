@@ -4,8 +4,9 @@ It comes right behind the operator that changes the key. What lies between that 
 new one, and gets no null keys any more.
 
 Source: `InternalStreamsBuilder#mergeRepartitionTopics`. Differs where Kafka Streams goes wrong: an operator that two of
-the hops have above them may be moved (there, an error), and a hop that other records reach too, past the operator that
-changes the key, stays (there, those records lose their hop).
+the hops have above them may be moved (there, an error), and two kinds of hops stay where they are: one that other
+records reach too, past the operator that changes the key, and one behind a processor of a user, who may have changed
+the key once more (there, records lose the hop that they need).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from deltaworks.topology.nodes import (
     Map,
     MapValues,
     Merge,
+    ProcessorNode,
     SelectKey,
     Source,
 )
@@ -175,4 +177,5 @@ def _changes_key(node: AnyNode) -> bool:
 
 
 def _changes_record(node: AnyNode) -> bool:
-    return isinstance(node, Map | FlatMap | SelectKey | MapValues | FlatMapValues)
+    # What a processor of a user forwards may have another key, which Kafka Streams overlooks.
+    return isinstance(node, Map | FlatMap | SelectKey | MapValues | FlatMapValues | ProcessorNode)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from deltaworks import KStream, Plan, StreamsBuilder
+from deltaworks import KStream, Plan, Processor, Record, StreamsBuilder
 from deltaworks.testing import TopologyTestDriver
 from deltaworks.topology.nodes import HopSink, Source
 
 
 def upper(builder: StreamsBuilder, topic: str = "in") -> KStream[str, str]:
     return builder.stream(topic, key=str, value=str).select_key(lambda _, value: value.upper(), key=str)
+
+
+class Shorten(Processor[str, str, str, str]):
+    def process(self, record: Record[str, str]) -> None:
+        self.context.forward(record.with_key(record.key[:1]))
 
 
 def hops(plan: Plan) -> list[tuple[str, tuple[str, ...], list[str]]]:
@@ -59,6 +64,18 @@ def test_the_results_are_the_same() -> None:
         results.append([driver.create_output_topic(topic).read_key_values_to_list() for topic in ("a", "b", "rest")])
 
     assert results[0] == results[1]
+
+
+def test_a_processor_may_change_the_key_so_hops_behind_it_stay() -> None:
+    builder = StreamsBuilder(optimize=True)
+    stream = upper(builder)
+    stream.process(Shorten, key=str, value=str, name="p").group_by_key(name="a").count(store="a").to_stream().to("a")
+    stream.group_by_key(name="b").count(store="b").to_stream().to("b")
+
+    assert [(hop, before) for hop, before, _ in hops(builder.build())] == [
+        ("b-repartition", ("KSTREAM-KEY-SELECT-0000000001",)),
+        ("a-repartition", ("p",)),
+    ]
 
 
 def test_a_change_of_the_value_in_between_keeps_the_hops_apart() -> None:
