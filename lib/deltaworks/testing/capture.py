@@ -23,8 +23,8 @@ class Capture:
 
     def __init__(self, topics: Topics, tables: TablesInMemory, dead_letter_topic: str | None) -> None:
         self.dead_letters: list[DeadLetter] = []
-        self.written: set[str] = set()
-        """Topics that a record was sent to."""
+        self.written = Topics()
+        """What the topology has sent; of a topic that it reads, too, without what others put there."""
         self._topics = topics
         self._dead_letter_topic = dead_letter_topic
         self.append_row = tables.append_row
@@ -41,8 +41,9 @@ class Capture:
         headers: Headers,
         partition_key: bytes | None = None,
     ) -> None:
-        self.written.add(topic)
-        self._topics.of(topic).append(RawRecord(key, value, timestamp_ms, headers))
+        record = RawRecord(key, value, timestamp_ms, headers)
+        self.written.of(topic).append(record)
+        self._topics.of(topic).append(record)
 
     def partitions(self, topic: str) -> int:
         return 1

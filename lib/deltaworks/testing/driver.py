@@ -185,15 +185,16 @@ class TopologyTestDriver:
             value: Serde of its values, likewise.
         """
         extracted = next((node for node in self._plan.nodes if isinstance(node, ExtractedTopicSink)), None)
-        if topic not in self._outputs | self._capture.written and extracted is None:
-            raise _unknown("output topic", topic, self._outputs | self._capture.written)
+        known = self._outputs | self._capture.written.records.keys()
+        if topic not in known and extracted is None:
+            raise _unknown("output topic", topic, known)
         if key is None or value is None:
             sinks = (node for node in self._plan.nodes if isinstance(node, TopicSink) and node.topic == topic)
             sink = next(sinks, extracted)
             if sink is None:
                 raise ValueError(f"the dead letter topic '{topic}' has no types: give key= and value=, such as Bytes()")
             key, value = key or sink.key, value or sink.value
-        return TestOutputTopic(topic, self._topics.of(topic), key, value)
+        return TestOutputTopic(topic, self._capture.written.of(topic), key, value)
 
     def store(self, name: str) -> Any:
         """A state store, to read and to write: key-value, versioned, window or session, by its kind; or a user's own.
@@ -293,12 +294,13 @@ class TopologyTestDriver:
     @property
     def produced_topics(self) -> list[str]:
         """Names of the output topics that a record was written to, the dead letter topic included."""
-        return sorted(self._capture.written)
+        return sorted(topic for topic, records in self._capture.written.records.items() if records)
 
     @property
     def produced(self) -> dict[str, list[RawRecord]]:
-        """Output topic -> its records as bytes, oldest first; hops and input topics are not in it."""
-        return {topic: list(self._topics.of(topic)) for topic in sorted(self._outputs | self._capture.written)}
+        """Output topic -> what was sent there as bytes, oldest first; hops are not in it, nor what a test has piped."""
+        written = self._capture.written
+        return {topic: list(written.of(topic)) for topic in sorted(self._outputs | written.records.keys())}
 
     @property
     def _all_stages(self) -> list[_StageUnderTest]:

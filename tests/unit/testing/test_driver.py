@@ -120,6 +120,20 @@ def test_record_crosses_a_hop_before_pipe_input_returns() -> None:
     assert list(driver.produced) == ["tiers"]
 
 
+def test_output_topic_shows_what_the_topology_sent_and_not_what_was_piped_into_it() -> None:
+    builder = StreamsBuilder()
+    builder.stream("first", key=str, value=str).to("second")
+    builder.stream("second", key=str, value=str).map_values(str.upper).to("third")
+    driver = TopologyTestDriver(builder.build())
+
+    driver.create_input_topic("second").pipe_input("k", "piped")
+    driver.create_input_topic("first").pipe_input("k", "sent")
+
+    assert driver.create_output_topic("second").read_values_to_list() == ["sent"]
+    assert driver.create_output_topic("third").read_values_to_list() == ["PIPED", "SENT"]
+    assert {topic: len(records) for topic, records in driver.produced.items()} == {"second": 1, "third": 2}
+
+
 def test_error_is_raised_by_pipe_input_and_ends_the_driver() -> None:
     driver = TopologyTestDriver(pipeline(positive_counts))
     orders = driver.create_input_topic("orders")
