@@ -123,7 +123,7 @@ def test_record_crosses_a_hop_before_pipe_input_returns() -> None:
 def test_output_topic_shows_what_the_topology_sent_and_not_what_was_piped_into_it() -> None:
     builder = StreamsBuilder()
     builder.stream("first", key=str, value=str).to("second")
-    builder.stream("second", key=str, value=str).map_values(str.upper).to("third")
+    builder.stream("second", key=str, value=str).map_values(str.upper, value=str).to("third")
     driver = TopologyTestDriver(builder.build())
 
     driver.create_input_topic("second").pipe_input("k", "piped")
