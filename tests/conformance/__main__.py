@@ -9,7 +9,7 @@ import sys
 from collections import defaultdict
 
 from tests.conformance.compare import differences
-from tests.conformance.data import curated, described, random, without_expectations
+from tests.conformance.data import curated, described, generated, once_different, random, without_expectations
 from tests.conformance.run import describe_case, run_case
 
 _SHOWN = 3
@@ -19,7 +19,7 @@ def main(arguments: list[str]) -> int:
     wanted = [argument for argument in arguments if not argument.startswith("-")]
     results: dict[str, list[bool]] = defaultdict(list)
     shown = 0
-    for case in [*curated(), *random()]:
+    for case in [*curated(), *random(), *generated(), *once_different()]:
         if wanted and not any(each in (case["family"], case["name"]) for each in wanted):
             continue
         plain = without_expectations(case)

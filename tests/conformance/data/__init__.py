@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 _DATA = Path(__file__).parent
+GENERATED = _DATA / "generated.jsonl.gz"
 
 Case = dict[str, Any]
 
@@ -25,6 +26,20 @@ def random() -> Iterator[Case]:
         for line in lines:
             case = json.loads(line)
             yield case | {"family": f"random {case['name'].rpartition('_')[0]}"}
+
+
+def generated() -> Iterator[Case]:
+    """Variations that `tests.conformance.oracle` made, with what the real library did in them."""
+    with gzip.open(GENERATED, "rt") as lines:
+        for line in lines:
+            case = json.loads(line)
+            yield case | {"family": f"generated {case['family'].removeprefix('random ')}"}
+
+
+def once_different() -> Iterator[Case]:
+    """Variations in which ours differed once, made small."""
+    for line in (_DATA / "once_different.jsonl").read_text().splitlines():
+        yield json.loads(line) | {"family": "once different"}
 
 
 def without_expectations(case: Case) -> Case:

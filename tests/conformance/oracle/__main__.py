@@ -1,14 +1,16 @@
 """Runs variations of the recorded cases with the real Kafka Streams and with ours: `make check-oracle`.
 
-`python -m tests.conformance.oracle [--seed N] [--count N] [--recorded] [family]...`
+`python -m tests.conformance.oracle [--seed N] [--count N] [--recorded | --freeze N] [family]...`
 
 Cases that differ are written, with what Kafka Streams does, to `.deltaworks/oracle/<seed>.jsonl`, in the form of the
-recorded ones. `--recorded` checks the oracle itself: it must reproduce every recorded case. Needs a JDK.
+recorded ones. `--recorded` checks the oracle itself: it must reproduce every recorded case. `--freeze N` keeps N new cases of each family,
+with what Kafka Streams does in them, in `data/generated.jsonl.gz`. Needs a JDK.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import itertools
 import json
 import random
@@ -23,8 +25,9 @@ from typing import Any
 
 from deltaworks.settings import Settings
 from tests.conformance.compare import differences
-from tests.conformance.data import Case, curated, without_expectations
+from tests.conformance.data import GENERATED, Case, curated, generated, once_different, without_expectations
 from tests.conformance.data import random as recorded_random
+from tests.conformance.oracle.frozen import telling
 from tests.conformance.oracle.kafka_streams import KafkaStreams, OracleError
 from tests.conformance.oracle.reduced import reduced
 from tests.conformance.oracle.variations import variations
@@ -42,8 +45,11 @@ def main(arguments: list[str]) -> int:
     options = _options(arguments)
     with KafkaStreams(Settings.from_environment()) as oracle:
         if options.recorded:
-            recorded = (case for case in [*curated(), *recorded_random()] if _is_wanted(case, options.families))
+            all_cases = [*curated(), *recorded_random(), *generated(), *once_different()]
+            recorded = (case for case in all_cases if _is_wanted(case, options.families))
             return _report(recorded, oracle, _recorded, None)
+        if options.freeze:
+            return _freeze(options.seed, options.freeze, oracle)
         cases = itertools.islice(variations(options.seed, options.families), options.count)
         folder = Settings.from_environment().home / "oracle"
         folder.mkdir(parents=True, exist_ok=True)
@@ -56,6 +62,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000), help="default: a new one")
     parser.add_argument("--count", type=int, default=1000, help="how many cases; default 1000")
     parser.add_argument("--recorded", action="store_true", help="check the oracle against the recorded cases")
+    parser.add_argument("--freeze", type=int, metavar="N", help="keep N cases of each family for where there is no JVM")
     return parser.parse_args(arguments)
 
 
@@ -76,6 +83,19 @@ def _ours(case: Case) -> Observed:
 def _recorded(case: Case) -> Observed:
     expected: Observed = case["expected"]
     return expected
+
+
+def _freeze(seed: int, per_family: int, oracle: KafkaStreams) -> int:
+    def asked(case: Case) -> Case:
+        oracle.send(without_expectations(case))
+        return case | {"expected": with_order(case, oracle.receive())}
+
+    families = len({case["family"] for case in [*curated(), *recorded_random()]})
+    cases = sorted(telling(variations(seed), per_family, families, asked), key=lambda case: str(case["family"]))
+    lines = "".join(json.dumps(case) + "\n" for case in cases)
+    GENERATED.write_bytes(gzip.compress(lines.encode(), mtime=0))
+    print(f"{len(cases)} cases in {GENERATED}, {GENERATED.stat().st_size} bytes")
+    return 0
 
 
 def _report(cases: Iterable[Case], oracle: KafkaStreams, other: Callable[[Case], Observed], file: Path | None) -> int:
