@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from deltaworks import Json, KStream, Materialized, Serde, StreamsBuilder, TimeWindows
+from deltaworks import EmitStrategy, Json, KStream, Materialized, Serde, StreamsBuilder, TimeWindows
 from deltaworks.topology import fingerprint
 
 Words = KStream[str, str]
@@ -124,6 +124,16 @@ def test_the_number_in_a_generated_hop_name_does_not_count() -> None:
             ["was aggregate in windows of 10000 ms every 10000 ms, is aggregate in windows of 20000 ms every 20000 ms"],
         ),
         (
+            lambda words: windowed(words, TEN),
+            lambda words: (
+                words.group_by_key()
+                .windowed_by(TimeWindows.of_size_with_no_grace(TEN))
+                .emit_strategy(EmitStrategy.ON_WINDOW_CLOSE)
+                .count(store="counts")
+            ),
+            ["is aggregate in windows of 10000 ms every 10000 ms, emitted when they close"],
+        ),
+        (
             lambda words: words.to_table(store="last"),
             lambda words: words.map_values(len, value=int).to_table(store="last"),
             ["store 'last': values cannot be read any more: it was string, is long"],
@@ -144,7 +154,7 @@ def test_the_number_in_a_generated_hop_name_does_not_count() -> None:
             ["table 'last' is new, and would lack the rows that have not changed since"],
         ),
     ],
-    ids=["renamed store", "window size", "value type", "table kind", "hop", "new table"],
+    ids=["renamed store", "window size", "emit strategy", "value type", "table kind", "hop", "new table"],
 )
 def test_what_state_depends_on_is_told_in_a_sentence_with_a_hint(
     before: Callable[[Words], object], after: Callable[[Words], object], what: list[str]

@@ -42,6 +42,11 @@ class Aggregate:
 Aggregation = Count | Reduce | Aggregate
 
 
+def _emitted(emit: EmitStrategy) -> str:
+    """What of the strategy a checkpoint depends on: final results need to be known from the first record on."""
+    return ", emitted when they close" if emit is EmitStrategy.ON_WINDOW_CLOSE else ""
+
+
 @dataclass(frozen=True, kw_only=True)
 class AggregateNode(Node):
     """What all aggregates of streams have."""
@@ -83,7 +88,7 @@ class WindowAggregate(AggregateNode):
     def fills(self) -> dict[str, str]:
         match self.windows:
             case TimeWindows(size_ms, advance_ms):
-                return {self.store: f"aggregate in windows of {size_ms} ms every {advance_ms} ms"}
+                return {self.store: f"aggregate in windows of {size_ms} ms every {advance_ms} ms{_emitted(self.emit)}"}
             case UnlimitedWindows(start_ms):
                 return {self.store: f"aggregate in an unlimited window from {start_ms} ms"}
             case _:
@@ -101,7 +106,7 @@ class SlidingAggregate(AggregateNode):
 
     @property
     def fills(self) -> dict[str, str]:
-        return {self.store: f"aggregate in sliding windows of {self.windows.difference_ms} ms"}
+        return {self.store: f"aggregate in sliding windows of {self.windows.difference_ms} ms{_emitted(self.emit)}"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +122,8 @@ class SessionAggregate(AggregateNode):
     def fills(self) -> dict[str, str]:
         longest_ms = self.windows.max_duration_ms
         limit = "" if longest_ms is None else f", at most {longest_ms} ms long"
-        return {self.store: f"aggregate in sessions with a gap of {self.windows.gap_ms} ms{limit}"}
+        gap = f"aggregate in sessions with a gap of {self.windows.gap_ms} ms"
+        return {self.store: f"{gap}{limit}{_emitted(self.emit)}"}
 
 
 @dataclass(frozen=True, kw_only=True)
