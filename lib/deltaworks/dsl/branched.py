@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from deltaworks.dsl.graph import call_site
+from deltaworks.dsl.mistakes import Handle, check_function
 from deltaworks.dsl.point import Point
 from deltaworks.topology.nodes import Branch, Passthrough
 from deltaworks.topology.nodes.base import Origin
@@ -15,9 +16,10 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 V = TypeVar("V")
+T = TypeVar("T")
 
 
-class BranchedKStream(Generic[K, V]):
+class BranchedKStream(Handle, Generic[K, V]):
     """A stream that is being split; a handle, made by `split`. End it with `default_branch` or `no_default_branch`.
 
     >>> from deltaworks import StreamsBuilder
@@ -53,6 +55,7 @@ class BranchedKStream(Generic[K, V]):
 
         Source: `BranchedKStream#branch`; differs: `Branched.withFunction` and `withConsumer` are the caller's own code.
         """
+        check_function(self.at.graph, predicate, "predicate(key, value)", operator="branch", where=call_site())
         return BranchedKStream(self.at, self.node, self.where, (*self.branches, (name, self._child(name), predicate)))
 
     def default_branch(self, *, name: str = "default") -> dict[str, KStream[K, V]]:
@@ -85,7 +88,10 @@ class BranchedKStream(Generic[K, V]):
         from deltaworks.dsl.kstream import KStream
 
         graph = self.at.graph
-        graph.open_splits.pop(self.node, None)
+        if graph.open_splits.pop(self.node, None) is None:
+            graph.refuse(
+                f"the split '{self.node}' is ended twice.", call_site(), "keep its branches in a variable and use them"
+            )
         names = {name: child for name, child, _ in self.branches}
         default_child = None if default is None else self._child(default)
         if default is not None and default_child is not None:
@@ -100,7 +106,14 @@ class BranchedKStream(Generic[K, V]):
                 origin=self.where,
             )
         )
-        return {
-            name: KStream(self.at.then(Passthrough(name=child, parents=(self.node,), origin=self.where)))
+        return Branches(
+            (name, KStream(self.at.then(Passthrough(name=child, parents=(self.node,), origin=self.where))))
             for name, child in names.items()
-        }
+        )
+
+
+class Branches(dict[str, T]):
+    """The branches of a split by name; one that does not exist is told with those that do."""
+
+    def __missing__(self, name: str) -> NoReturn:
+        raise KeyError(f"the split has no branch {name!r}; it has: {', '.join(map(repr, self)) or 'none'}")

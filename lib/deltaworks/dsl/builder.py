@@ -14,6 +14,7 @@ from deltaworks.dsl.kstream import KStream
 from deltaworks.dsl.ktable import KTable
 from deltaworks.dsl.materialize import table_source
 from deltaworks.dsl.materialized import Materialized, Stored
+from deltaworks.dsl.mistakes import Handle
 from deltaworks.dsl.optimize import merge_hops
 from deltaworks.dsl.point import Point, Typed, settle
 from deltaworks.dsl.processing import add_store, check_supplier
@@ -47,7 +48,7 @@ class _Reads:
         return None if isinstance(self.timestamp_extractor, FailOnInvalidTimestamp) else self.timestamp_extractor
 
 
-class StreamsBuilder:
+class StreamsBuilder(Handle):
     """Collects a topology; the only mutable object of the DSL. It reads and writes nothing.
 
     Args:

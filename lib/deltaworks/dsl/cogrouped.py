@@ -10,6 +10,7 @@ from deltaworks.dsl.graph import call_site
 from deltaworks.dsl.ktable import KTable
 from deltaworks.dsl.materialize import Grouping, Wanted, cogrouped
 from deltaworks.dsl.materialized import Stored
+from deltaworks.dsl.mistakes import Handle, check_function, need_handle, need_value
 from deltaworks.dsl.point import Typed
 from deltaworks.serdes import Windowed
 from deltaworks.serdes.inference import returned
@@ -28,7 +29,7 @@ Streams: TypeAlias = tuple[tuple[Grouping, Callable[[Any, Any, Any], Any]], ...]
 """Each stream with its aggregator."""
 
 
-class CogroupedKStream(Generic[K, VA]):
+class CogroupedKStream(Handle, Generic[K, VA]):
     """Grouped streams, each with an aggregator of its own for the aggregate that they share; made by `cogroup`.
 
     One store and one update per record, where joins of an aggregate per stream would take several. Null keys and null
@@ -63,6 +64,12 @@ class CogroupedKStream(Generic[K, VA]):
 
         Source: `CogroupedKStream#cogroup`; differs: returns a new handle.
         """
+        from deltaworks.dsl.grouped import KGroupedStream
+
+        graph, where = self.streams[0][0].at.graph, call_site()
+        need_handle(graph, group, KGroupedStream, operator="cogroup", where=where)
+        shape = "aggregator(key, value, aggregate)"
+        check_function(graph, aggregator, shape, operator="cogroup", where=where)
         streams = [(known, aggregator if known is group.grouping else own) for known, own in self.streams]
         if all(known is not group.grouping for known, _ in streams):
             streams.append((group.grouping, aggregator))
@@ -112,6 +119,9 @@ class CogroupedKStream(Generic[K, VA]):
 
         Source: `CogroupedKStream#windowedBy`; differs: no.
         """
+        wanted = (TimeWindows, SlidingWindows, SessionWindows, UnlimitedWindows)
+        example = "TimeWindows.of_size_with_no_grace(timedelta(minutes=5))"
+        need_value(self.streams[0][0].at.graph, windows, wanted, example, "windowed_by")
         match windows:
             case SessionWindows():
                 return SessionWindowedCogroupedKStream(self, windows)
@@ -119,7 +129,7 @@ class CogroupedKStream(Generic[K, VA]):
                 return TimeWindowedCogroupedKStream(self, windows)
 
 
-class TimeWindowedCogroupedKStream(Generic[K, VA]):
+class TimeWindowedCogroupedKStream(Handle, Generic[K, VA]):
     """Cogrouped streams cut into windows; a handle, made by `windowed_by`.
 
     >>> from deltaworks import StreamsBuilder
@@ -169,7 +179,7 @@ class TimeWindowedCogroupedKStream(Generic[K, VA]):
         return _aggregate(self.cogroup, value, initializer, None, self.windows, store, retention, name)
 
 
-class SessionWindowedCogroupedKStream(Generic[K, VA]):
+class SessionWindowedCogroupedKStream(Handle, Generic[K, VA]):
     """Cogrouped streams cut into sessions; a handle, made by `windowed_by`.
 
     >>> from deltaworks import StreamsBuilder
@@ -230,6 +240,10 @@ def _aggregate(
     name: str | None,
 ) -> KTable[Any, Any]:
     where = call_site()
+    graph = cogroup.streams[0][0].at.graph
+    check_function(graph, initializer, "initializer()", operator="aggregate", where=where)
+    if merger is not None:
+        check_function(graph, merger, "merger(key, aggregate, other)", operator="aggregate", where=where)
     streams = [(grouping, Aggregate(initializer, aggregator, merger)) for grouping, aggregator in cogroup.streams]
     hints = [returned(aggregator) for _, aggregator in cogroup.streams]
     hinted = next((hint for hint in hints if hint is not None), None) or returned(initializer)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from deltaworks.dsl.global_ktable import GlobalKTable
+from deltaworks.dsl.mistakes import need_handle
 from deltaworks.dsl.point import Known, Point
 from deltaworks.topology.nodes import GlobalTableJoin
 from deltaworks.topology.nodes.base import Origin
@@ -28,6 +29,7 @@ def join_global_table(
     Source: `KStreamImpl#globalTableJoin`; both kinds are named alike there.
     """
     graph = at.graph
+    need_handle(graph, table, GlobalKTable, operator=operator, where=where)
     if table.at.graph is not graph:
         graph.report(f"{operator}: the table belongs to another builder.", where, "use one builder for both")
         return at.typed(key=at.key, value=value)

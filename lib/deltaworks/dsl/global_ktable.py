@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Generic, TypeVar
 
+from deltaworks.dsl.mistakes import Handle
 from deltaworks.dsl.point import Point
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
-class GlobalKTable(Generic[K, V]):
+class GlobalKTable(Handle, Generic[K, V]):
     """A table that every task can read as a whole; made by `StreamsBuilder.global_table`.
 
     A stream looks its rows up under any key that it computes, so neither hops nor equal numbers of partitions are
@@ -21,7 +22,8 @@ class GlobalKTable(Generic[K, V]):
     >>> builder = StreamsBuilder()
     >>> cities = builder.global_table("cities", key=str, value=str, store="cities")
     >>> orders = builder.stream("orders", key=str, value=str)
-    >>> orders.join_global(cities, lambda _, city: city, lambda city, country: f"{city}, {country}", value=str).to("out")
+    >>> places = orders.join_global(cities, lambda _, city: city, lambda *names: ", ".join(names), value=str)
+    >>> places.to("out")
     >>> driver = TopologyTestDriver(builder.build())
     >>> driver.create_input_topic("cities").pipe_input("Utrecht", "NL")
     >>> driver.create_input_topic("orders").pipe_input("order 1", "Utrecht")

@@ -10,9 +10,10 @@ import sys
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NoReturn, TypeVar
 
-from deltaworks.errors import Problem
+from deltaworks.errors import Problem, TopologyError
+from deltaworks.topology.durations import milliseconds
 from deltaworks.topology.nodes import AnyNode, Source
 from deltaworks.topology.nodes.base import Origin
 from deltaworks.topology.stages import StoreSpec
@@ -36,6 +37,17 @@ class BuilderConfig:
     """Hops of one stream are merged, a self-join uses one store (`topology.optimization=all`)."""
     emit_interval: timedelta = timedelta(0)
     """Wall-clock pause between two looks for windows that have closed and joins that stay unmatched."""
+
+    def __post_init__(self) -> None:
+        if self.explicit_names not in ("stores", "all", "none"):
+            raise ValueError(f"explicit_names is 'stores', 'all' or 'none', not {self.explicit_names!r}")
+        if self.emit_interval_ms < 0:
+            raise ValueError(f"emit_interval must not be negative, but is {self.emit_interval}")
+
+    @property
+    def emit_interval_ms(self) -> int:
+        """As operators want it."""
+        return milliseconds(self.emit_interval, "emit_interval")
 
 
 class Graph:
@@ -131,6 +143,11 @@ class Graph:
                 where,
                 f"{operator}(..., store='...')",
             )
+
+    def refuse(self, what: str, where: Origin | None, hint: str | None = None) -> NoReturn:
+        """Tells all problems at once, this one last: what follows it would make no sense."""
+        self.report(what, where, hint)
+        raise TopologyError(self.name, list(dict.fromkeys(self.problems)))
 
     def report(self, what: str, where: Origin | None, hint: str | None = None) -> None:
         """Keeps a problem; `build` raises all of them at once."""

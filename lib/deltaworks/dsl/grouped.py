@@ -10,6 +10,7 @@ from deltaworks.dsl.graph import call_site
 from deltaworks.dsl.ktable import KTable
 from deltaworks.dsl.materialize import Grouping, Wanted, aggregated
 from deltaworks.dsl.materialized import Stored
+from deltaworks.dsl.mistakes import Handle, check_function, need_value
 from deltaworks.dsl.point import Typed
 from deltaworks.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
 from deltaworks.serdes import Long
@@ -22,7 +23,7 @@ V = TypeVar("V")
 VA = TypeVar("VA")
 
 
-class KGroupedStream(Generic[K, V]):
+class KGroupedStream(Handle, Generic[K, V]):
     """A stream grouped by key; a handle, made by `group_by_key` and `group_by`.
 
     Aggregates per key drop null keys and null values.
@@ -68,7 +69,9 @@ class KGroupedStream(Generic[K, V]):
         State: a value per key, for ever.
         Source: `KGroupedStream#reduce`; differs: no.
         """
-        wanted = Wanted("reduce", Reduce(reducer), self.grouping.at.value, store, call_site(), name)
+        where = call_site()
+        check_function(self.grouping.at.graph, reducer, "reducer(aggregate, value)", operator="reduce", where=where)
+        wanted = Wanted("reduce", Reduce(reducer), self.grouping.at.value, store, where, name)
         return aggregated(self.grouping, wanted)
 
     def aggregate(
@@ -95,6 +98,10 @@ class KGroupedStream(Generic[K, V]):
         Source: `KGroupedStream#aggregate`; differs: no.
         """
         where = call_site()
+        check_function(self.grouping.at.graph, initializer, "initializer()", operator="aggregate", where=where)
+        check_function(
+            self.grouping.at.graph, aggregator, "aggregator(key, value, aggregate)", operator="aggregate", where=where
+        )
         known = self.grouping.at.settle(
             value, returned(aggregator) or returned(initializer), operator="aggregate", argument="value", where=where
         )
@@ -113,7 +120,11 @@ class KGroupedStream(Generic[K, V]):
 
         Source: `KGroupedStream#cogroup`; differs: no.
         """
-        return CogroupedKStream(((self.grouping, aggregator),), value, call_site())
+        where = call_site()
+        check_function(
+            self.grouping.at.graph, aggregator, "aggregator(key, value, aggregate)", operator="cogroup", where=where
+        )
+        return CogroupedKStream(((self.grouping, aggregator),), value, where)
 
     @overload
     def windowed_by(self, windows: TimeWindows | UnlimitedWindows | SlidingWindows) -> TimeWindowedKStream[K, V]: ...
@@ -129,6 +140,9 @@ class KGroupedStream(Generic[K, V]):
 
         Source: `KGroupedStream#windowedBy`; differs: no.
         """
+        wanted = (TimeWindows, SlidingWindows, SessionWindows, UnlimitedWindows)
+        example = "TimeWindows.of_size_with_no_grace(timedelta(minutes=5))"
+        need_value(self.grouping.at.graph, windows, wanted, example, "windowed_by")
         match windows:
             case SessionWindows():
                 return SessionWindowedKStream(self.grouping, windows)

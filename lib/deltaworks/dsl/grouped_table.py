@@ -10,6 +10,7 @@ from deltaworks.dsl.graph import call_site
 from deltaworks.dsl.hops import table_hop
 from deltaworks.dsl.ktable import KTable
 from deltaworks.dsl.materialized import Materialized, Stored
+from deltaworks.dsl.mistakes import Handle, check_function
 from deltaworks.dsl.point import Known, Point, Typed
 from deltaworks.dsl.stores import own_store
 from deltaworks.serdes import Long
@@ -25,7 +26,7 @@ VA = TypeVar("VA")
 _AGGREGATE = "KTABLE-AGGREGATE-"
 
 
-class KGroupedTable(Generic[K, V]):
+class KGroupedTable(Handle, Generic[K, V]):
     """A table grouped anew; a handle, made by `KTable.group_by`.
 
     A row that changes leaves its group and comes into its new one, so aggregates can go down as well as up.
@@ -87,8 +88,11 @@ class KGroupedTable(Generic[K, V]):
         State: a value per group, for ever.
         Source: `KGroupedTable#reduce`; differs: no.
         """
+        where = call_site()
+        check_function(self._at.graph, adder, "adder(aggregate, value)", operator="reduce", where=where)
+        check_function(self._at.graph, subtractor, "subtractor(aggregate, value)", operator="reduce", where=where)
         reduce = TableReduce(adder, subtractor)
-        return self._aggregated(reduce, "KTABLE-REDUCE-", self._at.value, "reduce", store, name, call_site())
+        return self._aggregated(reduce, "KTABLE-REDUCE-", self._at.value, "reduce", store, name, where)
 
     def aggregate(
         self,
@@ -116,6 +120,11 @@ class KGroupedTable(Generic[K, V]):
         Source: `KGroupedTable#aggregate`; differs: no.
         """
         where = call_site()
+        check_function(self._at.graph, initializer, "initializer()", operator="aggregate", where=where)
+        check_function(self._at.graph, adder, "adder(key, value, aggregate)", operator="aggregate", where=where)
+        check_function(
+            self._at.graph, subtractor, "subtractor(key, value, aggregate)", operator="aggregate", where=where
+        )
         hinted = returned(adder) or returned(subtractor) or returned(initializer)
         known = self._at.settle(value, hinted, operator="aggregate", argument="value", where=where)
         fold = TableFold(initializer, adder, subtractor)

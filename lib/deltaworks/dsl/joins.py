@@ -10,6 +10,7 @@ from typing import Any, Literal
 from deltaworks.dsl.hops import hop
 from deltaworks.dsl.ktable import KTable
 from deltaworks.dsl.lookups import lookup_stores
+from deltaworks.dsl.mistakes import check_duration, need_handle
 from deltaworks.dsl.point import Point, Typed, Unknown
 from deltaworks.topology.nodes import StreamTableJoin
 from deltaworks.topology.nodes.base import Origin
@@ -33,6 +34,7 @@ def join_table(
 ) -> Point:
     """Connects a stream-table join, with a hop before it if the stream's key may have changed."""
     new_value = at.settle(value, hinted, operator=operator, argument="value", where=where)
+    need_handle(at.graph, table, KTable, operator=operator, where=where)
     if table.at.graph is not at.graph:
         at.graph.report(f"{operator}: the table belongs to another builder.", where, "use one builder for both")
         return at.typed(key=at.key, value=new_value)
@@ -48,7 +50,7 @@ def join_table(
         kind=kind,
         origin=where,
     )
-    if grace is not None:
+    if grace is not None and check_duration(at.graph, grace, f"{operator}: grace", where=where):
         node = _with_grace(at, node, grace // _MILLISECOND, operator=operator, named=name is not None)
     return at.then(node, value=new_value)
 

@@ -17,6 +17,7 @@ from deltaworks.dsl.joins import join_table
 from deltaworks.dsl.ktable import KTable
 from deltaworks.dsl.materialize import Grouping, table_source
 from deltaworks.dsl.materialized import Materialized, Stored
+from deltaworks.dsl.mistakes import Handle, check_function, need_handle, need_topics, need_value
 from deltaworks.dsl.point import Point, Typed, Unknown
 from deltaworks.dsl.processing import process, process_values
 from deltaworks.dsl.stream_joins import StreamJoin, join_streams
@@ -50,7 +51,7 @@ KG = TypeVar("KG")
 VG = TypeVar("VG")
 
 
-class KStream(Generic[K, V]):
+class KStream(Handle, Generic[K, V]):
     """A stream at one point of a topology; a handle, made by the builder and by operators.
 
     Functions that get a key or a value may get None where the stream has null keys or values.
@@ -117,6 +118,7 @@ class KStream(Generic[K, V]):
         Source: `KStream#map`; differs: no.
         """
         where = call_site()
+        check_function(self.at.graph, mapper, "mapper(key, value)", operator="map", where=where)
         node = Map(name=self._name(name, "KSTREAM-MAP-"), parents=(self.at.node,), mapper=mapper, origin=where)
         new_key, new_value = pair(returned(mapper))
         return KStream(
@@ -141,7 +143,7 @@ class KStream(Generic[K, V]):
         State: none.
         Source: `KStream#mapValues`; differs: no.
         """
-        return self._map_values(lambda _, old: mapper(old), returned(mapper), "map_values", value, name)
+        return self._map_values(lambda _, old: mapper(old), mapper, "map_values", value, name)
 
     def map_values_with_key(
         self, mapper: Callable[[K, V], VR], *, value: Typed[VR] | None = None, name: str | None = None
@@ -150,7 +152,7 @@ class KStream(Generic[K, V]):
 
         Source: `KStream#mapValues(ValueMapperWithKey)`; differs: no.
         """
-        return self._map_values(mapper, returned(mapper), "map_values_with_key", value, name)
+        return self._map_values(mapper, mapper, "map_values_with_key", value, name)
 
     def flat_map(
         self,
@@ -172,6 +174,7 @@ class KStream(Generic[K, V]):
         Source: `KStream#flatMap`; differs: no.
         """
         where = call_site()
+        check_function(self.at.graph, mapper, "mapper(key, value)", operator="flat_map", where=where)
         node = FlatMap(name=self._name(name, "KSTREAM-FLATMAP-"), parents=(self.at.node,), mapper=mapper, origin=where)
         new_key, new_value = pair(element(returned(mapper)))
         return KStream(
@@ -196,7 +199,7 @@ class KStream(Generic[K, V]):
         State: none.
         Source: `KStream#flatMapValues`; differs: no.
         """
-        return self._flat_map_values(lambda _, old: mapper(old), returned(mapper), "flat_map_values", value, name)
+        return self._flat_map_values(lambda _, old: mapper(old), mapper, "flat_map_values", value, name)
 
     def flat_map_values_with_key(
         self, mapper: Callable[[K, V], Iterable[VR]], *, value: Typed[VR] | None = None, name: str | None = None
@@ -205,7 +208,7 @@ class KStream(Generic[K, V]):
 
         Source: `KStream#flatMapValues(ValueMapperWithKey)`; differs: no.
         """
-        return self._flat_map_values(mapper, returned(mapper), "flat_map_values_with_key", value, name)
+        return self._flat_map_values(mapper, mapper, "flat_map_values_with_key", value, name)
 
     def select_key(
         self, selector: Callable[[K, V], KR], *, key: Typed[KR] | None = None, name: str | None = None
@@ -232,7 +235,9 @@ class KStream(Generic[K, V]):
         State: none.
         Source: `KStream#peek`; differs: no.
         """
-        node = Peek(name=self._name(name, "KSTREAM-PEEK-"), parents=(self.at.node,), action=action, origin=call_site())
+        where = call_site()
+        check_function(self.at.graph, action, "action(key, value)", operator="peek", where=where)
+        node = Peek(name=self._name(name, "KSTREAM-PEEK-"), parents=(self.at.node,), action=action, origin=where)
         return KStream(self.at.then(node))
 
     def foreach(self, action: Callable[[K, V], object], *, name: str | None = None) -> None:
@@ -243,6 +248,7 @@ class KStream(Generic[K, V]):
             name: of the node.
         Source: `KStream#foreach`; differs: no.
         """
+        check_function(self.at.graph, action, "action(key, value)", operator="foreach", where=call_site())
         node = Peek(
             name=self._name(name, "KSTREAM-FOREACH-"),
             parents=(self.at.node,),
@@ -267,6 +273,8 @@ class KStream(Generic[K, V]):
             name: of the node.
         Source: `KStream#print`, `Printed`; differs: to the standard output only.
         """
+        if mapper is not None:
+            check_function(self.at.graph, mapper, "mapper(key, value)", operator="print", where=call_site())
         prefix = label or self.at.node
 
         def show(key: K, value: V) -> None:
@@ -293,6 +301,7 @@ class KStream(Generic[K, V]):
         Source: `KStream#merge`; differs: no.
         """
         where = call_site()
+        need_handle(self.at.graph, other, KStream, operator="merge", where=where)
         at, of = self.at, other.at
         if of.graph is not at.graph:
             at.graph.report("merge: the other stream belongs to another builder.", where, "use one builder for both")
@@ -494,7 +503,7 @@ class KStream(Generic[K, V]):
         Source: `KStream#join(KTable)`, `Joined#withGracePeriod`; differs: no.
         """
         return self._join(
-            table, lambda _, left, right: joiner(left, right), returned(joiner), "inner", "join", value, grace, name
+            table, lambda _, left, right: joiner(left, right), joiner, "inner", "join", value, grace, name
         )
 
     def join_with_key(
@@ -510,7 +519,7 @@ class KStream(Generic[K, V]):
 
         Source: `KStream#join(KTable, ValueJoinerWithKey)`; differs: no.
         """
-        return self._join(table, joiner, returned(joiner), "inner", "join_with_key", value, grace, name)
+        return self._join(table, joiner, joiner, "inner", "join_with_key", value, grace, name)
 
     def left_join(
         self,
@@ -537,7 +546,7 @@ class KStream(Generic[K, V]):
         Source: `KStream#leftJoin(KTable)`, `Joined#withGracePeriod`; differs: no.
         """
         return self._join(
-            table, lambda _, left, right: joiner(left, right), returned(joiner), "left", "left_join", value, grace, name
+            table, lambda _, left, right: joiner(left, right), joiner, "left", "left_join", value, grace, name
         )
 
     def left_join_with_key(
@@ -553,7 +562,7 @@ class KStream(Generic[K, V]):
 
         Source: `KStream#leftJoin(KTable, ValueJoinerWithKey)`; differs: no.
         """
-        return self._join(table, joiner, returned(joiner), "left", "left_join_with_key", value, grace, name)
+        return self._join(table, joiner, joiner, "left", "left_join_with_key", value, grace, name)
 
     def join_stream(
         self,
@@ -584,7 +593,7 @@ class KStream(Generic[K, V]):
         Source: `KStream#join(KStream)`, `StreamJoined`; differs: no.
         """
         return self._join_stream(
-            other, lambda _, left, right: joiner(left, right), returned(joiner), windows, "inner", value, store, name
+            other, lambda _, left, right: joiner(left, right), joiner, windows, "inner", value, store, name
         )
 
     def join_stream_with_key(
@@ -601,7 +610,7 @@ class KStream(Generic[K, V]):
 
         Source: `KStream#join(KStream, ValueJoinerWithKey)`; differs: no.
         """
-        return self._join_stream(other, joiner, returned(joiner), windows, "inner", value, store, name)
+        return self._join_stream(other, joiner, joiner, windows, "inner", value, store, name)
 
     def left_join_stream(
         self,
@@ -630,7 +639,7 @@ class KStream(Generic[K, V]):
         Source: `KStream#leftJoin(KStream)`; differs: no pause between two looks unless the builder has `emit_interval`.
         """
         return self._join_stream(
-            other, lambda _, left, right: joiner(left, right), returned(joiner), windows, "left", value, store, name
+            other, lambda _, left, right: joiner(left, right), joiner, windows, "left", value, store, name
         )
 
     def left_join_stream_with_key(
@@ -647,7 +656,7 @@ class KStream(Generic[K, V]):
 
         Source: `KStream#leftJoin(KStream, ValueJoinerWithKey)`; differs: as `left_join_stream`.
         """
-        return self._join_stream(other, joiner, returned(joiner), windows, "left", value, store, name)
+        return self._join_stream(other, joiner, joiner, windows, "left", value, store, name)
 
     def outer_join_stream(
         self,
@@ -673,7 +682,7 @@ class KStream(Generic[K, V]):
         Source: `KStream#outerJoin(KStream)`; differs: as `left_join_stream`.
         """
         return self._join_stream(
-            other, lambda _, left, right: joiner(left, right), returned(joiner), windows, "outer", value, store, name
+            other, lambda _, left, right: joiner(left, right), joiner, windows, "outer", value, store, name
         )
 
     def outer_join_stream_with_key(
@@ -690,7 +699,7 @@ class KStream(Generic[K, V]):
 
         Source: `KStream#outerJoin(KStream, ValueJoinerWithKey)`; differs: as `left_join_stream`.
         """
-        return self._join_stream(other, joiner, returned(joiner), windows, "outer", value, store, name)
+        return self._join_stream(other, joiner, joiner, windows, "outer", value, store, name)
 
     def join_global(
         self,
@@ -716,7 +725,7 @@ class KStream(Generic[K, V]):
         Source: `KStream#join(GlobalKTable)`; differs: no.
         """
         return self._join_global(
-            table, selector, lambda _, left, right: joiner(left, right), returned(joiner), "inner", value, name
+            table, selector, lambda _, left, right: joiner(left, right), joiner, "inner", value, name
         )
 
     def join_global_with_key(
@@ -732,7 +741,7 @@ class KStream(Generic[K, V]):
 
         Source: `KStream#join(GlobalKTable, ValueJoinerWithKey)`; differs: no.
         """
-        return self._join_global(table, selector, joiner, returned(joiner), "inner", value, name)
+        return self._join_global(table, selector, joiner, joiner, "inner", value, name)
 
     def left_join_global(
         self,
@@ -756,7 +765,7 @@ class KStream(Generic[K, V]):
         Source: `KStream#leftJoin(GlobalKTable)`; differs: no.
         """
         return self._join_global(
-            table, selector, lambda _, left, right: joiner(left, right), returned(joiner), "left", value, name
+            table, selector, lambda _, left, right: joiner(left, right), joiner, "left", value, name
         )
 
     def left_join_global_with_key(
@@ -772,7 +781,7 @@ class KStream(Generic[K, V]):
 
         Source: `KStream#leftJoin(GlobalKTable, ValueJoinerWithKey)`; differs: no.
         """
-        return self._join_global(table, selector, joiner, returned(joiner), "left", value, name)
+        return self._join_global(table, selector, joiner, joiner, "left", value, name)
 
     def to(
         self,
@@ -794,6 +803,7 @@ class KStream(Generic[K, V]):
         Source: `KStream#to`, `Produced`; differs: no.
         """
         where = call_site()
+        need_topics(self.at.graph, [topic], operator="to", where=where)
         operator = f"to('{topic}')"
         at = self._typed(key, value, operator, where)
         at.then(
@@ -831,6 +841,7 @@ class KStream(Generic[K, V]):
         """
         where = call_site()
         operator = "to_extracted"
+        check_function(self.at.graph, extractor, "extractor(key, value, context)", operator=operator, where=where)
         at = self._typed(key, value, operator, where)
         at.then(
             ExtractedTopicSink(
@@ -874,6 +885,12 @@ class KStream(Generic[K, V]):
     def _name(self, given: str | None, prefix: str) -> str:
         return self.at.graph.name_of(given, prefix)
 
+    def _check(self, given: Callable[..., Any], argument: str, names: str, operator: str, where: Origin) -> None:
+        """What takes no key has a relative that does."""
+        keyed = operator.endswith("_with_key")
+        shape = f"{argument}({'key, ' if keyed else ''}{names})"
+        check_function(self.at.graph, given, shape, operator=operator, where=where, with_key=not keyed)
+
     def _typed(self, key: Typed[Any] | None, value: Typed[Any] | None, operator: str, where: Origin) -> Point:
         """This point with the serdes that were given to an operator."""
         at = self.at
@@ -882,38 +899,47 @@ class KStream(Generic[K, V]):
         )
 
     def _filter(self, predicate: Callable[[K, V], bool], *, negate: bool, name: str | None) -> KStream[K, V]:
+        operator, where = "filter_not" if negate else "filter", call_site()
+        check_function(self.at.graph, predicate, "predicate(key, value)", operator=operator, where=where)
         node = Filter(
             name=self._name(name, "KSTREAM-FILTER-"),
             parents=(self.at.node,),
             predicate=predicate,
             negate=negate,
-            origin=call_site(),
+            origin=where,
         )
         return KStream(self.at.then(node))
 
     def _map_values(
-        self, mapper: Callable[[K, V], VR], hinted: Any, operator: str, value: Typed[VR] | None, name: str | None
-    ) -> KStream[K, VR]:
-        where = call_site()
-        node = MapValues(
-            name=self._name(name, "KSTREAM-MAPVALUES-"), parents=(self.at.node,), mapper=mapper, origin=where
-        )
-        known = self.at.settle(value, hinted, operator=operator, argument="value", where=where)
-        return KStream(self.at.then(node, value=known))
-
-    def _flat_map_values(
         self,
-        mapper: Callable[[K, V], Iterable[VR]],
-        hinted: Any,
+        mapper: Callable[[K, V], VR],
+        given: Callable[..., Any],
         operator: str,
         value: Typed[VR] | None,
         name: str | None,
     ) -> KStream[K, VR]:
         where = call_site()
+        self._check(given, "mapper", "value", operator, where)
+        node = MapValues(
+            name=self._name(name, "KSTREAM-MAPVALUES-"), parents=(self.at.node,), mapper=mapper, origin=where
+        )
+        known = self.at.settle(value, returned(given), operator=operator, argument="value", where=where)
+        return KStream(self.at.then(node, value=known))
+
+    def _flat_map_values(
+        self,
+        mapper: Callable[[K, V], Iterable[VR]],
+        given: Callable[..., Any],
+        operator: str,
+        value: Typed[VR] | None,
+        name: str | None,
+    ) -> KStream[K, VR]:
+        where = call_site()
+        self._check(given, "mapper", "value", operator, where)
         node = FlatMapValues(
             name=self._name(name, "KSTREAM-FLATMAPVALUES-"), parents=(self.at.node,), mapper=mapper, origin=where
         )
-        known = self.at.settle(value, element(hinted), operator=operator, argument="value", where=where)
+        known = self.at.settle(value, element(returned(given)), operator=operator, argument="value", where=where)
         return KStream(self.at.then(node, value=known))
 
     def _select_key(
@@ -924,6 +950,7 @@ class KStream(Generic[K, V]):
         where: Origin,
         name: str | None,
     ) -> Point:
+        check_function(self.at.graph, selector, "selector(key, value)", operator=operator, where=where)
         node = SelectKey(
             name=self._name(name, "KSTREAM-KEY-SELECT-"), parents=(self.at.node,), selector=selector, origin=where
         )
@@ -934,24 +961,26 @@ class KStream(Generic[K, V]):
         self,
         table: KTable[K, VT],
         joiner: Callable[[Any, Any, Any], VR],
-        hinted: Any,
+        given: Callable[..., Any],
         kind: Literal["inner", "left"],
         operator: str,
         value: Typed[VR] | None,
         grace: timedelta | None,
         name: str | None,
     ) -> KStream[K, VR]:
+        where = call_site()
+        self._check(given, "joiner", "value, row", operator, where)
         joined = join_table(
             self.at,
             table,
             joiner,
-            hinted=hinted,
+            hinted=returned(given),
             kind=kind,
             operator=operator,
             value=value,
             grace=grace,
             name=name,
-            where=call_site(),
+            where=where,
         )
         return KStream(joined)
 
@@ -959,7 +988,7 @@ class KStream(Generic[K, V]):
         self,
         other: KStream[K, VO],
         joiner: Callable[[Any, Any, Any], VR],
-        hinted: Any,
+        given: Callable[..., Any],
         windows: JoinWindows,
         kind: Literal["inner", "left", "outer"],
         value: Typed[VR] | None,
@@ -967,12 +996,17 @@ class KStream(Generic[K, V]):
         name: str | None,
     ) -> KStream[K, VR]:
         where, operator = call_site(), "join_stream" if kind == "inner" else f"{kind}_join_stream"
+        operator += "_with_key" if given is joiner else ""
+        self._check(given, "joiner", "value, other", operator, where)
+        need_handle(self.at.graph, other, KStream, operator=operator, where=where)
+        example = "other, joiner, JoinWindows.of_time_difference_with_no_grace(timedelta(minutes=5))"
+        need_value(self.at.graph, windows, JoinWindows, example, operator)
         join = StreamJoin(
             operator=operator,
             kind=kind,
             joiner=joiner,
             windows=windows,
-            value=self.at.settle(value, hinted, operator=operator, argument="value", where=where),
+            value=self.at.settle(value, returned(given), operator=operator, argument="value", where=where),
             store=store,
             name=name,
             where=where,
@@ -984,13 +1018,16 @@ class KStream(Generic[K, V]):
         table: GlobalKTable[KG, VG],
         selector: Callable[[Any, Any], Any],
         joiner: Callable[[Any, Any, Any], VR],
-        hinted: Any,
+        given: Callable[..., Any],
         kind: Literal["inner", "left"],
         value: Typed[VR] | None,
         name: str | None,
     ) -> KStream[K, VR]:
         where, operator = call_site(), "join_global" if kind == "inner" else "left_join_global"
-        known = self.at.settle(value, hinted, operator=operator, argument="value", where=where)
+        operator += "_with_key" if given is joiner else ""
+        self._check(given, "joiner", "value, row", operator, where)
+        check_function(self.at.graph, selector, "selector(key, value)", operator=operator, where=where)
+        known = self.at.settle(value, returned(given), operator=operator, argument="value", where=where)
         joined = join_global_table(
             self.at, table, selector, joiner, kind=kind, operator=operator, value=known, name=name, where=where
         )

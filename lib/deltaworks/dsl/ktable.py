@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from deltaworks.dsl.graph import GENERATED_STORE, call_site
 from deltaworks.dsl.materialized import Stored
+from deltaworks.dsl.mistakes import Handle, check_function, need_handle, need_value
 from deltaworks.dsl.old_values import ask_for_old_values
 from deltaworks.dsl.point import Point, Typed
 from deltaworks.dsl.suppress import suppress
@@ -30,7 +31,7 @@ KO = TypeVar("KO")
 VO = TypeVar("VO")
 
 
-class KTable(Generic[K, V]):
+class KTable(Handle, Generic[K, V]):
     """A table at one point of a topology; a handle, made by the builder and by aggregates.
 
     >>> from deltaworks import StreamsBuilder
@@ -173,6 +174,7 @@ class KTable(Generic[K, V]):
         from deltaworks.dsl.grouped_table import KGroupedTable
 
         where, graph = call_site(), self.at.graph
+        check_function(graph, selector, "selector(key, value)", operator="group_by", where=where)
         new_key, new_value = pair(returned(selector))
         known_key = self.at.settle(key, new_key, operator="group_by", argument="key", where=where)
         known_value = self.at.settle(value, new_value, operator="group_by", argument="value", where=where)
@@ -313,6 +315,8 @@ class KTable(Generic[K, V]):
         State: the updates held back.
         Source: `KTable#suppress`; differs: the name is not in `Suppressed`.
         """
+        example = "Suppressed.until_window_closes(BufferConfig.unbounded())"
+        need_value(self.at.graph, suppressed, Suppressed, example, "suppress")
         at = suppress(self.at, suppressed, store=store, name=name, where=call_site())
         return KTable(at, window_node=at.node if self.window_node else None)
 
@@ -377,7 +381,10 @@ class KTable(Generic[K, V]):
     ) -> KTable[K, VR]:
         from deltaworks.dsl.foreign_keys import join_foreign_key
 
-        where = call_site()
+        where, graph = call_site(), self.at.graph
+        need_handle(graph, other, KTable, operator=operator, where=where)
+        check_function(graph, foreign_key, "foreign_key(key, value)", operator=operator, where=where)
+        check_function(graph, joiner, "joiner(value, other)", operator=operator, where=where)
         return join_foreign_key(
             self.at,
             other.at,
@@ -394,14 +401,16 @@ class KTable(Generic[K, V]):
     def _filter(
         self, predicate: Callable[[K, V], bool], *, negate: bool, store: Stored, name: str | None
     ) -> KTable[K, V]:
+        where, operator = call_site(), "filter_not" if negate else "filter"
+        check_function(self.at.graph, predicate, "predicate(key, value)", operator=operator, where=where)
         filtered = filter_rows(
             self.at,
             predicate,
             negate=negate,
             store=store,
             name=name,
-            operator="filter_not" if negate else "filter",
-            where=call_site(),
+            operator=operator,
+            where=where,
         )
         return KTable(filtered, window_node=self.window_node)
 
@@ -414,7 +423,9 @@ class KTable(Generic[K, V]):
         store: Stored,
         name: str | None,
     ) -> KTable[K, VR]:
-        where = call_site()
+        where, keyed = call_site(), operator == "map_values_with_key"
+        shape = "mapper(key, value)" if keyed else "mapper(value)"
+        check_function(self.at.graph, annotated, shape, operator=operator, where=where, with_key=not keyed)
         known = self.at.settle(value, returned(annotated), operator=operator, argument="value", where=where)
         mapped = map_rows(self.at, mapper, value=known, store=store, name=name, operator=operator, where=where)
         return KTable(mapped, window_node=self.window_node)
@@ -429,6 +440,9 @@ class KTable(Generic[K, V]):
         store: Stored,
         name: str | None,
     ) -> KTable[K, VR]:
+        where = call_site()
+        need_handle(self.at.graph, other, KTable, operator=operator, where=where)
+        check_function(self.at.graph, joiner, "joiner(value, other)", operator=operator, where=where)
         joined = join_tables(
             self.at,
             other.at,
@@ -439,6 +453,6 @@ class KTable(Generic[K, V]):
             store=store,
             name=name,
             window_nodes=(self.window_node, other.window_node),
-            where=call_site(),
+            where=where,
         )
         return KTable(joined, window_node=joined.node if self.window_node else None)

@@ -11,6 +11,7 @@ from deltaworks.dsl.graph import Graph
 from deltaworks.dsl.hops import hop
 from deltaworks.dsl.ktable import KTable
 from deltaworks.dsl.materialized import Materialized, Stored
+from deltaworks.dsl.mistakes import check_duration
 from deltaworks.dsl.point import Known, Point
 from deltaworks.dsl.stores import store_spec
 from deltaworks.serdes import SessionWindowed, TimeWindowed
@@ -82,7 +83,7 @@ def aggregated(
     node = aggregate_node(
         windows,
         emit,
-        emit_interval=graph.config.emit_interval,
+        emit_interval_ms=graph.config.emit_interval_ms,
         name=name,
         parents=(at.node,),
         aggregation=wanted.aggregation,
@@ -138,13 +139,13 @@ def aggregate_node(
     windows: AnyWindows | None,
     emit: EmitStrategy = EmitStrategy.ON_WINDOW_UPDATE,
     *,
-    emit_interval: timedelta = timedelta(0),
+    emit_interval_ms: int = 0,
     **fields: Any,
 ) -> StreamAggregate | WindowAggregate | SlidingAggregate | SessionAggregate:
     """The node for a kind of windows; `fields` are those of `AggregateNode`."""
     if windows is None:
         return StreamAggregate(**fields)
-    fields |= {"emit": emit, "emit_interval_ms": emit_interval // _MILLISECOND}
+    fields |= {"emit": emit, "emit_interval_ms": emit_interval_ms}
     match windows:
         case TimeWindows() | UnlimitedWindows():
             return WindowAggregate(windows=windows, **fields)
@@ -287,6 +288,8 @@ def table_source(at: Point, name: str, kept: Materialized, named: Materialized, 
 
 def _retention(at: Point, wanted: Wanted, least_ms: int, what: str, retention: timedelta | None) -> int:
     if retention is None:
+        return least_ms
+    if not check_duration(at.graph, retention, f"{wanted.operator}: retention", where=wanted.where):
         return least_ms
     retention_ms = retention // _MILLISECOND
     if retention_ms < least_ms:

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any, TypeAlias
 
 from deltaworks.serdes import Serde
+from deltaworks.topology.durations import milliseconds
 
 
 @dataclass(frozen=True)
@@ -44,16 +45,26 @@ class Materialized:
     value: Serde[Any] | None = None
     migrate: tuple[Serde[Any], Callable[[Any], Any]] | None = None
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise TypeError(f"a store is named by a text, such as Materialized('counts'), not by {self.name!r}")
+        for what, duration in (("retention", self.retention), ("history", self.history)):
+            if duration is not None and milliseconds(duration, f"the {what} of a store") < 0:
+                raise ValueError(f"the {what} of a store must not be negative, but is {duration}")
+
     @property
     def history_ms(self) -> int | None:
         """None: not versioned."""
-        return None if self.history is None else self.history // timedelta(milliseconds=1)
+        return None if self.history is None else milliseconds(self.history, "the history of a store")
 
     @classmethod
-    def of(cls, store: Stored | None) -> Materialized:
+    def of(cls, store: Any) -> Materialized:
         """From what a user gave as `store=`."""
         if isinstance(store, Materialized):
             return store
+        if store is not None and not isinstance(store, str):
+            kind = type(store).__name__
+            raise TypeError(f"store= takes a name, such as store='counts', or a Materialized, but got a {kind}")
         return cls(store or "")
 
 

@@ -8,9 +8,7 @@ from deltaworks.topology.nodes import AnyNode, JoinWindow, Passthrough, StreamSe
 from deltaworks.topology.stages import StoreSpec
 
 
-def with_one_store(
-    nodes: Sequence[AnyNode], stores: Iterable[StoreSpec]
-) -> tuple[list[AnyNode], list[StoreSpec]]:
+def with_one_store(nodes: Sequence[AnyNode], stores: Iterable[StoreSpec]) -> tuple[list[AnyNode], list[StoreSpec]]:
     """The same topology; of every self-join the right side is gone, with its store.
 
     A left or outer join becomes an inner one: every record has itself as a partner. So it does in Kafka Streams, also

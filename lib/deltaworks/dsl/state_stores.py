@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 from deltaworks.dsl.graph import call_site
 from deltaworks.dsl.point import Typed
 from deltaworks.serdes import Bytes, Serde, serde_for
+from deltaworks.topology.durations import milliseconds
 from deltaworks.topology.nodes.base import Origin
 from deltaworks.topology.stages import StoreSpec
 from deltaworks.topology.state_stores import (
@@ -25,8 +26,6 @@ from deltaworks.topology.state_stores import (
 K = TypeVar("K")
 V = TypeVar("V")
 S = TypeVar("S")
-
-_MILLISECOND = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True)
@@ -393,7 +392,7 @@ def _serde(name: str, argument: str, given: Typed[Any]) -> Serde[Any]:
 
 
 def _not_negative(name: str, what: str, duration: timedelta) -> int:
-    milliseconds = duration // _MILLISECOND
-    if milliseconds < 0:
-        raise ValueError(f"store '{name}': {what} must not be negative, but is {milliseconds} ms")
-    return milliseconds
+    duration_ms = milliseconds(duration, f"store '{name}': {what}")
+    if duration_ms < 0:
+        raise ValueError(f"store '{name}': {what} must not be negative, but is {duration_ms} ms")
+    return duration_ms

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any, Literal
 
 from deltaworks.dsl.graph import Graph
@@ -16,8 +15,6 @@ from deltaworks.topology.join_windows import JoinWindows
 from deltaworks.topology.nodes import JoinWindow, Passthrough, StreamStreamJoin
 from deltaworks.topology.nodes.base import Origin
 from deltaworks.topology.stages import StoreSpec
-
-_MILLISECOND = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +76,7 @@ def join_streams(at: Point, other: Point, join: StreamJoin) -> Point:
     if join.kind != "inner":
         waiting = names.waiting
         graph.add_store(StoreSpec(name=waiting, kind="waiting-list", key=key, value=LeftOrRight(left, right)), where)
-    interval_ms = graph.config.emit_interval // _MILLISECOND
+    interval_ms = graph.config.emit_interval_ms
     graph.add(
         StreamStreamJoin(
             name=names.this,

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from deltaworks.dsl.graph import BuilderConfig, Graph, call_site
+from deltaworks.dsl.mistakes import Handle
 from deltaworks.dsl.point import Typed, settle
 from deltaworks.dsl.processing import add_store, check_supplier, own_stores
 from deltaworks.dsl.state_stores import StoreBuilder
@@ -30,7 +31,7 @@ from deltaworks.topology.timestamps import FailOnInvalidTimestamp, TimestampExtr
 Supplier = Callable[[], Processor[Any, Any, Any, Any] | FixedKeyProcessor[Any, Any, Any]]
 
 
-class Topology:
+class Topology(Handle):
     """A topology node by node. Nodes are named by you; a parent is added before its children.
 
     A processor forwards to all its children in the order in which they were added, or to the one that it names. The

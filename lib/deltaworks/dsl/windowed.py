@@ -10,6 +10,7 @@ from deltaworks.dsl.graph import call_site
 from deltaworks.dsl.ktable import KTable
 from deltaworks.dsl.materialize import Grouping, Wanted, aggregated
 from deltaworks.dsl.materialized import Stored
+from deltaworks.dsl.mistakes import Handle, check_function, need_value
 from deltaworks.dsl.point import Typed
 from deltaworks.serdes import Long, Windowed
 from deltaworks.serdes.inference import returned
@@ -21,7 +22,7 @@ V = TypeVar("V")
 VA = TypeVar("VA")
 
 
-class TimeWindowedKStream(Generic[K, V]):
+class TimeWindowedKStream(Handle, Generic[K, V]):
     """A grouped stream cut into tumbling, hopping, sliding or unlimited windows; a handle, made by `windowed_by`.
 
     A record counts for a window `[start, end)` as long as stream time has not reached `end + grace`, for a sliding
@@ -63,6 +64,7 @@ class TimeWindowedKStream(Generic[K, V]):
 
         Source: `TimeWindowedKStream#emitStrategy`; differs: returns a new handle, and `emit_interval` is 0 by default.
         """
+        need_value(self.grouping.at.graph, emit, EmitStrategy, "EmitStrategy.ON_WINDOW_CLOSE", "emit_strategy")
         if emit is EmitStrategy.ON_WINDOW_CLOSE and isinstance(self.windows, UnlimitedWindows):
             self.grouping.at.graph.report(
                 "emit_strategy: unlimited windows never close, so nothing would ever be forwarded.",
@@ -112,7 +114,9 @@ class TimeWindowedKStream(Generic[K, V]):
         State: a value per key and window, for `retention`.
         Source: `TimeWindowedKStream#reduce`; differs: no.
         """
-        wanted = Wanted("reduce", Reduce(reducer), self.grouping.at.value, store, call_site(), name)
+        where = call_site()
+        check_function(self.grouping.at.graph, reducer, "reducer(aggregate, value)", operator="reduce", where=where)
+        wanted = Wanted("reduce", Reduce(reducer), self.grouping.at.value, store, where, name)
         return aggregated(self.grouping, wanted, self.windows, retention=retention, emit=self.emit)
 
     def aggregate(
@@ -142,6 +146,10 @@ class TimeWindowedKStream(Generic[K, V]):
         Source: `TimeWindowedKStream#aggregate`; differs: no.
         """
         where = call_site()
+        check_function(self.grouping.at.graph, initializer, "initializer()", operator="aggregate", where=where)
+        check_function(
+            self.grouping.at.graph, aggregator, "aggregator(key, value, aggregate)", operator="aggregate", where=where
+        )
         known = self.grouping.at.settle(
             value, returned(aggregator) or returned(initializer), operator="aggregate", argument="value", where=where
         )
@@ -149,7 +157,7 @@ class TimeWindowedKStream(Generic[K, V]):
         return aggregated(self.grouping, wanted, self.windows, retention=retention, emit=self.emit)
 
 
-class SessionWindowedKStream(Generic[K, V]):
+class SessionWindowedKStream(Handle, Generic[K, V]):
     """A grouped stream cut into sessions; a handle, made by `windowed_by`.
 
     A record joins all sessions of its key that are at most `gap` away; each session that is merged away is deleted
@@ -189,6 +197,7 @@ class SessionWindowedKStream(Generic[K, V]):
         Source: `SessionWindowedKStream#emitStrategy`; differs: returns a new handle, and `emit_interval` is 0 by
         default.
         """
+        need_value(self.grouping.at.graph, emit, EmitStrategy, "EmitStrategy.ON_WINDOW_CLOSE", "emit_strategy")
         return SessionWindowedKStream(self.grouping, self.windows, emit)
 
     def count(
@@ -230,7 +239,9 @@ class SessionWindowedKStream(Generic[K, V]):
         State: a value per key and session, for `retention`.
         Source: `SessionWindowedKStream#reduce`; differs: no.
         """
-        wanted = Wanted("reduce", Reduce(reducer), self.grouping.at.value, store, call_site(), name)
+        where = call_site()
+        check_function(self.grouping.at.graph, reducer, "reducer(aggregate, value)", operator="reduce", where=where)
+        wanted = Wanted("reduce", Reduce(reducer), self.grouping.at.value, store, where, name)
         return aggregated(self.grouping, wanted, self.windows, retention=retention, emit=self.emit)
 
     def aggregate(
@@ -261,6 +272,13 @@ class SessionWindowedKStream(Generic[K, V]):
         Source: `SessionWindowedKStream#aggregate`; differs: no.
         """
         where = call_site()
+        check_function(self.grouping.at.graph, initializer, "initializer()", operator="aggregate", where=where)
+        check_function(
+            self.grouping.at.graph, aggregator, "aggregator(key, value, aggregate)", operator="aggregate", where=where
+        )
+        check_function(
+            self.grouping.at.graph, merger, "merger(key, aggregate, other)", operator="aggregate", where=where
+        )
         known = self.grouping.at.settle(
             value, returned(aggregator) or returned(initializer), operator="aggregate", argument="value", where=where
         )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-__all__ = ["JoinWindows"]
+from deltaworks.topology.durations import milliseconds
 
-_MILLISECOND = timedelta(milliseconds=1)
+__all__ = ["JoinWindows"]
 
 
 @dataclass(frozen=True)
@@ -44,18 +44,18 @@ class JoinWindows:
     @classmethod
     def of_time_difference_and_grace(cls, difference: timedelta, grace: timedelta) -> JoinWindows:
         """At most `difference` apart; records stay `grace` longer, in stream time, for partners out of order."""
-        difference_ms = _milliseconds(difference, "the time difference of a join")
+        difference_ms = milliseconds(difference, "the time difference of a join")
         if difference_ms < 0:
             raise ValueError(f"the time difference of a join must not be negative, but is {difference_ms} ms")
-        return cls(difference_ms, difference_ms, _milliseconds(grace, "the grace of a join window"))
+        return cls(difference_ms, difference_ms, milliseconds(grace, "the grace of a join window"))
 
     def before(self, difference: timedelta) -> JoinWindows:
         """How much earlier than the left record the right one may be; negative: how much later it must be."""
-        return replace(self, before_ms=_milliseconds(difference, "the time difference of a join"))
+        return replace(self, before_ms=milliseconds(difference, "the time difference of a join"))
 
     def after(self, difference: timedelta) -> JoinWindows:
         """How much later than the left record the right one may be; negative: how much earlier it must be."""
-        return replace(self, after_ms=_milliseconds(difference, "the time difference of a join"))
+        return replace(self, after_ms=milliseconds(difference, "the time difference of a join"))
 
     @property
     def size_ms(self) -> int:
@@ -66,9 +66,3 @@ class JoinWindows:
     def retention_ms(self) -> int:
         """How long a join keeps records."""
         return self.size_ms + self.grace_ms
-
-
-def _milliseconds(duration: timedelta, what: str) -> int:
-    if duration % _MILLISECOND:
-        raise ValueError(f"{what} must be whole milliseconds, not {duration}")
-    return duration // _MILLISECOND

@@ -10,10 +10,9 @@ from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
 from deltaworks.serdes.windowed import Windowed
+from deltaworks.topology.durations import milliseconds
 
 K_contra = TypeVar("K_contra", contravariant=True)
-
-_MILLISECOND = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True)
@@ -127,8 +126,7 @@ class Suppressed(Generic[K_contra]):
 
         Source: `Suppressed#untilTimeLimit`; differs: no.
         """
-        if limit < timedelta(0):
+        limit_ms = milliseconds(limit, "a time limit")
+        if limit_ms < 0:
             raise ValueError(f"a time limit cannot be negative, but is {limit}")
-        if limit % _MILLISECOND:
-            raise ValueError(f"a time limit must be whole milliseconds, not {limit}")
-        return Suppressed(buffer, limit // _MILLISECOND)
+        return Suppressed(buffer, limit_ms)

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from deltaworks.serdes.windowed import Windowed
+from deltaworks.topology.durations import milliseconds
 
 __all__ = ["EmitStrategy", "SessionWindows", "SlidingWindows", "TimeWindows", "UnlimitedWindows", "Windowed"]
 
@@ -20,7 +21,6 @@ NO_END_MS = 2**63 - 1
 """End of a window that never ends."""
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
-_MILLISECOND = timedelta(milliseconds=1)
 
 
 class EmitStrategy(Enum):
@@ -69,12 +69,12 @@ class TimeWindows:
     @classmethod
     def of_size_and_grace(cls, size: timedelta, grace: timedelta) -> TimeWindows:
         """Tumbling windows that stay open for `grace` after their end, in stream time."""
-        size_ms = _milliseconds(size, "the size of a window")
-        return cls(size_ms=size_ms, advance_ms=size_ms, grace_ms=_milliseconds(grace, "the grace of a window"))
+        size_ms = milliseconds(size, "the size of a window")
+        return cls(size_ms=size_ms, advance_ms=size_ms, grace_ms=milliseconds(grace, "the grace of a window"))
 
     def advance_by(self, advance: timedelta) -> TimeWindows:
         """Hopping windows: one starts every `advance`, so a record belongs to `size / advance` of them."""
-        return replace(self, advance_ms=_milliseconds(advance, "the advance of a window"))
+        return replace(self, advance_ms=milliseconds(advance, "the advance of a window"))
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class UnlimitedWindows:
         """Starts at an instant, such as `datetime(2026, 1, 1, tzinfo=UTC)`."""
         if start.tzinfo is None:
             raise ValueError(f"the start of a window must have a time zone, {start} has none")
-        return cls(_milliseconds(start - _EPOCH, "the start of a window"))
+        return cls(milliseconds(start - _EPOCH, "the start of a window"))
 
     @classmethod
     def start_on_ms(cls, start_ms: int) -> UnlimitedWindows:
@@ -147,8 +147,8 @@ class SlidingWindows:
     def of_time_difference_and_grace(cls, difference: timedelta, grace: timedelta) -> SlidingWindows:
         """Windows that accept late records for `grace` more."""
         return cls(
-            difference_ms=_milliseconds(difference, "the time difference of a window"),
-            grace_ms=_milliseconds(grace, "the grace of a window"),
+            difference_ms=milliseconds(difference, "the time difference of a window"),
+            grace_ms=milliseconds(grace, "the grace of a window"),
         )
 
 
@@ -182,8 +182,8 @@ class SessionWindows:
     def of_inactivity_gap_and_grace(cls, gap: timedelta, grace: timedelta) -> SessionWindows:
         """Sessions that accept late records for `grace` more."""
         return cls(
-            gap_ms=_milliseconds(gap, "the inactivity gap of a session"),
-            grace_ms=_milliseconds(grace, "the grace of a session"),
+            gap_ms=milliseconds(gap, "the inactivity gap of a session"),
+            grace_ms=milliseconds(grace, "the grace of a session"),
         )
 
     def max_duration(self, duration: timedelta) -> SessionWindows:
@@ -195,17 +195,11 @@ class SessionWindows:
 
         Source: none; Kafka Streams' sessions go on as long as records come.
         """
-        return replace(self, max_duration_ms=_milliseconds(duration, "the duration of a session"))
+        return replace(self, max_duration_ms=milliseconds(duration, "the duration of a session"))
 
 
 AnyWindows: TypeAlias = TimeWindows | UnlimitedWindows | SlidingWindows | SessionWindows
 """All that `windowed_by` takes."""
-
-
-def _milliseconds(duration: timedelta, what: str) -> int:
-    if duration % _MILLISECOND:
-        raise ValueError(f"{what} must be whole milliseconds, not {duration}")
-    return duration // _MILLISECOND
 
 
 def _check_grace(grace_ms: int) -> None:

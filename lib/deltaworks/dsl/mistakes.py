@@ -1,0 +1,191 @@
+"""What users get wrong when they call the DSL, told where they call it: names, handles, functions, durations.
+
+What is wrong with a topology as a whole is `topology/checks.py`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from deltaworks.dsl.graph import Graph, call_site
+from deltaworks.topology.durations import wrong_duration
+from deltaworks.topology.nodes.base import Origin
+
+_AGGREGATE_FIRST = ("count(store='...')", "KTable")
+_WAYS: dict[str, tuple[tuple[str, str], ...]] = {
+    "KStream": (("group_by_key()", "KGroupedStream"), ("to_table(store='...')", "KTable")),
+    "KTable": (("to_stream()", "KStream"),),
+    "KGroupedStream": (_AGGREGATE_FIRST,),
+    "KGroupedTable": (_AGGREGATE_FIRST,),
+    "TimeWindowedKStream": (_AGGREGATE_FIRST,),
+    "SessionWindowedKStream": (_AGGREGATE_FIRST,),
+    "CogroupedKStream": (("aggregate(..., store='...')", "KTable"),),
+    "TimeWindowedCogroupedKStream": (("aggregate(..., store='...')", "KTable"),),
+    "SessionWindowedCogroupedKStream": (("aggregate(..., store='...')", "KTable"),),
+}
+"""Handle -> calls that lead to another handle, the first one that has what was asked for is told."""
+
+_OTHER_NAMES = {
+    ("KStream", "outer_join"): "outer_join_stream(other, joiner, windows): a stream has outer joins with streams only",
+    ("KStream", "transform"): "process(...)",
+    ("KStream", "transform_values"): "process_values(...)",
+    ("KStream", "flat_transform"): "process(...)",
+    ("KStream", "flat_transform_values"): "process_values(...)",
+    ("KStream", "branch"): "split().branch(predicate, name='...').default_branch()",
+    ("KStream", "through"): "repartition()",
+    ("KTable", "group_by_key"): "group_by(lambda key, value: (key, value)): a table is grouped by a function",
+    ("KTable", "windowed_by"): "to_stream().group_by_key().windowed_by(...)",
+    ("KTable", "aggregate"): "group_by(lambda key, value: (group, value)).aggregate(...)",
+    ("KTable", "count"): "group_by(lambda key, value: (group, value)).count(...)",
+    ("KTable", "reduce"): "group_by(lambda key, value: (group, value)).reduce(...)",
+    ("KTable", "left_join_global"): "to_stream().left_join_global(...)",
+    ("StreamsBuilder", "ktable"): "table(...)",
+    ("StreamsBuilder", "kstream"): "stream(...)",
+}
+"""Handle and name -> what it is called here, where the rules below do not find it."""
+
+_SUITABLE = {
+    ("KTable", "KStream"): "join_stream(other, joiner, windows) joins two streams; to_table(store='...') makes a table",
+    ("KTable", "GlobalKTable"): "stream.join_global(table, selector, joiner) joins a global table",
+    ("KStream", "KTable"): "stream.join(table, joiner) joins a table; table.to_stream() is the stream of its updates",
+    ("KStream", "GlobalKTable"): "stream.join_global(table, selector, joiner) joins a global table",
+    ("GlobalKTable", "KTable"): "join(table, joiner) joins by the stream's key; builder.global_table(...) by any key",
+    ("GlobalKTable", "KStream"): "join_stream(other, joiner, windows) joins two streams",
+    ("KGroupedStream", "KStream"): "stream.group_by_key() groups it",
+    ("KGroupedStream", "KTable"): "table.to_stream().group_by_key() groups its updates",
+}
+"""The handle that is needed and the one that was given -> what to do."""
+
+
+class Handle:
+    """What the handles of the DSL have in common: in place of a name that they lack they say what to call."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise AttributeError(_missing(type(self), name))
+
+
+def need_handle(graph: Graph, given: Any, wanted: type[Handle], *, operator: str, where: Origin) -> None:
+    """Gives up on a handle of another kind."""
+    if not isinstance(given, wanted):
+        pair = wanted.__name__, type(given).__name__
+        made_by = "see who makes one: help(deltaworks." + wanted.__name__ + ")"
+        graph.refuse(
+            f"{operator} needs a {wanted.__name__}, but got {_named(given)}.", where, _SUITABLE.get(pair, made_by)
+        )
+
+
+def need_value(graph: Graph, given: Any, wanted: type | tuple[type, ...], example: str, operator: str) -> None:
+    """Gives up on an argument of another type.
+
+    Args:
+        example: a valid one.
+    """
+    if not isinstance(given, wanted):
+        kinds = wanted if isinstance(wanted, tuple) else (wanted,)
+        names = " or ".join(kind.__name__ for kind in kinds)
+        graph.refuse(f"{operator} needs {names}, but got {_named(given)}.", call_site(), f"{operator}({example})")
+
+
+def need_topics(graph: Graph, topics: Iterable[Any], *, operator: str, where: Origin) -> None:
+    """Gives up on names of topics that are not text."""
+    for topic in topics:
+        if not isinstance(topic, str):
+            hint = f"{operator}('orders', ...)"
+            if isinstance(topic, list | tuple | set):
+                hint = f"{operator}({', '.join(map(repr, topic))}, ...): one argument for each topic"
+            elif callable(topic):
+                hint = "to_extracted(...) asks a function for the topic of each record"
+            graph.refuse(f"{operator} needs the name of a topic, but got {_named(topic)}.", where, hint)
+
+
+def check_function(
+    graph: Graph, function: Any, shape: str, *, operator: str, where: Origin, with_key: bool = False
+) -> None:
+    """Reports what cannot be called, or takes other arguments than it will get.
+
+    Args:
+        shape: how it is called, such as `mapper(key, value)`.
+        with_key: there is an operator of the same name with `_with_key`, which adds the key.
+    """
+    argument, _, names = shape.removesuffix(")").partition("(")
+    call = f"lambda {names}: ..." if names else "lambda: ..."
+    if not callable(function):
+        graph.report(f"{operator}: the {argument} must be a function, but is {_named(function)}.", where, call)
+        return
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        # Some functions of C do not say what they take.
+        return
+    given = names.split(", ") if names else []
+    if _takes(signature, given):
+        return
+    hint = call
+    if with_key and _takes(signature, ["key", *given]):
+        hint = f"{operator}_with_key(...) calls it with (key, {names})"
+    elif operator.endswith("_with_key") and _takes(signature, given[1:]):
+        hint = f"{operator.removesuffix('_with_key')}(...) calls it without the key"
+    name = getattr(function, "__name__", type(function).__name__)
+    shown = "a lambda that" if name == "<lambda>" else f"'{name}', which"
+    what = ", ".join(signature.parameters)
+    graph.report(f"{operator} calls its {argument} with ({names}), but got {shown} takes ({what}).", where, hint)
+
+
+def check_duration(graph: Graph, given: Any, what: str, *, where: Origin) -> bool:
+    """Whether it is a `timedelta`; reports what is not."""
+    fits = isinstance(given, timedelta)
+    if not fits:
+        graph.report(f"{wrong_duration(given, what)}.", where)
+    return fits
+
+
+def _takes(signature: inspect.Signature, arguments: list[str]) -> bool:
+    try:
+        signature.bind(*arguments)
+    except TypeError:
+        return False
+    return True
+
+
+def _missing(handle: type, name: str) -> str:
+    if name.startswith("_"):
+        return f"'{handle.__name__}' object has no attribute '{name}'"
+    hint = _instead(handle, re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower())
+    text = f"{handle.__name__} has no operator '{name}'.\n    at {call_site()}"
+    return f"{text}\n    Hint: {hint}" if hint else text
+
+
+def _instead(handle: type, name: str) -> str | None:
+    """What to call in place of a name, which is written as ours are."""
+    import deltaworks
+
+    if hasattr(handle, name):
+        return f"{name}(...)"
+    if other := _OTHER_NAMES.get((handle.__name__, name)):
+        return other
+    if handle.__name__ == "GlobalKTable":
+        return "a global table can only be joined: stream.join_global(table, selector, joiner)"
+    if handle.__name__ == "BranchedKStream":
+        return "end the split with default_branch() or no_default_branch(), then take a branch: branches['name']"
+    for way, leads_to in _WAYS.get(handle.__name__, ()):
+        if hasattr(getattr(deltaworks, leads_to), name):
+            return f"{way}.{name}(...)"
+    return None
+
+
+def _named(given: Any) -> str:
+    """What something is, in a sentence."""
+    if isinstance(given, type):
+        return f"the class {given.__name__}"
+    if given is None or isinstance(given, str | int | float):
+        return repr(given)
+    if inspect.isroutine(given):
+        return "a function"
+    kind = type(given).__name__
+    return f"{'an' if kind[0] in 'AEIOUaeiou' else 'a'} {kind}"

@@ -1,0 +1,32 @@
+"""Durations: `timedelta` where users give them, whole milliseconds inside."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+def milliseconds(duration: timedelta, what: str) -> int:
+    """A duration in whole milliseconds.
+
+    Args:
+        duration: as the user gave it.
+        what: it is, for the message.
+
+    Raises:
+        TypeError: it is a number, as Kafka Streams' configuration would have it.
+        ValueError: it is finer than a millisecond.
+    """
+    if not isinstance(duration, timedelta):
+        raise TypeError(wrong_duration(duration, what))
+    if duration % _MILLISECOND:
+        raise ValueError(f"{what} must be whole milliseconds, not {duration}")
+    return duration // _MILLISECOND
+
+
+def wrong_duration(given: object, what: str) -> str:
+    """What to tell about something that is no `timedelta`."""
+    number = isinstance(given, int | float)
+    example = f"timedelta(milliseconds={given})" if number else "timedelta(minutes=5)"
+    return f"{what} must be a timedelta, such as {example}, not {given!r}"
