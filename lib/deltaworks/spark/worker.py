@@ -4,8 +4,9 @@ Everything here is a cache. Tasks wander between workers, so nothing may be trus
 protocol decides about state, the transaction marker about Kafka.
 """
 
-from __future__ import gc
+from __future__ import annotations
 
+import gc
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
