@@ -14,7 +14,7 @@ from deltaworks.dsl.kstream import KStream
 from deltaworks.dsl.ktable import KTable
 from deltaworks.dsl.materialize import table_source
 from deltaworks.dsl.materialized import Materialized, Stored
-from deltaworks.dsl.mistakes import Handle
+from deltaworks.dsl.mistakes import Handle, check_reads, need_topics
 from deltaworks.dsl.optimize import merge_hops
 from deltaworks.dsl.point import Point, Typed, settle
 from deltaworks.dsl.processing import add_store, check_supplier
@@ -197,7 +197,7 @@ class StreamsBuilder(Handle):
 
         Source: `StreamsBuilder#addStateStore`; differs: it may also be added after the processors that name it.
         """
-        add_store(self._graph, store, store.origin)
+        add_store(self._graph, store, call_site())
         return self
 
     def add_global_store(
@@ -280,6 +280,8 @@ class StreamsBuilder(Handle):
         key_serde = settle(graph, key, None, operator=operator, argument="key", where=where)
         value_serde = settle(graph, value, None, operator=operator, argument="value", where=where)
         reads = reads or _Reads()
+        need_topics(graph, topics, operator=operator, where=where)
+        check_reads(graph, reads.timestamp_extractor, reads.offset_reset, operator=operator, where=where)
         if not topics and reads.pattern is None:
             graph.report(f"{operator} reads no topic.", where, f"{operator}('orders', ...)")
         elif topics and reads.pattern is not None:

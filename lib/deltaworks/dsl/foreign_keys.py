@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from deltaworks.dsl.lookups import lookup_stores
 from deltaworks.dsl.materialized import Materialized, Stored
 from deltaworks.dsl.old_values import ask_for_old_values
-from deltaworks.dsl.point import Known, Point
+from deltaworks.dsl.point import Known, Point, Unknown
+from deltaworks.serdes import serde_for
 from deltaworks.serdes.foreign_keys import Answer, AnswerSerde, SubscriptionSerde
+from deltaworks.serdes.inference import returned
 from deltaworks.topology.nodes import (
     ForeignKeyAnswer,
     ForeignKeyRegister,
@@ -67,6 +69,14 @@ def join_foreign_key(
     left_value = left.need(left.value, operator=operator, argument="value", where=where)
     right_key = right.need(right.key, operator=operator, argument="key", where=where)
     right_value = right.need(right.value, operator=operator, argument="value", where=where)
+    asked = serde_for(returned(foreign_key))
+    if asked is not None and asked.name != right_key.name and not isinstance(right.key, Unknown):
+        graph.report(
+            f"{operator}: the foreign key is {asked.name}, keys of the other table are {right_key.name}; they must be"
+            " of one type.",
+            where,
+            f"return what the other table has as its key ({right_key.name})",
+        )
     ask_for_old_values(graph, right.node, force=True)
     ask_for_old_values(graph, left.node, force=True)
 

@@ -50,6 +50,8 @@ VT = TypeVar("VT")
 KG = TypeVar("KG")
 VG = TypeVar("VG")
 
+_MERGED = "joins streams of different types", "bring both streams to one type"
+
 
 class KStream(Handle, Generic[K, V]):
     """A stream at one point of a topology; a handle, made by the builder and by operators.
@@ -310,8 +312,8 @@ class KStream(Handle, Generic[K, V]):
         return KStream(
             at.then(
                 node,
-                key=at.key if at.key == of.key else Unknown("merge", where),
-                value=at.value if at.value == of.value else Unknown("merge", where),
+                key=at.key if at.key == of.key else Unknown("merge", where, *_MERGED),
+                value=at.value if at.value == of.value else Unknown("merge", where, *_MERGED),
                 rekeyed=of.rekeyed,
             )
         )

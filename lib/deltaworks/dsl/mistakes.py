@@ -76,7 +76,7 @@ def need_handle(graph: Graph, given: Any, wanted: type[Handle], *, operator: str
         pair = wanted.__name__, type(given).__name__
         made_by = "see who makes one: help(deltaworks." + wanted.__name__ + ")"
         graph.refuse(
-            f"{operator} needs a {wanted.__name__}, but got {_named(given)}.", where, _SUITABLE.get(pair, made_by)
+            f"{operator} needs a {wanted.__name__}, but got {named(given)}.", where, _SUITABLE.get(pair, made_by)
         )
 
 
@@ -89,7 +89,7 @@ def need_value(graph: Graph, given: Any, wanted: type | tuple[type, ...], exampl
     if not isinstance(given, wanted):
         kinds = wanted if isinstance(wanted, tuple) else (wanted,)
         names = " or ".join(kind.__name__ for kind in kinds)
-        graph.refuse(f"{operator} needs {names}, but got {_named(given)}.", call_site(), f"{operator}({example})")
+        graph.refuse(f"{operator} needs {names}, but got {named(given)}.", call_site(), f"{operator}({example})")
 
 
 def need_topics(graph: Graph, topics: Iterable[Any], *, operator: str, where: Origin) -> None:
@@ -101,7 +101,7 @@ def need_topics(graph: Graph, topics: Iterable[Any], *, operator: str, where: Or
                 hint = f"{operator}({', '.join(map(repr, topic))}, ...): one argument for each topic"
             elif callable(topic):
                 hint = "to_extracted(...) asks a function for the topic of each record"
-            graph.refuse(f"{operator} needs the name of a topic, but got {_named(topic)}.", where, hint)
+            graph.refuse(f"{operator} needs the name of a topic, but got {named(topic)}.", where, hint)
 
 
 def check_function(
@@ -116,7 +116,7 @@ def check_function(
     argument, _, names = shape.removesuffix(")").partition("(")
     call = f"lambda {names}: ..." if names else "lambda: ..."
     if not callable(function):
-        graph.report(f"{operator}: the {argument} must be a function, but is {_named(function)}.", where, call)
+        graph.report(f"{operator}: the {argument} must be a function, but is {named(function)}.", where, call)
         return
     try:
         signature = inspect.signature(function)
@@ -135,6 +135,25 @@ def check_function(
     shown = "a lambda that" if name == "<lambda>" else f"'{name}', which"
     what = ", ".join(signature.parameters)
     graph.report(f"{operator} calls its {argument} with ({names}), but got {shown} takes ({what}).", where, hint)
+
+
+def check_reads(graph: Graph, extractor: Any, offset_reset: Any, *, operator: str, where: Origin) -> None:
+    """Reports what cannot be an extractor of timestamps, or a place to begin to read."""
+    if inspect.isclass(extractor):
+        graph.report(
+            f"{operator}: timestamp_extractor={extractor.__name__} is a class, not an extractor.",
+            where,
+            f"timestamp_extractor={extractor.__name__}()",
+        )
+    elif extractor is not None:
+        shape = "timestamp_extractor(record, partition_time_ms)"
+        check_function(graph, extractor, shape, operator=operator, where=where)
+    if offset_reset not in (None, "earliest", "latest"):
+        graph.report(
+            f"{operator}: offset_reset is 'earliest' or 'latest', not {offset_reset!r}.",
+            where,
+            "leave it out, and the host decides",
+        )
 
 
 def check_duration(graph: Graph, given: Any, what: str, *, where: Origin) -> bool:
@@ -179,7 +198,7 @@ def _instead(handle: type, name: str) -> str | None:
     return None
 
 
-def _named(given: Any) -> str:
+def named(given: Any) -> str:
     """What something is, in a sentence."""
     if isinstance(given, type):
         return f"the class {given.__name__}"

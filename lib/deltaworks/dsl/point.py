@@ -22,6 +22,9 @@ class Unknown:
 
     operator: str
     where: Origin
+    why: str = "does not say what its function returns"
+    """Empty: has been told already."""
+    remedy: str = "annotate what that function returns"
 
     @property
     def name(self) -> str:
@@ -85,13 +88,11 @@ class Point:
 
     def need(self, known: Known, *, operator: str, argument: str, where: Origin) -> Serde[Any]:
         """A serde; that the type is unknown is a problem of the topology."""
-        if isinstance(known, Unknown):
+        if isinstance(known, Unknown) and known.why:
             self.graph.report(
-                f"{operator} needs the type of the {argument}, but {known.operator} at {known.where}"
-                " does not say what its function returns.",
+                f"{operator} needs the type of the {argument}, but {known.operator} at {known.where} {known.why}.",
                 where,
-                f"annotate what that function returns, or pass {argument}=..., such as {argument}=Json(Order),"
-                " there or here",
+                f"{known.remedy}, or pass {argument}=..., such as {argument}=Json(Order), there or here",
             )
         return known
 
@@ -101,7 +102,7 @@ def settle(
 ) -> Known:
     """The serde that was given, else the one that a function's return annotation asks for, else unknown."""
     if given is None:
-        return serde_for(hinted) or Unknown(operator, where)
+        return serde_for(hinted) or _unknown(operator, where)
     is_serde = hasattr(given, "serialize") and hasattr(given, "deserialize")
     if is_serde and not isinstance(given, type):
         return given
@@ -114,4 +115,17 @@ def settle(
         what = f"{operator}: there is no serde for {argument}={name}."
         hint = "give a msgspec.Struct, a dataclass, a builtin type, or a serde of your own"
     graph.report(what, where, hint)
-    return Unknown(operator, where)
+    return Unknown(operator, where, why="")
+
+
+def _unknown(operator: str, where: Origin) -> Unknown:
+    match operator:
+        case "process" | "process_values" | "transform_values":
+            remedy = "give its class the types: class Name(Processor[str, Order, str, int])"
+            if operator == "process_values":
+                remedy = "give its class the types: class Name(FixedKeyProcessor[str, Order, int])"
+            if operator == "transform_values":
+                remedy = "give its class the types: class Name(ValueTransformer[str, Order, int])"
+            return Unknown(operator, where, "does not say what its class makes", remedy)
+        case _:
+            return Unknown(operator, where)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, get_args, get_origin
 
 from deltaworks.dsl.graph import Graph
+from deltaworks.dsl.mistakes import named
 from deltaworks.dsl.point import Point, Typed
 from deltaworks.dsl.state_stores import StoreBuilder
 from deltaworks.serdes.inference import returned
@@ -97,8 +98,16 @@ def connected_stores(
     return tuple(dict.fromkeys([*(name for name in names if isinstance(name, str)), *(each.name for each in stores)]))
 
 
-def add_store(graph: Graph, store: StoreBuilder[Any], where: Origin) -> None:
+def add_store(graph: Graph, store: Any, where: Origin) -> None:
     """Adds a store; the same one twice is one."""
+    if not isinstance(store, StoreBuilder):
+        name = getattr(store, "name", store)
+        graph.refuse(
+            f"a store to be added must be a StoreBuilder, but is {named(store)}.",
+            where,
+            f"Stores.key_value_store_builder(Stores.persistent_key_value_store({name!r}), key=str, value=int)",
+        )
+    where = store.origin
     if all(store.spec != spec for spec, _ in graph.stores):
         graph.add_store(store.spec, where)
 
@@ -114,15 +123,20 @@ def check_supplier(
     wanted = " or ".join(each.__name__ for each in kinds)
     if not callable(supplier) or isinstance(supplier, kinds):
         graph.report(
-            f"{operator} needs what makes a {wanted}, but got {type(supplier).__name__}: each task has one of its own.",
+            f"{operator} needs what makes a {wanted}, but got {named(supplier)}: each task has one of its own.",
             where,
             f"{operator}({type(supplier).__name__}), the class itself, or a function that returns a new one",
         )
         return
-    made = supplier()
+    try:
+        made = supplier()
+    except Exception as error:
+        hint = f"class Name({kinds[0].__name__}[...]): ..., then {operator}(Name); with arguments: lambda: Name(...)"
+        graph.report(f"{operator} could not make a {wanted}: {type(error).__name__}: {error}.", where, hint)
+        return
     if not isinstance(made, kinds):
         graph.report(
-            f"{operator} needs what makes a {wanted}, but got what makes a {type(made).__name__}.",
+            f"{operator} needs what makes a {wanted}, but got what makes {named(made)}.",
             where,
             f"class {type(made).__name__}({kinds[0].__name__}[...])",
         )
@@ -134,8 +148,19 @@ def check_supplier(
         )
 
 
-def forwarded_types(supplier: Callable[[], Any]) -> tuple[Any, Any]:
+def makes_fixed_keys(supplier: Callable[[], Any]) -> bool:
+    """Whether a supplier makes a `FixedKeyProcessor`; not of one that `check_supplier` reports."""
+    try:
+        return isinstance(supplier(), FixedKeyProcessor)
+    except Exception:
+        return False
+
+
+def forwarded_types(supplier: Any) -> tuple[Any, Any]:
     """`(KOut, VOut)` as the class of the processors says, for one that keeps keys `(None, VOut)`; else Nones."""
+    if isinstance(supplier, Processor | FixedKeyProcessor | ValueTransformer):
+        # A mistake that has been told; it should not be the cause of others.
+        return forwarded_types(type(supplier))
     made = supplier if inspect.isclass(supplier) else returned(supplier)
     for base in _bases(made):
         arguments = get_args(base)

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from deltaworks.dsl.graph import BuilderConfig, Graph, call_site
-from deltaworks.dsl.mistakes import Handle
+from deltaworks.dsl.mistakes import Handle, check_reads, need_topics
 from deltaworks.dsl.point import Typed, settle
-from deltaworks.dsl.processing import add_store, check_supplier, own_stores
+from deltaworks.dsl.processing import add_store, check_supplier, makes_fixed_keys, own_stores
 from deltaworks.dsl.state_stores import StoreBuilder
 from deltaworks.errors import TopologyError
 from deltaworks.topology.checks import check
@@ -89,6 +89,8 @@ class Topology(Handle):
         Source: `Topology#addSource`; differs: serdes are never taken from a default.
         """
         where = call_site()
+        need_topics(self._graph, topics, operator="add_source", where=where)
+        check_reads(self._graph, timestamp_extractor, offset_reset, operator="add_source", where=where)
         if (not topics) is (pattern is None):
             self._graph.report(
                 f"the source '{name}' reads {'no topic' if not topics else 'topics and a pattern'}.",
@@ -124,9 +126,9 @@ class Topology(Handle):
         where = call_site()
         kinds = (Processor, FixedKeyProcessor)
         check_supplier(self._graph, supplier, kinds, operator="add_processor", where=where)
-        made = supplier() if callable(supplier) else None
+        fixed = makes_fixed_keys(supplier)
         self._parents(name, parents, where)
-        if isinstance(made, FixedKeyProcessor):
+        if fixed:
             self._add(FixedKeyProcessorNode(name=name, parents=parents, supplier=supplier, origin=where))  # type: ignore[arg-type]
         else:
             self._add(ProcessorNode(name=name, parents=parents, supplier=supplier, origin=where))  # type: ignore[arg-type]

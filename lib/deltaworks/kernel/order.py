@@ -150,11 +150,21 @@ class Partition:
             key, value, timestamp_ms, headers, batch.topic, batch.partition, offset, self._context.wall_clock_ms
         )
         try:
-            return extractor(record, self.newest_ms)
+            time_ms = extractor(record, self.newest_ms)
+            if not isinstance(time_ms, int):
+                raise TypeError(f"it returned {type(time_ms).__name__}, not a timestamp in milliseconds")
+            return time_ms
         except StreamsError:
             raise
         except Exception as error:
-            position = RecordPosition(self._source.name, batch.topic, batch.partition, offset, timestamp_ms)
+            position = RecordPosition(
+                self._source.name,
+                batch.topic,
+                batch.partition,
+                offset,
+                timestamp_ms,
+                None if self._source.origin is None else str(self._source.origin),
+            )
             raise StreamsError(
                 f"a timestamp extractor failed: {type(error).__name__}: {error}",
                 position=position,

@@ -20,7 +20,9 @@ class String:
         """The text in UTF-8."""
         try:
             return value.encode()
-        except (AttributeError, UnicodeEncodeError) as error:
+        except AttributeError as error:
+            raise unfit(value, "string") from error
+        except UnicodeEncodeError as error:
             raise unfit(value, "string", error) from error
 
     def deserialize(self, data: bytes) -> str:

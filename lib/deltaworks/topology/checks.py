@@ -156,7 +156,7 @@ def _pattern(source: Source, sources: Iterable[Source]) -> Iterator[Problem]:
                 _at(source.origin),
                 "read it with one key type and one value type, or keep the stream in a variable",
             )
-        for topic in filter(matches, other.topics):
+        for topic in () if other is source else filter(matches, other.topics):
             yield Problem(
                 f"topic '{topic}' is read at {other.origin}, and by the pattern '{source.pattern}' too.",
                 _at(source.origin),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from datetime import timedelta
 from enum import Enum
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar
 
 import msgspec
 
@@ -218,7 +218,19 @@ class ValueTransformerContext(_CommonContext, Protocol):
     """
 
 
-class Processor(ABC, Generic[KIn, VIn, KOut, VOut]):
+class _Started:
+    """Says what to do where an `init` of a user's own has not kept the context."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            text = f"'{type(self).__name__}' object has no attribute '{name}'"
+            if name == "context":
+                text += ": its init has to call super().init(context), which keeps it"
+            raise AttributeError(text)
+
+
+class Processor(_Started, ABC, Generic[KIn, VIn, KOut, VOut]):
     """An operator that you write: it gets a record, and forwards as many as it likes.
 
     What it remembers belongs into stores. A task may be built again from them between any two commits, and then its
@@ -253,7 +265,7 @@ class Processor(ABC, Generic[KIn, VIn, KOut, VOut]):
         """Called when the task is given up in an orderly way; not after a failure."""
 
 
-class FixedKeyProcessor(ABC, Generic[KIn, VIn, VOut]):
+class FixedKeyProcessor(_Started, ABC, Generic[KIn, VIn, VOut]):
     """A `Processor` that keeps the key of its records, so that nothing has to be repartitioned behind it.
 
     Source: `api.FixedKeyProcessor`, `ContextualFixedKeyProcessor`; differs: no.
@@ -273,7 +285,7 @@ class FixedKeyProcessor(ABC, Generic[KIn, VIn, VOut]):
         """See `Processor.close`."""
 
 
-class ValueTransformer(ABC, Generic[KIn, VIn, VOut]):
+class ValueTransformer(_Started, ABC, Generic[KIn, VIn, VOut]):
     """Makes the value of a table's row from its key and value; unlike a mapper it may use stores.
 
     It is called for each update, deletes (a None value) too. If the new table has no store, it is also called for the

@@ -98,7 +98,7 @@ def test_every_wrong_supplier_is_told_at_once() -> None:
 
     problems = problems_of(builder)
 
-    assert "process needs what makes a Processor, but got Count: each task has one of its own." in problems
+    assert "process needs what makes a Processor, but got a Count: each task has one of its own." in problems
     assert "process: the supplier returns the same object each time; tasks cannot share a processor." in problems
     assert "process needs what makes a Processor, but got what makes a Length." in problems
     assert "names the store 'missing', but there is none of that name." in problems

@@ -91,7 +91,7 @@ def test_init_forwards_nothing() -> None:
             super().init(context)
             context.forward(Record("k", 1, 0))
 
-    with pytest.raises(RuntimeError, match="forwards in init, which a task does whenever it is built again"):
+    with pytest.raises(StreamsError, match="forwards in init, which a task does whenever it is built again"):
         driver_of(Eager)
 
 
@@ -100,7 +100,7 @@ def test_an_interval_is_at_least_a_millisecond() -> None:
         def init(self, context: Any) -> None:
             context.schedule(ms(0), STREAM, print)
 
-    with pytest.raises(ValueError, match="the interval of a punctuator must be at least a millisecond, not 0:00:00"):
+    with pytest.raises(StreamsError, match="the interval of a punctuator must be at least a millisecond, not 0:00:00"):
         driver_of(Hasty)
 
 

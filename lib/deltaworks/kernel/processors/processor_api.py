@@ -8,11 +8,14 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+from deltaworks.errors import StateError, StreamsError
 from deltaworks.kernel.context import NO_HEADERS, NOWHERE, Process, TaskContext
+from deltaworks.kernel.errors import class_name
 from deltaworks.kernel.processors.wiring import Wiring
 from deltaworks.kernel.punctuation import Schedule
 from deltaworks.kernel.records import Headers
 from deltaworks.kernel.stores.access import StoreAccess, access
+from deltaworks.topology.durations import wrong_duration
 from deltaworks.topology.nodes.base import Node
 from deltaworks.topology.nodes.processor_api import FixedKeyProcessorNode, ProcessorNode
 from deltaworks.topology.nodes.sources import Source
@@ -88,7 +91,16 @@ class UserContext:
     def start(self, init: Any) -> None:
         """Initializes the processor."""
         self._starting = True
-        init(self)
+        try:
+            init(self)
+        except (StreamsError, StateError):
+            raise
+        except Exception as error:
+            text = error.args[0] if isinstance(error, KeyError) and error.args else error
+            raise StreamsError(
+                f"'{self._node.name}' from {self._node.origin} cannot start: {class_name(error)}: {text}",
+                hint="its init runs whenever a task is built; it gets stores and schedules, and forwards nothing",
+            ) from error
         self._starting = False
 
     @property
@@ -112,8 +124,13 @@ class UserContext:
     def forward(self, record: Record[Any, Any] | FixedKeyRecord[Any, Any], child: str | None = None) -> None:
         if self._starting:
             raise RuntimeError(f"'{self._node.name}' forwards in init, which a task does whenever it is built again")
+        try:
+            headers = record.headers
+        except AttributeError:
+            raise TypeError(
+                f"forward takes a Record, such as record.with_value(...), but got a {record.__class__.__name__}"
+            ) from None
         send = self._forward if child is None else self._child(child)
-        headers = record.headers
         if self._flushes and headers != self._context.headers:
             # What a record cache keeps until the commit goes on with the headers that it came with.
             return self._forward_disguised(send, record)
@@ -134,6 +151,10 @@ class UserContext:
     ) -> Schedule:
         if self._global:
             raise RuntimeError(f"'{self._node.name}' fills a global store and cannot schedule: it belongs to no task")
+        if not isinstance(type, PunctuationType):
+            raise TypeError(f"schedule takes PunctuationType.STREAM_TIME or .WALL_CLOCK_TIME, not {type!r}")
+        if not isinstance(interval, timedelta):
+            raise TypeError(wrong_duration(interval, "the interval of a punctuator"))
         interval_ms = interval // _MILLISECOND
         if interval_ms < 1:
             raise ValueError(f"the interval of a punctuator must be at least a millisecond, not {interval}")
@@ -192,4 +213,7 @@ class UserContext:
                 f" .process(..., '{name}')"
             )
         known = ", ".join(sorted({*self._stores, *self._global_stores})) or "none"
-        raise KeyError(f"there is no store '{name}' for '{self._node.name}'; it can use: {known}")
+        raise KeyError(
+            f"there is no store '{name}' for '{self._node.name}'; it can use: {known}. A store is added with"
+            f" add_state_store(...) and named where the processor is added: .process(..., '{name}')"
+        )

@@ -23,6 +23,31 @@ from deltaworks.topology.nodes.stateless import (
     SelectKey,
 )
 
+_NOTHING = object()
+"""Of a function that has not returned."""
+
+
+def not_a_pair(made: Any, error: Exception) -> Exception:
+    """What to tell where a function was to return a key and a value: what it raised, or that it returned none."""
+    if made is _NOTHING:
+        return error
+    return TypeError(f"the function returned {_kind(made)}, not a pair (key, value)")
+
+
+def several(made: Any) -> Iterator[Any]:
+    """The results of a function that was to return any number of them."""
+    if isinstance(made, str | bytes):
+        raise TypeError(f"the function returned {_kind(made)}, not several results; return a list, such as [value]")
+    try:
+        return iter(made)
+    except TypeError as error:
+        raise TypeError(f"the function returned {_kind(made)}, not several results; return [] for none") from error
+
+
+def _kind(made: Any) -> str:
+    """Never the value itself: it may be a secret."""
+    return "None" if made is None else f"one {type(made).__name__}"
+
 
 def filtering(node: Filter, wiring: Wiring) -> Process:
     name, predicate, unwanted = node.name, node.predicate, not node.negate
@@ -45,11 +70,13 @@ def mapping(node: Map, wiring: Wiring) -> Process:
     forward, failed = wiring.forward(name), wiring.context.failed
 
     def process(key: Any, value: Any, timestamp_ms: int, headers: Headers) -> None:
+        made: Any = _NOTHING
         try:
-            key, value = mapper(key, value)
+            made = mapper(key, value)
+            new_key, new_value = made
         except Exception as error:
-            return failed(name, error, key, value, timestamp_ms, headers)
-        return forward(key, value, timestamp_ms, headers)
+            return failed(name, not_a_pair(made, error), key, value, timestamp_ms, headers)
+        return forward(new_key, new_value, timestamp_ms, headers)
 
     return process
 
@@ -88,17 +115,19 @@ def flat_mapping(node: FlatMap, wiring: Wiring) -> Process:
 
     def process(key: Any, value: Any, timestamp_ms: int, headers: Headers) -> None:
         try:
-            pairs: Iterator[tuple[Any, Any]] = iter(mapper(key, value))
+            pairs: Iterator[tuple[Any, Any]] = several(mapper(key, value))
         except Exception as error:
             return failed(name, error, key, value, timestamp_ms, headers)
         while True:
             # A generator may raise after its first pairs; those have been forwarded and stay so.
+            made: Any = _NOTHING
             try:
-                new_key, new_value = next(pairs)
+                made = next(pairs)
+                new_key, new_value = made
             except StopIteration:
                 return None
             except Exception as error:
-                return failed(name, error, key, value, timestamp_ms, headers)
+                return failed(name, not_a_pair(made, error), key, value, timestamp_ms, headers)
             forward(new_key, new_value, timestamp_ms, headers)
 
     return process
@@ -110,7 +139,7 @@ def flat_mapping_values(node: FlatMapValues, wiring: Wiring) -> Process:
 
     def process(key: Any, value: Any, timestamp_ms: int, headers: Headers) -> None:
         try:
-            values: Iterator[Any] = iter(mapper(key, value))
+            values: Iterator[Any] = several(mapper(key, value))
         except Exception as error:
             return failed(name, error, key, value, timestamp_ms, headers)
         while True:
