@@ -49,9 +49,9 @@ _OTHER_NAMES = {
 """Handle and name -> what it is called here, where the rules below do not find it."""
 
 _SUITABLE = {
-    ("KTable", "KStream"): "join_stream(other, joiner, windows) joins two streams; to_table(store='...') makes a table",
+    ("KTable", "KStream"): "to_table(store='...') makes a table; join_stream(other, joiner, windows) joins two streams",
     ("KTable", "GlobalKTable"): "stream.join_global(table, selector, joiner) joins a global table",
-    ("KStream", "KTable"): "stream.join(table, joiner) joins a table; table.to_stream() is the stream of its updates",
+    ("KStream", "KTable"): "table.to_stream() is the stream of its updates; stream.join(table, joiner) joins its rows",
     ("KStream", "GlobalKTable"): "stream.join_global(table, selector, joiner) joins a global table",
     ("GlobalKTable", "KTable"): "join(table, joiner) joins by the stream's key; builder.global_table(...) by any key",
     ("GlobalKTable", "KStream"): "join_stream(other, joiner, windows) joins two streams",
@@ -114,7 +114,7 @@ def check_function(
         with_key: there is an operator of the same name with `_with_key`, which adds the key.
     """
     argument, _, names = shape.removesuffix(")").partition("(")
-    call = f"lambda {names}: ..." if names else "lambda: ..."
+    call = f"lambda {names}: ..." if names else f"lambda: {function!r}"
     if not callable(function):
         graph.report(f"{operator}: the {argument} must be a function, but is {named(function)}.", where, call)
         return
@@ -126,7 +126,7 @@ def check_function(
     given = names.split(", ") if names else []
     if _takes(signature, given):
         return
-    hint = call
+    hint = call if names else "lambda: ..."
     if with_key and _takes(signature, ["key", *given]):
         hint = f"{operator}_with_key(...) calls it with (key, {names})"
     elif operator.endswith("_with_key") and _takes(signature, given[1:]):
@@ -195,6 +195,8 @@ def _instead(handle: type, name: str) -> str | None:
     for way, leads_to in _WAYS.get(handle.__name__, ()):
         if hasattr(getattr(deltaworks, leads_to), name):
             return f"{way}.{name}(...)"
+    if handle.__name__ not in ("KStream", "KTable") and hasattr(deltaworks.KStream, name):
+        return "; ".join(f"{way}.to_stream().{name}(...)" for way, _ in _WAYS.get(handle.__name__, ())) or None
     return None
 
 

@@ -106,7 +106,7 @@ def settle(
     is_serde = hasattr(given, "serialize") and hasattr(given, "deserialize")
     if is_serde and not isinstance(given, type):
         return given
-    name = getattr(given, "__name__", given)
+    name = getattr(given, "__name__", repr(given))
     if is_serde:
         what, hint = f"{operator}: {argument}={name} is the class of a serde, not a serde.", f"{argument}={name}(...)"
     elif serde := serde_for(given):

@@ -8,7 +8,7 @@ from typing import Any, get_args, get_origin
 
 from deltaworks.dsl.graph import Graph
 from deltaworks.dsl.mistakes import named
-from deltaworks.dsl.point import Point, Typed
+from deltaworks.dsl.point import Point, Typed, Unknown
 from deltaworks.dsl.state_stores import StoreBuilder
 from deltaworks.serdes.inference import returned
 from deltaworks.topology.nodes import FixedKeyProcessorNode, ProcessorNode
@@ -31,7 +31,7 @@ def process(
     Source: `KStreamImpl#process`; a given name uses up no number.
     """
     graph = at.graph
-    check_supplier(graph, supplier, Processor, operator="process", where=where)
+    fits = check_supplier(graph, supplier, Processor, operator="process", where=where)
     node = ProcessorNode(
         name=name or graph.next_name("KSTREAM-PROCESSOR-"),
         parents=(at.node,),
@@ -39,6 +39,9 @@ def process(
         connected=connected_stores(graph, supplier, stores, operator="process", where=where),
         origin=where,
     )
+    if not fits:
+        told = Unknown("process", where, why="")
+        return at.then(node, key=told, value=told, rekeyed=True)
     new_key, new_value = forwarded_types(supplier)
     return at.then(
         node,
@@ -62,7 +65,7 @@ def process_values(
     Source: `KStreamImpl#processValues`.
     """
     graph = at.graph
-    check_supplier(graph, supplier, FixedKeyProcessor, operator="process_values", where=where)
+    fits = check_supplier(graph, supplier, FixedKeyProcessor, operator="process_values", where=where)
     node = FixedKeyProcessorNode(
         name=name or graph.next_name("KSTREAM-PROCESSVALUES-"),
         parents=(at.node,),
@@ -71,6 +74,8 @@ def process_values(
         origin=where,
     )
     _, new_value = forwarded_types(supplier)
+    if not fits:
+        return at.then(node, value=Unknown("process_values", where, why=""))
     known = at.settle(value, new_value, operator="process_values", argument="value", where=where)
     return at.then(node, value=known)
 
@@ -114,8 +119,8 @@ def add_store(graph: Graph, store: Any, where: Origin) -> None:
 
 def check_supplier(
     graph: Graph, supplier: Any, kind: type[Any] | tuple[type[Any], ...], *, operator: str, where: Origin
-) -> None:
-    """Reports what is no supplier; a supplier makes a new object at each call.
+) -> bool:
+    """Whether it is a supplier, which makes a new object at each call; reports what is none.
 
     Source: `ApiUtils#checkSupplier`.
     """
@@ -127,25 +132,27 @@ def check_supplier(
             where,
             f"{operator}({type(supplier).__name__}), the class itself, or a function that returns a new one",
         )
-        return
+        return False
     try:
-        made = supplier()
+        made, again = supplier(), supplier()
     except Exception as error:
         hint = f"class Name({kinds[0].__name__}[...]): ..., then {operator}(Name); with arguments: lambda: Name(...)"
         graph.report(f"{operator} could not make a {wanted}: {type(error).__name__}: {error}.", where, hint)
-        return
+        return False
     if not isinstance(made, kinds):
         graph.report(
             f"{operator} needs what makes a {wanted}, but got what makes {named(made)}.",
             where,
             f"class {type(made).__name__}({kinds[0].__name__}[...])",
         )
-    elif made is supplier():
+        return False
+    if made is again:
         graph.report(
             f"{operator}: the supplier returns the same object each time; tasks cannot share a processor.",
             where,
             f"return a new {type(made).__name__} from each call",
         )
+    return True
 
 
 def makes_fixed_keys(supplier: Callable[[], Any]) -> bool:
@@ -156,11 +163,8 @@ def makes_fixed_keys(supplier: Callable[[], Any]) -> bool:
         return False
 
 
-def forwarded_types(supplier: Any) -> tuple[Any, Any]:
+def forwarded_types(supplier: Callable[[], Any]) -> tuple[Any, Any]:
     """`(KOut, VOut)` as the class of the processors says, for one that keeps keys `(None, VOut)`; else Nones."""
-    if isinstance(supplier, Processor | FixedKeyProcessor | ValueTransformer):
-        # A mistake that has been told; it should not be the cause of others.
-        return forwarded_types(type(supplier))
     made = supplier if inspect.isclass(supplier) else returned(supplier)
     for base in _bases(made):
         arguments = get_args(base)

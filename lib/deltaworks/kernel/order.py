@@ -150,10 +150,11 @@ class Partition:
             key, value, timestamp_ms, headers, batch.topic, batch.partition, offset, self._context.wall_clock_ms
         )
         try:
-            time_ms = extractor(record, self.newest_ms)
+            time_ms: Any = extractor(record, self.newest_ms)
             if not isinstance(time_ms, int):
-                raise TypeError(f"it returned {type(time_ms).__name__}, not a timestamp in milliseconds")
-            return time_ms
+                kind = "None" if time_ms is None else f"one {type(time_ms).__name__}"
+                raise TypeError(f"it returned {kind}, not a timestamp in milliseconds")
+            return int(time_ms)
         except StreamsError:
             raise
         except Exception as error:

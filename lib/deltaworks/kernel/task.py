@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from deltaworks.errors import SerializationError, StreamsError
 from deltaworks.kernel.context import NO_HEADERS, NOWHERE, Process, TaskContext, TaskMetrics
 from deltaworks.kernel.errors import ErrorPolicy
 from deltaworks.kernel.migration import StoredSchemas
@@ -229,7 +230,10 @@ class Task:
             self._times.advance_emitted(name, emit_clock.emitted_ms, emit_clock.pause_until_ms)
         changes: dict[str, StoreChanges] = {}
         for name, store in self._stores.items():
-            changed = store.take_changes()
+            try:
+                changed = store.take_changes()
+            except SerializationError as error:
+                raise self._not_kept(name, error) from error
             self._times.advance(f"newest/{name}", store.newest_ms)
             if changed is not None:
                 changes[name] = changed
@@ -254,6 +258,16 @@ class Task:
             self._committed = False
         context.wall_clock_ms = wall_clock_ms
         return context
+
+    def _not_kept(self, store: str, error: SerializationError) -> StreamsError:
+        """A value that cannot change is kept as it is until the commit, when nobody knows its record any more."""
+        nodes = [node for node in self._wiring.nodes.values() if store in node.stores]
+        makers = [node for node in nodes if store in node.fills] or nodes
+        who = ", ".join(f"'{node.name}' from {node.origin}" if node.origin else f"'{node.name}'" for node in makers)
+        return StreamsError(
+            f"store '{store}' of {who or 'nobody'} cannot keep what it was given: {error}",
+            hint="give the store the type of what is put into it, or put what it has been declared for",
+        )
 
     def _partition(self, topic: str, partition: int, numbers: Sequence[int]) -> Partition:
         source = self._sources.get(topic)

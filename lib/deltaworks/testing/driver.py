@@ -39,11 +39,10 @@ from deltaworks.testing.stores import (
 )
 from deltaworks.testing.tables import TablesInMemory
 from deltaworks.testing.topics import RawRecord, TestInputTopic, TestOutputTopic
+from deltaworks.topology.durations import milliseconds
 from deltaworks.topology.nodes import ExtractedTopicSink, Source, TopicSink
 from deltaworks.topology.stages import Plan, Stage
 from deltaworks.topology.timestamps import ConsumedRecord
-
-_MILLISECOND = timedelta(milliseconds=1)
 
 
 class TopologyTestDriver:
@@ -115,6 +114,8 @@ class TopologyTestDriver:
             one_task: Users' processors see the stream time of all stages together, as in Kafka Streams' test driver,
                 which runs them in one task. On our hosts, and on Kafka Streams' own, each stage has its own.
         """
+        if not isinstance(topology, Pipeline | Plan):
+            raise TypeError(_no_plan(topology))
         plan = topology.plan() if isinstance(topology, Pipeline) else topology
         if isinstance(topology, Pipeline):
             dead_letter_topic = dead_letter_topic or topology.dead_letter_topic
@@ -126,8 +127,8 @@ class TopologyTestDriver:
         self._tables = TablesInMemory(plan.tables)
         self._capture = Capture(self._topics, self._tables, dead_letter_topic)
         stages = [_with_expired(stage) for stage in plan.stages] if expired_stay_cached else plan.stages
-        idle_timeout_ms = None if idle_timeout is None else idle_timeout // _MILLISECOND
-        max_task_idle_ms = None if max_task_idle is None else max_task_idle // _MILLISECOND
+        idle_timeout_ms = None if idle_timeout is None else milliseconds(idle_timeout, "idle_timeout")
+        max_task_idle_ms = None if max_task_idle is None else milliseconds(max_task_idle, "max_task_idle")
         errors = errors or ErrorPolicy()
         self._global_stages = [
             _StageUnderTest(stage, self._capture, errors, wall_clock_ms) for stage in plan.global_stages
@@ -170,7 +171,12 @@ class TopologyTestDriver:
         if source is None:
             raise _unknown("input topic", topic, [*plan.source_topics, *plan.global_topics, *plan.source_patterns])
         return TestInputTopic(
-            lambda record: self._pipe(topic, record), key or source.key, value or source.value, start_ms, auto_advance
+            topic,
+            lambda record: self._pipe(topic, record),
+            key or source.key,
+            value or source.value,
+            start_ms,
+            auto_advance,
         )
 
     def create_output_topic(
@@ -249,10 +255,11 @@ class TopologyTestDriver:
 
     def advance_wall_clock_time(self, advance: timedelta) -> None:
         """Moves the wall clock forward."""
-        if advance < timedelta(0):
+        advance_ms = milliseconds(advance, "the advance of the wall clock")
+        if advance_ms < 0:
             raise ValueError(f"the wall clock cannot go back by {-advance}")
         with self._until_failure():
-            self._wall_clock_ms += advance // _MILLISECOND
+            self._wall_clock_ms += advance_ms
             for stage in self._stages:
                 stage.punctuate(self._wall_clock_ms)
             self._run_until_idle()
@@ -455,6 +462,11 @@ def _with_expired(stage: Stage) -> Stage:
             replace(spec, expired_stay_cached=True) if spec.timed and spec.cached else spec for spec in stage.stores
         ),
     )
+
+
+def _no_plan(given: object) -> str:
+    hint = "; give what its build() returns" if hasattr(given, "build") else ""
+    return f"the test driver runs a Pipeline or a Plan, but got a {type(given).__name__}{hint}"
 
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> KeyError:

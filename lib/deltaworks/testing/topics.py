@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
+from deltaworks.errors import SerializationError
 from deltaworks.kernel.records import Headers
 from deltaworks.serdes.base import Serde
+from deltaworks.topology.durations import milliseconds
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -54,23 +56,26 @@ class TestInputTopic(Generic[K, V]):
 
     def __init__(
         self,
+        topic: str,
         pipe: Callable[[RawRecord], None],
         key: Serde[K],
         value: Serde[V],
         start_ms: int,
         auto_advance: timedelta,
     ) -> None:
+        self._topic = topic
         self._pipe = pipe
         self._key = key
         self._value = value
         self._now_ms = start_ms
-        self._auto_advance_ms = auto_advance // _MILLISECOND
+        self._auto_advance_ms = milliseconds(auto_advance, "auto_advance")
 
     def advance_time(self, advance: timedelta) -> None:
         """Moves the clock of the topic; back is an error."""
-        if advance < timedelta(0):
+        advance_ms = milliseconds(advance, "the advance of the clock")
+        if advance_ms < 0:
             raise ValueError(f"the clock of a topic cannot go back by {-advance}")
-        self._now_ms += advance // _MILLISECOND
+        self._now_ms += advance_ms
 
     def pipe_input(
         self,
@@ -90,14 +95,25 @@ class TestInputTopic(Generic[K, V]):
             at: Its time as an instant, in place of `timestamp_ms`.
             headers: Its headers.
         """
+        if at is not None and at.tzinfo is None:
+            raise ValueError(f"the time of a record must have a time zone, {at} has none: datetime(..., tzinfo=UTC)")
         if at is not None:
             timestamp_ms = (at - _EPOCH) // _MILLISECOND
         if timestamp_ms is None:
             timestamp_ms = self._now_ms
             self._now_ms += self._auto_advance_ms
-        key_bytes = None if key is None else self._key.serialize(key)
-        value_bytes = None if value is None else self._value.serialize(value)
+        key_bytes = None if key is None else self._written("key", self._key, key)
+        value_bytes = None if value is None else self._written("value", self._value, value)
         self._pipe(RawRecord(key_bytes, value_bytes, timestamp_ms, headers))
+
+    def _written(self, what: str, serde: Serde[Any], given: Any) -> bytes:
+        try:
+            return serde.serialize(given)
+        except SerializationError as error:
+            raise SerializationError(
+                f"topic '{self._topic}' has {serde.name} as its {what}: {error}",
+                hint=f"write what the topology reads, or create_input_topic(..., {what}=...)",
+            ) from error
 
     def pipe_raw(
         self, key: bytes | None, value: bytes | None, *, timestamp_ms: int | None = None, headers: Headers = ()
@@ -136,7 +152,7 @@ class TestInputTopic(Generic[K, V]):
             advance: From one record to the next, if there is a `start_ms`.
         """
         for number, (key, value) in enumerate(pairs):
-            timestamp_ms = None if start_ms is None else start_ms + number * (advance // _MILLISECOND)
+            timestamp_ms = None if start_ms is None else start_ms + number * milliseconds(advance, "advance")
             self.pipe_input(key, value, timestamp_ms=timestamp_ms)
 
     def pipe_value_list(

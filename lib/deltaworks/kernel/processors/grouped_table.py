@@ -9,6 +9,7 @@ from typing import Any, assert_never
 from deltaworks.kernel.change import Change
 from deltaworks.kernel.context import Process
 from deltaworks.kernel.processors.rows import keeper
+from deltaworks.kernel.processors.stateless import not_a_pair
 from deltaworks.kernel.processors.views import is_versioned
 from deltaworks.kernel.processors.wiring import Wiring
 from deltaworks.kernel.records import Headers
@@ -28,18 +29,21 @@ def table_group_by(node: TableGroupBy, wiring: Wiring) -> Process:
     skips_late = is_versioned(node.parents[0], wiring)
 
     def process(key: Any, change: Change, timestamp_ms: int, headers: Headers) -> None:
+        made: Any = _NO_PAIR
         try:
             if key is None:
                 raise ValueError("a table that is grouped has no null keys")
             if skips_late and not change.is_latest:
                 return None
-            new_group, new = _NO_PAIR if change.new is None else selector(key, change.new)
-            old_group, old = _NO_PAIR if change.old is None else selector(key, change.old)
+            made = _NO_PAIR if change.new is None else selector(key, change.new)
+            new_group, new = made
+            made = _NO_PAIR if change.old is None else selector(key, change.old)
+            old_group, old = made
             comes = new_group is not None and new is not None
             leaves = old_group is not None and old is not None
             stays = comes and leaves and new_group == old_group
         except Exception as error:
-            return failed(name, error, key, change, timestamp_ms, headers)
+            return failed(name, not_a_pair(made, error), key, change, timestamp_ms, headers)
         if stays:
             return forward(new_group, Change(new, old, change.is_latest), timestamp_ms, headers)
         if leaves:

@@ -29,7 +29,7 @@ _NOTHING = object()
 
 def not_a_pair(made: Any, error: Exception) -> Exception:
     """What to tell where a function was to return a key and a value: what it raised, or that it returned none."""
-    if made is _NOTHING:
+    if made is _NOTHING or (isinstance(made, tuple) and len(made) == 2):
         return error
     return TypeError(f"the function returned {_kind(made)}, not a pair (key, value)")
 
