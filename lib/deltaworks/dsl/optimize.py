@@ -43,9 +43,7 @@ def merge_hops(nodes: Sequence[AnyNode], mergeable: Iterable[str]) -> list[AnyNo
         left = [source for source in sources if source in graph.hops and graph.always_passes(source, changer)]
         if left:
             hop = graph.hops[left[0]].moved(changer)
-            graph.parents[hop.source.name] = [changer]
-            for source in left:
-                graph.dissolve(source, changer, hop.source.name)
+            graph.merge(left, changer, hop.source.name)
             merged[changer] = hop
     return graph.rebuilt(merged)
 
@@ -81,6 +79,8 @@ class _Graph:
             for node in nodes
             if isinstance(node, Source) and node.hop
         }
+        self._gone: set[str] = set()
+        """Nodes of hops that are no more."""
         self._inside = {node.name: hop.source.name for hop in self.hops.values() for node in hop.nodes}
         self.parents = {
             node.name: list(self.hops[node.name].nodes[0].parents if node.name in self.hops else node.parents)
@@ -114,24 +114,29 @@ class _Graph:
                 waiting += self.parents[name]
         return True
 
-    def dissolve(self, hop: str, changer: str, merged: str) -> None:
-        """Takes a hop out, and puts what lies between it and the changer of the key behind the merged one."""
-        first = self.below(hop, changer)
-        if first is not None:
-            self.parents[first] = [*(name for name in self.parents[first] if name != changer), merged]
-        above = self.parents.pop(hop)
-        for name, parents in self.parents.items():
-            if hop in parents:
-                others = [parent for parent in parents if parent != hop]
-                self.parents[name] = [*others, *(parent for parent in above if parent not in others)]
-        del self.hops[hop]
+    def merge(self, hops: Sequence[str], changer: str, merged: str) -> None:
+        """Takes hops out, and puts what lies between them and the changer of the key behind the merged one.
+
+        The merged hop may have the name of one that goes.
+        """
+        between = dict.fromkeys(name for hop in hops if (name := self.below(hop, changer)) and name not in hops)
+        for hop in hops:
+            above = [merged if parent == changer else parent for parent in self.parents.pop(hop)]
+            for name, parents in self.parents.items():
+                if hop in parents:
+                    others = [parent for parent in parents if parent != hop]
+                    self.parents[name] = [*others, *(parent for parent in above if parent not in others)]
+            self._gone.update(node.name for node in self.hops.pop(hop).nodes)
+        for name in between:
+            self.parents[name] = [*(parent for parent in self.parents[name] if parent != changer), merged]
+        self.parents[merged] = [changer]
 
     def rebuilt(self, merged: dict[str, _Hop]) -> list[AnyNode]:
         """As nodes, each merged hop right behind its changer of the key."""
         result: list[AnyNode] = []
         for node in self.nodes.values():
             logical = self._inside.get(node.name, node.name)
-            if logical not in self.parents or (logical != node.name and logical not in self.hops):
+            if node.name in self._gone:
                 continue
             if logical == node.name and node.name not in self.hops:
                 result.append(replace(node, parents=tuple(self.parents[node.name])))

@@ -32,7 +32,10 @@ def place_beside(spec: Spec, other: Spec, chance: Random) -> None:
     match chance.choice(["apart", "merged", "into the other"]):
         case "merged":
             spec["nodes"] += [
-                {"id": "both", "op": "merge", "in": [ours, theirs]},
+                # What is merged is of one type.
+                {"id": "both-a", "op": "map", "in": ours, "key": ["key_text"], "value": ["text_or_null"]},
+                {"id": "both-b", "op": "map", "in": theirs, "key": ["key_text"], "value": ["text_or_null"]},
+                {"id": "both", "op": "merge", "in": ["both-a", "both-b"]},
                 {"id": "both-to", "op": "to", "in": "both", "topic": "both"},
             ]
         case "into the other":  # in two steps, through a topic that is an output and an input

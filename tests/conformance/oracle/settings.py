@@ -29,10 +29,11 @@ def vary_numbers(spec: Spec, chance: Random) -> None:
         if node["op"] == "join_stream_table":
             _replace(node, "grace_ms", [0, 1, 5, 10], chance)
     # Joined tables have the same windows: keys of others would be equal in their bytes only.
-    windows = [node["window"] for node in spec["nodes"] if node["op"] == "windowed_by"]
     if any(node["op"] == "join_table_table" for node in spec["nodes"]):
-        for window in windows[1:]:
-            window |= {**windows[0]}
+        first: dict[str, Node] = {}
+        for node in spec["nodes"]:
+            if node["op"] == "windowed_by":
+                node["window"] |= first.setdefault(node["window"]["type"], node["window"])
     # A join may not look further back than its table remembers; let most cases get past that check.
     shortest = min((node["history_ms"] for node in spec["nodes"] if "history_ms" in node), default=None)
     for node in spec["nodes"]:

@@ -14,7 +14,7 @@ from tests.conformance.data import Case, curated, random
 from tests.conformance.oracle import beside, continued, inserted, settings
 from tests.conformance.oracle.inputs import Feed, inputs
 
-_UNTOUCHED = ("store_script", "stateless", "errors")
+_UNTOUCHED = ("store_script", "errors")
 """Families that are about something else than caches."""
 
 

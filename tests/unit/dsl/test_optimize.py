@@ -66,6 +66,30 @@ def test_the_results_are_the_same() -> None:
     assert results[0] == results[1]
 
 
+def test_what_lies_before_a_hop_that_has_its_name_already_is_still_passed() -> None:
+    builder = StreamsBuilder(optimize=True, explicit_names="none")
+    stream = upper(builder).filter(lambda _, value: value != "x", name="some")
+    stream.group_by_key().cogroup(lambda _, value, total: total + value, value=str).aggregate(
+        lambda: ""
+    ).to_stream().to("out")
+    driver = TopologyTestDriver(builder.build())
+    for value in ("x", "y"):
+        driver.create_input_topic("in").pipe_input("k", value)
+
+    assert driver.create_output_topic("out").read_key_values_to_list() == [("Y", "y")]
+
+
+def test_an_operator_before_two_hops_is_passed_once() -> None:
+    builder = StreamsBuilder(optimize=True)
+    stream = upper(builder).filter(lambda _, value: value != "x", name="some")
+    stream.group_by_key(name="a").count(store="a", name="count-a").to_stream().to("a")
+    stream.group_by_key(name="b").count(store="b", name="count-b").to_stream().to("b")
+    plan = builder.build()
+
+    assert hops(plan) == [("a-repartition", ("KSTREAM-KEY-SELECT-0000000001",), ["some"])]
+    assert [node.name for node in plan.nodes if node.parents == ("some",)] == ["count-a", "count-b"]
+
+
 def test_a_processor_may_change_the_key_so_hops_behind_it_stay() -> None:
     builder = StreamsBuilder(optimize=True)
     stream = upper(builder)
