@@ -51,6 +51,7 @@ from deltaworks.serdes import (
 )
 from deltaworks.topology.error_handlers import (
     DeadLetterRecord,
+    ErrorAction,
     ErrorContext,
     ErrorHandler,
     ErrorPolicy,
@@ -110,6 +111,7 @@ __all__ = [
     "DeltaworksError",
     "Double",
     "EmitStrategy",
+    "ErrorAction",
     "ErrorContext",
     "ErrorHandler",
     "ErrorPolicy",

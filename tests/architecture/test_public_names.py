@@ -19,6 +19,7 @@ PUBLIC = [
     "DeltaworksError",
     "Double",
     "EmitStrategy",
+    "ErrorAction",
     "ErrorContext",
     "ErrorHandler",
     "ErrorPolicy",

@@ -62,6 +62,12 @@ class Pipeline:
     """Time from the begin of one micro-batch to the next."""
     record_cache: bool = True
     """Tables forward the last update per key and micro-batch, else every update."""
+    explicit_names: Literal["stores", "all", "none"] = "stores"
+    """What the topology must name; as in `StreamsBuilder`."""
+    optimize: bool = False
+    """Merges hops, keeps one store for a self-join; as in `StreamsBuilder`."""
+    emit_interval: timedelta = timedelta(0)
+    """Wall-clock pause between two looks for what the end of a window sets free; as in `StreamsBuilder`."""
     idle_timeout: timedelta | None = None
     """Without a record for so long, a task's stream time goes on with the wall clock, so that its last windows close.
     Kafka Streams has no such thing: there the last windows wait for the next record."""
@@ -84,7 +90,13 @@ class Pipeline:
         Raises:
             TopologyError: lists every problem, of the topology and of the pipeline.
         """
-        builder = StreamsBuilder(self.name, record_cache=self.record_cache)
+        builder = StreamsBuilder(
+            self.name,
+            record_cache=self.record_cache,
+            explicit_names=self.explicit_names,
+            optimize=self.optimize,
+            emit_interval=self.emit_interval,
+        )
         self.topology(builder)
         problems: list[Problem] = []
         try:

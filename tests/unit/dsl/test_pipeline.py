@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from deltaworks import Pipeline, StreamsBuilder, Topic, TopologyError
+from deltaworks import EmitStrategy, Pipeline, StreamsBuilder, TimeWindows, Topic, TopologyError
+from deltaworks.topology.nodes import WindowAggregate
 
 
 def topology(builder: StreamsBuilder) -> None:
@@ -27,6 +28,23 @@ def test_the_record_cache_is_a_setting_of_the_pipeline() -> None:
     assert [store.cached for store in Pipeline(name="users", topology=topology, record_cache=False).plan().stores] == [
         False
     ]
+
+
+def unnamed(builder: StreamsBuilder) -> None:
+    words = builder.stream("words", key=str, value=str)
+    counts = words.group_by_key().windowed_by(TimeWindows.of_size_with_no_grace(timedelta(seconds=1)))
+    counts.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE).count().to_delta("counts")
+    words.select_key(lambda _, word: word, key=str).repartition(name="by-word").group_by_key().count().to_delta("a")
+
+
+def test_what_a_builder_takes_is_a_setting_of_the_pipeline() -> None:
+    with pytest.raises(TopologyError, match="has no name for its store"):
+        Pipeline(name="words", topology=unnamed).plan()
+
+    plan = Pipeline(name="words", topology=unnamed, explicit_names="none", emit_interval=timedelta(seconds=2)).plan()
+
+    (windowed,) = (node for node in plan.nodes if isinstance(node, WindowAggregate))
+    assert windowed.emit_interval_ms == 2_000
 
 
 @pytest.mark.parametrize(
