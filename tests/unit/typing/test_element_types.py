@@ -20,8 +20,8 @@ from decimal import Decimal
 
 import msgspec
 
-from deltaworks import JoinWindows, Json, KStream, KTable, SessionWindows, StreamsBuilder, TimeWindows, Windowed
-from deltaworks import ValueTransformer
+from deltaworks import BufferConfig, EmitStrategy, JoinWindows, Json, KStream, KTable, SessionWindows, SlidingWindows
+from deltaworks import StreamsBuilder, Suppressed, TimeWindows, UnlimitedWindows, ValueTransformer, Windowed
 
 
 class User(msgspec.Struct, frozen=True):
@@ -168,6 +168,151 @@ users.to_stream().process_values(Names).map_values(lambda name: name.amount)  # 
 enriched.process(Amounts)
 store = Stores.key_value_store_builder(Stores.lru_map("s", 5), str, Order)
 builder.add_global_store(store, "t", Amounts, key=str, value=User)  # error: Argument 3 to "add_global_store"
+""",
+    "stream-stream joins": """
+shipments = builder.stream("shipments", key=str, value=User)
+near = JoinWindows.of_time_difference_with_no_grace(timedelta(hours=1))
+shipped = orders.join_stream(shipments, enrich, near, store="j")
+shipped.filter(lambda _, order: order.user != "")
+shipped.filter(lambda _, order: order.name != "")  # error: "Enriched" has no attribute "name"
+orders.join_stream(shipments, lambda order, shipment: shipment.nmae, near)  # error: "User" has no attribute "nmae"
+left = orders.left_join_stream(shipments, lambda order, shipment: (order.amount, shipment), near, store="l")
+left.filter(lambda _, pair: pair[1] is None or pair[1].name != "")
+left.filter(lambda _, pair: pair[1].name != "")  # error: Item "None" of "User | None" has no attribute "name"
+orders.outer_join_stream(shipments, lambda order, _: order.amount, near)  # error: Item "None" of "Order | None"
+orders.outer_join_stream_with_key(shipments, lambda key, order, shipment: key if order is None else "", near)
+orders.left_join_stream_with_key(shipments, lambda key, order, user: user.name, near)  # error: Item "None"
+orders.join_stream(users, enrich, near)  # error: Argument 1 to "join_stream" of "KStream"
+orders.join_stream(shipments, enrich, timedelta(1))  # error: Argument 3 to "join_stream" of "KStream"
+numbers = builder.stream("numbers", key=int, value=User)
+orders.join_stream(numbers, enrich, near)  # error: Argument 1 to "join_stream" of "KStream"
+""",
+    "global joins": """
+cities = builder.global_table("cities", key=int, value=User, store="cities")
+found = orders.join_global(cities, lambda key, order: len(order.order_id), enrich)
+found.filter(lambda _, order: order.user != "")
+found.filter(lambda _, order: order.name != "")  # error: "Enriched" has no attribute "name"
+orders.join_global(cities, lambda key, order: order.order_id, enrich)  # error: Incompatible return value type
+orders.left_join_global(cities, lambda key, _: None, lambda order, city: city.name)  # error: Item "None"
+orders.left_join_global_with_key(cities, lambda key, _: len(key), lambda key, order, city: key if city is None else "")
+orders.join(cities, enrich)  # error: Argument 1 to "join" of "KStream"
+""",
+    "foreign keys": """
+accounts = builder.table("accounts", key=int, value=Order, store="accounts")
+named = users.join_foreign_key(accounts, lambda key, user: len(key), lambda user, order: order.amount, name="fk")
+named.filter(lambda key, amount: key.isupper() and amount.is_signed())
+named.filter(lambda key, amount: amount.name)  # error: "Decimal" has no attribute "name"
+users.join_foreign_key(accounts, lambda key, user: user.name, lambda user, order: order)  # error: Incompatible return
+users.left_join_foreign_key(accounts, lambda *_: 1, lambda user, order: order.amount)  # error: Item "None" of
+users.left_join_foreign_key(accounts, lambda key, user: None, lambda user, _: user).filter(lambda _, u: u.name == "")
+""",
+    "cogroups": """
+payments = builder.stream("payments", key=str, value=Decimal).group_by_key()
+totals = payments.cogroup(lambda _, amount, total: total + amount, value=Decimal)
+both = totals.cogroup(orders.group_by_key(), lambda _, order, total: total - order.amount)
+both.cogroup(orders.group_by_key(), lambda _, order, total: total - order.name)  # error: no attribute "name"
+both.aggregate(Decimal, store="both").filter(lambda key, total: total.is_signed() and key.isupper())
+both.aggregate(Decimal, store="both").filter(lambda key, total: total.name)  # error: "Decimal" has no attribute "name"
+both.aggregate(lambda: "", store="both")  # error: Incompatible return value type
+both.windowed_by(hourly).aggregate(Decimal, store="h").filter(lambda key, total: key.start_ms > total)
+both.windowed_by(hourly).aggregate(Decimal, store="h").filter(lambda key, _: key.isupper())  # error: "isupper"
+visits = both.windowed_by(sessions).aggregate(Decimal, lambda _, left, right: left + right, store="s")
+visits.to_stream().map_values_with_key(lambda key, total: key.key.upper() + total.to_eng_string())
+both.windowed_by(sessions).aggregate(Decimal, store="s")  # error: Missing positional argument "merger"
+
+def collect(key: str, order: Order, ids: list[str]) -> list[str]:
+    return [*ids, order.order_id]
+
+orders.group_by_key().cogroup(collect).aggregate(list, store="ids").filter(lambda _, ids: ids[0].isupper())
+""",
+    "windows": """
+grouped = orders.group_by_key()
+sliding = SlidingWindows.of_time_difference_with_no_grace(timedelta(hours=1))
+grouped.windowed_by(sliding).count(store="a").filter(lambda key, count: key.end_ms - key.start_ms > count)
+grouped.windowed_by(UnlimitedWindows.of()).count(store="b").filter(lambda key, _: key.key.isupper())
+grouped.windowed_by(UnlimitedWindows.of()).count(store="b").filter(lambda key, _: key.isupper())  # error: "isupper"
+grouped.windowed_by(sessions).emit_strategy(EmitStrategy.ON_WINDOW_CLOSE).count(store="c")
+grouped.windowed_by(sliding).emit_strategy("close")  # error: Argument 1 to "emit_strategy"
+grouped.windowed_by(timedelta(hours=1))  # error: No overload variant of "windowed_by"
+reduced: KTable[Windowed[str], Order] = grouped.windowed_by(hourly).reduce(lambda old, new: new, store="d")
+summed = grouped.windowed_by(sliding).aggregate(lambda: 0, lambda key, order, n: n + len(order.order_id), store="e")
+summed.to_stream().map_values(lambda n: n.name)  # error: "int" has no attribute "name"
+grouped.windowed_by(hourly).aggregate(lambda: 0, lambda key, order, n: order, value=int)  # error: Incompatible return
+keys = summed.to_stream().select_key(lambda key, _: key.key)
+keys.filter(lambda key, _: key.isupper())
+keys.filter(lambda key, _: key.start_ms > 0)  # error: "str" has no attribute "start_ms"
+""",
+    "suppress": """
+per_hour = orders.group_by_key().windowed_by(hourly).count(store="a")
+final = per_hour.suppress(Suppressed.until_window_closes(BufferConfig.unbounded()), name="final")
+final.filter(lambda key, count: key.start_ms > count)
+final.filter(lambda key, count: key.isupper())  # error: "isupper"
+users.suppress(Suppressed.until_window_closes(BufferConfig.unbounded()))  # error: Argument 1 to "suppress" of "KTable"
+calm = users.suppress(Suppressed.until_time_limit(timedelta(minutes=1), BufferConfig.of_max_records(9)), name="calm")
+calm.filter(lambda key, user: key.isupper() and user.name != "")
+per_hour.suppress(Suppressed.until_time_limit(timedelta(minutes=1), BufferConfig.unbounded()), name="limit")
+Suppressed.until_time_limit(60, BufferConfig.unbounded())  # error: Argument 1 to "until_time_limit" of "Suppressed"
+""",
+    "stores": """
+from deltaworks import KeyValueStore, SessionStore, Stores, VersionedKeyValueStore, WindowStore
+
+counts = Stores.key_value_store_builder(Stores.persistent_key_value_store("counts"), str, int)
+builder.add_state_store(counts)
+builder.add_state_store(Stores.persistent_key_value_store("counts"))  # error: Argument 1 to "add_state_store"
+Stores.window_store_builder(Stores.persistent_key_value_store("w"), str, int)  # error: Argument 1 to
+
+def use(
+    kv: KeyValueStore[str, int],
+    windows: WindowStore[str, Order],
+    sessions: SessionStore[str, Order],
+    versions: VersionedKeyValueStore[str, User],
+) -> None:
+    kv.put("a", None)
+    kv.put("a", "b")  # error: Argument 2 to "put" of "KeyValueStore"
+    kv.get("a") + 1  # error: Unsupported operand types for + ("None" and "int")
+    for key, value in kv.all():
+        key.upper(), value.bit_length()
+    windows.put("a", Order("1", Decimal(1)), 0)
+    windows.put("a", 1, 0)  # error: Argument 2 to "put" of "WindowStore"
+    for window, order in windows.all():
+        window.key.upper(), order.amount
+        order.name  # error: "Order" has no attribute "name"
+    for window, order in sessions.fetch("a"):
+        window.end_ms, order.amount
+    version = versions.get("a")
+    version.value  # error: Item "None" of "VersionedRecord[User] | None" has no attribute "value"
+    if version is not None:
+        version.value.name
+        version.value.amount  # error: "User" has no attribute "amount"
+""",
+    "timestamps and details": """
+from deltaworks import ConsumedRecord, Materialized, Stores, WallclockTimestampExtractor
+
+def when(record: ConsumedRecord, partition_time_ms: int) -> int:
+    return max(record.timestamp_ms, partition_time_ms)
+
+def whence(record: ConsumedRecord) -> int:
+    return record.timestamp_ms
+
+builder.stream("a", key=str, value=Order, timestamp_extractor=when).filter(lambda _, order: order.amount > 0)
+builder.stream("a", key=str, value=Order, timestamp_extractor=WallclockTimestampExtractor())
+builder.stream("a", key=str, value=Order, timestamp_extractor=WallclockTimestampExtractor)  # error: incompatible type
+builder.stream("a", key=str, value=Order, timestamp_extractor=whence)  # error: incompatible type
+builder.stream("a", key=str, value=Order, timestamp_extractor=lambda record, time: record.value.time)
+versioned = builder.table("b", key=str, value=User, store=Materialized("b", history=timedelta(hours=1)))
+versioned.filter(lambda _, user: user.name != "")
+Materialized("b", history=60)  # error: Argument "history" to "Materialized"
+orders.group_by_key().count(store=Stores.persistent_key_value_store("b"))  # error: Argument "store" to "count"
+orders.join(users, enrich, grace=60)  # error: Argument "grace" to "join" of "KStream"
+orders.to(lambda key, order, context: "out")  # error: Argument 1 to "to" of "KStream"
+orders.to_extracted(lambda key, order, context: order.order_id)
+orders.to_extracted(lambda key, order, context: order.user)  # error: "Order" has no attribute "user"
+orders.to_extracted(lambda key, order, context: order.amount)  # error: Incompatible return value
+""",
+    "names that a handle lacks": """
+orders.windowed_by(hourly)  # error: "KStream[str, Order]" has no attribute "windowed_by"
+users.to("out")  # error: "KTable[str, User]" has no attribute "to"
+orders.mapValues(str)  # error: "KStream[str, Order]" has no attribute "mapValues"
 """,
     "types that do not fit": """
 orders.merge(enriched)  # error: Argument 1 to "merge" of "KStream" has
