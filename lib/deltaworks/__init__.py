@@ -1,5 +1,16 @@
 """deltaworks: Kafka Streams topologies in typed Python, run by Spark, kept in Delta Lake.
 
+Where to begin, each with an example in its `help`:
+
+- `StreamsBuilder` reads topics and builds; it makes `KStream`, `KTable` and `GlobalKTable`, which have the operators.
+- `group_by_key` and `group_by` lead to `KGroupedStream` and `KGroupedTable`, `windowed_by` to windows of time
+  (`TimeWindows`, `SlidingWindows`, `UnlimitedWindows`) and to sessions (`SessionWindows`), `cogroup` to aggregates of
+  several streams; `JoinWindows` is for joins of streams, `Suppressed` for final results.
+- `Processor`, `FixedKeyProcessor`, `ValueTransformer` are operators that you write, `Stores` makes their stores,
+  `Topology` connects them node by node.
+- Types are given as types (`str`, `Order`) or as serdes (`Long()`, `Json(Order)`).
+- `Pipeline` is a topology with a name and the way it runs; `deltaworks.testing.TopologyTestDriver` runs it in a test.
+
 Importing this package loads no engine: neither Spark nor Delta Lake nor a Kafka client.
 """
 

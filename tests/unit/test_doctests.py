@@ -11,6 +11,7 @@ import pytest
 import deltaworks.dsl
 import deltaworks.serdes
 import deltaworks.topology
+from deltaworks.dsl.mistakes import Handle
 
 MODULES = [
     module.name
@@ -25,13 +26,5 @@ def test_examples_show_what_happens(name: str) -> None:
 
 
 def test_every_handle_has_an_example() -> None:
-    for handle in (
-        deltaworks.StreamsBuilder,
-        deltaworks.KStream,
-        deltaworks.KTable,
-        deltaworks.KGroupedStream,
-        deltaworks.TimeWindowedKStream,
-        deltaworks.SessionWindowedKStream,
-        deltaworks.BranchedKStream,
-    ):
+    for handle in Handle.__subclasses__():
         assert ">>> " in (handle.__doc__ or ""), handle

@@ -268,6 +268,19 @@ class KTable(Handle, Generic[K, V]):
 
         State: a subscription per row, for ever.
         Source: `KTable#join(KTable, Function, ValueJoiner)`, KIP-213; differs: no partitioners of its own.
+
+        >>> from deltaworks import StreamsBuilder
+        >>> from deltaworks.testing import TopologyTestDriver
+        >>> builder = StreamsBuilder()
+        >>> books = builder.table("books", key=str, value=str, store="books")
+        >>> authors = builder.table("authors", key=str, value=str, store="authors")
+        >>> whose = books.join_foreign_key(authors, lambda _, by: by, lambda _, name: name, value=str, name="whose")
+        >>> whose.to_stream().to("whose")
+        >>> driver = TopologyTestDriver(builder.build())
+        >>> driver.create_input_topic("books").pipe_input("Emma", "austen")
+        >>> driver.create_input_topic("authors").pipe_input("austen", "Jane Austen")
+        >>> driver.create_output_topic("whose").read_key_values_to_list()
+        [('Emma', 'Jane Austen')]
         """
         return self._join_foreign_key(other, foreign_key, joiner, "inner", "join_foreign_key", value, store, name)
 

@@ -23,7 +23,10 @@ _MAX_MS = 2**63 - 1
 class Windowed(msgspec.Struct, Generic[K], frozen=True, order=True):
     """A key together with the window its record belongs to.
 
-    `end_ms` is exclusive for time windows and inclusive for sessions, as in Kafka Streams.
+    `end_ms` is exclusive for time windows and inclusive for sessions and sliding windows, as in Kafka Streams.
+
+    >>> Windowed("ann", 0, 60_000).end
+    datetime.datetime(1970, 1, 1, 0, 1, tzinfo=datetime.timezone.utc)
     """
 
     key: K

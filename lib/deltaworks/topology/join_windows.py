@@ -21,6 +21,18 @@ class JoinWindows:
 
     >>> JoinWindows.of_time_difference_and_grace(timedelta(minutes=5), timedelta(minutes=1)).before(timedelta(0))
     JoinWindows(before_ms=0, after_ms=300000, grace_ms=60000)
+    >>> from deltaworks import StreamsBuilder
+    >>> from deltaworks.testing import TopologyTestDriver
+    >>> builder = StreamsBuilder()
+    >>> orders, payments = (builder.stream(topic, key=str, value=str) for topic in ("orders", "payments"))
+    >>> near = JoinWindows.of_time_difference_with_no_grace(timedelta(minutes=1))
+    >>> orders.join_stream(payments, lambda *both: " ".join(both), near, value=str, store="paid").to("paid")
+    >>> driver = TopologyTestDriver(builder.build())
+    >>> driver.create_input_topic("orders").pipe_input("1", "book", timestamp_ms=0)
+    >>> for time in (60_000, 60_001):  # the second one is too far away
+    ...     driver.create_input_topic("payments").pipe_input("1", "paid", timestamp_ms=time)
+    >>> driver.create_output_topic("paid").read_values_to_list()
+    ['book paid']
     """
 
     before_ms: int

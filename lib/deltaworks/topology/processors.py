@@ -105,6 +105,23 @@ class PunctuationType(Enum):
     """Which time a punctuator follows.
 
     Source: `PunctuationType`; differs: no.
+
+    >>> from deltaworks import StreamsBuilder
+    >>> from deltaworks.testing import TopologyTestDriver
+    >>> class Ticking(Processor[str, str, str, str]):
+    ...     def init(self, context: ProcessorContext[str, str]) -> None:
+    ...         super().init(context)
+    ...         context.schedule(timedelta(seconds=1), PunctuationType.WALL_CLOCK_TIME, self.tick)
+    ...     def tick(self, time_ms: int) -> None:
+    ...         self.context.forward(Record("tick", str(time_ms), time_ms))
+    ...     def process(self, record: Record[str, str]) -> None:
+    ...         "Records are dropped."
+    >>> builder = StreamsBuilder()
+    >>> builder.stream("in", key=str, value=str).process(Ticking).to("ticks")
+    >>> driver = TopologyTestDriver(builder.build())
+    >>> driver.advance_wall_clock_time(timedelta(seconds=1))
+    >>> driver.create_output_topic("ticks").read_key_values_to_list()
+    [('tick', '1000')]
     """
 
     STREAM_TIME = "stream time"
@@ -269,6 +286,19 @@ class FixedKeyProcessor(_Started, ABC, Generic[KIn, VIn, VOut]):
     """A `Processor` that keeps the key of its records, so that nothing has to be repartitioned behind it.
 
     Source: `api.FixedKeyProcessor`, `ContextualFixedKeyProcessor`; differs: no.
+
+    >>> from deltaworks import StreamsBuilder
+    >>> from deltaworks.testing import TopologyTestDriver
+    >>> class Words(FixedKeyProcessor[str, str, str]):
+    ...     def process(self, record: FixedKeyRecord[str, str]) -> None:
+    ...         for word in record.value.split():
+    ...             self.context.forward(record.with_value(word))
+    >>> builder = StreamsBuilder()
+    >>> builder.stream("lines", key=str, value=str).process_values(Words).to("words")
+    >>> driver = TopologyTestDriver(builder.build())
+    >>> driver.create_input_topic("lines").pipe_input("page 1", "old lighthouse")
+    >>> driver.create_output_topic("words").read_key_values_to_list()
+    [('page 1', 'old'), ('page 1', 'lighthouse')]
     """
 
     context: FixedKeyProcessorContext[Any, VOut]

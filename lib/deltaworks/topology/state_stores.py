@@ -2,7 +2,7 @@
 
 Everything that iterates is ordered by the bytes of the keys, sees what has been written before it was called, and is
 not disturbed by what is written while it runs. A null key is refused, a null value deletes. How stores are declared is
-`dsl/stores.py`, how they keep their bytes is `kernel/stores`.
+`dsl/state_stores.py`, how they keep their bytes is `kernel/stores`.
 """
 
 from __future__ import annotations
@@ -42,6 +42,21 @@ class KeyValueStore(Protocol[K, V]):
     """One value per key; also an LRU map, which forgets the key that was used longest ago.
 
     Source: `KeyValueStore`; differs: no.
+
+    >>> from deltaworks import Processor, Record, Stores, StreamsBuilder
+    >>> from deltaworks.testing import TopologyTestDriver
+    >>> class New(Processor[str, str, str, str]):
+    ...     def process(self, record: Record[str, str]) -> None:
+    ...         seen: KeyValueStore[str, str] = self.context.state_store("seen")
+    ...         if seen.put_if_absent(record.key, record.value) is None:
+    ...             self.context.forward(record)
+    >>> builder = StreamsBuilder()
+    >>> seen = Stores.key_value_store_builder(Stores.persistent_key_value_store("seen"), key=str, value=str)
+    >>> builder.add_state_store(seen).stream("in", key=str, value=str).process(New, "seen").to("new")
+    >>> driver = TopologyTestDriver(builder.build())
+    >>> driver.create_input_topic("in").pipe_key_value_list([("a", "1"), ("b", "2"), ("a", "3")])
+    >>> driver.create_output_topic("new").read_key_values_to_list()
+    [('a', '1'), ('b', '2')]
     """
 
     def get(self, key: K) -> V | None:

@@ -38,6 +38,17 @@ class TimestampExtractor(Protocol):
     extractor that raises stops the stream, whatever the error handlers say.
 
     Source: `TimestampExtractor`; differs: no.
+
+    >>> from deltaworks import StreamsBuilder
+    >>> from deltaworks.testing import TopologyTestDriver
+    >>> builder = StreamsBuilder()
+    >>> def when(visit: ConsumedRecord, partition_time_ms: int) -> int:
+    ...     return visit.value
+    >>> builder.stream("visits", key=str, value=int, timestamp_extractor=when).to("out")
+    >>> driver = TopologyTestDriver(builder.build())
+    >>> driver.create_input_topic("visits").pipe_input("ann", 5_000)
+    >>> driver.create_output_topic("out").read_record().timestamp_ms
+    5000
     """
 
     def __call__(self, record: ConsumedRecord, partition_time_ms: int, /) -> int: ...

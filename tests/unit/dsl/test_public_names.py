@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import deltaworks
+from deltaworks.dsl.mistakes import Handle
 
 
 def test_every_public_name_exists_and_is_documented() -> None:
@@ -18,19 +19,19 @@ def test_every_public_name_exists_and_is_documented() -> None:
         assert inspect.getdoc(getattr(deltaworks, name)), name
 
 
-@pytest.mark.parametrize(
-    "handle",
-    [
-        deltaworks.StreamsBuilder,
-        deltaworks.KStream,
-        deltaworks.KTable,
-        deltaworks.KGroupedStream,
-        deltaworks.KGroupedTable,
-        deltaworks.TimeWindowedKStream,
-        deltaworks.SessionWindowedKStream,
-        deltaworks.BranchedKStream,
-    ],
-)
+HANDLES = [
+    public
+    for name in deltaworks.__all__
+    if inspect.isclass(public := getattr(deltaworks, name)) and issubclass(public, Handle)
+]
+
+
+def test_all_handles_are_public_and_known_here() -> None:
+    assert len(HANDLES) >= 13
+    assert {*HANDLES} == {*Handle.__subclasses__()}
+
+
+@pytest.mark.parametrize("handle", HANDLES)
 def test_every_operator_says_where_it_comes_from(handle: type) -> None:
     for name, method in inspect.getmembers(handle, inspect.isfunction):
         if not name.startswith("_") and name != "build":
