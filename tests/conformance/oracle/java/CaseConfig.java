@@ -21,10 +21,10 @@ final class CaseConfig {
         properties.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, CaseSerdes.Keys.class);
         properties.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, CaseSerdes.AnyValues.class);
         properties.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, config.number("cache_max_bytes"));
-        // Read by Long.parseLong where it is text, cast where it is not: only a long works in both places.
-        properties.put(InternalConfig.EMIT_INTERVAL_MS_KSTREAMS_WINDOWED_AGGREGATION, config.number("emit_interval_ms"));
-        properties.put(
-            InternalConfig.EMIT_INTERVAL_MS_KSTREAMS_OUTER_JOIN_SPURIOUS_RESULTS_FIX, config.number("emit_interval_ms"));
+        // Settings for Kafka Streams' own tests; in production final results are held back for a second.
+        long emitInterval = config.number("emit_interval_ms");
+        properties.put(InternalConfig.EMIT_INTERVAL_MS_KSTREAMS_WINDOWED_AGGREGATION, emitInterval);
+        properties.put(InternalConfig.EMIT_INTERVAL_MS_KSTREAMS_OUTER_JOIN_SPURIOUS_RESULTS_FIX, emitInterval);
         if ("continue".equals(config.text("deserialization_handler"))) {
             properties.put(
                 StreamsConfig.DESERIALIZATION_EXCEPTION_HANDLER_CLASS_CONFIG, LogAndContinueExceptionHandler.class);

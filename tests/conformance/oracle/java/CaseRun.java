@@ -168,8 +168,7 @@ final class CaseRun {
     /** What was produced since the last call. */
     private void collectInto(ArrayNode rows) {
         for (String topic : driver.producedTopicNames()) {
-            TestOutputTopic<byte[], byte[]> output = topics.computeIfAbsent(
-                topic, name -> driver.createOutputTopic(name, new ByteArrayDeserializer(), new ByteArrayDeserializer()));
+            TestOutputTopic<byte[], byte[]> output = topics.computeIfAbsent(topic, this::outputTopic);
             while (!output.isEmpty()) {
                 TestRecord<byte[], byte[]> record = output.readRecord();
                 if (topic.endsWith(CHANGELOG)) {
@@ -179,6 +178,10 @@ final class CaseRun {
                 }
             }
         }
+    }
+
+    private TestOutputTopic<byte[], byte[]> outputTopic(String topic) {
+        return driver.createOutputTopic(topic, new ByteArrayDeserializer(), new ByteArrayDeserializer());
     }
 
     /** The driver looks at what was sent after each record, but not after one that failed. */

@@ -29,7 +29,8 @@ final class Handles {
         return (KGroupedStream<Object, Object>) handle;
     }
 
-    static ProcessorSupplier<Object, Object, Void, Void> withoutOutput(ProcessorSupplier<Object, Object, ?, ?> supplier) {
+    static ProcessorSupplier<Object, Object, Void, Void> withoutOutput(
+            ProcessorSupplier<Object, Object, ?, ?> supplier) {
         return (ProcessorSupplier<Object, Object, Void, Void>) supplier;
     }
 
