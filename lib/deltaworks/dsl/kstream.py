@@ -4,25 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from datetime import timedelta
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, TypeVar
 
 from deltaworks.dsl.branched import BranchedKStream
-from deltaworks.dsl.global_joins import join_global_table
-from deltaworks.dsl.global_ktable import GlobalKTable
 from deltaworks.dsl.graph import call_site
 from deltaworks.dsl.grouped import KGroupedStream
 from deltaworks.dsl.hops import hop
-from deltaworks.dsl.joins import join_table
+from deltaworks.dsl.kstream_joins import KStreamJoins
 from deltaworks.dsl.ktable import KTable
 from deltaworks.dsl.materialize import Grouping, table_source
 from deltaworks.dsl.materialized import Materialized, Stored
-from deltaworks.dsl.mistakes import Handle, check_function, need_handle, need_topics, need_value
+from deltaworks.dsl.mistakes import check_function, check_shape, need_handle, need_topics
 from deltaworks.dsl.point import Point, Typed, Unknown
 from deltaworks.dsl.processing import process, process_values
-from deltaworks.dsl.stream_joins import StreamJoin, join_streams
 from deltaworks.serdes.inference import element, pair, returned
-from deltaworks.topology.join_windows import JoinWindows
 from deltaworks.topology.nodes import (
     DeltaSink,
     ExtractedTopicSink,
@@ -53,7 +48,7 @@ VG = TypeVar("VG")
 _MERGED = "joins streams of different types", "bring both streams to one type"
 
 
-class KStream(Handle, Generic[K, V]):
+class KStream(KStreamJoins[K, V]):
     """A stream at one point of a topology; a handle, made by the builder and by operators.
 
     Functions that get a key or a value may get None where the stream has null keys or values.
@@ -72,9 +67,6 @@ class KStream(Handle, Generic[K, V]):
     Args:
         at: where its records come out.
     """
-
-    def __init__(self, at: Point) -> None:
-        self.at = at
 
     def filter(self, predicate: Callable[[K, V], bool], *, name: str | None = None) -> KStream[K, V]:
         """Keeps the records for which the predicate holds.
@@ -479,312 +471,6 @@ class KStream(Handle, Generic[K, V]):
         table: KTable[K, V] = table_source(at, node, kept, named, operator="to_table", where=where)
         return table
 
-    def join(
-        self,
-        table: KTable[K, VT],
-        joiner: Callable[[V, VT], VR],
-        *,
-        value: Typed[VR] | None = None,
-        grace: timedelta | None = None,
-        name: str | None = None,
-    ) -> KStream[K, VR]:
-        """Adds the table's row of the same key; a record without a row is dropped.
-
-        Only the stream triggers. The row is the current one; of a versioned table, the one as of the record's
-        timestamp. Null keys and null values are dropped. Makes a hop first if the key may have changed.
-
-        Shape: `KStream[K, V] + KTable[K, VT] -> KStream[K, VR]`; 1 record -> 0 or 1.
-        Args:
-            table: has the same type of key and, without a hop, as many partitions.
-            joiner: `(value, row) -> value`.
-            value: type or serde of the new value, if the joiner has no return annotation.
-            grace: how long, in stream time, a record waits for rows of a versioned table that come out of order; at
-                most the history of the table. A record that is older already is joined at once.
-            name: of the node, and of the hop and the buffer if there is one.
-        State: that of the table; with `grace` the records that wait.
-        Source: `KStream#join(KTable)`, `Joined#withGracePeriod`; differs: no.
-        """
-        return self._join(
-            table, lambda _, left, right: joiner(left, right), joiner, "inner", "join", value, grace, name
-        )
-
-    def join_with_key(
-        self,
-        table: KTable[K, VT],
-        joiner: Callable[[K, V, VT], VR],
-        *,
-        value: Typed[VR] | None = None,
-        grace: timedelta | None = None,
-        name: str | None = None,
-    ) -> KStream[K, VR]:
-        """`join` with a joiner `(key, value, row) -> value`.
-
-        Source: `KStream#join(KTable, ValueJoinerWithKey)`; differs: no.
-        """
-        return self._join(table, joiner, joiner, "inner", "join_with_key", value, grace, name)
-
-    def left_join(
-        self,
-        table: KTable[K, VT],
-        joiner: Callable[[V, VT | None], VR],
-        *,
-        value: Typed[VR] | None = None,
-        grace: timedelta | None = None,
-        name: str | None = None,
-    ) -> KStream[K, VR]:
-        """Adds the table's row of the same key; the joiner gets None for a record without a row.
-
-        Only the stream triggers. The row is the current one; of a versioned table, the one as of the record's
-        timestamp. A null key finds no row (with `grace` it is an error), a null value is dropped.
-
-        Shape: `KStream[K, V] + KTable[K, VT] -> KStream[K, VR]`; 1 record -> 1.
-        Args:
-            table: has the same type of key and, without a hop, as many partitions.
-            joiner: `(value, row or None) -> value`.
-            value: type or serde of the new value, if the joiner has no return annotation.
-            grace: as in `join`.
-            name: of the node, and of the hop and the buffer if there is one.
-        State: that of the table; with `grace` the records that wait.
-        Source: `KStream#leftJoin(KTable)`, `Joined#withGracePeriod`; differs: no.
-        """
-        return self._join(
-            table, lambda _, left, right: joiner(left, right), joiner, "left", "left_join", value, grace, name
-        )
-
-    def left_join_with_key(
-        self,
-        table: KTable[K, VT],
-        joiner: Callable[[K, V, VT | None], VR],
-        *,
-        value: Typed[VR] | None = None,
-        grace: timedelta | None = None,
-        name: str | None = None,
-    ) -> KStream[K, VR]:
-        """`left_join` with a joiner `(key, value, row or None) -> value`.
-
-        Source: `KStream#leftJoin(KTable, ValueJoinerWithKey)`; differs: no.
-        """
-        return self._join(table, joiner, joiner, "left", "left_join_with_key", value, grace, name)
-
-    def join_stream(
-        self,
-        other: KStream[K, VO],
-        joiner: Callable[[V, VO], VR],
-        windows: JoinWindows,
-        *,
-        value: Typed[VR] | None = None,
-        store: str = "",
-        name: str | None = None,
-    ) -> KStream[K, VR]:
-        """Joins records of the same key that are near each other in time; every pair is a result.
-
-        Both sides trigger. The result has the larger of both timestamps and the headers of the record that came later.
-        Null keys and null values are dropped. A side whose key may have changed makes a hop first. A late record still
-        joins what the other side has kept.
-
-        Shape: `KStream[K, V] + KStream[K, VO] -> KStream[K, VR]`; 1 record -> one per partner.
-        Args:
-            other: the right side; has the same type of key and, without hops, as many partitions.
-            joiner: `(value, other value) -> value`.
-            windows: how much earlier and later than the left record the right one may be.
-            value: type or serde of the new value, if the joiner has no return annotation.
-            store: what the names of its stores begin with; part of the pipeline's state, so keep it.
-            name: what the names of its nodes and hops begin with.
-        State: the records of both sides, for `before + after + grace`; with `before = after = grace = 0` none, so that
-            nothing ever joins.
-        Source: `KStream#join(KStream)`, `StreamJoined`; differs: no.
-        """
-        return self._join_stream(
-            other, lambda _, left, right: joiner(left, right), joiner, windows, "inner", value, store, name
-        )
-
-    def join_stream_with_key(
-        self,
-        other: KStream[K, VO],
-        joiner: Callable[[K, V, VO], VR],
-        windows: JoinWindows,
-        *,
-        value: Typed[VR] | None = None,
-        store: str = "",
-        name: str | None = None,
-    ) -> KStream[K, VR]:
-        """`join_stream` with a joiner `(key, value, other value) -> value`.
-
-        Source: `KStream#join(KStream, ValueJoinerWithKey)`; differs: no.
-        """
-        return self._join_stream(other, joiner, joiner, windows, "inner", value, store, name)
-
-    def left_join_stream(
-        self,
-        other: KStream[K, VO],
-        joiner: Callable[[V, VO | None], VR],
-        windows: JoinWindows,
-        *,
-        value: Typed[VR] | None = None,
-        store: str = "",
-        name: str | None = None,
-    ) -> KStream[K, VR]:
-        """`join_stream`, and a left record that no right one can join any more is a result too, with its own timestamp.
-
-        That is so once the largest timestamp of both sides has passed the record's by more than `after + grace`; it is
-        looked at when a record comes that moves this time. A left record without a key is a result at once.
-
-        Shape: `KStream[K, V] + KStream[K, VO] -> KStream[K, VR]`; 1 left record -> 1 or more.
-        Args:
-            other: as in `join_stream`.
-            joiner: `(value, other value or None) -> value`.
-            windows: as in `join_stream`.
-            value: as in `join_stream`.
-            store: as in `join_stream`.
-            name: as in `join_stream`.
-        State: as `join_stream`, and the left records that have no partner yet.
-        Source: `KStream#leftJoin(KStream)`; differs: no pause between two looks unless the builder has `emit_interval`.
-        """
-        return self._join_stream(
-            other, lambda _, left, right: joiner(left, right), joiner, windows, "left", value, store, name
-        )
-
-    def left_join_stream_with_key(
-        self,
-        other: KStream[K, VO],
-        joiner: Callable[[K, V, VO | None], VR],
-        windows: JoinWindows,
-        *,
-        value: Typed[VR] | None = None,
-        store: str = "",
-        name: str | None = None,
-    ) -> KStream[K, VR]:
-        """`left_join_stream` with a joiner `(key, value, other value or None) -> value`.
-
-        Source: `KStream#leftJoin(KStream, ValueJoinerWithKey)`; differs: as `left_join_stream`.
-        """
-        return self._join_stream(other, joiner, joiner, windows, "left", value, store, name)
-
-    def outer_join_stream(
-        self,
-        other: KStream[K, VO],
-        joiner: Callable[[V | None, VO | None], VR],
-        windows: JoinWindows,
-        *,
-        value: Typed[VR] | None = None,
-        store: str = "",
-        name: str | None = None,
-    ) -> KStream[K, VR]:
-        """`left_join_stream` for both sides: a record of either side without a partner is a result too.
-
-        Shape: `KStream[K, V] + KStream[K, VO] -> KStream[K, VR]`; 1 record -> 1 or more.
-        Args:
-            other: as in `join_stream`.
-            joiner: `(value or None, other value or None) -> value`; never None twice.
-            windows: as in `join_stream`.
-            value: as in `join_stream`.
-            store: as in `join_stream`.
-            name: as in `join_stream`.
-        State: as `join_stream`, and the records of both sides that have no partner yet.
-        Source: `KStream#outerJoin(KStream)`; differs: as `left_join_stream`.
-        """
-        return self._join_stream(
-            other, lambda _, left, right: joiner(left, right), joiner, windows, "outer", value, store, name
-        )
-
-    def outer_join_stream_with_key(
-        self,
-        other: KStream[K, VO],
-        joiner: Callable[[K, V | None, VO | None], VR],
-        windows: JoinWindows,
-        *,
-        value: Typed[VR] | None = None,
-        store: str = "",
-        name: str | None = None,
-    ) -> KStream[K, VR]:
-        """`outer_join_stream` with a joiner `(key, value or None, other value or None) -> value`.
-
-        Source: `KStream#outerJoin(KStream, ValueJoinerWithKey)`; differs: as `left_join_stream`.
-        """
-        return self._join_stream(other, joiner, joiner, windows, "outer", value, store, name)
-
-    def join_global(
-        self,
-        table: GlobalKTable[KG, VG],
-        selector: Callable[[K, V], KG | None],
-        joiner: Callable[[V, VG], VR],
-        *,
-        value: Typed[VR] | None = None,
-        name: str | None = None,
-    ) -> KStream[K, VR]:
-        """Adds the row that a global table has under a key computed from the record; without a row it is dropped.
-
-        Only the stream triggers. A null value and a null lookup key are dropped; the record's own key may be null.
-
-        Shape: `KStream[K, V] + GlobalKTable[KG, VG] -> KStream[K, VR]`; 1 record -> 0 or 1.
-        Args:
-            table: made by `StreamsBuilder.global_table`.
-            selector: `(key, value) -> lookup key`; it is called for null values too.
-            joiner: `(value, row) -> value`.
-            value: type or serde of the new value, if the joiner has no return annotation.
-            name: of the node.
-        State: none; the rows are those of the table.
-        Source: `KStream#join(GlobalKTable)`; differs: no.
-        """
-        return self._join_global(
-            table, selector, lambda _, left, right: joiner(left, right), joiner, "inner", value, name
-        )
-
-    def join_global_with_key(
-        self,
-        table: GlobalKTable[KG, VG],
-        selector: Callable[[K, V], KG | None],
-        joiner: Callable[[K, V, VG], VR],
-        *,
-        value: Typed[VR] | None = None,
-        name: str | None = None,
-    ) -> KStream[K, VR]:
-        """`join_global` with a joiner `(key, value, row) -> value`; the key is the record's.
-
-        Source: `KStream#join(GlobalKTable, ValueJoinerWithKey)`; differs: no.
-        """
-        return self._join_global(table, selector, joiner, joiner, "inner", value, name)
-
-    def left_join_global(
-        self,
-        table: GlobalKTable[KG, VG],
-        selector: Callable[[K, V], KG | None],
-        joiner: Callable[[V, VG | None], VR],
-        *,
-        value: Typed[VR] | None = None,
-        name: str | None = None,
-    ) -> KStream[K, VR]:
-        """`join_global`; the joiner gets None for a record without a row, or without a lookup key.
-
-        Shape: `KStream[K, V] + GlobalKTable[KG, VG] -> KStream[K, VR]`; 1 record -> 1.
-        Args:
-            table: made by `StreamsBuilder.global_table`.
-            selector: `(key, value) -> lookup key`; it is called for null values too.
-            joiner: `(value, row or None) -> value`.
-            value: type or serde of the new value, if the joiner has no return annotation.
-            name: of the node.
-        State: none; the rows are those of the table.
-        Source: `KStream#leftJoin(GlobalKTable)`; differs: no.
-        """
-        return self._join_global(
-            table, selector, lambda _, left, right: joiner(left, right), joiner, "left", value, name
-        )
-
-    def left_join_global_with_key(
-        self,
-        table: GlobalKTable[KG, VG],
-        selector: Callable[[K, V], KG | None],
-        joiner: Callable[[K, V, VG | None], VR],
-        *,
-        value: Typed[VR] | None = None,
-        name: str | None = None,
-    ) -> KStream[K, VR]:
-        """`left_join_global` with a joiner `(key, value, row or None) -> value`; the key is the record's.
-
-        Source: `KStream#leftJoin(GlobalKTable, ValueJoinerWithKey)`; differs: no.
-        """
-        return self._join_global(table, selector, joiner, joiner, "left", value, name)
-
     def to(
         self,
         topic: str,
@@ -887,12 +573,6 @@ class KStream(Handle, Generic[K, V]):
     def _name(self, given: str | None, prefix: str) -> str:
         return self.at.graph.name_of(given, prefix)
 
-    def _check(self, given: Callable[..., Any], argument: str, names: str, operator: str, where: Origin) -> None:
-        """What takes no key has a relative that does."""
-        keyed = operator.endswith("_with_key")
-        shape = f"{argument}({'key, ' if keyed else ''}{names})"
-        check_function(self.at.graph, given, shape, operator=operator, where=where, with_key=not keyed)
-
     def _typed(self, key: Typed[Any] | None, value: Typed[Any] | None, operator: str, where: Origin) -> Point:
         """This point with the serdes that were given to an operator."""
         at = self.at
@@ -921,7 +601,7 @@ class KStream(Handle, Generic[K, V]):
         name: str | None,
     ) -> KStream[K, VR]:
         where = call_site()
-        self._check(given, "mapper", "value", operator, where)
+        check_shape(self.at.graph, given, "mapper", "value", operator, where)
         node = MapValues(
             name=self._name(name, "KSTREAM-MAPVALUES-"), parents=(self.at.node,), mapper=mapper, origin=where
         )
@@ -937,7 +617,7 @@ class KStream(Handle, Generic[K, V]):
         name: str | None,
     ) -> KStream[K, VR]:
         where = call_site()
-        self._check(given, "mapper", "value", operator, where)
+        check_shape(self.at.graph, given, "mapper", "value", operator, where)
         node = FlatMapValues(
             name=self._name(name, "KSTREAM-FLATMAPVALUES-"), parents=(self.at.node,), mapper=mapper, origin=where
         )
@@ -958,79 +638,3 @@ class KStream(Handle, Generic[K, V]):
         )
         known = self.at.settle(key, returned(selector), operator=operator, argument="key", where=where)
         return self.at.then(node, key=known, rekeyed=True)
-
-    def _join(
-        self,
-        table: KTable[K, VT],
-        joiner: Callable[[Any, Any, Any], VR],
-        given: Callable[..., Any],
-        kind: Literal["inner", "left"],
-        operator: str,
-        value: Typed[VR] | None,
-        grace: timedelta | None,
-        name: str | None,
-    ) -> KStream[K, VR]:
-        where = call_site()
-        self._check(given, "joiner", "value, row", operator, where)
-        joined = join_table(
-            self.at,
-            table,
-            joiner,
-            hinted=returned(given),
-            kind=kind,
-            operator=operator,
-            value=value,
-            grace=grace,
-            name=name,
-            where=where,
-        )
-        return KStream(joined)
-
-    def _join_stream(
-        self,
-        other: KStream[K, VO],
-        joiner: Callable[[Any, Any, Any], VR],
-        given: Callable[..., Any],
-        windows: JoinWindows,
-        kind: Literal["inner", "left", "outer"],
-        value: Typed[VR] | None,
-        store: str,
-        name: str | None,
-    ) -> KStream[K, VR]:
-        where, operator = call_site(), "join_stream" if kind == "inner" else f"{kind}_join_stream"
-        operator += "_with_key" if given is joiner else ""
-        self._check(given, "joiner", "value, other", operator, where)
-        need_handle(self.at.graph, other, KStream, operator=operator, where=where)
-        example = "other, joiner, JoinWindows.of_time_difference_with_no_grace(timedelta(minutes=5))"
-        need_value(self.at.graph, windows, JoinWindows, example, operator)
-        join = StreamJoin(
-            operator=operator,
-            kind=kind,
-            joiner=joiner,
-            windows=windows,
-            value=self.at.settle(value, returned(given), operator=operator, argument="value", where=where),
-            store=store,
-            name=name,
-            where=where,
-        )
-        return KStream(join_streams(self.at, other.at, join))
-
-    def _join_global(
-        self,
-        table: GlobalKTable[KG, VG],
-        selector: Callable[[Any, Any], Any],
-        joiner: Callable[[Any, Any, Any], VR],
-        given: Callable[..., Any],
-        kind: Literal["inner", "left"],
-        value: Typed[VR] | None,
-        name: str | None,
-    ) -> KStream[K, VR]:
-        where, operator = call_site(), "join_global" if kind == "inner" else "left_join_global"
-        operator += "_with_key" if given is joiner else ""
-        self._check(given, "joiner", "value, row", operator, where)
-        check_function(self.at.graph, selector, "selector(key, value)", operator=operator, where=where)
-        known = self.at.settle(value, returned(given), operator=operator, argument="value", where=where)
-        joined = join_global_table(
-            self.at, table, selector, joiner, kind=kind, operator=operator, value=known, name=name, where=where
-        )
-        return KStream(joined)

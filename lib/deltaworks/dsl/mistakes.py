@@ -137,6 +137,13 @@ def check_function(
     graph.report(f"{operator} calls its {argument} with ({names}), but got {shown} takes ({what}).", where, hint)
 
 
+def check_shape(graph: Graph, given: Any, argument: str, names: str, operator: str, where: Origin) -> None:
+    """`check_function` for an operator that has a relative `..._with_key`, or is one."""
+    keyed = operator.endswith("_with_key")
+    shape = f"{argument}({'key, ' if keyed else ''}{names})"
+    check_function(graph, given, shape, operator=operator, where=where, with_key=not keyed)
+
+
 def check_reads(graph: Graph, extractor: Any, offset_reset: Any, *, operator: str, where: Origin) -> None:
     """Reports what cannot be an extractor of timestamps, or a place to begin to read."""
     if inspect.isclass(extractor):

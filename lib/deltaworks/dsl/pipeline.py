@@ -6,9 +6,10 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Literal
+from typing import Any, Literal
 
 from deltaworks.dsl.builder import StreamsBuilder
+from deltaworks.dsl.mistakes import named
 from deltaworks.errors import Problem, TopologyError
 from deltaworks.topology.checks import table_names
 from deltaworks.topology.error_handlers import ErrorPolicy, Handling
@@ -97,9 +98,11 @@ class Pipeline:
             optimize=self.optimize,
             emit_interval=self.emit_interval,
         )
-        self.topology(builder)
-        problems: list[Problem] = []
+        problems = list(self._mistyped())
+        if problems:
+            raise TopologyError(self.name, problems)
         try:
+            self.topology(builder)
             plan = builder.build()
         except TopologyError as error:
             problems += error.problems
@@ -108,6 +111,18 @@ class Pipeline:
             if not problems:
                 return plan
         raise TopologyError(self.name, problems)
+
+    def _mistyped(self) -> Iterator[Problem]:
+        topology: Any = self.topology
+        topics: tuple[Any, ...] = self.topics
+        if not callable(topology):
+            yield Problem(
+                f"topology= is {named(topology)}, not a function that builds one.",
+                hint="def topology(builder: StreamsBuilder) -> None: ..., then topology=topology, without ()",
+            )
+        for topic in topics:
+            if not isinstance(topic, Topic):
+                yield Problem(f"topics=(...) holds {named(topic)}, not a Topic.", hint=f"topics=(Topic({topic!r}),)")
 
     def _check(self, plan: Plan) -> Iterator[Problem]:
         if not _NAME.fullmatch(self.name):

@@ -182,10 +182,10 @@ left.filter(lambda _, pair: pair[1].name != "")  # error: Item "None" of "User |
 orders.outer_join_stream(shipments, lambda order, _: order.amount, near)  # error: Item "None" of "Order | None"
 orders.outer_join_stream_with_key(shipments, lambda key, order, shipment: key if order is None else "", near)
 orders.left_join_stream_with_key(shipments, lambda key, order, user: user.name, near)  # error: Item "None"
-orders.join_stream(users, enrich, near)  # error: Argument 1 to "join_stream" of "KStream"
-orders.join_stream(shipments, enrich, timedelta(1))  # error: Argument 3 to "join_stream" of "KStream"
+orders.join_stream(users, enrich, near)  # error: Argument 1 to "join_stream" of "KStreamJoins"
+orders.join_stream(shipments, enrich, timedelta(1))  # error: Argument 3 to "join_stream" of "KStreamJoins"
 numbers = builder.stream("numbers", key=int, value=User)
-orders.join_stream(numbers, enrich, near)  # error: Argument 1 to "join_stream" of "KStream"
+orders.join_stream(numbers, enrich, near)  # error: Argument 1 to "join_stream" of "KStreamJoins"
 """,
     "global joins": """
 cities = builder.global_table("cities", key=int, value=User, store="cities")
@@ -195,7 +195,7 @@ found.filter(lambda _, order: order.name != "")  # error: "Enriched" has no attr
 orders.join_global(cities, lambda key, order: order.order_id, enrich)  # error: Incompatible return value type
 orders.left_join_global(cities, lambda key, _: None, lambda order, city: city.name)  # error: Item "None"
 orders.left_join_global_with_key(cities, lambda key, _: len(key), lambda key, order, city: key if city is None else "")
-orders.join(cities, enrich)  # error: Argument 1 to "join" of "KStream"
+orders.join(cities, enrich)  # error: Argument 1 to "join" of "KStreamJoins"
 """,
     "foreign keys": """
 accounts = builder.table("accounts", key=int, value=Order, store="accounts")
@@ -303,7 +303,7 @@ versioned = builder.table("b", key=str, value=User, store=Materialized("b", hist
 versioned.filter(lambda _, user: user.name != "")
 Materialized("b", history=60)  # error: Argument "history" to "Materialized"
 orders.group_by_key().count(store=Stores.persistent_key_value_store("b"))  # error: Argument "store" to "count"
-orders.join(users, enrich, grace=60)  # error: Argument "grace" to "join" of "KStream"
+orders.join(users, enrich, grace=60)  # error: Argument "grace" to "join" of "KStreamJoins"
 orders.to(lambda key, order, context: "out")  # error: Argument 1 to "to" of "KStream"
 orders.to_extracted(lambda key, order, context: order.order_id)
 orders.to_extracted(lambda key, order, context: order.user)  # error: "Order" has no attribute "user"
