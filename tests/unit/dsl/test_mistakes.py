@@ -24,6 +24,7 @@ from deltaworks import (
     FixedKeyProcessor,
     JoinWindows,
     Materialized,
+    Pipeline,
     Processor,
     PunctuationType,
     Record,
@@ -847,6 +848,28 @@ def an_unknown_parent(shop: Shop) -> None:
     topology = Topology("low").add_source("orders", "orders", key=str, value=str)
     topology.add_processor("counting", Counting, "order")  # here
     topology.build()
+
+
+@told(
+    """
+    topology= is None, not a function that builds one.
+      Hint: def topology(builder: StreamsBuilder) -> None: ..., then topology=topology, without ()
+    """
+)
+def a_topology_that_has_been_called(shop: Shop) -> None:
+    build: Any = lambda builder: builder.stream("payments", key=str, value=str).to("out")  # noqa: E731
+    Pipeline(name="payments", topology=build(shop.builder)).plan()  # here
+
+
+@told(
+    """
+    topics=(...) holds 'orders', not a Topic.
+      Hint: topics=(Topic('orders'),)
+    """
+)
+def names_in_place_of_topics(shop: Shop) -> None:
+    topics: Any = ("orders",)
+    Pipeline(name="payments", topology=lambda builder: None, topics=topics).plan()  # here
 
 
 @told(
