@@ -44,6 +44,16 @@ def session_aggregate(node: SessionAggregate, wiring: Wiring) -> Process:
     if cached and not node.cogrouped:
         wiring.flushes.append(forward_sessions_at_commit(store, context, forward, old_values=old_values))
     close = None if updates else _emitting(node, wiring, store, clock)
+    flushes = wiring.flushes
+
+    def forward_hiding_headers(key: Any, change: Change, end_ms: int, headers: Headers) -> None:
+        # A cache behind this goes on with the headers of the record in process.
+        number, index = context.number, context.index
+        context.disguise(end_ms, NO_HEADERS)
+        try:
+            forward(key, change, end_ms, headers)
+        finally:
+            context.number, context.index = number, index
 
     def process(key: Any, value: Any, timestamp_ms: int, headers: Headers) -> None:
         if key is None:
@@ -79,13 +89,14 @@ def session_aggregate(node: SessionAggregate, wiring: Wiring) -> Process:
             if close is not None:
                 close(headers)
             return None
+        tell = forward_hiding_headers if headers and flushes else forward
         moves = start_ms != end_ms
         if moves and updates and not cached:
             for session in near:
                 old = codec.value_of_cached(session[2]) if old_values else None
                 # Gone before it is said, for joins that look it up.
                 store.replace(slot, (session,), None)
-                forward(Windowed(key, session[1], session[0]), Change(None, old), session[0], NO_HEADERS)
+                tell(Windowed(key, session[1], session[0]), Change(None, old), session[0], NO_HEADERS)
             near = []
         try:
             new = kept = update(key, value, new)
@@ -100,7 +111,7 @@ def session_aggregate(node: SessionAggregate, wiring: Wiring) -> Process:
             return None
         store.replace(slot, near, (end_ms, start_ms, kept))
         if updates:
-            return forward(Windowed(key, start_ms, end_ms), Change(new), end_ms, NO_HEADERS)
+            return tell(Windowed(key, start_ms, end_ms), Change(new), end_ms, NO_HEADERS)
         assert close is not None
         return close(headers)
 
