@@ -14,6 +14,9 @@ Where to begin, each with an example in its `help`:
 Importing this package loads no engine: neither Spark nor Delta Lake nor a Kafka client.
 """
 
+from typing import TYPE_CHECKING, NoReturn
+
+from deltaworks.dsl import kafka_names
 from deltaworks.dsl.branched import BranchedKStream
 from deltaworks.dsl.builder import StreamsBuilder
 from deltaworks.dsl.cogrouped import CogroupedKStream, SessionWindowedCogroupedKStream, TimeWindowedCogroupedKStream
@@ -201,3 +204,8 @@ __all__ = [
     "WindowStore",
     "Windowed",
 ]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> NoReturn:
+        raise kafka_names.missing(name)

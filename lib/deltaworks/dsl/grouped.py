@@ -89,7 +89,8 @@ class KGroupedStream(Handle, Generic[K, V]):
 
         Args:
             initializer: `() -> aggregate`, called for a key that has none.
-            aggregator: `(key, value, aggregate) -> aggregate`; None deletes the row.
+            aggregator: `(key, value, aggregate) -> aggregate`; None deletes the row, and so does a function that
+                changes the aggregate and returns nothing.
             value: type or serde of the aggregate, if neither function says what it returns.
             store: name of its store; part of the pipeline's state, so keep it.
             name: of the node.

@@ -1,6 +1,6 @@
 """What users get wrong when they call the DSL, told where they call it: names, handles, functions, durations.
 
-What is wrong with a topology as a whole is `topology/checks.py`.
+What is wrong with a topology as a whole is `topology/checks.py`; names that Kafka Streams has are `kafka_names.py`.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
 from deltaworks.dsl.graph import call_site
+from deltaworks.dsl.mistakes import named
 from deltaworks.dsl.point import Typed
 from deltaworks.serdes import Bytes, Serde, serde_for
 from deltaworks.topology.durations import milliseconds
@@ -258,6 +259,7 @@ class Stores:
 
         Source: `Stores#keyValueStoreBuilder`; differs: no.
         """
+        _supplier(supplier, KeyValueSupplier, "persistent_key_value_store('counts')")
         return StoreBuilder(_key_value(supplier, key, value, timestamped=False), call_site())
 
     @staticmethod
@@ -268,6 +270,7 @@ class Stores:
 
         Source: `Stores#timestampedKeyValueStoreBuilder`; differs: not over an LRU map.
         """
+        _supplier(supplier, KeyValueSupplier, "persistent_timestamped_key_value_store('counts')")
         if supplier.max_entries is not None:
             raise ValueError(
                 f"store '{supplier.name}' is an LRU map, which keeps no times: use key_value_store_builder"
@@ -282,6 +285,7 @@ class Stores:
 
         Source: `Stores#versionedKeyValueStoreBuilder`; differs: no.
         """
+        _supplier(supplier, VersionedSupplier, "persistent_versioned_key_value_store('prices', timedelta(days=1))")
         spec = StoreSpec(
             name=supplier.name,
             kind="versioned",
@@ -319,6 +323,7 @@ class Stores:
 
         Source: `Stores#sessionStoreBuilder`; differs: no.
         """
+        _supplier(supplier, SessionSupplier, "persistent_session_store('visits', timedelta(days=1))")
         spec = StoreSpec(
             name=supplier.name,
             kind="session",
@@ -355,6 +360,12 @@ class Stores:
         return StoreBuilder(spec, call_site())
 
 
+def _supplier(given: Any, kind: type, example: str) -> None:
+    """Refuses what is no supplier of this kind, such as the name alone."""
+    if not isinstance(given, kind):
+        raise TypeError(f"the builder of a store needs a supplier, such as Stores.{example}, but got {named(given)}")
+
+
 def _key_value(supplier: KeyValueSupplier, key: Typed[Any], value: Typed[Any], *, timestamped: bool) -> StoreSpec:
     return StoreSpec(
         name=supplier.name,
@@ -367,6 +378,7 @@ def _key_value(supplier: KeyValueSupplier, key: Typed[Any], value: Typed[Any], *
 
 
 def _window(supplier: WindowSupplier, key: Typed[Any], value: Typed[Any], *, timestamped: bool) -> StoreSpec:
+    _supplier(supplier, WindowSupplier, "persistent_window_store('clicks', timedelta(days=1), timedelta(hours=1))")
     return StoreSpec(
         name=supplier.name,
         kind="window",

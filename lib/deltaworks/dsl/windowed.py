@@ -135,7 +135,8 @@ class TimeWindowedKStream(Handle, Generic[K, V]):
 
         Args:
             initializer: `() -> aggregate`, called for each new window.
-            aggregator: `(key, value, aggregate) -> aggregate`; None deletes the row.
+            aggregator: `(key, value, aggregate) -> aggregate`; None deletes the row, and so does a function that
+                changes the aggregate and returns nothing.
             value: type or serde of the aggregate, if neither function says what it returns.
             store: name of its store; part of the pipeline's state, so keep it.
             retention: how long the store keeps a window; at least, and by default, size plus grace, with sliding

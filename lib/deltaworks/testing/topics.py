@@ -102,6 +102,8 @@ class TestInputTopic(Generic[K, V]):
         if timestamp_ms is None:
             timestamp_ms = self._now_ms
             self._now_ms += self._auto_advance_ms
+        if not isinstance(timestamp_ms, int):
+            raise TypeError(f"timestamp_ms= takes milliseconds, at= takes an instant, but got {timestamp_ms!r}")
         key_bytes = None if key is None else self._written("key", self._key, key)
         value_bytes = None if value is None else self._written("value", self._value, value)
         self._pipe(RawRecord(key_bytes, value_bytes, timestamp_ms, headers))

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+import deltaworks
 from deltaworks import (
     BufferConfig,
     EmitStrategy,
@@ -42,6 +43,7 @@ from deltaworks import (
     UnlimitedWindows,
     WallclockTimestampExtractor,
 )
+from deltaworks.dsl import kafka_names
 from deltaworks.testing import TopologyTestDriver
 
 SECOND = timedelta(seconds=1)
@@ -109,6 +111,16 @@ class Counting(Processor[str, str, str, int]):
 )
 def names_are_written_as_in_java(shop: Shop) -> None:
     shop.orders.mapValues(str.upper)  # here
+
+
+@told(
+    """
+    deltaworks has no 'Consumed'. In its place: stream(..., key=..., value=..., timestamp_extractor=..., offset_reset=..., name='...')
+    """,
+    ImportError,
+)
+def a_class_that_only_kafka_streams_has(shop: Shop) -> None:
+    exec("from deltaworks import Consumed")  # here
 
 
 @told(
@@ -839,6 +851,17 @@ def a_supplier_of_stores_added_as_a_store(shop: Shop) -> None:
 
 @told(
     """
+    the builder of a store needs a supplier, such as Stores.persistent_key_value_store('counts'), but got 'counts'
+    """,
+    TypeError,
+)
+def a_name_in_place_of_a_supplier_of_stores(shop: Shop) -> None:
+    name: Any = "counts"
+    Stores.key_value_store_builder(name, str, int)  # here
+
+
+@told(
+    """
     'counting': its parent 'order' is not added yet.
       at {here}
       Hint: add the parent first
@@ -932,6 +955,17 @@ def a_table_that_is_not_there(shop: Shop) -> None:
 )
 def a_key_of_the_wrong_type_in_a_test(shop: Shop) -> None:
     shop.run(7, "book")  # here
+
+
+@told(
+    """
+    timestamp_ms= takes milliseconds, at= takes an instant, but got '2026-01-01'
+    """,
+    TypeError,
+)
+def a_text_as_a_timestamp(shop: Shop) -> None:
+    driver: Any = TopologyTestDriver(shop.builder.build())
+    driver.create_input_topic("orders").pipe_input("ann", "book", timestamp_ms="2026-01-01")  # here
 
 
 @told(
@@ -1202,6 +1236,10 @@ def shown(error: Exception) -> str:
     if isinstance(error, TopologyError):
         return textwrap.dedent(str(error).partition("\n")[2])
     return str(error.args[0]) if isinstance(error, KeyError) else str(error)
+
+
+def test_no_class_of_ours_is_said_to_be_missing() -> None:
+    assert not kafka_names.INSTEAD.keys() & {*deltaworks.__all__}
 
 
 def test_there_are_texts_for_the_most_likely_mistakes() -> None:

@@ -1,0 +1,44 @@
+"""Classes of Kafka Streams that have no class here: what they are called, for those who import them by habit."""
+
+from __future__ import annotations
+
+_FUNCTION = "a function or a lambda does"
+_SERDES = "give types (key=str, value=Order), or serdes such as String(), Long(), Json(Order)"
+
+INSTEAD = {
+    "Aggregator": _FUNCTION,
+    "Branched": "branch(predicate, name='...')",
+    "Consumed": "stream(..., key=..., value=..., timestamp_extractor=..., offset_reset=..., name='...')",
+    "Grouped": "group_by(..., key=..., value=..., name='...')",
+    "Initializer": _FUNCTION,
+    "Joined": "join(..., value=..., grace=..., name='...')",
+    "KafkaStreams": "Pipeline(...); `deltaworks run` runs it",
+    "KeyValue": "a tuple: (key, value)",
+    "KeyValueMapper": _FUNCTION,
+    "Merger": _FUNCTION,
+    "Named": "name='...' of each operator",
+    "Predicate": _FUNCTION,
+    "Printed": "print('label')",
+    "Produced": "to(..., key=..., value=..., partitioner=..., name='...')",
+    "Reducer": _FUNCTION,
+    "Repartitioned": "repartition(partitions=..., partitioner=..., name='...')",
+    "Serdes": _SERDES,
+    "StreamJoined": "join_stream(..., store='...', name='...')",
+    "StreamsConfig": "Pipeline(...)",
+    "TableJoined": "join_foreign_key(..., name='...')",
+    "TestInputTopic": "from deltaworks.testing import TestInputTopic",
+    "TestOutputTopic": "from deltaworks.testing import TestOutputTopic",
+    "TopologyTestDriver": "from deltaworks.testing import TopologyTestDriver",
+    "ValueJoiner": _FUNCTION,
+    "ValueMapper": _FUNCTION,
+    "ValueTransformerWithKey": "ValueTransformer",
+    "WindowedSerdes": "TimeWindowed(serde, size_ms), SessionWindowed(serde)",
+}
+"""Class -> what there is in its place."""
+
+
+def missing(name: str) -> Exception:
+    """What to raise for a name that the package does not have."""
+    if name in INSTEAD:
+        return ImportError(f"deltaworks has no '{name}'. In its place: {INSTEAD[name]}")
+    return AttributeError(f"module 'deltaworks' has no attribute '{name}'")
