@@ -118,7 +118,7 @@ def _report(cases: Iterable[Case], oracle: KafkaStreams, other: Callable[[Case],
     for family, count in sorted(tried.items()):
         print(f"{family:28} {count - different[family]:5} of {count:5} equal")
     print(f"{'all':28} {tried.total() - different.total():5} of {tried.total():5} equal")
-    if file is not None:
+    if file is not None and lines:
         file.write_text("".join(lines))
         print(f"{len(lines)} cases that differ, made as small as they can be, in {file}")
     return 1 if lines else 0
