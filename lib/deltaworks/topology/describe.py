@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from deltaworks.topology.nodes import AnyNode, DeltaSink, ExtractedTopicSink, HopSink, Source, TopicSink
+from deltaworks.topology.tree_set import TreeSet
 
 if TYPE_CHECKING:
     from deltaworks.topology.stages import Plan, Stage
@@ -62,19 +63,13 @@ def _heading(node: AnyNode) -> str:
             return f"Processor: {node.name} (stores: [{', '.join(_hashed(node.stores))}])"
 
 
-def _linked(nodes: Sequence[AnyNode]) -> tuple[dict[str, int], dict[str, list[str]], dict[str, list[str]]]:
+def _linked(nodes: Sequence[AnyNode]) -> tuple[dict[str, int], dict[str, TreeSet], dict[str, TreeSet]]:
     """Weights (paths that begin at a node), parents and children by name, in Kafka Streams' order.
 
     Source: `InternalTopologyBuilder#describeSubtopology`.
     """
     weights = {node.name: 1 for node in nodes}
-    parents: dict[str, list[str]] = {node.name: [] for node in nodes}
-    children: dict[str, list[str]] = {node.name: [] for node in nodes}
-
-    def insert(names: list[str], name: str) -> None:
-        rank = (-weights[name], name)
-        at = next((at for at, other in enumerate(names) if (-weights[other], other) > rank), len(names))
-        names.insert(at, name)
+    parents, children = ({node.name: TreeSet(lambda name: (-weights[name], name)) for node in nodes} for _ in range(2))
 
     def grow(name: str, weight: int) -> None:
         weights[name] += weight
@@ -83,8 +78,8 @@ def _linked(nodes: Sequence[AnyNode]) -> tuple[dict[str, int], dict[str, list[st
 
     for node in _in_hash_order(nodes):
         for parent in node.parents:
-            insert(parents[node.name], parent)
-            insert(children[parent], node.name)
+            parents[node.name].add(parent)
+            children[parent].add(node.name)
             grow(parent, weights[node.name])
     return weights, parents, children
 

@@ -42,16 +42,17 @@ Observed = dict[str, Any]
 
 def main(arguments: list[str]) -> int:
     """The command line."""
-    options = _options(arguments)
-    with KafkaStreams(Settings.from_environment()) as oracle:
+    options, settings = _options(arguments), Settings.from_environment()
+    with KafkaStreams(settings) as oracle:
         if options.recorded:
             all_cases = [*curated(), *recorded_random(), *generated(), *once_different()]
             recorded = (case for case in all_cases if _is_wanted(case, options.families))
             return _report(recorded, oracle, _recorded, None)
         if options.freeze:
             return _freeze(options.seed, options.freeze, oracle)
+        print(f"seed {options.seed}")
         cases = itertools.islice(variations(options.seed, options.families), options.count)
-        folder = Settings.from_environment().home / "oracle"
+        folder = settings.home / "oracle"
         folder.mkdir(parents=True, exist_ok=True)
         return _report(cases, oracle, _ours, folder / f"{options.seed}.jsonl")
 
