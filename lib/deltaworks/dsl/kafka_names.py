@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 _FUNCTION = "a function or a lambda does"
 _SERDES = "give types (key=str, value=Order), or serdes such as String(), Long(), Json(Order)"
 
@@ -38,7 +40,13 @@ INSTEAD = {
 
 
 def missing(name: str) -> Exception:
-    """What to raise for a name that the package does not have."""
-    if name in INSTEAD:
-        return ImportError(f"deltaworks has no '{name}'. In its place: {INSTEAD[name]}")
-    return AttributeError(f"module 'deltaworks' has no attribute '{name}'")
+    """What to raise for a name that the package does not have.
+
+    `from deltaworks import ...` makes an error of its own of an `AttributeError`, without our text; it asks through
+    importlib, and so is told apart from `getattr`, which has to get one.
+    """
+    if name not in INSTEAD:
+        return AttributeError(f"module 'deltaworks' has no attribute '{name}'")
+    text = f"deltaworks has no '{name}'. In its place: {INSTEAD[name]}"
+    asked_by = sys._getframe(2).f_globals.get("__name__", "")
+    return ImportError(text) if "importlib" in asked_by else AttributeError(text)

@@ -1240,6 +1240,7 @@ def shown(error: Exception) -> str:
 
 def test_no_class_of_ours_is_said_to_be_missing() -> None:
     assert not kafka_names.INSTEAD.keys() & {*deltaworks.__all__}
+    assert not any(hasattr(deltaworks, name) for name in kafka_names.INSTEAD)
 
 
 def test_there_are_texts_for_the_most_likely_mistakes() -> None:
