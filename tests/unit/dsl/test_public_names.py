@@ -15,7 +15,6 @@ import pytest
 import deltaworks
 from deltaworks.dsl.mistakes import Handle
 
-
 HANDLES = [
     public
     for name in deltaworks.__all__
