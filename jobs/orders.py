@@ -116,5 +116,6 @@ pipeline = Pipeline(
     topics=tuple(map(Topic, TOPICS)),  # not compacted: what must come out is recomputed from every update
     on_error="continue",
     dead_letter_topic="orders-dead-letters",
+    dead_letters_keep_bytes=True,
     dead_letter_table="dead_letters",
 )

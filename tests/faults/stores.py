@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from deltaworks.control import batches
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.kafka.ranges import Range
-from deltaworks.kernel.errors import ErrorPolicy, dead_letter_record
+from deltaworks.kernel.errors import dead_letter_record
 from deltaworks.kernel.records import Headers, RecordBatch
 from deltaworks.settings import Settings
 from deltaworks.spark.consumer import RangeReader
@@ -53,7 +53,7 @@ def replay(settings: Settings, pipeline: Pipeline) -> Recording:
         )
     reader.close()
     partitions = {topic.name: topic.partitions for topic in pipeline.topics}
-    return run_recorded(plan, partitions, micro_batches, errors=ErrorPolicy.of(pipeline.on_error))
+    return run_recorded(plan, partitions, micro_batches, errors=pipeline.errors)
 
 
 def compare_stores(settings: Settings, pipeline: Pipeline | None = None) -> list[StoreDifference]:

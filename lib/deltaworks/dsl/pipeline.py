@@ -57,6 +57,9 @@ class Pipeline:
     """In place of `on_error` for results that do not encode."""
     dead_letter_topic: str | None = None
     """Where such records go, with their coordinates and the error in headers."""
+    dead_letters_keep_bytes: bool = False
+    """Dead letters always have the key and value that were read. Kafka Streams drops them once a sink has taken the
+    record that fails later; so does a pipeline without this."""
     dead_letter_table: str | None = None
     """The Delta table where such records go."""
     trigger_interval: timedelta = timedelta(seconds=1)
@@ -83,6 +86,7 @@ class Pipeline:
             deserialization=self.deserialization_handler or self.on_error,
             processing=self.processing_handler or self.on_error,
             production=self.production_handler or self.on_error,
+            keep_bytes=self.dead_letters_keep_bytes,
         )
 
     def plan(self) -> Plan:

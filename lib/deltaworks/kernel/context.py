@@ -55,6 +55,7 @@ class TaskContext:
         "batches",
         "collector",
         "index",
+        "keeps_bytes",
         "metrics",
         "number",
         "partition",
@@ -83,6 +84,7 @@ class TaskContext:
         """Sink -> `(makers, batch number, index, key, value, timestamp_ms, headers)` of what it wrote last."""
         self.scopes: Mapping[str, frozenset[str]] = {}
         """Node -> the nodes that made the records which it gets; see `processors/raw_records.py`."""
+        self.keeps_bytes = policy.keep_bytes
         self._policy = policy
         self._retries = 0
         self._origins = origins

@@ -148,8 +148,11 @@ class ErrorPolicy:
     """A user's function raised."""
     production: Handling = "fail"
     """A result that does not encode."""
+    keep_bytes: bool = False
+    """Dead letters have the key and value that were read even if a sink has taken the record before it failed; Kafka
+    Streams has dropped them by then."""
 
     @classmethod
-    def of(cls, on_error: Handling) -> ErrorPolicy:
+    def of(cls, on_error: Handling, *, keep_bytes: bool = False) -> ErrorPolicy:
         """The same answer for every kind."""
-        return cls(on_error, on_error, on_error)
+        return cls(on_error, on_error, on_error, keep_bytes)

@@ -12,7 +12,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from deltaworks.kernel.errors import ErrorPolicy, dead_letter_record
+from deltaworks.kernel.errors import dead_letter_record
 from deltaworks.kernel.partitioning import partition_of
 from deltaworks.kernel.records import RecordBatch
 from deltaworks.testing.recorded import MicroBatch, Recording, TableRow, run_recorded
@@ -150,7 +150,7 @@ def test_every_result_is_what_the_recomputation_says_for_any_cut_and_any_restart
         pipeline.plan(),
         {"raw-orders": 4, "user-data": 4},
         micro_batches(rows, cuts),
-        errors=ErrorPolicy.of("continue"),
+        errors=pipeline.errors,
         restarts=lambda batch, task: rng.random() < 0.3,
     )
     put_beside(connection, recording)

@@ -218,8 +218,10 @@ def test_pipeline_has_a_handler_per_kind_and_a_word_for_the_rest() -> None:
     assert len(handler.calls) == 1
 
 
-def letters(build: Callable[[StreamsBuilder], None], value: str = "bad") -> list[tuple[bytes | None, bytes | None]]:
-    under_test = driver(build, ErrorPolicy.of("continue"))
+def letters(
+    build: Callable[[StreamsBuilder], None], value: str = "bad", *, keep_bytes: bool = False
+) -> list[tuple[bytes | None, bytes | None]]:
+    under_test = driver(build, ErrorPolicy.of("continue", keep_bytes=keep_bytes))
     under_test.create_input_topic("in").pipe_input("a", value)
     return [(letter.key, letter.value) for letter in under_test.produced["letters"]]
 
@@ -238,6 +240,7 @@ def test_dead_letter_is_empty_if_a_topic_has_taken_the_very_record_before() -> N
         stream.to("copy")
 
     assert letters(sink_first) == [(None, None)]
+    assert letters(sink_first, keep_bytes=True) == [(b"a", b"bad")]
     assert letters(sink_last) == [(b"a", b"bad")]
 
 

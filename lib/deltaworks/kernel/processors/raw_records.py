@@ -1,5 +1,7 @@
 """When a failed record has lost the bytes that it was read as: a quirk of Kafka Streams that dead letters show.
 
+`ErrorPolicy(keep_bytes=True)` is without it.
+
 Kafka Streams lets go of the bytes of the record in process as soon as a sink has taken it. An operator that fails later
 on the very same record, not on one that was made from it, writes a dead letter without key and value.
 Source: `RecordCollectorImpl#freeRawInputRecordFromContext`, `ProcessorContextImpl#forward`.
@@ -35,6 +37,8 @@ class RawRecords:
 
     def taken_by(self, sink: str, context: TaskContext) -> Take | None:
         """What a sink has to call for each record that it has written; None if nobody can fail on it afterwards."""
+        if context.keeps_bytes:
+            return None
         scope, above = self._scopes[sink], self._above(sink)
         # An operator above has done its work before the sink, except for a processor of the user's.
         others = {name for name in self._nodes if name not in above or isinstance(self._nodes[name], ProcessorNode)}
