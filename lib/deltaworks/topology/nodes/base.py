@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 
 @dataclass(frozen=True)
@@ -37,3 +38,21 @@ class Node:
     def fills(self) -> dict[str, str]:
         """Store -> what it puts there, in words; a checkpoint depends on it."""
         return {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table(Node):
+    """A table that may keep its rows in a store of its own."""
+
+    store: str | None = None
+    """None: nobody needs its rows, or they are computed from those of its parents when somebody asks."""
+    kept_as: ClassVar[str] = "table"
+    """What fills the store, in words."""
+
+    @property
+    def stores(self) -> tuple[str, ...]:
+        return () if self.store is None else (self.store,)
+
+    @property
+    def fills(self) -> dict[str, str]:
+        return {} if self.store is None else {self.store: self.kept_as}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from deltaworks.serdes.base import Serde
-from deltaworks.topology.nodes.base import Node
+from deltaworks.topology.nodes.base import Node, Table
 from deltaworks.topology.timestamps import TimestampExtractor
 
 
@@ -30,16 +30,5 @@ class Source(Node):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableSource(Node):
+class TableSource(Table):
     """Turns records into updates of a table: last offset wins, null key dropped, null value deletes."""
-
-    store: str | None
-    """None: nobody needs its rows, so nobody keeps them."""
-
-    @property
-    def stores(self) -> tuple[str, ...]:
-        return () if self.store is None else (self.store,)
-
-    @property
-    def fills(self) -> dict[str, str]:
-        return {} if self.store is None else {self.store: "table"}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
-from deltaworks.topology.nodes.base import Node
+from deltaworks.topology.nodes.base import Node, Table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,18 +29,9 @@ class TableTableJoin(Node):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableJoinMerge(Node):
+class TableJoinMerge(Table):
     """The table that a join makes; its parents are the two sides, the left one first."""
 
-    store: str | None = None
-    """Keeps the rows; None: they are joined when somebody asks."""
+    kept_as: ClassVar[str] = "join of tables"
     window_nodes: tuple[str, ...] = ()
     """The nodes that know which windows of its sides are final, if its keys are windowed."""
-
-    @property
-    def stores(self) -> tuple[str, ...]:
-        return () if self.store is None else (self.store,)
-
-    @property
-    def fills(self) -> dict[str, str]:
-        return {} if self.store is None else {self.store: "join of tables"}

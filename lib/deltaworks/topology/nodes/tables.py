@@ -4,66 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
-from deltaworks.topology.nodes.base import Node
+from deltaworks.topology.nodes.base import Node, Table
 from deltaworks.topology.processors import ValueTransformer
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableFilter(Node):
+class TableFilter(Table):
     """A row whose predicate is false becomes a delete."""
 
     predicate: Callable[[Any, Any], bool]
     negate: bool = False
-    store: str | None = None
-    """Keeps the rows; None: they are computed from the parent's when somebody asks."""
-
-    @property
-    def stores(self) -> tuple[str, ...]:
-        return () if self.store is None else (self.store,)
-
-    @property
-    def fills(self) -> dict[str, str]:
-        return {} if self.store is None else {self.store: "filter"}
+    kept_as: ClassVar[str] = "filter"
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableMapValues(Node):
+class TableMapValues(Table):
     """New value per row; a delete stays a delete and does not call the mapper."""
 
     mapper: Callable[[Any, Any], Any]
-    store: str | None = None
-    """As in `TableFilter`."""
-
-    @property
-    def stores(self) -> tuple[str, ...]:
-        return () if self.store is None else (self.store,)
-
-    @property
-    def fills(self) -> dict[str, str]:
-        return {} if self.store is None else {self.store: "map_values"}
+    kept_as: ClassVar[str] = "map_values"
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableTransformValues(Node):
+class TableTransformValues(Table):
     """New value per row, deletes included, made by an object that may use stores."""
 
     supplier: Callable[[], ValueTransformer[Any, Any, Any]]
     """Makes one object per task, and one more for each join that looks rows up."""
     connected: tuple[str, ...] = ()
     """The stores that it may use."""
-    store: str | None = None
-    """As in `TableFilter`."""
+    kept_as: ClassVar[str] = "transform_values"
 
     @property
     def stores(self) -> tuple[str, ...]:
-        return self.connected if self.store is None else (self.store, *self.connected)
+        return (*super().stores, *self.connected)
 
     @property
     def fills(self) -> dict[str, str]:
-        own = {} if self.store is None else {self.store: "transform_values"}
-        return own | dict.fromkeys(self.connected, "processor")
+        return super().fills | dict.fromkeys(self.connected, "processor")
 
 
 @dataclass(frozen=True, kw_only=True)
