@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import cProfile
+import gc
 import pstats
 import random
 import time
@@ -40,7 +41,7 @@ from deltaworks import (
 )
 from deltaworks.kernel.records import Coordinates, DeadLetter, Headers, RecordBatch
 from deltaworks.kernel.stores.memory import MemoryState
-from deltaworks.kernel.task import ErrorPolicy, Task
+from deltaworks.kernel.task import GARBAGE_THRESHOLDS, ErrorPolicy, Task
 
 _BATCH = 50_000
 _WARM_UP = 2
@@ -347,6 +348,7 @@ def main() -> None:
     parser.add_argument("--profile", action="store_true")
     arguments = parser.parse_args()
     batches = bids(arguments.records)
+    gc.set_threshold(*GARBAGE_THRESHOLDS)
     for name, topology in TOPOLOGIES.items():
         if arguments.only in name:
             for record_cache in (True, False):

@@ -18,7 +18,7 @@ from deltaworks import faults
 from deltaworks.control import fence
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.kafka.transactional import TransactionalSink
-from deltaworks.kernel.task import Task
+from deltaworks.kernel.task import GARBAGE_THRESHOLDS, Task
 from deltaworks.spark.collector import TaskCollector
 from deltaworks.spark.consumer import RangeReader
 from deltaworks.spark.local_store import LocalStore, Stamp
@@ -135,10 +135,6 @@ class Worker:
         return TransactionalSink(config.bootstrap, application, stage, task, config.marker_topic)
 
 
-_COLLECT = (50_000, 20, 50)
-"""A task makes no cycles, but caches hundreds of thousands of rows: with Python's own thresholds the garbage collector
-walks through them again and again, which takes a sixth of the time of a join."""
-
 _workers: dict[str, Worker] = {}
 """By query id. The only state of this module: a Python worker outlives the tasks that Spark runs in it."""
 
@@ -147,7 +143,7 @@ def worker_for(config: HostConfig, routes: dict[tuple[int, int], int]) -> Worker
     """The worker state of this process, made on first use."""
     worker = _workers.get(config.query_id)
     if worker is None:
-        gc.set_threshold(*_COLLECT)
+        gc.set_threshold(*GARBAGE_THRESHOLDS)
         faults.install(config.fault_hook)
         pipeline: Pipeline = cloudpickle.loads(config.pipeline)
         worker = _workers[config.query_id] = Worker(config, pipeline, pipeline.plan(), routes)
