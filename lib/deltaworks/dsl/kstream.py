@@ -165,7 +165,7 @@ class KStream(KStreamJoins[K, V]):
             value: type or serde of the new value, likewise.
             name: of the node.
         State: none.
-        Source: `KStream#flatMap`; differs: no.
+        Source: `KStream#flatMap`; differs: a text as a result is an error.
         """
         where = call_site()
         check_function(self.at.graph, mapper, "mapper(key, value)", operator="flat_map", where=where)
@@ -191,7 +191,7 @@ class KStream(KStreamJoins[K, V]):
             value: type or serde of the new value, if the mapper has no return annotation.
             name: of the node.
         State: none.
-        Source: `KStream#flatMapValues`; differs: no.
+        Source: `KStream#flatMapValues`; differs: a text as a result is an error.
         """
         return self._flat_map_values(lambda _, old: mapper(old), mapper, "flat_map_values", value, name)
 
@@ -200,7 +200,7 @@ class KStream(KStreamJoins[K, V]):
     ) -> KStream[K, VR]:
         """`flat_map_values` with a mapper `(key, value) -> [value, ...]`.
 
-        Source: `KStream#flatMapValues(ValueMapperWithKey)`; differs: no.
+        Source: `KStream#flatMapValues(ValueMapperWithKey)`; differs: a text as a result is an error.
         """
         return self._flat_map_values(mapper, mapper, "flat_map_values_with_key", value, name)
 
