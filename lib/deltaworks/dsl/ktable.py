@@ -326,7 +326,7 @@ class KTable(Handle, Generic[K, V]):
             name: of the node.
 
         State: the updates held back.
-        Source: `KTable#suppress`; differs: the name is not in `Suppressed`; dead letters of updates held back are empty.
+        Source: `KTable#suppress`; differs: the name is not in `Suppressed`; dead letters of held updates are empty.
         """
         example = "Suppressed.until_window_closes(BufferConfig.unbounded())"
         need_value(self.at.graph, suppressed, Suppressed, example, "suppress")
