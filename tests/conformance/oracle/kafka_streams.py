@@ -46,7 +46,7 @@ class KafkaStreams:
         subprocess.run(
             [compiler, "-proc:none", "-d", classes, "-cp", os.pathsep.join(class_path), *sources], check=True
         )
-        options = ["-Xmx1g", "-XX:TieredStopAtLevel=1", f"-Djava.io.tmpdir={self._folder}"]
+        options = ["-Xmx1g", "-XX:-UsePerfData", "-XX:TieredStopAtLevel=1", f"-Djava.io.tmpdir={self._folder}"]
         search = os.pathsep.join([str(classes), str(_SOURCES), *class_path])
         self._process = subprocess.Popen(
             [java.executable, *options, "-cp", search, "Oracle", self._folder],
