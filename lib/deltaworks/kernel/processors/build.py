@@ -144,10 +144,8 @@ def processor(node: AnyNode, wiring: Wiring) -> Process:
             return foreign_keys.resolve(node, wiring)
         case Suppress():
             return suppress(node, wiring)
-        case ProcessorNode():
+        case ProcessorNode() | FixedKeyProcessorNode():
             return processor_api.processing(node, wiring)
-        case FixedKeyProcessorNode():
-            return processor_api.processing_values(node, wiring)
         case TopicSink():
             return sinks.topic_sink(node, wiring)
         case ExtractedTopicSink():

@@ -30,32 +30,16 @@ from deltaworks.topology.processors import (
 _MILLISECOND = timedelta(milliseconds=1)
 
 
-def processing(node: ProcessorNode, wiring: Wiring) -> Process:
+def processing(node: ProcessorNode | FixedKeyProcessorNode, wiring: Wiring) -> Process:
     """One object per task; it is initialized when all processors of the task are built."""
+    record_of: Any = Record if isinstance(node, ProcessorNode) else FixedKeyRecord
     processor, context = node.supplier(), UserContext(node, wiring, node.connected, node.reads)
     handle, failed = processor.process, context.failed
     wiring.starts.append(lambda: context.start(processor.init))
     wiring.closers.append(processor.close)
 
     def process(key: Any, value: Any, timestamp_ms: int, headers: Headers) -> None:
-        record = Record(key, value, timestamp_ms, headers)
-        try:
-            handle(record)
-        except Exception as error:
-            failed(error, record)
-
-    return process
-
-
-def processing_values(node: FixedKeyProcessorNode, wiring: Wiring) -> Process:
-    """As `processing`; the records that it gets and forwards keep their keys."""
-    processor, context = node.supplier(), UserContext(node, wiring, node.connected, node.reads)
-    handle, failed = processor.process, context.failed
-    wiring.starts.append(lambda: context.start(processor.init))
-    wiring.closers.append(processor.close)
-
-    def process(key: Any, value: Any, timestamp_ms: int, headers: Headers) -> None:
-        record = FixedKeyRecord(key, value, timestamp_ms, headers)
+        record = record_of(key, value, timestamp_ms, headers)
         try:
             handle(record)
         except Exception as error:
