@@ -13,7 +13,7 @@ from deltaworks.dsl.ktable import KTable
 from deltaworks.dsl.materialized import Materialized, Stored
 from deltaworks.dsl.mistakes import check_duration
 from deltaworks.dsl.point import Known, Point
-from deltaworks.dsl.stores import store_spec
+from deltaworks.dsl.stores import rows_spec, store_spec
 from deltaworks.serdes import SessionWindowed, TimeWindowed
 from deltaworks.topology.nodes import (
     CogroupMerge,
@@ -267,15 +267,7 @@ def table_source(at: Point, name: str, kept: Materialized, named: Materialized, 
         named: the same with a name.
     """
     graph = at.graph
-    spec = store_spec(
-        at,
-        named,
-        kind="key-value" if kept.history is None else "versioned",
-        value=at.value,
-        operator=operator,
-        where=where,
-        retention_ms=kept.history_ms,
-    )
+    spec = rows_spec(at, named, value=at.value, operator=operator, where=where)
     table = KTable[Any, Any](at.then(TableSource(name=name, parents=(at.node,), store=None, origin=where)))
     demanded = not kept.name and graph.config.explicit_names == "all"
     if demanded:  # whether somebody needs its rows or not, as in Kafka Streams

@@ -33,16 +33,14 @@ def store_spec(
     )
 
 
+def rows_spec(at: Point, kept: Materialized, *, value: Known, operator: str, where: Origin) -> StoreSpec:
+    """The store for the rows of a table that is made at a point; versioned if the user asks for a history."""
+    kind: StoreKind = "key-value" if kept.history is None else "versioned"
+    return store_spec(at, kept, kind=kind, value=value, operator=operator, where=where, retention_ms=kept.history_ms)
+
+
 def own_store(at: Point, kept: Materialized, *, value: Known, operator: str, where: Origin) -> str:
-    """A store for the rows of a table that is made at a point; versioned if the user asks for a history."""
-    spec = store_spec(
-        at,
-        kept,
-        kind="key-value" if kept.history is None else "versioned",
-        value=value,
-        operator=operator,
-        where=where,
-        retention_ms=kept.history_ms,
-    )
+    """Declares the store of `rows_spec` and returns its name."""
+    spec = rows_spec(at, kept, value=value, operator=operator, where=where)
     at.graph.add_store(spec, where)
     return spec.name

@@ -155,9 +155,7 @@ class Task:
         if partitions and self._idle_timeout_ms is not None:
             self._times.advance(ACTIVE, wall_clock_ms)
             self._times.advance(STREAM_WHEN_ACTIVE, self._times.get(STREAM))
-        if not self._wiring.flushes:
-            # Only a record cache comes back to records that have been processed.
-            context.forget_batches()
+        self._end()
 
     def is_idle(self, wall_clock_ms: int) -> bool:
         """It has had records, but none for as long as the idle timeout."""
@@ -186,8 +184,7 @@ class Task:
             go_on(time_ms)
         context.number, context.index = number, index
         self._wiring.punctuation.stream_time(context.stream_time_ms)
-        if not self._wiring.flushes:
-            context.forget_batches()
+        self._end()
         return True
 
     def observe(self, stream_time_ms: int) -> bool:
@@ -210,10 +207,9 @@ class Task:
         Raises:
             StreamsError: One failed and the policy says `fail`.
         """
-        context = self._begin(wall_clock_ms)
+        self._begin(wall_clock_ms)
         self._wiring.punctuation.wall_clock(wall_clock_ms)
-        if not self._wiring.flushes:
-            context.forget_batches()
+        self._end()
 
     def partition_time_ms(self, topic: str, partition: int) -> int:
         """The largest timestamp taken so far from a partition, -1 before the first."""
@@ -263,6 +259,11 @@ class Task:
             self._committed = False
         context.wall_clock_ms = wall_clock_ms
         return context
+
+    def _end(self) -> None:
+        """Only a record cache comes back to records that have been processed."""
+        if not self._wiring.flushes:
+            self._context.forget_batches()
 
     def _not_kept(self, store: str, error: SerializationError) -> StreamsError:
         """A value that cannot change is kept as it is until the commit, when nobody knows its record any more."""
