@@ -23,7 +23,10 @@ import psutil
 from deltaworks.control import heartbeat
 from deltaworks.settings import Settings
 from deltaworks.spark.streaming import request_stop
-from jobs import orders_check, orders_data
+from jobs.recomputed.orders import recomputation
+from jobs.recomputed.results import Comparison
+from jobs.sample_data import orders as sample
+from jobs.sample_data.kafka import produce
 from tests.faults.hooks import HOOK, VARIABLE
 from tests.faults.stores import StoreDifference, compare_stores
 
@@ -42,7 +45,7 @@ class Outcome:
     injected: list[str] = field(default_factory=list)
     """Points at which a failure was carried out."""
     starts: int = 0
-    comparisons: list[orders_check.Comparison] = field(default_factory=list)
+    comparisons: list[Comparison] = field(default_factory=list)
     stores: list[StoreDifference] = field(default_factory=list)
     rebuilt_stores: list[StoreDifference] = field(default_factory=list)
     openings: Counter[str] = field(default_factory=Counter)
@@ -242,7 +245,7 @@ class OrdersUnderKills:
         self._compare()
         self.outcome.stores = compare_stores(self.settings)
         self.lose_local_stores()
-        orders_data.produce(self.settings.bootstrap, orders_data.records(500, seed=99))
+        produce(self.settings.bootstrap, sample.records(500, seed=99))
         self.catch_up()
         self._compare()
         self.outcome.rebuilt_stores = compare_stores(self.settings)
@@ -250,7 +253,7 @@ class OrdersUnderKills:
 
     def _compare(self) -> None:
         batches = self.settings.pipeline("orders") / "batches"
-        self.outcome.comparisons = orders_check.check(self.settings.bootstrap, self.settings.tables, batches)
+        self.outcome.comparisons = recomputation.check(self.settings.bootstrap, self.settings.tables, batches)
 
 
 def _name(process: psutil.Process) -> str:

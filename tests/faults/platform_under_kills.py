@@ -24,7 +24,9 @@ from deltaworks.kafka import admin
 from deltaworks.settings import Settings
 from deltaworks.stack.airflow_api import AirflowApi
 from deltaworks.stack.state import ComponentState, read_state
-from jobs import orders, orders_check
+from jobs import orders
+from jobs.recomputed.orders import recomputation
+from jobs.recomputed.results import Comparison
 
 DAG = "orders__stream"
 AIRFLOW = ("airflow-scheduler", "airflow-triggerer", "airflow-api-server", "airflow-dag-processor")
@@ -202,15 +204,15 @@ class PlatformUnderKills:
 
     # The end
 
-    def settle(self) -> list[orders_check.Comparison]:
+    def settle(self) -> list[Comparison]:
         """Waits until every record is in the tables of the live stream, then compares."""
         self.until(self._caught_up, "every record is in the tables")
         return self.compare()
 
-    def compare(self) -> list[orders_check.Comparison]:
+    def compare(self) -> list[Comparison]:
         """Everything against its recomputation."""
         records = self.settings.pipeline("orders") / "batches"
-        return orders_check.check(self.settings.bootstrap, self.settings.tables, records)
+        return recomputation.check(self.settings.bootstrap, self.settings.tables, records)
 
     def until(self, fact: Callable[[], T | None], what: str) -> T:
         """Polls; what is away meanwhile is waited for."""
@@ -251,6 +253,6 @@ class PlatformUnderKills:
         self.report(f"{victim:32} back after {back_s:5.1f} s   {stream:24} {event.batches} batches meanwhile")
 
 
-def different(comparisons: Sequence[orders_check.Comparison]) -> list[str]:
+def different(comparisons: Sequence[Comparison]) -> list[str]:
     """What is not equal to its recomputation."""
     return [f"{c.kind} {c.name}: {c.different} rows, {c.differences}" for c in comparisons if not c.equal]

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from itertools import takewhile
 
 from deltaworks.settings import Settings
-from jobs import orders_data
+from jobs.sample_data import orders
+from jobs.sample_data.kafka import produce
 
 _ENDLESS = 1_000_000
 
@@ -20,9 +21,9 @@ def flowing(settings: Settings, rate: float, *, records: int = _ENDLESS, seed: i
     Yields the thread that writes them.
     """
     enough = threading.Event()
-    sample = takewhile(lambda _: not enough.is_set(), orders_data.records(records, seed))
+    sample = takewhile(lambda _: not enough.is_set(), orders.records(records, seed))
     thread = threading.Thread(
-        target=orders_data.produce,
+        target=produce,
         args=(settings.bootstrap, sample),
         kwargs={"records_per_second": rate},
         daemon=True,

@@ -10,8 +10,10 @@ import random
 import pytest
 
 from deltaworks.settings import Settings
-from jobs import orders_check, orders_data
 from jobs.orders import pipeline
+from jobs.recomputed.orders import recomputation
+from jobs.sample_data import orders as sample
+from jobs.sample_data.kafka import produce
 from tests.faults import breakages
 from tests.faults.in_process import InProcessStream
 from tests.faults.points import DRIVER, WORKER
@@ -24,7 +26,7 @@ BATCH = 40
 def run_under_failures(settings: Settings, seed: int) -> InProcessStream:
     """Random batches, each with up to three failures at random points; workers and disks are lost between batches."""
     rng = random.Random(seed)
-    orders_data.produce(settings.bootstrap, orders_data.records(ORDERS))
+    produce(settings.bootstrap, sample.records(ORDERS))
     stream = InProcessStream(pipeline, settings)
     points = {*WORKER, *DRIVER}
 
@@ -46,7 +48,7 @@ def differences(settings: Settings) -> dict[str, int]:
     """Table, topic or `stores` -> how much of it is not as recomputed."""
     found = {
         comparison.name: comparison.different
-        for comparison in orders_check.check(
+        for comparison in recomputation.check(
             settings.bootstrap, settings.tables, settings.pipeline(pipeline.name) / "batches"
         )
     }

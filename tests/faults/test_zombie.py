@@ -18,7 +18,10 @@ from deltaworks.control import batches, fence, heartbeat
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.kafka import admin
 from deltaworks.settings import Settings
-from jobs import orders, orders_check, orders_data
+from jobs import orders
+from jobs.recomputed.orders import recomputation
+from jobs.sample_data import orders as sample
+from jobs.sample_data.kafka import produce
 from tests.faults.platform_under_kills import different
 
 WAIT_S = 240.0
@@ -62,9 +65,9 @@ def test_a_zombie_that_wakes_up_commits_nothing_and_ends_itself(orders_settings:
     settings, paths = orders_settings, PipelinePaths.of(orders_settings, "orders")
     old_log, new_log = tmp_path / "old.log", tmp_path / "new.log"
 
-    def produce(count: int) -> None:
+    def write(count: int) -> None:
         present = admin.end_offsets(settings.bootstrap, orders.pipeline.plan().source_topics)
-        orders_data.produce(settings.bootstrap, orders_data.records(count, seed=7), present=present)
+        produce(settings.bootstrap, sample.records(count, seed=7), present=present)
 
     def at_work(generation: int) -> bool:
         beat = heartbeat.read(paths.heartbeat)
@@ -75,18 +78,18 @@ def test_a_zombie_that_wakes_up_commits_nothing_and_ends_itself(orders_settings:
 
     with ExitStack() as stack:
         old = stack.enter_context(driver(settings, old_log))
-        produce(1_000)
+        write(1_000)
         until(lambda: at_work(1), "the first generation has processed everything", old_log)
         for process in (asleep := tree(old)):
             process.send_signal(signal.SIGSTOP)
-        produce(2_000)  # what the zombie finds first when it wakes up
+        write(2_000)  # what the zombie finds first when it wakes up
         paths.lease.unlink()  # as a lock is lost whose file server forgets it
 
         new = stack.enter_context(driver(settings, new_log))
         until(lambda: at_work(2), "the second generation has processed everything", new_log)
         for process in asleep:
             process.send_signal(signal.SIGCONT)
-        produce(3_000)
+        write(3_000)
 
         assert old.wait(timeout=WAIT_S) == exits.LEASE
         assert "generation 1" in old_log.read_text() and "generation 2" in old_log.read_text()
@@ -95,7 +98,7 @@ def test_a_zombie_that_wakes_up_commits_nothing_and_ends_itself(orders_settings:
         new.send_signal(signal.SIGTERM)
         assert new.wait(timeout=WAIT_S) == exits.OK
 
-    assert different(orders_check.check(settings.bootstrap, settings.tables, paths.batches)) == []
+    assert different(recomputation.check(settings.bootstrap, settings.tables, paths.batches)) == []
     assert [record.batch for record in batches.read(paths.batches)] == sorted(
         {record.batch for record in batches.read(paths.batches)}
     )

@@ -4,11 +4,13 @@ from collections import Counter
 
 from deltaworks.kafka.admin import TopicSpec, create_topics, delete_topics, end_offsets
 from deltaworks.kernel.partitioning import partition_of
-from jobs import orders_check
-from jobs.orders_data import PARTITIONS, produce, records
+from jobs.recomputed.orders import recomputation
+from jobs.recomputed.results import read_topics
+from jobs.sample_data.kafka import PARTITIONS, produce
+from jobs.sample_data.orders import records
 from tests.live_stack import LiveStack
 
-TOPICS = orders_check.INPUTS
+TOPICS = recomputation.inputs
 
 
 def test_producing_goes_on_where_it_stopped_and_writes_nothing_twice(kafka: LiveStack) -> None:
@@ -17,7 +19,7 @@ def test_producing_goes_on_where_it_stopped_and_writes_nothing_twice(kafka: Live
         first = produce(kafka.bootstrap, records(1_000))
         again = produce(kafka.bootstrap, records(1_000), present=end_offsets(kafka.bootstrap, TOPICS))
         more = produce(kafka.bootstrap, records(1_500), present=end_offsets(kafka.bootstrap, TOPICS))
-        found, partitions = orders_check.read_topics(kafka.bootstrap, TOPICS)
+        found, partitions = read_topics(kafka.bootstrap, TOPICS)
     finally:
         delete_topics(kafka.bootstrap, TOPICS)
 
@@ -34,7 +36,7 @@ def test_records_keep_their_order_within_a_partition(kafka: LiveStack) -> None:
     create_topics(kafka.bootstrap, [TopicSpec(name=topic, partitions=PARTITIONS) for topic in TOPICS])
     try:
         produce(kafka.bootstrap, records(1_000), records_per_second=50_000)
-        found, _ = orders_check.read_topics(kafka.bootstrap, TOPICS)
+        found, _ = read_topics(kafka.bootstrap, TOPICS)
     finally:
         delete_topics(kafka.bootstrap, TOPICS)
 

@@ -76,7 +76,8 @@ class _Demo:
         self._memory_mb = 0
         self._login: Credentials | None = None
         self._pipeline: Pipeline = jobs.load(settings, _NAME)
-        self._data: Any = jobs.load_module(settings, f"{_NAME}_data")
+        self._data: Any = jobs.load_module(settings, f"sample_data.{_NAME}")
+        self._kafka: Any = jobs.load_module(settings, "sample_data.kafka")
 
     def everything(self) -> bool:
         """All steps; whether every result is equal to its recomputation."""
@@ -176,10 +177,10 @@ class _Demo:
 
     def _orders_present(self) -> int:
         there = pipelines.records_present(self._settings, self._pipeline)
-        return sum(count for (topic, _), count in there.items() if topic == self._data.ORDERS_TOPIC)
+        return sum(count for (topic, _), count in there.items() if topic == self._data.MAIN_TOPIC)
 
     def _produce(self, orders: int, rate: float | None, report: Report) -> None:
-        written: int = self._data.produce(
+        written: int = self._kafka.produce(
             self._settings.bootstrap,
             self._data.records(orders, self._seed),
             present=pipelines.records_present(self._settings, self._pipeline),
@@ -236,8 +237,8 @@ class _Demo:
         self._memory_mb = max(self._memory_mb, sum(status.memory_mb for status in lifecycle.status(self._settings)))
 
     def _check(self, report: Report) -> list[Any]:
-        check: Any = jobs.load_module(self._settings, f"{_NAME}_check")
-        comparisons: list[Any] = check.check(
+        check: Any = jobs.load_module(self._settings, f"recomputed.{_NAME}")
+        comparisons: list[Any] = check.recomputation.check(
             self._settings.bootstrap, self._settings.tables, self._settings.pipeline(_NAME) / "batches"
         )
         report(f"{sum(c.expected for c in comparisons):,} rows and records")
@@ -245,7 +246,7 @@ class _Demo:
 
     def _print(self, comparisons: list[Any]) -> None:
         out.print()
-        census = self._data.census(self._data.records(max(self._orders, self._orders_present()), self._seed))
+        census = self._kafka.census(self._data.records(max(self._orders, self._orders_present()), self._seed))
         print_table(
             "What was produced",
             ("records", "what"),

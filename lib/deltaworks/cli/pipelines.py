@@ -60,11 +60,11 @@ def produce(
 
     settings = Settings.from_environment()
     pipeline = jobs.load(settings, name)
-    data = jobs.load_module(settings, f"{name}_data")
+    data = jobs.load_module(settings, f"sample_data.{name}")
     with Steps().step("topics") as report:
         report(create_topics(settings, pipeline))
     with Steps().step("produce") as report:
-        written = data.produce(
+        written = jobs.load_module(settings, "sample_data.kafka").produce(
             settings.bootstrap,
             data.records(orders, seed),
             present=records_present(settings, pipeline),

@@ -24,6 +24,8 @@ class BatchRecord(msgspec.Struct, frozen=True):
     wall_clock_ms: int
     offsets: dict[str, dict[str, tuple[int, int]]]
     """`{topic: {partition: (first, next)}}`; partitions without records are absent."""
+    tick: bool = False
+    """Every task that depends on the wall clock ran, with records or without."""
 
 
 def record_of(batch_id: int, wall_clock_ms: int, ranges: Sequence[Range]) -> BatchRecord:

@@ -42,11 +42,11 @@ def load(settings: Settings, name: str) -> Pipeline:
 
 
 def load_module(settings: Settings, name: str) -> ModuleType:
-    """`jobs/<name>.py` of the project."""
-    folder = settings.project / "jobs"
-    if not (folder / f"{name}.py").is_file():
+    """A module of `jobs/`, such as `orders` or `sample_data.orders`."""
+    path = settings.project.joinpath("jobs", *name.split(".")).with_suffix(".py")
+    if not path.is_file():
         raise ConfigurationError(
-            f"There is no {folder / name}.py.",
+            f"There is no {path}.",
             hint=f"pipelines here: {', '.join(names(settings)) or 'none; see DELTAWORKS_PROJECT'}",
         )
     if str(settings.project) not in sys.path:

@@ -1,6 +1,6 @@
 """What `jobs/orders.py` means, said a third time: record by record in plain Python, one loop per rule.
 
-It shares no code with the pipeline nor with `jobs/orders_check.sql`; it is slow and obvious.
+It shares no code with the pipeline nor with `jobs/recomputed/orders.sql`; it is slow and obvious.
 """
 
 from __future__ import annotations

@@ -8,8 +8,10 @@ from itertools import pairwise
 import duckdb
 import pytest
 
-from jobs import orders_check
-from jobs.orders_data import SampleRecord, records
+from jobs.recomputed.orders import recomputation
+from jobs.recomputed.results import batches_table, clock_table, records_table
+from jobs.sample_data.kafka import SampleRecord
+from jobs.sample_data.orders import records
 from tests.unit.jobs.orders_model import Model, Row, merge_heads, murmur2
 
 Cuts = dict[tuple[str, int], list[int]]
@@ -45,16 +47,14 @@ def random_cuts(rows: Sequence[Row], batches: int, rng: random.Random) -> Cuts:
 
 
 def recomputed(rows: Sequence[Row], cuts: Cuts) -> duckdb.DuckDBPyConnection:
-    records = orders_check.records_table(
-        (r.topic, r.partition, r.offset, r.timestamp_ms, r.key, r.value, []) for r in rows
-    )
+    records = records_table((r.topic, r.partition, r.offset, r.timestamp_ms, r.key, r.value, []) for r in rows)
     batches = [
         (batch, topic, partition, start, stop)
         for (topic, partition), bounds in cuts.items()
         for batch, (start, stop) in enumerate(pairwise(bounds))
     ]
     connection = duckdb.connect()
-    orders_check.recompute(connection, records, orders_check.batches_table(batches))
+    recomputation.recompute(connection, records, batches_table(batches), clock_table([]))
     return connection
 
 
@@ -122,7 +122,7 @@ def test_sorting_by_the_running_maximum_is_merging_heads(seed: int) -> None:
 )
 def test_murmur2_in_sql_is_kafkas(key: bytes, expected: int) -> None:
     connection = duckdb.connect()
-    orders_check.recompute(connection, orders_check.records_table([]), orders_check.batches_table([]))
+    recomputation.recompute(connection, records_table([]), batches_table([]), clock_table([]))
 
     assert connection.execute("SELECT murmur2(hex(?::BLOB))", [key]).fetchone() == (expected & 0xFFFFFFFF,)
     assert murmur2(key) == expected & 0xFFFFFFFF
@@ -133,15 +133,15 @@ def equal_results() -> duckdb.DuckDBPyConnection:
     """A connection in which every result is what the recomputation expects."""
     rows = rows_of(records(1_000))
     connection = recomputed(rows, random_cuts(rows, batches=5, rng=random.Random(0)))
-    for name in orders_check.RESULTS:
+    for name in recomputation.results:
         if "=" not in name:
             connection.execute(f'CREATE TABLE "found {name}" AS SELECT * FROM "expected {name}"')
     return connection
 
 
-@pytest.mark.parametrize("name", [name for name in orders_check.RESULTS if "=" not in name])
+@pytest.mark.parametrize("name", [name for name in recomputation.results if "=" not in name])
 def test_equal_results_compare_equal_and_hold_rows(equal_results: duckdb.DuckDBPyConnection, name: str) -> None:
-    comparison = orders_check.compare(equal_results, name)
+    comparison = recomputation.compare(equal_results, name)
 
     assert comparison.equal
     assert comparison.found == comparison.expected > 0
@@ -165,7 +165,7 @@ def test_a_single_altered_row_is_found(equal_results: duckdb.DuckDBPyConnection,
     connection.execute("BEGIN")
     connection.execute(damage.replace("{}", f'"found {name}"'))
 
-    comparison = orders_check.compare(connection, name)
+    comparison = recomputation.compare(connection, name)
     connection.execute("ROLLBACK")
 
     assert not comparison.equal

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from enum import Enum
 from itertools import islice
 
 import pytest
 
-from jobs.orders_data import DAY, MINUTE, ORDERS_TOPIC, START_MS, USERS_TOPIC, Kind, census, records
+from jobs.sample_data.kafka import DAY, MINUTE, census
+from jobs.sample_data.orders import MAIN_TOPIC, START_MS, USERS_TOPIC, Kind, records
 from tests.unit.jobs.orders_model import murmur2
 
 
@@ -28,11 +30,11 @@ def test_more_orders_continue_fewer() -> None:
 
 
 def test_the_number_of_orders_is_exact() -> None:
-    assert sum(record.topic == ORDERS_TOPIC for record in records(1_234)) == 1_234
+    assert sum(record.topic == MAIN_TOPIC for record in records(1_234)) == 1_234
 
 
 def test_partitions_are_skewed() -> None:
-    orders = [r for r in records(20_000) if r.topic == ORDERS_TOPIC and r.key is not None]
+    orders = [r for r in records(20_000) if r.topic == MAIN_TOPIC and r.key is not None]
 
     shares = Counter((murmur2(r.key or b"") & 0x7FFFFFFF) % 4 for r in orders)
 
@@ -49,9 +51,9 @@ def test_malformed_orders_reach_every_partition(kind: Kind) -> None:
 
 def test_late_orders_come_after_younger_ones_of_their_partition() -> None:
     newest: Counter[int] = Counter()
-    behind: dict[Kind, list[int]] = {}
+    behind: dict[Enum, list[int]] = {}
     for record in records(20_000):
-        if record.topic == ORDERS_TOPIC and record.key is not None:
+        if record.topic == MAIN_TOPIC and record.key is not None:
             partition = (murmur2(record.key) & 0x7FFFFFFF) % 4
             behind.setdefault(record.kind, []).append(newest[partition] - record.timestamp_ms)
             newest[partition] = max(newest[partition], record.timestamp_ms)
@@ -73,14 +75,12 @@ def test_users_change_and_go_while_orders_flow() -> None:
     kinds = {r.kind for r in sample if r.topic == USERS_TOPIC}
 
     assert {Kind.USER_CREATED, Kind.USER_CHANGED, Kind.USER_DELETED, Kind.USER_OUT_OF_ORDER} <= kinds
-    first, last = (
-        next(i for i, r in s if r.topic == ORDERS_TOPIC) for s in (enumerate(sample), enumerate(sample[::-1]))
-    )
+    first, last = (next(i for i, r in s if r.topic == MAIN_TOPIC) for s in (enumerate(sample), enumerate(sample[::-1])))
     assert any(r.topic == USERS_TOPIC for r in sample[first : len(sample) - last])
 
 
 def test_regular_orders_carry_their_time_as_timestamp() -> None:
-    record = next(r for r in records(1_000) if r.kind is Kind.REGULAR and r.topic == ORDERS_TOPIC)
+    record = next(r for r in records(1_000) if r.kind is Kind.REGULAR and r.topic == MAIN_TOPIC)
 
     order = json.loads(record.value or b"")
 

@@ -16,9 +16,10 @@ from deltaworks.kernel.errors import dead_letter_record
 from deltaworks.kernel.partitioning import partition_of
 from deltaworks.kernel.records import RecordBatch
 from deltaworks.testing.recorded import MicroBatch, Recording, TableRow, run_recorded
-from jobs import orders_check
 from jobs.orders import EnrichedOrder, User, pipeline
-from jobs.orders_data import records
+from jobs.recomputed.orders import recomputation
+from jobs.recomputed.results import records_table
+from jobs.sample_data.orders import records
 from tests.unit.jobs.orders_model import Row
 from tests.unit.jobs.test_orders_check import Cuts, random_cuts, recomputed, rows_of
 
@@ -55,7 +56,7 @@ def put_beside(connection: duckdb.DuckDBPyConnection, recording: Recording) -> N
         "user_sessions": _windows(recording, "user_sessions", pa.int64()),
         "dead_letters": _dead_letters(recording),
     }
-    orders_check.found(connection, _outputs(recording), tables | _users(connection))
+    recomputation.put_beside(connection, _outputs(recording), tables | _users(connection))
 
 
 def _appended(recording: Recording, table: str) -> pa.Table:
@@ -132,7 +133,7 @@ def _outputs(recording: Recording) -> pa.Table:
         for letter in output.dead_letters:
             key, value, headers = dead_letter_record(letter)
             rows.append(("orders-dead-letters", 0, 0, letter.timestamp_ms, key, value, list(headers)))
-    return orders_check.records_table(rows)
+    return records_table(rows)
 
 
 def _instant(time_ms: int) -> datetime:
@@ -155,7 +156,7 @@ def test_every_result_is_what_the_recomputation_says_for_any_cut_and_any_restart
     )
     put_beside(connection, recording)
 
-    comparisons = [orders_check.compare(connection, name) for name in orders_check.RESULTS]
+    comparisons = recomputation.compare_all(connection)
     assert [(c.name, c.differences) for c in comparisons if not c.equal] == []
     changes = [row for output in recording.tasks.values() for row in output.rows.get("users", ())]
     assert sorted((_change(row) for row in changes), key=_sortable) == sorted(

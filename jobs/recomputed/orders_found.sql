@@ -1,4 +1,4 @@
--- The results of jobs/orders.py as they are, in the columns of orders_check.sql.
+-- The results of jobs/orders.py as they are, in the columns of orders.sql.
 --
 -- Given:  one relation "table <name>" per Delta table
 --         outputs  topic, "partition", "offset", timestamp_ms, key, value, headers     the output topics, read committed

@@ -1,35 +1,26 @@
 """Sample data for `jobs/orders.py`: orders and users of a shop, seeded, and as untidy as a real topic.
 
-`records()` is one endless, deterministic simulation, cut after `orders` records of `raw-orders`; a larger number
-continues a smaller one, so `produce()` can go on where an earlier call stopped. Time advances about ten seconds per
-order. Every eighth order is one `Kind` of trouble in turn, so that a thousand orders hold several of each.
-
-The record timestamp is the event time; records are yielded in the order in which they reach Kafka, which differs.
+Time advances about ten seconds per order. Every eighth order is one `Kind` of trouble in turn, so that a thousand
+orders hold several of each. The record timestamp is the event time; records are yielded in the order in which they
+reach Kafka, which differs.
 """
 
 from __future__ import annotations
 
 import heapq
-import json
 import random
-import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from enum import Enum
 from itertools import accumulate, cycle
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from confluent_kafka import KafkaError, Message, Producer
+from jobs.sample_data.kafka import DAY, MINUTE, PARTITIONS, SECOND, SampleRecord, as_iso, as_json
 
-ORDERS_TOPIC = "raw-orders"
+MAIN_TOPIC = "raw-orders"
 USERS_TOPIC = "user-data"
-PARTITIONS = 4
 START_MS = int(datetime(2026, 3, 1, 22, 30, tzinfo=UTC).timestamp() * 1000)
-SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 
 ITEMS = ("book", "lamp", "kettle", "bicycle", "chair", "radio", "gift card")
 CITIES = ("DE/Berlin", "FR/Lyon", "ES/Sevilla", "PL/Gdańsk", "JP/大阪", "US/Boston")
@@ -71,118 +62,15 @@ class Kind(Enum):
     USER_MALFORMED = "users, value malformed or empty"
 
 
-@dataclass(frozen=True)
-class SampleRecord:
-    """One record as it goes to Kafka."""
-
-    topic: str
-    partition: int | None
-    """None: by the key, as Kafka's own clients do."""
-    key: bytes | None
-    value: bytes | None
-    timestamp_ms: int
-    kind: Kind
-
-
-def records(orders: int = 20_000, seed: int = 7) -> Iterator[SampleRecord]:
+def records(count: int = 20_000, seed: int = 7) -> Iterator[SampleRecord]:
     """All records of `raw-orders` up to that number, and those of `user-data` that came before the last of them."""
-    left = orders
+    left = count
     for record in _Shop(random.Random(seed)).deliveries():
-        if record.topic == ORDERS_TOPIC:
+        if record.topic == MAIN_TOPIC:
             left -= 1
             if left < 0:
                 return
         yield record
-
-
-def census(sample: Iterable[SampleRecord]) -> dict[Kind, int]:
-    """How many records of each kind."""
-    counted = Counter(record.kind for record in sample)
-    return {kind: counted[kind] for kind in Kind}
-
-
-def produce(
-    bootstrap: str,
-    sample: Iterable[SampleRecord],
-    *,
-    present: dict[tuple[str, int], int] | None = None,
-    records_per_second: float | None = None,
-    progress: Callable[[int], None] = lambda _: None,
-) -> int:
-    """Writes the records with their timestamps, in order, none twice.
-
-    Args:
-        bootstrap: address of the broker.
-        sample: what to write.
-        present: records per topic and partition that an earlier call has written; as many are skipped.
-        records_per_second: pace; None is as fast as possible.
-        progress: called with the number of records handed over so far.
-
-    Returns:
-        The number of records written.
-
-    Raises:
-        KafkaException: a record was not acknowledged.
-    """
-    from confluent_kafka import KafkaException, Producer
-
-    from deltaworks.kernel.partitioning import partition_of
-
-    failed: list[KafkaException] = []
-
-    def delivered(error: KafkaError | None, _: Message) -> None:
-        if error is not None:
-            failed.append(KafkaException(error))
-
-    producer = Producer(
-        {
-            "bootstrap.servers": bootstrap,
-            "enable.idempotence": True,
-            "partitioner": "murmur2_random",
-            "compression.type": "lz4",
-            "linger.ms": 20,
-            "log_level": 0,
-        }
-    )
-    skip = dict(present or {})
-    written, started = 0, time.monotonic()
-    for record in sample:
-        partition = partition_of(record.key, PARTITIONS) if record.key is not None else record.partition or 0
-        if skip.get((record.topic, partition), 0) > 0:
-            skip[record.topic, partition] -= 1
-            continue
-        if records_per_second is not None:
-            time.sleep(max(0.0, started + written / records_per_second - time.monotonic()))
-        _send(producer, record, delivered)
-        written += 1
-        if written % 500 == 0:
-            producer.poll(0)
-            progress(written)
-        if failed:
-            raise failed[0]
-    producer.flush()
-    progress(written)
-    if failed:
-        raise failed[0]
-    return written
-
-
-_BY_KEY = -1  # librdkafka's PARTITION_UA: the partitioner decides
-
-
-def _send(producer: Producer, record: SampleRecord, on_delivery: Callable[[KafkaError | None, Message], None]) -> None:
-    while True:
-        try:
-            return producer.produce(
-                record.topic,
-                record.value,
-                record.key,
-                _BY_KEY if record.partition is None else record.partition,
-                on_delivery=on_delivery,
-                timestamp=record.timestamp_ms,
-            )
-        except BufferError:
-            producer.poll(0.1)
 
 
 _WRONG: tuple[tuple[str, Any], ...] = (
@@ -257,7 +145,7 @@ class _Shop:
                 self._order(user, trouble, amount=self._random.choice(["0", "0.00", "-12.50"]))
             case Kind.DUPLICATE:
                 order = self._order(user)
-                self._deliver(ORDERS_TOPIC, order.key, order.value, order.timestamp_ms, trouble, 3 * SECOND)
+                self._deliver(MAIN_TOPIC, order.key, order.value, order.timestamp_ms, trouble, 3 * SECOND)
             case Kind.WITHIN_GRACE:
                 self._order(user, trouble, delivered=self._now + self._random.randrange(MINUTE, 3 * MINUTE))
             case Kind.PARTLY_LATE:
@@ -333,13 +221,13 @@ class _Shop:
             "type": tier,
             "item": self._random.choice(ITEMS if tier == "STANDARD" else ITEMS[:-1]),
             "location": self._random.choice(CITIES),
-            "event_time": _iso(timestamp_ms),
+            "event_time": as_iso(timestamp_ms),
         } | fields
         if without is not None:
             del order[without]
         delay = self._random.randrange(3 * SECOND) if delivered is None else delivered - self._now
         key = user.encode() if isinstance(key, EllipsisType) else key
-        return self._deliver(ORDERS_TOPIC, key, raw(_json(order)), timestamp_ms, kind, delay)
+        return self._deliver(MAIN_TOPIC, key, raw(as_json(order)), timestamp_ms, kind, delay)
 
     def _user(self, user: str | None, kind: Kind, *, at: int | None = None) -> None:
         profile = {
@@ -348,7 +236,7 @@ class _Shop:
             "country": self._random.choice(CITIES)[:2],
         }
         key = None if user is None else user.encode()
-        self._deliver(USERS_TOPIC, key, _json(profile), self._now if at is None else at, kind)
+        self._deliver(USERS_TOPIC, key, as_json(profile), self._now if at is None else at, kind)
 
     def _deliver(
         self, topic: str, key: bytes | None, value: bytes | None, timestamp_ms: int, kind: Kind, delay_ms: int = 0
@@ -358,11 +246,3 @@ class _Shop:
         record = SampleRecord(topic, partition, key, value, timestamp_ms, kind)
         heapq.heappush(self._outbox, (self._now + delay_ms, self._sent, record))
         return record
-
-
-def _json(fields: Mapping[str, Any]) -> bytes:
-    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def _iso(timestamp_ms: int) -> str:
-    return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,24 +1,10 @@
 -- Recomputes every result of jobs/orders.py from its two input topics, in plain DuckDB; shares no code with the pipeline.
 --
--- Given:  records  topic, "partition", "offset", timestamp_ms, key, value, headers     the input topics
---         batches  batch, topic, "partition", from_offset, to_offset                   what the stream read, when
---         tasks    variable                             partitions of each input topic, tasks before and after the hop
+-- Given:  processed, partition_of, instant, money                             common.sql
+--         tasks    variable                  partitions of each input topic, tasks before and after the hop
 -- Gives:  "expected <result>", one view per Delta table and output topic.
 
--- 1. The processed order --------------------------------------------------------------------------------------------
--- Of the records at hand, a task takes the head with the lowest timestamp, ties by topic and partition. The head that
--- follows an out-of-order record is never higher, so sorting by the running maximum is the same as merging heads.
-
-CREATE OR REPLACE TABLE processed AS
-SELECT *, row_number() OVER (PARTITION BY task ORDER BY batch, running_max_ms, topic, "offset") AS position
-FROM (
-    SELECT r.*, b.batch, r."partition" AS task,
-        max(r.timestamp_ms) OVER (PARTITION BY b.batch, r.topic, r."partition" ORDER BY r."offset") AS running_max_ms
-    FROM records r JOIN batches b
-        ON r.topic = b.topic AND r."partition" = b."partition" AND r."offset" >= b.from_offset AND r."offset" < b.to_offset
-);
-
--- 2. Users: a row per key, the last offset wins ---------------------------------------------------------------------
+-- 1. Users: a row per key, the last offset wins ---------------------------------------------------------------------
 
 CREATE OR REPLACE TABLE user_events AS
 SELECT *,
@@ -36,7 +22,7 @@ CREATE OR REPLACE VIEW user_updates AS
 SELECT task, position, batch, "partition", "offset", timestamp_ms, user_id, fields
 FROM user_events WHERE key IS NOT NULL AND NOT malformed;
 
--- 3. Orders: decoded, filtered, joined with the user as of that moment in the processed order -----------------------
+-- 2. Orders: decoded, filtered, joined with the user as of that moment in the processed order -----------------------
 
 CREATE OR REPLACE TABLE order_events AS
 WITH decoded AS (
@@ -80,7 +66,7 @@ SELECT task, batch, position, timestamp_ms, key, value, "partition", "offset", k
     event_time
 FROM order_events WHERE verdict = 'enriched';
 
--- 4. Windows: late is what ends at or before the task's stream time less grace, the record itself included -----------
+-- 3. Windows: late is what ends at or before the task's stream time less grace, the record itself included -----------
 
 CREATE OR REPLACE TABLE timed AS
 SELECT *, max(timestamp_ms) OVER (PARTITION BY task ORDER BY position) AS stream_time_ms FROM enriched;
@@ -104,21 +90,7 @@ CREATE OR REPLACE VIEW revenue_windows AS
 SELECT key_text, start_ms, end_ms, sum(amount) AS amount, max(timestamp_ms) AS at_ms
 FROM in_windows WHERE "table" = 'user_revenue' AND NOT late GROUP BY ALL;
 
--- 5. Sessions: re-keyed by the user named in the order, so orders hop to the task that owns this user ---------------
-
--- Kafka's murmur2 of a key given as hexadecimal text: words of 4 bytes, little endian, then the 1 to 3 bytes left over.
-CREATE OR REPLACE MACRO times_m(a) AS (a * 1540483477) & 4294967295;
-CREATE OR REPLACE MACRO stirred(a, bits) AS xor(a, a >> bits);
-CREATE OR REPLACE MACRO word(hexadecimal) AS
-    ('0x0' || hexadecimal[7:8] || hexadecimal[5:6] || hexadecimal[3:4] || hexadecimal[1:2])::UBIGINT;
-CREATE OR REPLACE MACRO murmur2_words(hexadecimal) AS list_reduce(
-    list_transform(regexp_extract_all(hexadecimal, '.{8}'), lambda w: times_m(stirred(times_m(word(w)), 24))),
-    lambda h, k: xor(times_m(h), k),
-    xor(2538058380::UBIGINT, (length(hexadecimal) // 2)::UBIGINT));
-CREATE OR REPLACE MACRO murmur2_tail(h, rest) AS if(rest = '', h, times_m(xor(h, word(rest))));
-CREATE OR REPLACE MACRO murmur2(hexadecimal) AS stirred(times_m(stirred(
-    murmur2_tail(murmur2_words(hexadecimal), hexadecimal[length(hexadecimal) // 8 * 8 + 1:]), 13)), 15);
-CREATE OR REPLACE MACRO partition_of(key, partitions) AS ((murmur2(hex(key)) & 2147483647) % partitions)::INTEGER;
+-- 4. Sessions: re-keyed by the user named in the order, so orders hop to the task that owns this user ---------------
 
 -- What arrives is merged by heads again: each upstream task counts as a partition.
 CREATE OR REPLACE TABLE hopped AS
@@ -159,10 +131,7 @@ FROM (
 )
 GROUP BY user_id;
 
--- 6. What must be in the tables and topics --------------------------------------------------------------------------
-
-CREATE OR REPLACE MACRO instant(ms) AS make_timestamptz(ms * 1000);
-CREATE OR REPLACE MACRO money(amount) AS amount::DECIMAL(38, 18);
+-- 5. What must be in the tables and topics --------------------------------------------------------------------------
 
 CREATE OR REPLACE VIEW "expected enriched_orders" AS
 SELECT key_text AS key, order_id, user_id, user_name, user_country, money(amount) AS amount, type, item,

@@ -1,0 +1,270 @@
+"""Recomputes every result of a job from its input topics and compares; shares no code with the pipeline.
+
+The recomputation is plain DuckDB: `common.sql`, then `<job>.sql`, which makes a view "expected <result>" for each Delta
+table and output topic; `<job>_found.sql` puts what is there beside it, as "found <result>" in the same columns. This
+module only reads topics, tables and the stream's record of its batches (the order decides which user an order meets and
+which record is late), and compares.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+_HERE = Path(__file__).parent
+_HEADERS = pa.list_(pa.struct([("name", pa.string()), ("value", pa.binary())]))
+_RECORD = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp_ms", pa.int64()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", _HEADERS),
+    ]
+)
+_BATCH = pa.schema(
+    [
+        ("batch", pa.int64()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("from_offset", pa.int64()),
+        ("to_offset", pa.int64()),
+    ]
+)
+_CLOCK = pa.schema([("batch", pa.int64()), ("wall_clock_ms", pa.int64()), ("tick", pa.bool_())])
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One table or topic against its recomputation."""
+
+    name: str
+    kind: str
+    """`table` or `topic`."""
+    expected: int
+    """Rows."""
+    found: int
+    differences: tuple[str, ...]
+    """The first rows that are missing (-) or should not be there (+)."""
+    different: int
+    """How many rows are missing or should not be there."""
+
+    @property
+    def equal(self) -> bool:
+        """Not a row more, less or other."""
+        return self.different == 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recomputation:
+    """What a job reads and gives, and how the one follows from the other."""
+
+    job: str
+    inputs: tuple[str, ...]
+    """The topics it reads. The first one says how many tasks there are."""
+    topics: tuple[str, ...]
+    """The topics it writes."""
+    tables: tuple[str, ...]
+    """The Delta tables it writes."""
+    others: tuple[str, ...] = ()
+    """Comparisons besides, such as between a table and another one."""
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        """Every comparison."""
+        return (*self.tables, *self.others, *self.topics)
+
+    def check(self, bootstrap: str, tables: Path, batches: Path) -> list[Comparison]:
+        """Reads everything and compares.
+
+        Args:
+            bootstrap: address of Kafka.
+            tables: folder with the Delta tables.
+            batches: folder with the stream's record of its batches.
+
+        Raises:
+            ValueError: the stream has not read everything, or records that it has read are gone.
+        """
+        connection = duckdb.connect()
+        inputs, tasks = read_topics(bootstrap, self.inputs)
+        self.recompute(connection, inputs, *read_batches(batches), tasks)
+        outputs, _ = read_topics(bootstrap, self.topics)
+        self.put_beside(connection, outputs, {name: _read_table(tables / name) for name in self.tables})
+        return self.compare_all(connection)
+
+    def recompute(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        records: pa.Table,
+        batches: pa.Table,
+        clock: pa.Table,
+        tasks: int = 4,
+    ) -> None:
+        """Makes the views "expected <result>" in the connection.
+
+        Args:
+            connection: where to.
+            records: the input topics, whole, as `records_table` makes it.
+            batches: which offsets each batch of the stream had, as `batches_table` makes it.
+            clock: which time each batch had, as `clock_table` makes it.
+            tasks: partitions of the input topics, and so tasks before and after a re-keying.
+        """
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute("SET VARIABLE tasks = ?", [tasks])
+        connection.execute("CREATE OR REPLACE TABLE records AS SELECT * FROM records")
+        connection.execute("CREATE OR REPLACE TABLE batches AS SELECT * FROM batches")
+        connection.execute("CREATE OR REPLACE TABLE clock AS SELECT * FROM clock")
+        _run(connection, _HERE / "common.sql")
+        _run(connection, _HERE / f"{self.job}.sql")
+        there, processed, read = connection.sql(
+            "SELECT (SELECT count(*) FROM records), (SELECT count(*) FROM processed), "
+            "(SELECT coalesce(sum(to_offset - from_offset), 0) FROM batches)"
+        ).fetchall()[0]
+        if processed < there:
+            raise ValueError(f"the stream has read {processed} of {there} input records: wait until it has caught up")
+        if there < read:
+            raise ValueError(f"the stream has read {read} input records, of which {there} are left in Kafka")
+
+    def put_beside(self, connection: duckdb.DuckDBPyConnection, outputs: pa.Table, tables: dict[str, Any]) -> None:
+        """Makes the views "found <result>" in the connection.
+
+        Args:
+            connection: where to.
+            outputs: every record of the output topics, as `records_table` makes it.
+            tables: name -> content of a Delta table.
+        """
+        connection.execute("CREATE OR REPLACE TABLE outputs AS SELECT * FROM outputs")
+        for name, table in tables.items():
+            connection.register(f"table {name}", table)
+        _run(connection, _HERE / f"{self.job}_found.sql")
+
+    def compare_all(self, connection: duckdb.DuckDBPyConnection) -> list[Comparison]:
+        """Every result against its recomputation."""
+        return [self.compare(connection, name) for name in self.results]
+
+    def compare(self, connection: duckdb.DuckDBPyConnection, name: str, show: int = 5) -> Comparison:
+        """Counts the rows of one result that are not in both "expected <name>" and "found <name>"."""
+        columns = connection.sql(f'SELECT * FROM "expected {name}" LIMIT 0').columns
+        chosen = ", ".join(f'"{column}"' for column in columns)
+        for side in ("expected", "found"):
+            connection.execute(f'CREATE OR REPLACE TEMP TABLE {side} AS SELECT {chosen} FROM "{side} {name}"')
+        connection.execute(
+            "CREATE OR REPLACE TEMP TABLE differences AS "
+            "SELECT '-' AS sign, * FROM (FROM expected EXCEPT ALL FROM found) UNION ALL "
+            "SELECT '+' AS sign, * FROM (FROM found EXCEPT ALL FROM expected)"
+        )
+        counts = [
+            connection.sql(f"SELECT count(*) FROM {side}").fetchall()[0][0]
+            for side in ("expected", "found", "differences")
+        ]
+        rows = connection.sql(f"SELECT * FROM differences ORDER BY {chosen}, sign LIMIT {show}").fetchall()
+        return Comparison(
+            name=name,
+            kind="topic" if name in self.topics else "table",
+            expected=counts[0],
+            found=counts[1],
+            differences=tuple(
+                f"{sign} " + ", ".join(f"{c}={v}" for c, v in zip(columns, row, strict=True)) for sign, *row in rows
+            ),
+            different=counts[2],
+        )
+
+
+def read_topics(bootstrap: str, topics: Sequence[str]) -> tuple[pa.Table, int]:
+    """All committed records of the topics, and how many partitions the first one has."""
+    from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "recomputation",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+        }
+    )
+    rows: list[tuple[Any, ...]] = []
+    try:
+        known = consumer.list_topics(timeout=10).topics
+        unread = {(topic, partition) for topic in topics for partition in known[topic].partitions}
+        consumer.assign([TopicPartition(topic, partition, 0) for topic, partition in sorted(unread)])
+        while unread:
+            for message in consumer.consume(1_000, timeout=0.1):
+                at = (str(message.topic()), int(message.partition() or 0))
+                error = message.error()
+                if error is None:
+                    rows.append(
+                        (
+                            *at,
+                            message.offset(),
+                            message.timestamp()[1],
+                            message.key(),
+                            message.value(),
+                            message.headers() or [],
+                        )
+                    )
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    unread.discard(at)
+                else:
+                    raise KafkaException(error)
+    finally:
+        consumer.close()
+    return records_table(rows), len(known[topics[0]].partitions)
+
+
+def read_batches(folder: Path) -> tuple[pa.Table, pa.Table]:
+    """What the stream read, when, and which time it was; a batch that ran twice is listed twice, with equal offsets."""
+    lines = [json.loads(line) for path in sorted(folder.glob("*.jsonl")) for line in path.read_text().splitlines()]
+    batches = {line["batch"]: line for line in lines}
+    return (
+        batches_table(_flat({number: line["offsets"] for number, line in batches.items()})),
+        clock_table((number, line["wall_clock_ms"], line["tick"]) for number, line in batches.items()),
+    )
+
+
+def _flat(batches: dict[int, dict[str, dict[str, list[int]]]]) -> Iterator[tuple[Any, ...]]:
+    for batch, offsets in batches.items():
+        for topic, partitions in offsets.items():
+            for partition, (start, stop) in partitions.items():
+                yield batch, topic, int(partition), start, stop
+
+
+def _read_table(path: Path) -> pa.Table:
+    from deltalake import DeltaTable
+
+    return DeltaTable(str(path)).to_pyarrow_table()
+
+
+def records_table(rows: Iterable[tuple[Any, ...]]) -> pa.Table:
+    """Records as columns: topic, partition, offset, timestamp in ms, key, value, headers as (name, value)."""
+    return _columns(rows, _RECORD)
+
+
+def batches_table(rows: Iterable[tuple[Any, ...]]) -> pa.Table:
+    """What the stream read, when: batch, topic, partition, first offset, next offset."""
+    return _columns(rows, _BATCH)
+
+
+def clock_table(rows: Iterable[tuple[Any, ...]]) -> pa.Table:
+    """Which time it was: batch, wall clock in ms, and whether tasks without records ran too, if it matters to them."""
+    return _columns(rows, _CLOCK)
+
+
+def _columns(rows: Iterable[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
+    columns = list(zip(*rows, strict=True)) or [()] * len(schema)
+    arrays = [pa.array(column, kind) for column, kind in zip(columns, schema.types, strict=True)]
+    return pa.table(arrays, schema=schema)
+
+
+def _run(connection: duckdb.DuckDBPyConnection, script: Path) -> None:
+    for statement in duckdb.extract_statements(script.read_text()):
+        connection.execute(statement)

@@ -1,0 +1,148 @@
+"""What all sample data has in common: records as they go to Kafka, and the way there.
+
+A module of sample data has `records(count, seed)`, one endless, deterministic simulation that is cut after `count`
+records of its main topic: a larger number continues a smaller one, so `produce` can go on where an earlier call has
+stopped. Its records are what a real topic gets, trouble included; each says by its `kind` what it is there to show.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Message, Producer
+
+PARTITIONS = 4
+"""Of every input topic."""
+SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
+
+
+@dataclass(frozen=True)
+class SampleRecord:
+    """One record as it goes to Kafka."""
+
+    topic: str
+    partition: int | None
+    """None: by the key, as Kafka's own clients do."""
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int
+    kind: Enum
+    """What it is there to show; the value is its line in the census."""
+
+
+class SampleData(Protocol):
+    """What a module of sample data offers."""
+
+    MAIN_TOPIC: str
+    """The topic whose records are counted."""
+
+    def records(self, count: int = ..., seed: int = ...) -> Iterator[SampleRecord]:
+        """All records up to the `count`th of the main topic."""
+
+
+def census(sample: Iterable[SampleRecord]) -> dict[Enum, int]:
+    """How many records of each kind, in the order in which the kinds are defined."""
+    counted = Counter(record.kind for record in sample)
+    return {kind: counted[kind] for first in counted for kind in type(first)}
+
+
+def produce(
+    bootstrap: str,
+    sample: Iterable[SampleRecord],
+    *,
+    present: dict[tuple[str, int], int] | None = None,
+    records_per_second: float | None = None,
+    progress: Callable[[int], None] = lambda _: None,
+) -> int:
+    """Writes the records with their timestamps, in order, none twice.
+
+    Args:
+        bootstrap: address of the broker.
+        sample: what to write.
+        present: records per topic and partition that an earlier call has written; as many are skipped.
+        records_per_second: pace; None is as fast as possible.
+        progress: called with the number of records handed over so far.
+
+    Returns:
+        The number of records written.
+
+    Raises:
+        KafkaException: a record was not acknowledged.
+    """
+    from confluent_kafka import KafkaException, Producer
+
+    from deltaworks.kernel.partitioning import partition_of
+
+    failed: list[KafkaException] = []
+
+    def delivered(error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            failed.append(KafkaException(error))
+
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "enable.idempotence": True,
+            "partitioner": "murmur2_random",
+            "compression.type": "lz4",
+            "linger.ms": 20,
+            "log_level": 0,
+        }
+    )
+    skip = dict(present or {})
+    written, started = 0, time.monotonic()
+    for record in sample:
+        partition = partition_of(record.key, PARTITIONS) if record.key is not None else record.partition or 0
+        if skip.get((record.topic, partition), 0) > 0:
+            skip[record.topic, partition] -= 1
+            continue
+        if records_per_second is not None:
+            time.sleep(max(0.0, started + written / records_per_second - time.monotonic()))
+        _send(producer, record, delivered)
+        written += 1
+        if written % 500 == 0:
+            producer.poll(0)
+            progress(written)
+        if failed:
+            raise failed[0]
+    producer.flush()
+    progress(written)
+    if failed:
+        raise failed[0]
+    return written
+
+
+_BY_KEY = -1  # librdkafka's PARTITION_UA: the partitioner decides
+
+
+def _send(producer: Producer, record: SampleRecord, on_delivery: Callable[[KafkaError | None, Message], None]) -> None:
+    while True:
+        try:
+            return producer.produce(
+                record.topic,
+                record.value,
+                record.key,
+                _BY_KEY if record.partition is None else record.partition,
+                on_delivery=on_delivery,
+                timestamp=record.timestamp_ms,
+            )
+        except BufferError:
+            producer.poll(0.1)
+
+
+def as_json(fields: Mapping[str, Any]) -> bytes:
+    """Compact, in UTF-8."""
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def as_iso(timestamp_ms: int) -> str:
+    """In UTC, with milliseconds and a Z."""
+    return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
