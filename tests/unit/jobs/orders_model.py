@@ -12,33 +12,9 @@ from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from tests.unit.jobs.recomputing import Row, murmur2
+
 HOUR, MINUTE = 3_600_000, 60_000
-
-
-@dataclass(frozen=True)
-class Row:
-    """A record as a consumer sees it."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp_ms: int
-    key: bytes | None
-    value: bytes | None
-
-
-def murmur2(data: bytes) -> int:
-    """Kafka's hash, after `org.apache.kafka.common.utils.Utils.murmur2`, as an unsigned number."""
-    m, mask = 0x5BD1E995, 0xFFFFFFFF
-    h = 0x9747B28C ^ len(data)
-    whole = len(data) // 4 * 4
-    for i in range(0, whole, 4):
-        k = int.from_bytes(data[i : i + 4], "little") * m & mask
-        h = (h * m & mask) ^ ((k ^ k >> 24) * m & mask)
-    if rest := data[whole:]:
-        h = (h ^ int.from_bytes(rest, "little")) * m & mask
-    h = (h ^ h >> 13) * m & mask
-    return h ^ h >> 15
 
 
 def merge_heads(queues: Sequence[list[Any]], time: Any) -> Iterator[Any]:

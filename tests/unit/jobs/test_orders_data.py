@@ -9,7 +9,7 @@ import pytest
 
 from jobs.sample_data.kafka import DAY, MINUTE, census
 from jobs.sample_data.orders import MAIN_TOPIC, START_MS, USERS_TOPIC, Kind, records
-from tests.unit.jobs.orders_model import murmur2
+from tests.unit.jobs.recomputing import murmur2
 
 
 def test_a_thousand_orders_hold_every_kind_of_trouble() -> None:
