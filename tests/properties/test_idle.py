@@ -30,7 +30,8 @@ def test_restarts_change_nothing_while_tasks_are_idle(
     wall_clock_ms = 0
     for number, pause_ms in enumerate(pauses_ms):
         wall_clock_ms += pause_ms
-        batches.append(MicroBatch(wall_clock_ms, parts[number // 2] if number % 2 and number // 2 < len(parts) else ()))
+        records = parts[number // 2] if number % 2 and number // 2 < len(parts) else ()
+        batches.append(MicroBatch(wall_clock_ms, records, tick=True))
 
     def run(restarted: set[int], cached: int) -> Recording:
         return run_recorded(

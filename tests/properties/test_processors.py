@@ -24,7 +24,7 @@ def test_wall_clock_punctuators_go_on_after_a_restart(
 ) -> None:
     parts = cut([cases.batch(rows)], [[min(end, len(rows))] for end in sorted(cuts)])
     times = [1_000 + sum(clock[: index + 1]) for index in range(len(parts))]
-    batches = [MicroBatch(now_ms, records) for now_ms, records in zip(times, parts, strict=True)]
+    batches = [MicroBatch(now_ms, records, tick=True) for now_ms, records in zip(times, parts, strict=True)]
 
     def run(restarted: set[int]) -> Recording:
         return run_recorded(

@@ -115,6 +115,11 @@ class Punctuation:
         """Runs what is due on the wall clock."""
         self._wall_clock.punctuate(now_ms)
 
+    @property
+    def next_wall_clock_ms(self) -> int | None:
+        """When the next one is due on the wall clock; None: there is none."""
+        return min((schedule.due_ms for schedule in self._wall_clock if not schedule.cancelled), default=None)
+
     def _queue(self, type: PunctuationType) -> _Queue:
         match type:
             case PunctuationType.STREAM_TIME:

@@ -211,6 +211,22 @@ class Task:
         self._wiring.punctuation.wall_clock(wall_clock_ms)
         self._end()
 
+    def tick(self, wall_clock_ms: int) -> None:
+        """The micro-batch has no record for this task, but the wall clock has moved.
+
+        Raises:
+            StreamsError: A punctuator failed and the policy says `fail`.
+        """
+        self.punctuate(wall_clock_ms)
+        self.idle(wall_clock_ms)
+
+    def next_tick_ms(self) -> int | None:
+        """The time on the wall clock from which a `tick` has something to do; None: never, before there are records."""
+        due_ms = [] if (next_ms := self._wiring.punctuation.next_wall_clock_ms) is None else [next_ms]
+        if self._idle_timeout_ms is not None and (active_ms := self._times.get(ACTIVE)) != NEVER:
+            due_ms.append(max(active_ms, self._context.wall_clock_ms) + self._idle_timeout_ms)
+        return min(due_ms, default=None)
+
     def partition_time_ms(self, topic: str, partition: int) -> int:
         """The largest timestamp taken so far from a partition, -1 before the first."""
         return self._times.get(f"partition/{topic}/{partition}")

@@ -38,6 +38,8 @@ class MicroBatch:
     wall_clock_ms: int
     records: tuple[RecordBatch, ...]
     """Of source topics; per topic-partition in offset order."""
+    tick: bool = False
+    """Tasks that depend on the wall clock run, with records or without."""
 
 
 @dataclass(frozen=True)
@@ -100,9 +102,9 @@ def run_recorded(
 ) -> Recording:
     """Runs micro-batches through every stage of a plan.
 
-    A task runs in a batch if it has input. Stages run in order, so what one hands to a later one arrives in the same
-    batch; where records go in a circle they run again until nothing is left. Global tables take what the batch has for
-    them before any task runs.
+    A task runs in a batch if it has input, and in a tick if it depends on the wall clock. Stages run in order, so what
+    one hands to a later one arrives in the same batch; those among which records go in a circle go round until nothing
+    is left, before the next stage runs. Global tables take what the batch has for them before any task runs.
 
     Args:
         plan: The topology.
@@ -112,7 +114,7 @@ def run_recorded(
         first_batch_id: Id of the first batch; offsets after a hop depend on it.
         restarts: Which tasks lose their memory before which batch.
         max_cached_entries: As in `Task`.
-        idle_timeout: As in `Pipeline`; tasks without input run too, when they have been idle for so long.
+        idle_timeout: As in `Pipeline`; it needs ticks.
         sink_partitions: Partitions of output topics, for the topology's partitioners; a topic that is not named has 1.
 
     Raises:
@@ -124,7 +126,7 @@ def run_recorded(
         max_cached_entries=max_cached_entries,
         idle_timeout_ms=None if idle_timeout is None else idle_timeout // timedelta(milliseconds=1),
     )
-    host = _Host(plan, topic_partitions, build, sink_partitions)
+    host = _Host(plan, topic_partitions, build, sink_partitions, every_task_ticks=idle_timeout is not None)
     for batch_id, batch in enumerate(batches, start=first_batch_id):
         host.run(batch_id, batch, restarts)
     return host.recording()
@@ -168,8 +170,11 @@ class _Host:
         topic_partitions: Mapping[str, int],
         build: Callable[..., Task],
         sink_partitions: Mapping[str, int],
+        *,
+        every_task_ticks: bool,
     ) -> None:
         self._plan = plan
+        self._every_task_ticks = every_task_ticks
         self._tables = TablesInMemory(plan.tables)
         hop_partitions = plan.hop_partitions(topic_partitions)
         self._globals = [
@@ -196,24 +201,32 @@ class _Host:
         received: dict[TaskId, list[RecordBatch]] = {}
         metrics: dict[TaskId, TaskMetrics] = {}
         for slot in self._globals:
-            slot.run(batch_id, [each for each in batch.records if slot.stage.reads(each.topic)], batch.wall_clock_ms)
-        unread, first = batch.records, True
-        while first or hopped:
-            for (stage, task), slot in self._tasks.items():
-                read = [each for each in unread if each.partition == task and slot.stage.reads(each.topic)]
-                arrived = [each for hop in slot.stage.hops_in for each in hopped.pop((hop, task), ())]
-                if arrived:
-                    received.setdefault((stage, task), []).extend(arrived)
-                busy = bool(read or arrived)
-                if not (busy or (first and slot.is_idle(batch.wall_clock_ms))):
-                    continue
-                if restarts(batch_id, (stage, task)):
-                    slot.rebuild(batch.wall_clock_ms)
-                run = slot.run if busy else slot.idle
-                for to, records in run(batch_id, [*read, *arrived], batch.wall_clock_ms).items():
-                    hopped.setdefault(to, []).append(records)
-                metrics[stage, task] = slot.metrics.after(metrics.get((stage, task)))
-            unread, first = (), False
+            if read := [each for each in batch.records if slot.stage.reads(each.topic)]:
+                slot.run(batch_id, read, batch.wall_clock_ms)
+        for group in self._plan.groups:
+            tasks = [slot for stage in group for (index, _), slot in self._tasks.items() if index == stage.index]
+            inputs = {slot.id: [each for each in batch.records if slot.reads(each)] for slot in tasks}
+            ticking = {
+                slot.id for slot in tasks if batch.tick and (self._every_task_ticks or slot.stage.has_processors)
+            }
+            while True:
+                ran = False
+                for slot in tasks:
+                    arrived = [each for hop in slot.stage.hops_in for each in hopped.pop((hop, slot.id[1]), ())]
+                    if arrived:
+                        received.setdefault(slot.id, []).extend(arrived)
+                    records = [*inputs.pop(slot.id, ()), *arrived]
+                    if not records and slot.id not in ticking:
+                        continue
+                    if slot.id not in metrics and restarts(batch_id, slot.id):
+                        slot.rebuild(batch.wall_clock_ms)
+                    for to, sent in slot.run(batch_id, records, batch.wall_clock_ms).items():
+                        hopped.setdefault(to, []).append(sent)
+                    metrics[slot.id] = slot.metrics.after(metrics.get(slot.id))
+                    ticking.discard(slot.id)
+                    ran = True
+                if not ran:
+                    break
         self._hops.append(received)
         self._metrics.append(metrics)
 
@@ -267,33 +280,27 @@ class _TaskSlot:
     def rebuild(self, wall_clock_ms: int) -> None:
         self._task = self._build(state=self.state, collector=self, wall_clock_ms=wall_clock_ms)
 
+    @property
+    def id(self) -> TaskId:
+        return self.stage.index, self._number
+
+    def reads(self, records: RecordBatch) -> bool:
+        return records.partition == self._number and self.stage.reads(records.topic)
+
     def run(
         self, batch_id: int, batches: Sequence[RecordBatch], wall_clock_ms: int
     ) -> dict[tuple[str, int], RecordBatch]:
-        task = self._begin(batch_id, wall_clock_ms)
-        task.process(batches, wall_clock_ms)
-        task.punctuate(wall_clock_ms)
-        self.state.apply(task.commit())
-        return self._hopped.take()
-
-    def is_idle(self, wall_clock_ms: int) -> bool:
-        """Its time goes on if it runs without input."""
-        return self._task is not None and self._task.is_idle(wall_clock_ms)
-
-    def idle(
-        self, batch_id: int, batches: Sequence[RecordBatch], wall_clock_ms: int
-    ) -> dict[tuple[str, int], RecordBatch]:
-        """The counterpart of `run` without input."""
-        task = self._begin(batch_id, wall_clock_ms)
-        task.idle(wall_clock_ms)
-        self.state.apply(task.commit())
-        return self._hopped.take()
-
-    def _begin(self, batch_id: int, wall_clock_ms: int) -> Task:
         if batch_id != self._batch_id:
             self._batch_id = batch_id
             self._hopped = HopOutput(self._number, batch_id)
-        return self.task(wall_clock_ms)
+        task = self.task(wall_clock_ms)
+        if batches:
+            task.process(batches, wall_clock_ms)
+            task.punctuate(wall_clock_ms)
+        else:
+            task.tick(wall_clock_ms)
+        self.state.apply(task.commit())
+        return self._hopped.take()
 
     def send(
         self,

@@ -14,6 +14,7 @@ from deltaworks.serdes.base import Serde
 from deltaworks.topology import describe, fingerprint, mermaid, partitions
 from deltaworks.topology.migration import Migration
 from deltaworks.topology.nodes import AnyNode
+from deltaworks.topology.nodes.processor_api import FixedKeyProcessorNode, ProcessorNode
 from deltaworks.topology.nodes.repartition import HopSink
 from deltaworks.topology.nodes.sinks import DeltaSink, TopicSink
 from deltaworks.topology.nodes.sources import Source
@@ -126,6 +127,11 @@ class Stage:
         return tuple(node for node in self.nodes if isinstance(node, DeltaSink))
 
     @property
+    def has_processors(self) -> bool:
+        """It has processors of the user, which may schedule punctuators."""
+        return any(isinstance(node, ProcessorNode | FixedKeyProcessorNode) for node in self.nodes)
+
+    @property
     def stateful(self) -> bool:
         """It has a store."""
         return bool(self.stores)
@@ -159,6 +165,21 @@ class Plan:
         """
         readers = {hop: stage.index for stage in self.stages for hop in stage.hops_in}
         return tuple(sorted(hop for stage in self.stages for hop in stage.hops_out if readers[hop] <= stage.index))
+
+    @property
+    def groups(self) -> tuple[tuple[Stage, ...], ...]:
+        """The stages in the order data flows; those among which records go in a circle are one group.
+
+        A group goes round until no record is left, before the next one begins.
+        """
+        readers = {hop: stage.index for stage in self.stages for hop in stage.hops_in}
+        onward = {stage.index: {readers[hop] for hop in stage.hops_out} for stage in self.stages}
+        reached = {index: _reached(index, onward) for index in onward}
+        groups: dict[int, list[Stage]] = {}
+        for stage in self.stages:
+            circle = [other for other in reached[stage.index] if stage.index in reached[other]]
+            groups.setdefault(min(circle, default=stage.index), []).append(stage)
+        return tuple(map(tuple, groups.values()))
 
     @property
     def source_topics(self) -> tuple[str, ...]:
@@ -215,3 +236,14 @@ class Plan:
     def fingerprint(self) -> dict[str, Any]:
         """What a checkpoint depends on (stages, stores, serdes, hops), as JSON; functions do not count."""
         return fingerprint.of(self)
+
+
+def _reached(start: int, onward: Mapping[int, set[int]]) -> set[int]:
+    """The stages to which records get from one; itself too if they come back."""
+    found: set[int] = set()
+    waiting = [start]
+    while waiting:
+        new = onward[waiting.pop()] - found
+        found |= new
+        waiting += new
+    return found
