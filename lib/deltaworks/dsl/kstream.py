@@ -205,13 +205,13 @@ class KStream(KStreamJoins[K, V]):
         return self._flat_map_values(mapper, mapper, "flat_map_values_with_key", value, name)
 
     def select_key(
-        self, selector: Callable[[K, V], KR], *, key: Typed[KR] | None = None, name: str | None = None
+        self, selector: Callable[[K, V], KR | None], *, key: Typed[KR] | None = None, name: str | None = None
     ) -> KStream[KR, V]:
         """New key, same value; the next operator that works by key makes a hop first.
 
         Shape: `KStream[K, V] -> KStream[KR, V]`; 1 record -> 1.
         Args:
-            selector: `(key, value) -> key`.
+            selector: `(key, value) -> key`; a null key passes a hop only if a left or outer join follows.
             key: type or serde of the new key, if the selector has no return annotation.
             name: of the node.
         State: none.
@@ -339,7 +339,7 @@ class KStream(KStreamJoins[K, V]):
 
     def group_by(
         self,
-        selector: Callable[[K, V], KR],
+        selector: Callable[[K, V], KR | None],
         *,
         key: Typed[KR] | None = None,
         value: Typed[V] | None = None,
@@ -348,7 +348,7 @@ class KStream(KStreamJoins[K, V]):
         """Groups by a new key; every aggregate makes a hop, or shares the one that has a name.
 
         Args:
-            selector: `(key, value) -> key`.
+            selector: `(key, value) -> key`; null keys are dropped.
             key: type or serde of the new key, if the selector has no return annotation.
             value: type or serde of the value, if it is not known.
             name: of the hop and of the node that selects the key.

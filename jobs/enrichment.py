@@ -1,0 +1,114 @@
+"""Orders that meet their customer: the join that needs a new key, and the one that finds rows by a foreign key.
+Sample data: `sample_data/enrichment.py`. What must come out: `recomputed/enrichment.sql`.
+
+Orders are keyed by order id, customers by customer id. To join them as they are is the classic mistake: an order and
+its customer lie in partitions of different numbers, so different tasks hold them, and nearly every customer would be
+unknown. There are two ways out, and they answer different questions:
+
+```
+enrichment-orders -+-> by customer -> left join ---> by order -> enrichment-checked, enrichment_checked
+                   |                     ^             "what did we know when the order came?"
+                   |  customers ---------+
+                   |                     v
+                   '-> orders ----> left join by foreign key -> enrichment_current
+enrichment-customers -> customers        "what do we know today?" A new limit changes all orders of its customer.
+```
+
+The stream's results for one order that names another customer later come from two tasks and may change places; the
+table's cannot. In return the table's updates depend on which records share a micro-batch; what it holds in the end
+does not.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Literal
+
+import msgspec
+
+from deltaworks import Pipeline, StreamsBuilder, Topic
+
+TOPICS = ("enrichment-orders", "enrichment-customers", "enrichment-checked", "enrichment-dead-letters")
+
+
+class Order(msgspec.Struct, frozen=True):
+    """What `enrichment-orders` holds as JSON, keyed by order; a null value cancels the order."""
+
+    order_id: str
+    customer_id: str | None
+    """None: a guest."""
+    amount: Decimal
+    ordered_at: datetime
+
+    def __post_init__(self) -> None:
+        """An order that is none does not decode, so it becomes a dead letter at the source."""
+        if not 0 < self.amount < 1_000_000:
+            raise ValueError(f"amount {self.amount} is not between 0 and a million")
+
+
+class Customer(msgspec.Struct, frozen=True):
+    """A row of `enrichment-customers`, keyed by customer."""
+
+    name: str
+    tier: Literal["gold", "silver", "basic"]
+    credit_limit: Decimal
+
+
+class CheckedOrder(Order, frozen=True):
+    """An order that knows its customer, and whether it may be paid later."""
+
+    customer_name: str | None
+    tier: Literal["gold", "silver", "basic", "unknown"]
+    credit_limit: Decimal | None
+    credit: Literal["approved", "rejected", "no credit"]
+
+
+def check(order: Order, customer: Customer | None) -> CheckedOrder:
+    """The credit check; both joins call it."""
+    fields = msgspec.structs.asdict(order)
+    if customer is None:
+        return CheckedOrder(**fields, customer_name=None, tier="unknown", credit_limit=None, credit="no credit")
+    return CheckedOrder(
+        **fields,
+        customer_name=customer.name,
+        tier=customer.tier,
+        credit_limit=customer.credit_limit,
+        credit="approved" if order.amount <= customer.credit_limit else "rejected",
+    )
+
+
+def topology(builder: StreamsBuilder) -> None:
+    """Reads top to bottom as the picture above."""
+    orders = builder.stream("enrichment-orders", key=str, value=Order, name="orders-source")
+    customers = builder.table(
+        "enrichment-customers", key=str, value=Customer, store="enrichment-customers", name="customers-source"
+    )
+    customers.to_delta("enrichment_customers")
+
+    # A guest's order has no key on its way: a left join keeps it, where an inner join would drop it before the hop.
+    checked = (
+        orders.filter(lambda _, order: order is not None)
+        .select_key(lambda _, order: order.customer_id, key=str, name="by-customer")
+        .left_join(customers, check, name="customer-of-order")
+        .select_key(lambda _, order: order.order_id, key=str, name="by-order")
+    )
+    checked.to("enrichment-checked")
+    checked.to_delta("enrichment_checked")
+
+    (
+        orders.to_table(store="enrichment-orders")
+        .left_join_foreign_key(customers, lambda _, order: order.customer_id, check, name="enrichment-current")
+        .to_delta("enrichment_current")
+    )
+
+
+pipeline = Pipeline(
+    name="enrichment",
+    topology=topology,
+    topics=tuple(map(Topic, TOPICS)),
+    on_error="continue",
+    dead_letter_topic="enrichment-dead-letters",
+    dead_letters_keep_bytes=True,
+    dead_letter_table="enrichment_dead_letters",
+)
