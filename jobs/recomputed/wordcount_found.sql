@@ -1,0 +1,25 @@
+-- The results of jobs/wordcount.py as they are, in the columns of wordcount.sql.
+--
+-- Given:  one relation "table <name>" per Delta table
+--         outputs  topic, "partition", "offset", timestamp_ms, key, value, headers     the output topics, read committed
+-- Gives:  "found <result>", one view per Delta table and output topic.
+
+CREATE OR REPLACE VIEW "found wordcount_counts" AS SELECT * FROM "table wordcount_counts";
+CREATE OR REPLACE VIEW "found wordcount_counts_changelog" AS SELECT * FROM "table wordcount_counts_changelog";
+CREATE OR REPLACE VIEW "found wordcount_hours" AS SELECT * EXCLUDE window_date FROM "table wordcount_hours";
+CREATE OR REPLACE VIEW "found wordcount_dead_letters" AS
+SELECT key, value, topic, "partition", "offset", timestamp, error_class, operator FROM "table wordcount_dead_letters";
+
+CREATE OR REPLACE VIEW "found wordcount-counts" AS
+SELECT "partition", decode(key) AS key, row_number() OVER (PARTITION BY key ORDER BY "partition", "offset") AS nth,
+    ('0x' || hex(value))::BIGINT AS value, instant(timestamp_ms) AS timestamp
+FROM outputs WHERE topic = 'wordcount-counts';
+
+CREATE OR REPLACE MACRO header(headers, name) AS
+    decode(list_filter(headers, lambda h: h.name = '__streams.errors.' || name)[1].value);
+
+CREATE OR REPLACE VIEW "found wordcount-dead-letters" AS
+SELECT key, value, header(headers, 'topic') AS topic, header(headers, 'partition')::INTEGER AS "partition",
+    header(headers, 'offset')::BIGINT AS "offset", instant(timestamp_ms) AS timestamp,
+    header(headers, 'exception') AS error_class
+FROM outputs WHERE topic = 'wordcount-dead-letters';

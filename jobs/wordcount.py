@@ -1,0 +1,52 @@
+"""How often each word was written: the "hello, world" of streams, and the job to read first.
+Sample data: `sample_data/wordcount.py`. What must come out: `recomputed/wordcount.sql`.
+
+```
+wordcount-lines -> words -> hop to the task that owns the word |-> wordcount_counts, wordcount-counts   (ever)
+                                                               '-> wordcount_hours                      (per hour)
+```
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from datetime import timedelta
+
+from deltaworks import Pipeline, StreamsBuilder, TimeWindows, Topic
+
+
+def words(line: str) -> list[str]:
+    """Runs of letters, accents and digits of any script, apostrophes inside; `É` and `é` are one letter, however typed.
+
+    >>> words("Don't panic: 42 is «l'ÉTÉ» of नमस्ते!")
+    ["don't", 'panic', '42', 'is', "l'été", 'of', 'नमस्ते']
+    """
+    line = unicodedata.normalize("NFC", line.casefold()).replace("\u2019", "'")
+    line = "".join(sign if sign == "'" or unicodedata.category(sign)[0] in "LMN" else " " for sign in line)
+    return [word for run in line.split() if (word := run.strip("'"))]
+
+
+def topology(builder: StreamsBuilder) -> None:
+    """One line of text, many words; every word counts for ever and in its hour."""
+    by_word = (
+        builder.stream("wordcount-lines", key=bytes, value=str, name="lines")
+        .filter(lambda _, line: bool(line))  # a record may have no value at all
+        .flat_map_values(words, value=str, name="words")
+        .group_by(lambda _, word: word, key=str, name="by-word")
+    )
+    counts = by_word.count(store="wordcount-ever")
+    counts.to_delta("wordcount_counts")
+    counts.to_stream().to("wordcount-counts")
+
+    hours = TimeWindows.of_size_and_grace(timedelta(hours=1), timedelta(minutes=10))
+    by_word.windowed_by(hours).count(store="wordcount-hourly").to_delta("wordcount_hours")
+
+
+pipeline = Pipeline(
+    name="wordcount",
+    topology=topology,
+    topics=(Topic("wordcount-lines"), Topic("wordcount-counts"), Topic("wordcount-dead-letters")),
+    on_error="continue",  # a line that is no UTF-8 is set aside, and the stream goes on
+    dead_letter_topic="wordcount-dead-letters",
+    dead_letter_table="wordcount_dead_letters",
+)
