@@ -77,8 +77,9 @@ def results(shape: Shape, batches: Iterable[MicroBatch]) -> Result:
                 for entered in entries[task].take(topic, row):
                     result.topics["seen", task].append(entered)
                     if shape.hop:
-                        new = Row(entered.time_ms, new_key(entered.value), entered.value)
-                        hopped[partition_of(new.key.encode(), TASKS)]["hop", task].append(new)
+                        key = new_key(entered.value)
+                        to = hopped[partition_of(key.encode(), TASKS)]
+                        to["hop", task].append(Row(entered.time_ms, key, entered.value))
                     else:
                         result.topics["windows", task] += windows[task].take(entered)
         for task in range(TASKS):
