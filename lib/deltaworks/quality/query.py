@@ -1,0 +1,34 @@
+"""Rules in SQL: an `UnexpectedRowsExpectation` selects the rows that should not be, and DuckDB finds them.
+
+Great Expectations runs it on databases and Spark only. Its query is DuckDB's SQL here: `{batch}` is the table, every
+other table has its name, and braces are doubled (`{{`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import duckdb
+
+from deltaworks.quality.tables import Tables
+from deltaworks.quality.verdict import Outcome, Verdict
+
+if TYPE_CHECKING:
+    from great_expectations.expectations import UnexpectedRowsExpectation
+
+
+def check(tables: Tables, expectation: UnexpectedRowsExpectation, verdict: Verdict, samples: int) -> Verdict:
+    """The verdict, with its outcome."""
+    try:
+        query = str(expectation.unexpected_rows_query).format(batch=f'"{verdict.table}"')
+        tables.connection.execute(f"CREATE OR REPLACE TEMP TABLE unexpected_rows AS {query}")
+    except (duckdb.Error, LookupError, ValueError) as error:
+        return replace(verdict, outcome=Outcome.ERROR, error=str(error))
+    found = tables.connection.table("unexpected_rows")
+    return replace(
+        verdict,
+        outcome=Outcome.FAILED if len(found) else Outcome.PASSED,
+        unexpected=len(found),
+        sample=tuple(found.limit(samples).to_arrow_table().to_pylist()),
+    )

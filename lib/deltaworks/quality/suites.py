@@ -1,0 +1,27 @@
+"""The suites of a job: `suites` in `jobs/quality/<name>.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from deltaworks.control import jobs
+from deltaworks.errors import ConfigurationError
+from deltaworks.quality import engine
+from deltaworks.quality.validation import Suites
+from deltaworks.settings import Settings
+
+
+def load(settings: Settings, name: str) -> Suites:
+    """Table -> expectations.
+
+    Raises:
+        ConfigurationError: there is no such file, or it has no suites.
+    """
+    engine.load()  # before the module does it, which would not see where it fails
+    module = jobs.load_module(settings, f"quality.{name}")
+    suites = getattr(module, "suites", None)
+    if not isinstance(suites, Mapping) or not suites:
+        raise ConfigurationError(
+            f"{module.__file__} defines no suites.", hint="suites = {<table>: [<expectations of great_expectations>]}"
+        )
+    return suites

@@ -1,0 +1,75 @@
+"""Tables as the two engines need them: Arrow for DuckDB, pandas for Great Expectations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, Union
+
+import duckdb
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Source: TypeAlias = Union[pa.Table, "pd.DataFrame", Path, str]
+"""An Arrow table, a data frame, or the path of a Delta table."""
+
+
+@dataclass(frozen=True)
+class Tables:
+    """All tables of one validation, each at one version."""
+
+    connection: duckdb.DuckDBPyConnection
+    """Every table is there by its name."""
+    opened: Mapping[str, Any]
+    """Arrow tables and datasets."""
+    errors: Mapping[str, str]
+    """Tables that cannot be opened, and why."""
+
+    @classmethod
+    def open(cls, sources: Mapping[str, Source]) -> Tables:
+        """Opens all, so that rules about several see versions of about the same moment; reads no rows yet."""
+        connection = duckdb.connect()
+        connection.execute("SET TimeZone = 'UTC'")
+        opened, errors = {}, {}
+        for name, source in sources.items():
+            try:
+                opened[name] = _open(source)
+                connection.register(name, opened[name])
+            except Exception as error:
+                errors[name] = f"Table '{name}' cannot be opened: {error}"
+        return cls(connection, opened, errors)
+
+    def arrow(self, name: str) -> pa.Table:
+        """One table, whole.
+
+        Raises:
+            LookupError: there is no such table, or it cannot be opened.
+        """
+        if name not in self.opened:
+            known = ", ".join(self.opened) or "none"
+            raise LookupError(self.errors.get(name, f"There is no table '{name}'; tables: {known}"))
+        table = self.opened[name]
+        return table if isinstance(table, pa.Table) else table.to_table()
+
+
+def _open(source: Source) -> Any:
+    if isinstance(source, pa.Table):
+        return source
+    if isinstance(source, Path | str):
+        from deltalake import DeltaTable
+
+        return DeltaTable(source).to_pyarrow_dataset()
+    return pa.Table.from_pandas(source, preserve_index=False)
+
+
+def data_frame(table: pa.Table) -> pd.DataFrame:
+    """For Great Expectations: exact decimals and integers, also where some are null; rows numbered from 0."""
+    return table.to_pandas(integer_object_nulls=True)
+
+
+def sample(table: pa.Table, rows: list[int]) -> tuple[dict[str, Any], ...]:
+    """Rows by number, as Python objects."""
+    return tuple(table.take(pa.array(rows, pa.int64())).to_pylist())

@@ -1,0 +1,89 @@
+"""Runs suites on tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from string import Template
+from typing import TYPE_CHECKING, TypeAlias
+
+from deltaworks.quality import engine, query
+from deltaworks.quality.rows import Rows
+from deltaworks.quality.tables import Source, Tables
+from deltaworks.quality.verdict import Outcome, Verdict
+
+if TYPE_CHECKING:
+    from great_expectations.expectations.expectation import Expectation
+
+Suites: TypeAlias = Mapping[str, Sequence["Expectation"]]
+"""Table -> what is expected of it."""
+
+
+def validate(tables: Mapping[str, Source], suites: Suites, *, samples: int = 5) -> list[Verdict]:
+    """Checks every expectation; each gets its verdict, whatever the others do.
+
+    Args:
+        tables: name -> Arrow table, data frame or path of a Delta table. Rules in SQL may use those without a suite.
+        suites: table -> expectations of Great Expectations.
+        samples: how many failing rows a verdict shows at most.
+
+    Returns:
+        One verdict per expectation, in the order of the suites. A table that is missing is an error of all of its
+        expectations.
+    """
+    engine.load()
+    opened = Tables.open(tables)
+    with opened.connection:
+        return [verdict for table, suite in suites.items() for verdict in _of_table(opened, table, suite, samples)]
+
+
+def _of_table(tables: Tables, name: str, suite: Sequence[Expectation], samples: int) -> Iterator[Verdict]:
+    from great_expectations.expectations import UnexpectedRowsExpectation
+
+    try:
+        table = tables.arrow(name)
+        rows = Rows.of(table, samples)
+    except Exception as error:
+        for expectation in suite:
+            yield replace(_unknown(name, expectation, None), outcome=Outcome.ERROR, error=str(error))
+        return
+    for expectation in suite:
+        verdict = _unknown(name, expectation, len(table))
+        try:
+            if isinstance(expectation, UnexpectedRowsExpectation):
+                yield query.check(tables, expectation, verdict, samples)
+            else:
+                yield rows.check(expectation, verdict)
+        except Exception as error:
+            yield replace(verdict, outcome=Outcome.ERROR, error=f"{type(error).__name__}: {error}")
+
+
+def _unknown(table: str, expectation: Expectation, rows: int | None) -> Verdict:
+    """What is known before it is checked."""
+    severity = expectation.severity
+    return Verdict(
+        table=table,
+        expectation=type(expectation).__name__,
+        expects=_in_words(expectation),
+        why=str((expectation.meta or {}).get("why", "")),
+        severity=str(getattr(severity, "value", severity)),
+        outcome=Outcome.ERROR,
+        rows=rows,
+    )
+
+
+def _in_words(expectation: Expectation) -> str:
+    """Its description, or what Great Expectations says of its kind with its arguments."""
+    from great_expectations.expectations import UnexpectedRowsExpectation
+    from great_expectations.render.renderer.inline_renderer import InlineRenderer
+
+    if expectation.description:
+        return str(expectation.description)
+    if isinstance(expectation, UnexpectedRowsExpectation):
+        return f"no rows: {expectation.unexpected_rows_query}"
+    for content in InlineRenderer(render_object=expectation.configuration).get_rendered_content():
+        if content.value.template:
+            parameters = content.value.params or {}
+            values = {name: parameter.get("value") for name, parameter in parameters.items()}
+            return Template(content.value.template).safe_substitute(values)
+    return str(expectation.configuration.kwargs)
