@@ -27,7 +27,7 @@ from typing import Literal
 
 import msgspec
 
-from deltaworks import Pipeline, StreamsBuilder, Topic
+from deltaworks import Materialized, Pipeline, StreamsBuilder, Topic
 
 TOPICS = ("enrichment-orders", "enrichment-customers", "enrichment-checked", "enrichment-dead-letters")
 
@@ -53,6 +53,10 @@ class Customer(msgspec.Struct, frozen=True):
     name: str
     tier: Literal["gold", "silver", "basic"]
     credit_limit: Decimal
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.credit_limit < 1_000_000:
+            raise ValueError(f"credit limit {self.credit_limit} is not between 0 and a million")
 
 
 class CheckedOrder(Order, frozen=True):
@@ -81,9 +85,10 @@ def check(order: Order, customer: Customer | None) -> CheckedOrder:
 def topology(builder: StreamsBuilder) -> None:
     """Reads top to bottom as the picture above."""
     orders = builder.stream("enrichment-orders", key=str, value=Order, name="orders-source")
-    customers = builder.table(
-        "enrichment-customers", key=str, value=Customer, store="enrichment-customers", name="customers-source"
-    )
+    # Not cached, so every update is forwarded: of a customer that comes and goes within one micro-batch a commit would
+    # forward nothing, and an order that met it meanwhile would keep it for ever.
+    rows = Materialized("enrichment-customers", caching=False)
+    customers = builder.table("enrichment-customers", key=str, value=Customer, store=rows, name="customers-source")
     customers.to_delta("enrichment_customers")
 
     # A guest's order has no key on its way: a left join keeps it, where an inner join would drop it before the hop.
