@@ -1,0 +1,115 @@
+"""Invoices of tills: home deliveries to the shipper, points to loyal customers, masked line items to the analysts.
+Types: `messages/invoices.py`. Sample data: `sample_data/invoices.py`. What must come out: `recomputed/invoices.sql`.
+
+```
+pos -> check -> home deliveries -> shipment
+         |-> PRIME customers -> to the task of the customer -> add up -> notification, invoices_loyalty_points
+         '-> mask, a record per line item -> hadoop-sink, invoices_line_items
+```
+
+A till that gets no answer sends its invoice again. Points are credited once: an account knows its last ten invoices.
+Shipments and line items come as often as the invoice did; whoever reads them knows it by its number.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+from zlib import crc32
+
+import msgspec
+
+from deltaworks import FixedKeyProcessor, FixedKeyRecord, KeyValueStore, Pipeline, Stores, StreamsBuilder, Topic
+from jobs.messages.invoices import Invoice, Notification, Sale, SoldItem
+
+TOPICS = ("pos", "shipment", "notification", "hadoop-sink", "invoices-dead-letters")
+POINTS_PER_AMOUNT = Decimal("0.02")
+REMEMBERED_INVOICES = 10
+
+
+def checked(store: str | None, invoice: Invoice) -> Invoice:
+    """Raises on what no till should write: such an invoice becomes a dead letter."""
+    if store != invoice.store_id:
+        raise ValueError(f"an invoice of store {invoice.store_id} has the key {store}")
+    if invoice.total_amount != sum(item.total_value for item in invoice.invoice_line_items):
+        raise ValueError(f"the line items do not add up to {invoice.total_amount}")
+    if invoice.customer_type == "PRIME" and not invoice.customer_card_no:
+        raise ValueError("a PRIME customer has no card")
+    if invoice.delivery_type == "HOME-DELIVERY" and invoice.delivery_address is None:
+        raise ValueError("a home delivery has no address")
+    return invoice
+
+
+def by_customer(_topic: str, _store: str, value: Invoice | Notification, partitions: int) -> int:
+    """The records of a customer meet in one partition, although their key is the store."""
+    return crc32(value.customer_card_no.encode()) % partitions
+
+
+class Account(msgspec.Struct, frozen=True):
+    """What is kept per customer."""
+
+    points: Decimal = Decimal(0)
+    invoices: tuple[str, ...] = ()
+
+
+class AddUp(FixedKeyProcessor[str, Invoice, Notification]):
+    """Credits each invoice once to the account of its customer, and tells the customer."""
+
+    stores = (
+        Stores.key_value_store_builder(Stores.persistent_key_value_store("invoices-accounts"), key=str, value=Account),
+    )
+
+    def process(self, record: FixedKeyRecord[str, Invoice]) -> None:
+        accounts: KeyValueStore[str, Account] = self.context.state_store("invoices-accounts")
+        invoice = record.value
+        number, card = invoice.invoice_number, invoice.customer_card_no
+        account = accounts.get(card) or Account()
+        if number in account.invoices:
+            return
+        earned = invoice.total_amount * POINTS_PER_AMOUNT
+        account = Account(account.points + earned, (*account.invoices, number)[-REMEMBERED_INVOICES:])
+        accounts.put(card, account)
+        notification = Notification(number, card, invoice.total_amount, earned, account.points)
+        self.context.forward(record.with_value(notification))
+
+
+def masked_items(invoice: Invoice) -> list[SoldItem]:
+    """One per line item: no card, and of the address only what names no house."""
+    sale = {field: getattr(invoice, field) for field in Sale.__struct_fields__}
+    place: dict[str, Any] = {
+        field: getattr(invoice.delivery_address, field, None) for field in ("city", "state", "pin_code")
+    }
+    return [SoldItem(**sale, **place, **msgspec.structs.asdict(item)) for item in invoice.invoice_line_items]
+
+
+def topology(builder: StreamsBuilder) -> None:
+    """Reads top to bottom as the picture above."""
+    invoices = (
+        builder.stream("pos", key=str, value=Invoice, name="pos-source")
+        .filter(lambda _, invoice: invoice is not None)
+        .map_values_with_key(checked, name="check-invoice")
+    )
+    invoices.filter(lambda _, invoice: invoice.delivery_type == "HOME-DELIVERY").to("shipment")
+
+    notifications = (
+        invoices.filter(lambda _, invoice: invoice.customer_type == "PRIME")
+        .repartition(partitioner=by_customer, name="invoices-by-customer")
+        .process_values(AddUp)
+    )
+    notifications.to("notification", partitioner=by_customer)
+    notifications.to_delta("invoices_loyalty_points")
+
+    items = invoices.flat_map_values(masked_items, name="mask-and-flatten")
+    items.to("hadoop-sink")
+    items.to_delta("invoices_line_items")
+
+
+pipeline = Pipeline(
+    name="invoices",
+    topology=topology,
+    topics=tuple(map(Topic, TOPICS)),
+    on_error="continue",
+    dead_letter_topic="invoices-dead-letters",
+    dead_letters_keep_bytes=True,
+    dead_letter_table="invoices_dead_letters",
+)

@@ -1,0 +1,10 @@
+"""What `jobs/invoices.py` must give: recomputed in SQL (`invoices.sql`), beside what it gave (`invoices_found.sql`)."""
+
+from jobs.recomputed.results import Recomputation
+
+recomputation = Recomputation(
+    job="invoices",
+    inputs=("pos",),
+    topics=("shipment", "notification", "hadoop-sink", "invoices-dead-letters"),
+    tables=("invoices_line_items", "invoices_loyalty_points", "invoices_dead_letters"),
+)
