@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, Literal
 
 from deltaworks import DeltaworksError, Plan, StreamsBuilder, StreamsError
-from deltaworks.kernel.task import ErrorPolicy
-from deltaworks.testing import (
-    TestKeyValueStore,
-    TestSessionStore,
-    TestVersionedStore,
-    TestWindowStore,
-    TopologyTestDriver,
-)
+from deltaworks.testing import TopologyTestDriver
+from tests.conformance.inputs import Case, errors_of, initial_wall_clock_ms, record_of
 from tests.conformance.low_level import low_level_plan
+from tests.conformance.outputs import output_row, store_names, store_rows
 from tests.conformance.topology import Interpreter
-from tests.conformance.values import Keys, Typed, shown, unparsed
-
-Case = Mapping[str, Any]
-_APPLICATION_ID = "oracle"
+from tests.conformance.values import shown
 
 
 def run_case(case: Case, host: str = "driver", *, kept: type = object) -> dict[str, Any]:
@@ -91,21 +82,12 @@ class _Run:
         config = case.get("config", {})
         self.driver = TopologyTestDriver(
             plan,
-            wall_clock_ms=config.get("initial_wall_clock_ms", 0),
-            errors=ErrorPolicy(
-                deserialization=config.get("deserialization_handler", "fail"),
-                processing=config.get("processing_handler", "fail"),
-            ),
+            wall_clock_ms=initial_wall_clock_ms(case),
+            errors=errors_of(case),
             dead_letter_topic=config.get("dlq_topic"),
             expired_stay_cached=True,
             one_task=True,
         )
-        self._types = {
-            topic: node["value_type"]
-            for node in case["spec"]["nodes"]
-            if "value_type" in node
-            for topic in node.get("topics") or [node.get("topic")]
-        }
         self._seen: dict[str, int] = {}
         self._outputs: list[dict[str, Any]] = []
 
@@ -119,82 +101,20 @@ class _Run:
 
     def _pipe(self, given: Mapping[str, Any]) -> None:
         topic = self.driver.create_input_topic(given["topic"])
-        value: bytes | None
-        if "raw_value" in given:
-            value = given["raw_value"].encode()
-        elif given["value"] is None:
-            value = None
-        else:
-            value = unparsed(given["value"], self._type(given["topic"]))
-        key = None if given["key"] is None else given["key"].encode()
-        headers = tuple((name, None if text is None else text.encode()) for name, text in given.get("headers", ()))
-        topic.pipe_raw(key, value, timestamp_ms=given["timestamp"], headers=headers)
-
-    def _type(self, topic: str) -> str:
-        if topic in self._types:
-            return str(self._types[topic])
-        patterns = [node for node in self._case["spec"]["nodes"] if "topic_pattern" in node]
-        return next(str(node["value_type"]) for node in patterns if re.fullmatch(node["topic_pattern"], topic))
+        record = record_of(self._case, given)
+        topic.pipe_raw(record.key, record.value, timestamp_ms=record.timestamp_ms, headers=record.headers)
 
     def outputs_of(self, number: int) -> list[dict[str, Any]]:
         """What became visible since the last call."""
         found: list[dict[str, Any]] = []
         for topic, records in self.driver.produced.items():
             for record in records[self._seen.get(topic, 0) :]:
-                row = {
-                    "after_input": number,
-                    "topic": topic,
-                    "key": None if record.key is None else shown(Keys().deserialize(record.key)),
-                    "value": None if record.value is None else Typed().deserialize(record.value),
-                    "timestamp": record.timestamp_ms,
-                }
-                if record.headers:
-                    row["headers"] = [self._header(name, value) for name, value in record.headers]
-                found.append(row)
+                found.append({"after_input": number} | output_row(self._plan, topic, record))
             self._seen[topic] = len(records)
         return found
 
-    def _header(self, name: str, value: bytes | None) -> list[str | None]:
-        text = None if value is None else value.decode()
-        hops = {hop for stage in self._plan.stages for hop in stage.hops_in}
-        if name == "__streams.errors.topic" and text in hops:
-            text = f"{_APPLICATION_ID}-{text}"
-        return [name, text]
-
     def stores(self) -> dict[str, list[dict[str, Any]]]:
-        spec = self._case["spec"]
-        named = {each["store"] for each in spec["nodes"] if "store" in each} | {
-            each["name"] for each in spec.get("stores", ())
-        }
-        times = sorted({given["timestamp"] for given in self._case["inputs"] if "timestamp" in given})
-        return {name: [*_rows(self.driver.store(name), times)] for name in sorted(named)}
+        return {name: store_rows(self._case, self.driver.store(name)) for name in store_names(self._case)}
 
     def result(self, peeked: list[dict[str, Any]]) -> dict[str, Any]:
         return {"outputs": self._outputs} | ({"peeked": peeked} if peeked else {})
-
-
-def _rows(store: Any, times: list[int]) -> list[dict[str, Any]]:
-    match store:
-        case TestKeyValueStore() | TestWindowStore():
-            return [
-                {"key": shown(key), "value": value} | ({"timestamp": timestamp_ms} if store.keeps_timestamps else {})
-                for key, value, timestamp_ms in store.all_with_timestamps()
-            ]
-        case TestVersionedStore():
-            versions = (
-                {
-                    "key": shown(key),
-                    "latest": _version(store.get(key)),
-                    "as_of": [[at, _version(found)] for at in times if (found := store.get_as_of(key, at))],
-                }
-                for key in store.all_keys()
-            )
-            return [row for row in versions if row["latest"] or row["as_of"]]
-        case TestSessionStore():
-            return [{"key": shown(key), "value": value} for key, value in store.all()]
-        case _:
-            raise TypeError(type(store).__name__)
-
-
-def _version(record: Any) -> list[Any] | None:
-    return None if record is None else [record.value, record.timestamp_ms]
