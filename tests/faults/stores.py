@@ -11,11 +11,11 @@ from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.kafka.ranges import Range
 from deltaworks.kernel.errors import dead_letter_record
 from deltaworks.kernel.records import Headers, RecordBatch
+from deltaworks.kernel.task import TASK_STORE
 from deltaworks.settings import Settings
 from deltaworks.spark.consumer import RangeReader
 from deltaworks.spark.local_store import LocalStore
 from deltaworks.spark.protocol import local_path
-from deltaworks.spark.worker import TASK_STORE
 from deltaworks.testing.recorded import MicroBatch, Recording, run_recorded
 from tests.live_stack import read_all
 
@@ -49,11 +49,19 @@ def replay(settings: Settings, pipeline: Pipeline) -> Recording:
             for partition, (start, stop) in partitions.items()
         ]
         micro_batches.append(
-            MicroBatch(record.wall_clock_ms, _joined([p for part in reader.read(ranges) for p in part]))
+            MicroBatch(record.wall_clock_ms, _joined([p for part in reader.read(ranges) for p in part]), record.tick)
         )
     reader.close()
     partitions = {topic.name: topic.partitions for topic in pipeline.topics}
-    return run_recorded(plan, partitions, micro_batches, errors=pipeline.errors)
+    read = {topic: partitions[topic] for topic in plan.source_topics}
+    return run_recorded(
+        plan,
+        read,
+        micro_batches,
+        errors=pipeline.errors,
+        idle_timeout=pipeline.idle_timeout,
+        sink_partitions=partitions,
+    )
 
 
 def compare_stores(settings: Settings, pipeline: Pipeline | None = None) -> list[StoreDifference]:

@@ -1,6 +1,6 @@
 """The orders pipeline under failures at every point is exact; without any one of the safeguards it is not.
 
-Real Kafka, LMDB and Delta, Spark played by `in_process`. The same on real processes: `test_kills.py`.
+Real Kafka, LMDB and Delta, Spark played by `tests.hosts.in_process`. The same on real processes: `test_kills.py`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from jobs.recomputed.orders import recomputation
 from jobs.sample_data import orders as sample
 from jobs.sample_data.kafka import produce
 from tests.faults import breakages
-from tests.faults.in_process import InProcessStream
 from tests.faults.points import DRIVER, WORKER
 from tests.faults.stores import compare_stores, compare_topics, replay
+from tests.hosts.in_process import InProcessStream
 
 ORDERS = 2_500
 BATCH = 40

@@ -28,11 +28,11 @@ class BatchRecord(msgspec.Struct, frozen=True):
     """Every task that depends on the wall clock ran, with records or without."""
 
 
-def record_of(batch_id: int, wall_clock_ms: int, ranges: Sequence[Range]) -> BatchRecord:
+def record_of(batch_id: int, wall_clock_ms: int, ranges: Sequence[Range], *, tick: bool) -> BatchRecord:
     offsets: dict[str, dict[str, tuple[int, int]]] = {}
     for r in sorted(ranges, key=lambda r: (r.topic, r.partition)):
         offsets.setdefault(r.topic, {})[str(r.partition)] = (r.start, r.stop)
-    return BatchRecord(batch_id, wall_clock_ms, offsets)
+    return BatchRecord(batch_id, wall_clock_ms, offsets, tick)
 
 
 def append(directory: Path, record: BatchRecord) -> None:

@@ -12,7 +12,7 @@ from deltaworks.errors import IncompatibleCheckpointError
 from deltaworks.files import replace_file
 from deltaworks.topology import fingerprint as fingerprints
 
-FORMAT = 1
+FORMAT = 2
 
 
 class CheckpointPlan(msgspec.Struct, frozen=True, kw_only=True):

@@ -48,6 +48,11 @@ class PipelinePaths:
         return self.root / "generation"
 
     @property
+    def next_tick(self) -> Path:
+        """When tasks have something to do without records; written by the driver, read by its source."""
+        return self.root / "next-tick"
+
+    @property
     def scratch(self) -> Path:
         return self.root / "scratch"
 

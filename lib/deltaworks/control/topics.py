@@ -16,8 +16,17 @@ class PreparedTopics:
 
     created: tuple[str, ...]
     """Those that were missing."""
-    partitions: dict[str, int]
-    """Of every topic that the pipeline reads."""
+    named: dict[str, int]
+    """Partitions of every topic that the topology names as a source; a checkpoint depends on them."""
+    matched: dict[str, int]
+    """Of every other topic that a pattern matches now."""
+    whole: dict[str, int]
+    """Of the topics of global tables."""
+
+    @property
+    def read(self) -> dict[str, int]:
+        """Partitions of the topics whose records go to tasks."""
+        return self.named | self.matched
 
 
 def prepare(bootstrap: str, pipeline: Pipeline, plan: Plan) -> PreparedTopics:
@@ -31,8 +40,9 @@ def prepare(bootstrap: str, pipeline: Pipeline, plan: Plan) -> PreparedTopics:
     """
     existing = admin.partition_counts(bootstrap)
     declared = {topic.name for topic in pipeline.topics}
+    sources = (*plan.source_topics, *plan.global_topics)
     written = [Topic(name) for name in output_topics(pipeline, plan) if name not in declared | existing.keys()]
-    missing = [topic for topic in plan.source_topics if topic not in declared | existing.keys()]
+    missing = [topic for topic in sources if topic not in declared | existing.keys()]
     if missing:
         raise KafkaTopicError(
             f"pipeline {pipeline.name!r} reads topics that do not exist: {', '.join(missing)}",
@@ -40,7 +50,13 @@ def prepare(bootstrap: str, pipeline: Pipeline, plan: Plan) -> PreparedTopics:
         )
     created = admin.create_topics(bootstrap, admin.topic_specs([*pipeline.topics, *written]))
     existing = admin.partition_counts(bootstrap)
-    return PreparedTopics(tuple(created), {topic: existing[topic] for topic in plan.source_topics})
+    matched = {topic for topic in existing if topic not in sources and any(s.reads(topic) for s in plan.stages)}
+    return PreparedTopics(
+        created=tuple(created),
+        named={topic: existing[topic] for topic in plan.source_topics},
+        matched={topic: existing[topic] for topic in sorted(matched)},
+        whole={topic: existing[topic] for topic in plan.global_topics},
+    )
 
 
 def output_topics(pipeline: Pipeline, plan: Plan) -> list[str]:

@@ -60,6 +60,9 @@ _PASSING = (
 )
 """What the admin client does not mark as something to try again."""
 
+_BY_KEY = -1
+"""librdkafka's "any partition": its partitioner decides."""
+
 
 class TransactionalSink:
     """The producer of one task, kept in its worker process from batch to batch.
@@ -135,6 +138,7 @@ class TransactionalSink:
         timestamp_ms: int,
         headers: tuple[tuple[str, bytes | None], ...] = (),
         partition_key: bytes | None = None,
+        partition: int | None = None,
     ) -> None:
         """Queues a record; its partition is Kafka's murmur2 of the key, as with the Java client.
 
@@ -145,13 +149,15 @@ class TransactionalSink:
             timestamp_ms: of the record.
             headers: order and repeated names are kept.
             partition_key: decides the partition in the place of the key.
+            partition: in the place of what a key decides.
 
         Raises:
             KafkaWriteError: it is too large, or the queue stays full; abort the transaction.
         """
         # Zero would mean "now" to the client.
         timestamp_ms = timestamp_ms or 1
-        partition = -1 if partition_key is None else self._partition(topic, partition_key)
+        if partition is None:
+            partition = _BY_KEY if partition_key is None else self._partition(topic, partition_key)
         try:
             if headers:
                 self._produce(topic, value, key, partition, None, None, timestamp_ms, list(headers))
@@ -290,13 +296,32 @@ class TransactionalSink:
             except KafkaException as error:
                 raise self._failure(f"send a record to '{topic}'", error) from error
 
-    def _partition(self, topic: str, key: bytes) -> int:
-        """Remembered per key, because murmur2 in Python costs more than all the rest of `send`."""
+    def partitions(self, topic: str) -> int:
+        """How many partitions a topic has.
+
+        Raises:
+            KafkaWriteError: there is no such topic, or the broker does not answer.
+        """
+        return self._known(topic)[0]
+
+    def _known(self, topic: str) -> tuple[int, dict[bytes, int]]:
         known = self._partitions.get(topic)
         if known is None:
-            count = len(self._producer.list_topics(topic, timeout=_TIMEOUT_S).topics[topic].partitions)
+            try:
+                count = len(self._producer.list_topics(topic, timeout=_TIMEOUT_S).topics[topic].partitions)
+            except KafkaException as error:
+                raise self._failure(f"ask for the partitions of '{topic}'", error) from error
+            if not count:
+                raise KafkaWriteError(
+                    f"'{self._id}' writes to the topic '{topic}', which does not exist.",
+                    hint="create it, or list it in the pipeline's `topics`",
+                )
             known = self._partitions[topic] = count, {}
-        count, by_key = known
+        return known
+
+    def _partition(self, topic: str, key: bytes) -> int:
+        """Remembered per key, because murmur2 in Python costs more than all the rest of `send`."""
+        count, by_key = self._known(topic)
         partition = by_key.get(key)
         if partition is None:
             if len(by_key) >= _REMEMBERED_KEYS:

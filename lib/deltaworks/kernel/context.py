@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from deltaworks.errors import RecordPosition, StateError, StreamsError
+from deltaworks.errors import KafkaWriteError, RecordPosition, StateError, StreamsError
 from deltaworks.kernel.errors import ErrorPolicy, answer, class_name, dead_letter, error_context, stops
 from deltaworks.kernel.records import Collector, Coordinates, DeadLetter, Headers, RecordBatch
 from deltaworks.topology.error_handlers import MAX_RETRIES, ErrorAction, FailedRecord, Handling, Response
@@ -242,7 +242,7 @@ class TaskContext:
         error: Exception,
     ) -> bool:
         """Applies the policy; True: the record is to be written again."""
-        if isinstance(error, StreamsError | StateError):
+        if isinstance(error, StreamsError | StateError | KafkaWriteError):
             raise error
         handling: Handling = getattr(self._policy, kind)
         try:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Protocol
 
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.faults import reach
-from deltaworks.kafka.transactional import TransactionalSink
 from deltaworks.kernel.errors import dead_letter_record
 from deltaworks.kernel.hops import HopOutput
 from deltaworks.kernel.records import Coordinates, DeadLetter, Headers, RecordBatch
@@ -16,8 +16,39 @@ from deltaworks.lakehouse.writes import TableWrite
 from deltaworks.topology.stages import Plan
 
 
+class Sink(Protocol):
+    """Writes records to Kafka, in one transaction per batch; see `TransactionalSink`."""
+
+    def begin(self, batch_id: int) -> bool:
+        """False: the batch is already committed."""
+
+    def send(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp_ms: int,
+        headers: Headers = (),
+        partition_key: bytes | None = None,
+        partition: int | None = None,
+    ) -> None:
+        """Queues a record."""
+
+    def partitions(self, topic: str) -> int:
+        """How many a topic has."""
+
+    def commit(self) -> None:
+        """Makes the records visible, all or none."""
+
+    def abort(self) -> None:
+        """Drops them."""
+
+    def close(self) -> None:
+        """Lets go of the connection."""
+
+
 class TaskCollector:
-    """`Collector` of one task; `begin` and `finish` (or `abort`) bracket a batch."""
+    """`PartitionedCollector` of one task; `begin` and `finish` (or `abort`) bracket a batch."""
 
     def __init__(
         self,
@@ -26,7 +57,7 @@ class TaskCollector:
         tables_root: Path,
         stage: int,
         task: int,
-        connect: Callable[[], TransactionalSink],
+        connect: Callable[[], Sink],
     ) -> None:
         """
         Args:
@@ -38,7 +69,7 @@ class TaskCollector:
             connect: makes the producer; called when the task writes its first record.
         """
         self._connect = connect
-        self._sink: TransactionalSink | None = None
+        self._sink: Sink | None = None
         self._dead_letter_topic = pipeline.dead_letter_topic
         self._has_dead_letter_table = pipeline.dead_letter_table is not None
         self._stage, self._task = stage, task
@@ -74,6 +105,18 @@ class TaskCollector:
         self.sent += 1
         if not self.skipping:
             self._sink.send(topic, key, value, timestamp_ms, headers, partition_key)  # type: ignore[union-attr]
+
+    def partitions(self, topic: str) -> int:
+        return self._connected().partitions(topic)
+
+    def send_to(
+        self, topic: str, partition: int, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers
+    ) -> None:
+        if not self._open:
+            self._begin_transaction()
+        self.sent += 1
+        if not self.skipping:
+            self._connected().send(topic, key, value, timestamp_ms, headers, partition=partition)
 
     def hop(
         self, hop: str, partition: int, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers
@@ -120,13 +163,16 @@ class TaskCollector:
         if self._sink is not None:
             self._sink.close()
 
-    def hops(self) -> Iterator[tuple[tuple[int, int], RecordBatch]]:
-        """`((stage, task), batch)` for every downstream task that gets records."""
-        for (hop, downstream), batch in self._hops.batches().items():
+    def take_hops(self) -> Iterator[tuple[tuple[int, int], RecordBatch]]:
+        """`((stage, task), batch)` for every downstream task that gets records, since the last call."""
+        for (hop, downstream), batch in self._hops.take().items():
             yield (self._readers[hop], downstream), batch
 
     def _begin_transaction(self) -> None:
+        self.skipping = not self._connected().begin(self._batch_id)
+        self._open = True
+
+    def _connected(self) -> Sink:
         if self._sink is None:
             self._sink = self._connect()
-        self.skipping = not self._sink.begin(self._batch_id)
-        self._open = True
+        return self._sink

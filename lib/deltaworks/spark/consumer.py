@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from deltaworks.errors import KafkaReadError
 from deltaworks.kafka.ranges import Range
@@ -61,6 +61,21 @@ class RangeReader:
         elif wanted:
             yield self._several(wanted)
         self._consumer.unassign()
+
+    def beginning(self, topic: str, partition: int) -> int:
+        """The first offset that is there.
+
+        Raises:
+            KafkaReadError: the broker did not answer for 60 s.
+        """
+        try:
+            low, _ = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_STALL_S)
+        except KafkaException as error:
+            raise KafkaReadError(
+                f"no answer from {self._bootstrap} where {topic}-{partition} begins: {error}",
+                hint="check that the broker runs (deltaworks status) and that the topic still exists",
+            ) from error
+        return int(low)
 
     def _one(self, wanted: Range) -> Iterator[list[Message]]:
         """Portions of one range; nothing is done per message that can be done per portion."""

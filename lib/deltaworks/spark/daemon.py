@@ -3,7 +3,7 @@
 A worker then starts in milliseconds instead of seconds, also after a kill, and shares the memory of what is imported.
 """
 
-import pandas  # type: ignore[import-untyped]  # noqa: F401  # PySpark loads it in every worker
+import pandas  # noqa: F401  # PySpark loads it in every worker
 import pyspark.worker  # noqa: F401
 from pyspark.daemon import manager
 

@@ -97,9 +97,15 @@ class LocalStore:
         return LocalReader(self._env, self._entries[store], self._times.get(store))
 
     def commit(self, changes: Changes, stamp: Stamp, previous: Stamp | None) -> None:
-        """Applies the changes of one batch in one transaction and keeps their before-images."""
+        """Applies changes of one batch in one transaction and keeps their before-images.
+
+        Where records go in a circle, a batch has several commits with the same stamp; they are undone together.
+        """
         images: list[_Image] = []
+        header = self.header()
         with self._env.begin(write=True) as txn:
+            if header is not None and header.stamp == stamp:
+                images = msgspec.msgpack.decode(txn.get(b"images", b"", db=self._undo), type=list[_Image])
             for name, change in changes.items():
                 self._apply(txn, name, change, images)
             txn.drop(self._undo, delete=False)

@@ -96,10 +96,25 @@ def undo(local: LocalStore) -> None:
 
 def commit_store(local: LocalStore, truth: Truth, header: TruthHeader, changes: Changes) -> TruthHeader:
     """Makes the changes of a batch part of the state; they count once Spark commits its checkpoint."""
-    stamp = Stamp(header.stamp.version + 1, os.urandom(_NONCE_BYTES))
+    stamp = next_stamp(header)
+    commit_local(local, header, stamp, changes)
+    return append(truth, header, stamp, changes)
+
+
+def next_stamp(header: TruthHeader) -> Stamp:
+    """Of the state after this batch; never the same twice."""
+    return Stamp(header.stamp.version + 1, os.urandom(_NONCE_BYTES))
+
+
+def commit_local(local: LocalStore, header: TruthHeader, stamp: Stamp, changes: Changes) -> None:
+    """The first half of `commit_store`; several with one stamp add up."""
     reach("store.before_local_commit")
     local.commit(changes, stamp, header.stamp)
     reach("store.after_local_commit")
+
+
+def append(truth: Truth, header: TruthHeader, stamp: Stamp, changes: Changes) -> TruthHeader:
+    """The second half of `commit_store`: all changes of the batch as one segment, then the stamp."""
     segments, next_id = _append(truth, header, changes)
     reach("store.after_append")
     header = TruthHeader(stamp, segments, next_id)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from deltaworks.topology.stages import Plan, StageGroup
+
 _SEED = 42
 _MASK = 0xFFFFFFFF
 
@@ -30,37 +32,69 @@ def spark_hash(value: int) -> int:
 
 
 @dataclass(frozen=True)
+class Operator:
+    """One stateful operator of the streaming plan."""
+
+    groups: tuple[StageGroup, ...]
+    """What it runs, one after the other."""
+    slots: int
+
+    @property
+    def stages(self) -> tuple[int, ...]:
+        """Of all groups."""
+        return tuple(stage for group in self.groups for stage in group.stages)
+
+
+@dataclass(frozen=True)
 class Routes:
     """Routes of every slot of a plan; a checkpoint depends on them.
 
-    A slot is one group of a stateful operator and hosts the tasks `slot, slot + slots, ...` of its stage. As many slots
-    as cores keep the fixed cost of a batch down; as many as tasks let a stage grow to that many cores.
+    A slot is one group of a stateful operator and hosts the tasks `slot, slot + slots, ...` of its stages. As many
+    slots as cores keep the fixed cost of a batch down; as many as tasks let a stage grow to that many cores. With one
+    slot a single operator runs all stages, and so costs as much as one stage does.
     """
 
     tasks: tuple[int, ...]
     """Number of tasks per stage."""
     slots: int
     """Largest number of slots per stage."""
+    groups: tuple[StageGroup, ...]
+    """The stages in the order data flows."""
+
+    @classmethod
+    def of(cls, plan: Plan, tasks: tuple[int, ...], slots: int) -> Routes:
+        """Those of a plan."""
+        return cls(tasks, slots, plan.groups)
+
+    @property
+    def operators(self) -> tuple[Operator, ...]:
+        """In the order data flows."""
+        if self.slots == 1:
+            return (Operator(self.groups, 1),)
+        return tuple(
+            Operator((group,), 1 if group.circular else min(self.tasks[group.stages[0]], self.slots))
+            for group in self.groups
+        )
 
     @property
     def partitions(self) -> int:
-        """Shuffle partitions: as many as the largest stage has slots."""
-        return max(self.stage_slots(stage) for stage in range(len(self.tasks)))
-
-    def stage_slots(self, stage: int) -> int:
-        return min(self.tasks[stage], self.slots)
+        """Shuffle partitions: as many as the widest operator has slots."""
+        return max(operator.slots for operator in self.operators)
 
     def by_task(self) -> dict[tuple[int, int], int]:
         """`(stage, task) -> route`."""
         routes: dict[tuple[int, int], int] = {}
         candidate = 0
-        for stage, count in enumerate(self.tasks):
-            slots = self.stage_slots(stage)
-            wanted = set(range(slots))
+        for operator in self.operators:
+            wanted = set(range(operator.slots))
             while wanted:
                 slot = spark_hash(candidate) % self.partitions
                 if slot in wanted:
                     wanted.remove(slot)
-                    routes.update({(stage, task): candidate for task in range(slot, count, slots)})
+                    routes |= {
+                        (stage, task): candidate
+                        for stage in operator.stages
+                        for task in range(slot, self.tasks[stage], operator.slots)
+                    }
                 candidate += 1
         return routes

@@ -7,14 +7,26 @@ import msgspec
 from deltaworks.kafka.ranges import Range
 from deltaworks.lakehouse.writes import TableWrite
 
-SCHEMA = "route int, task int, kind int, payload binary, wall_ms long"
+SCHEMA = "route int, stage int, task int, kind int, payload binary, wall_ms long, position binary"
+"""`route`: which slot gets it. `position`: how far global tables have been read, as msgpack `Offsets`; null without."""
 
-RANGES = 0
-"""msgpack `list[Range]`: what the task has to read from Kafka."""
+INPUT = 0
+"""msgpack `list[Range]`: what the task has to read from Kafka; nothing in a tick."""
 HOP = 1
 """msgpack `RecordBatch`: what an upstream task sends to this task."""
 RESULT = 2
 """msgpack `TaskResult`: for the driver."""
+BATCH = 3
+"""msgpack `BatchPlan`: for the driver, one per batch."""
+
+
+class BatchPlan(msgspec.Struct, frozen=True, array_like=True):
+    """What a batch consists of."""
+
+    ranges: list[Range]
+    """Of every topic, those of global tables too."""
+    tick: bool
+    """Tasks that depend on the wall clock run, with records or without."""
 
 
 class TaskCounts(msgspec.Struct, frozen=True, array_like=True):
@@ -27,6 +39,8 @@ class TaskCounts(msgspec.Struct, frozen=True, array_like=True):
     sent: int
     stream_time_ms: int
     state_entries: int
+    next_tick_ms: int | None
+    """When it has something to do without records, on the wall clock."""
 
 
 class TaskResult(msgspec.Struct, frozen=True, array_like=True):

@@ -1,35 +1,65 @@
-"""The streaming source: plans which offsets a micro-batch covers. It reads no record.
+"""The streaming source: plans what a micro-batch consists of. It reads no record.
 
 Kafka records never cross the border between Python and the JVM: the source sends each task one small row with the
 offset ranges of its topic-partitions, and the task reads Kafka itself (`consumer.py`). Spark's offset log keeps the
 ranges, so a batch that runs again reads the same records.
+
+A batch may be a *tick* besides: then the tasks that depend on the wall clock run, with records or without.
 """
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from deltaworks.errors import KafkaReadError
-from deltaworks.kafka.admin import admin, listed
+from deltaworks.dsl.pipeline import Pipeline
+from deltaworks.errors import KafkaReadError, KafkaTopicError
+from deltaworks.kafka.admin import admin
 from deltaworks.kafka.ranges import Offsets, Range
+from deltaworks.kernel.idling import Idling
+from deltaworks.settings import Settings
+from deltaworks.spark import rows as row_kinds
+from deltaworks.spark.cuts import Part, count_records, cut_by_time, limit_offsets, require_growing, wait_for_others
+from deltaworks.spark.routes import Routes
+from deltaworks.spark.rows import BatchPlan
+from deltaworks.topology.stages import Plan
 
-SCHEMA = "route int, task int, payload binary"
+SCHEMA = "route int, stage int, task int, kind int, payload binary, position binary"
+TICK = "!tick"
+"""In the place of a topic in offsets: the wall clock of the last tick. No topic has such a name."""
 _BROKER_TIMEOUT_S = 60.0
 _REQUEST_TIMEOUT_S = 10.0
-_FIRST_STEP_MS = 1_000
-_LAST_MS = 1 << 43
-"""In the year 2248."""
+_NEW_TOPICS_S = 5.0
 _NO_END = 1 << 62
+_encode = msgspec.msgpack.encode
+
+
+class StageInput(msgspec.Struct, frozen=True, kw_only=True):
+    """What the tasks of one stage read, and how to reach them."""
+
+    stage: int
+    topics: tuple[str, ...]
+    patterns: tuple[str, ...] = ()
+    """Regular expressions; topics that appear later are read too."""
+    routes: tuple[int, ...]
+    """Of task 0, 1, ...; a task has the number of the partitions that it reads."""
+    ticks: bool = False
+    """Its tasks depend on the wall clock."""
+
+    def reads(self, topic: str) -> bool:
+        """Whether it reads a topic."""
+        return topic in self.topics or any(re.fullmatch(pattern, topic) for pattern in self.patterns)
 
 
 class SourceConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,101 +67,69 @@ class SourceConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     bootstrap: str
     partitions: dict[str, int]
-    """Partitions per source topic, frozen with the checkpoint."""
-    routes: dict[str, list[int]]
-    """Per topic: the route to the task that owns partition 0, 1, ... (task and partition have the same number)."""
+    """Partitions per topic that is there at the start; of the named ones they are frozen with the checkpoint."""
+    stages: tuple[StageInput, ...]
+    global_topics: tuple[str, ...] = ()
+    """Every task sees them, as of the start of the batch."""
     start_offsets: str = "earliest"
+    start_latest: tuple[str, ...] = ()
+    """Topics at whose end a new pipeline begins, whatever `start_offsets` says."""
+    start_earliest: tuple[str, ...] = ()
+    """Likewise at the beginning."""
     max_records_per_batch: int = 1_000_000
+    max_task_idle_ms: int | None = None
     drain_file: str | None = None
     """While it exists no new batch is planned."""
+    tick_file: str | None = None
+    """Says when the next tick is due, in ms, or "never"; without it a tick is due now. None: there are no ticks."""
 
 
-def _count(start: Offsets, end: Offsets) -> int:
-    return sum(stop - start[t][p] for t, parts in end.items() for p, stop in parts.items())
-
-
-def limit_offsets(start: Offsets, end: Offsets, max_records: int) -> Offsets:
-    """Cuts a backlog to `max_records`, every partition in proportion to what it has, and at least one record each."""
-    total = _count(start, end)
-    if total <= max_records:
-        return end
-    backlog = {(t, p): stop - start[t][p] for t, parts in end.items() for p, stop in parts.items()}
-    share = max_records / total
-    return {
-        topic: {p: start[topic][p] + min(backlog[topic, p], int(backlog[topic, p] * share) + 1) for p in parts}
-        for topic, parts in end.items()
-    }
-
-
-def require_growing(start: Offsets, end: Offsets) -> None:
-    """A topic that ends before what was read has been made anew; going on would lose records without a word.
-
-    Raises:
-        KafkaReadError: names the partitions.
-    """
-    shrunk = [
-        f"{topic}-{p} ends at {stop}, read up to {start[topic][p]}"
-        for topic, parts in end.items()
-        for p, stop in parts.items()
-        if stop < start[topic][p]
-    ]
-    if shrunk:
-        raise KafkaReadError(
-            f"source topics hold less than was read from them: {'; '.join(shrunk)}",
-            hint="were they deleted and created again? A new checkpoint starts from the beginning",
-        )
-
-
-def cut_by_time(
-    start: Offsets, end: Offsets, max_records: int, offsets_at: Callable[[int], Offsets], hint_ms: int
-) -> tuple[Offsets, int]:
-    """Cuts a backlog of several topics at one time, so that what is older goes first, as in Kafka Streams.
-
-    The cut is the latest time with at most `max_records` before it, found by doubling and halving from the last one.
-    Where too many records carry one time, that time is cut in proportion.
+def source_config(
+    pipeline: Pipeline,
+    plan: Plan,
+    settings: Settings,
+    partitions: dict[str, int],
+    routing: Routes,
+    *,
+    drain_file: Path,
+    tick_file: Path,
+) -> SourceConfig:
+    """What the planner needs to know of a pipeline.
 
     Args:
-        start: first offset of the batch.
-        end: what is there.
-        max_records: of the batch.
-        offsets_at: per partition, the first offset at or after a time.
-        hint_ms: where to begin the search: the cut of the batch before.
-
-    Returns:
-        The end of the batch and its time.
+        pipeline: its options.
+        plan: its stages.
+        settings: the broker, and how much a batch may hold.
+        partitions: of every topic that is read, those of global tables too.
+        routing: where its tasks are.
+        drain_file: see `SourceConfig`.
+        tick_file: likewise.
     """
-
-    def upto(time_ms: int) -> Offsets:
-        found = offsets_at(time_ms)
-        return {t: {p: min(max(found[t][p], start[t][p]), end[t][p]) for p in parts} for t, parts in end.items()}
-
-    low, high, step = hint_ms, hint_ms, _FIRST_STEP_MS
-    while low > 0 and _count(start, upto(low)) > max_records:
-        high, low, step = low, max(0, low - step), step * 2
-    while high < _LAST_MS and _count(start, upto(high)) <= max_records:
-        low, high, step = high, min(_LAST_MS, high + step), step * 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        if _count(start, upto(middle)) <= max_records:
-            low = middle
-        else:
-            high = middle
-    cut = upto(low)
-    if _count(start, cut) == 0:  # more than a batch within one millisecond
-        return limit_offsets(start, upto(high), max_records), low
-    return cut, low
-
-
-def ranges_by_task(config: SourceConfig, start: Offsets, end: Offsets) -> dict[tuple[int, int], list[Range]]:
-    """`(route, task) -> ranges`: what each task has to read for `[start, end)`; tasks without records are absent."""
-    ranges: dict[tuple[int, int], list[Range]] = {}
-    for topic, parts in sorted(end.items()):
-        for text, stop in parts.items():
-            partition, first = int(text), start[topic][text]
-            if stop > first:
-                owner = config.routes[topic][partition], partition
-                ranges.setdefault(owner, []).append(Range(topic, partition, first, stop))
-    return ranges
+    idle, routes = pipeline.max_task_idle, routing.by_task()
+    stages = tuple(
+        StageInput(
+            stage=stage.index,
+            topics=stage.topics,
+            patterns=stage.patterns,
+            routes=tuple(routes[stage.index, task] for task in range(routing.tasks[stage.index])),
+            ticks=pipeline.idle_timeout is not None or stage.has_processors,
+        )
+        for stage in plan.stages
+    )
+    resets = {topic: node.offset_reset for stage in plan.stages for node in stage.sources for topic in node.topics}
+    return SourceConfig(
+        bootstrap=settings.bootstrap,
+        partitions=partitions,
+        stages=stages,
+        global_topics=plan.global_topics,
+        start_offsets=settings.start_offsets,
+        start_latest=tuple(topic for topic, reset in resets.items() if reset == "latest"),
+        start_earliest=tuple(topic for topic, reset in resets.items() if reset == "earliest"),
+        max_records_per_batch=settings.max_records_per_batch,
+        max_task_idle_ms=None if idle is None else idle // timedelta(milliseconds=1),
+        drain_file=str(drain_file),
+        tick_file=str(tick_file) if any(stage.ticks for stage in stages) else None,
+    )
 
 
 class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -139,26 +137,43 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, config: SourceConfig) -> None:
         self._config = config
+        self._partitions = dict(config.partitions)
+        self._patterns = any(stage.patterns for stage in config.stages)
+        self._looked_for_topics = 0.0
         self._admin: AdminClient | None = None
         self._target: Offsets | None = None
         self._cut_ms = 0
+        self._idling: dict[tuple[int, int], Idling] = {}
 
     def initialOffset(self) -> Offsets:
-        return self.end_offsets() if self._config.start_offsets == "latest" else self._offsets(OffsetSpec.earliest())
+        config = self._config
+        begin, end = self._offsets(OffsetSpec.earliest()), {}
+        if config.start_latest or config.start_offsets == "latest":
+            end = self._offsets(OffsetSpec.latest())
+        start = {topic: end[topic] if self._starts_at_end(topic) else parts for topic, parts in begin.items()}
+        return start | ({TICK: {"0": 0}} if config.tick_file is not None else {})
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(self._config.max_records_per_batch)
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
-        if self._config.drain_file is not None and Path(self._config.drain_file).exists():
+        config = self._config
+        if config.drain_file is not None and Path(config.drain_file).exists():
             return start
-        end = self._target or self.end_offsets()
+        end = self._target or self.end_offsets() | self._tick(start)
+        start = _with_new(start, end)
         require_growing(start, end)
-        most = limit.max_rows if isinstance(limit, ReadMaxRows) else self._config.max_records_per_batch
-        if len(end) == 1 or _count(start, end) <= most:
-            return limit_offsets(start, end, most)
-        cut, self._cut_ms = cut_by_time(start, end, most, self._offsets_at, self._cut_ms)
-        return cut
+        unlimited = {topic: parts for topic, parts in end.items() if topic in config.global_topics or topic == TICK}
+        streams = {topic: parts for topic, parts in end.items() if topic not in unlimited}
+        if config.max_task_idle_ms is not None:
+            streams = self._wait_for_others(start, streams, config.max_task_idle_ms)
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else config.max_records_per_batch
+        if count_records(start, streams) <= most:
+            return streams | unlimited
+        if len(streams) == 1:
+            return limit_offsets(start, streams, most) | unlimited
+        cut, self._cut_ms = cut_by_time(start, streams, most, self._offsets_at, self._cut_ms)
+        return cut | unlimited
 
     def end_offsets(self, timeout_s: float = _BROKER_TIMEOUT_S) -> Offsets:
         """Where the topics end now.
@@ -166,35 +181,95 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises:
             KafkaReadError: the broker did not answer in time.
         """
+        if self._patterns:
+            self._look_for_topics()
         return self._offsets(OffsetSpec.latest(), timeout_s)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = self.end_offsets()
+        now = {TICK: {"0": _now_ms()}} if self._config.tick_file is not None else {}
+        self._target = self.end_offsets() | now
 
     def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
-        ranges = ranges_by_task(self._config, start, end)
-        return [InputPartition(ranges)] if ranges else []
+        return [InputPartition(plan_rows(self._config, _with_new(start, end), end))] if start != end else []
 
-    def read(self, partition: InputPartition) -> Iterator[tuple[int, int, bytes]]:
-        for (route, task), ranges in partition.value.items():
-            yield route, task, msgspec.msgpack.encode(ranges)
+    def read(self, partition: InputPartition) -> Iterator[tuple[int, int, int, int, bytes, bytes | None]]:
+        yield from partition.value
+
+    def _starts_at_end(self, topic: str) -> bool:
+        config = self._config
+        if topic in config.global_topics or topic in config.start_earliest:
+            return False
+        return topic in config.start_latest or config.start_offsets == "latest"
+
+    def _tick(self, start: Offsets) -> Offsets:
+        """The time now, if a tick is due."""
+        path = self._config.tick_file
+        if path is None:
+            return {}
+        try:
+            due = Path(path).read_text()
+        except FileNotFoundError:
+            due = "0"
+        now_ms = _now_ms()
+        return {TICK: {"0": now_ms}} if due != "never" and now_ms >= int(due) else {TICK: start[TICK]}
+
+    def _wait_for_others(self, start: Offsets, end: Offsets, max_idle_ms: int) -> Offsets:
+        tasks: dict[tuple[int, int], list[Part]] = {}
+        for stage in self._config.stages:
+            for topic, parts in end.items():
+                for p in parts if stage.reads(topic) else ():
+                    tasks.setdefault((stage.stage, int(p)), []).append((topic, p))
+        several = {task: partitions for task, partitions in tasks.items() if len(partitions) > 1}
+        for task in several:
+            self._idling.setdefault(task, Idling(max_idle_ms))
+        return wait_for_others(several, start, end, self._idling, self._newest_ms, self._offsets_at, _now_ms())
+
+    def _look_for_topics(self) -> None:
+        """Topics that a pattern matches and that were not there before."""
+        if time.monotonic() - self._looked_for_topics < _NEW_TOPICS_S:
+            return
+        self._looked_for_topics = time.monotonic()
+        try:
+            found = self._client().list_topics(timeout=_REQUEST_TIMEOUT_S).topics
+        except KafkaException:  # the broker is asked again for the offsets
+            return
+        for topic, metadata in found.items():
+            stage = next((each for each in self._config.stages if topic not in each.topics and each.reads(topic)), None)
+            if stage is None or topic in self._partitions or metadata.error is not None:
+                continue
+            if len(metadata.partitions) > len(stage.routes):
+                raise KafkaTopicError(
+                    f"the new topic '{topic}', which a pattern matches, has {len(metadata.partitions)} partitions, but "
+                    f"the stage that reads it was started with {len(stage.routes)} tasks",
+                    hint="start the pipeline with a new checkpoint, or give the topic no more partitions than that",
+                )
+            self._partitions[topic] = len(metadata.partitions)
 
     def _offsets_at(self, time_ms: int) -> Offsets:
         """The first offset at or after a time; beyond the last record, no offset is high enough."""
         found = self._offsets(OffsetSpec.for_timestamp(time_ms))
         return {t: {p: _NO_END if o < 0 else o for p, o in parts.items()} for t, parts in found.items()}
 
+    def _newest_ms(self) -> Mapping[Part, int]:
+        found = self._list(OffsetSpec.max_timestamp(), _BROKER_TIMEOUT_S)
+        return {(position.topic, str(position.partition)): each.timestamp for position, each in found.items()}
+
     def _offsets(self, spec: OffsetSpec, timeout_s: float = _BROKER_TIMEOUT_S) -> Offsets:
         """Up to the last stable ones: records of open transactions are not read."""
-        wanted = {TopicPartition(t, p): spec for t, count in self._config.partitions.items() for p in range(count)}
+        offsets: Offsets = {topic: {} for topic in self._partitions}
+        for position, each in self._list(spec, timeout_s).items():
+            offsets[position.topic][str(position.partition)] = each.offset
+        return offsets
+
+    def _list(self, spec: OffsetSpec, timeout_s: float) -> dict[TopicPartition, ListOffsetsResultInfo]:
+        wanted = {TopicPartition(t, p): spec for t, count in self._partitions.items() for p in range(count)}
         deadline = time.monotonic() + timeout_s
         while True:
             try:
                 futures = self._client().list_offsets(
                     wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_REQUEST_TIMEOUT_S
                 )
-                found = listed(futures)
-                break
+                return {position: future.result() for position, future in futures.items()}
             except KafkaException as error:
                 self._admin = None  # one whose broker was restarted may not answer any more
                 if time.monotonic() > deadline:
@@ -202,10 +277,6 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                         f"no offsets from {self._config.bootstrap} for {timeout_s:.0f} s: {error}",
                         hint="check that the broker runs (deltaworks status) and that the source topics still exist",
                     ) from error
-        offsets: Offsets = {topic: {} for topic in self._config.partitions}
-        for position, offset in found.items():
-            offsets[position.topic][str(position.partition)] = offset
-        return offsets
 
     def _client(self) -> AdminClient:
         if self._admin is None:
@@ -213,8 +284,41 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._admin
 
 
+def plan_rows(
+    config: SourceConfig, start: Offsets, end: Offsets
+) -> Sequence[tuple[int, int, int, int, bytes, bytes | None]]:
+    """The rows of a batch: one for the driver, one for each task that has something to do."""
+    everything = [
+        Range(topic, int(p), start[topic][p], stop)
+        for topic, parts in sorted(end.items())
+        for p, stop in parts.items()
+        if topic != TICK and stop > start[topic][p]
+    ]
+    tick = end.get(TICK) != start.get(TICK)
+    position = _encode({topic: end[topic] for topic in config.global_topics}) if config.global_topics else None
+    first = config.stages[0]
+    rows = [(first.routes[0], first.stage, 0, row_kinds.BATCH, _encode(BatchPlan(everything, tick)), position)]
+    for stage in config.stages:
+        inputs: dict[int, list[Range]] = {task: [] for task in range(len(stage.routes))} if tick and stage.ticks else {}
+        for each in everything:
+            if each.topic not in config.global_topics and stage.reads(each.topic):
+                inputs.setdefault(each.partition, []).append(each)
+        for task, ranges in inputs.items():
+            rows.append((stage.routes[task], stage.stage, task, row_kinds.INPUT, _encode(ranges), position))
+    return rows
+
+
+def _with_new(start: Offsets, end: Offsets) -> Offsets:
+    """Topics that have appeared since are read from their beginning."""
+    return {topic: {p: start.get(topic, {}).get(p, 0) for p in parts} for topic, parts in end.items()}
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
 class KafkaRanges(DataSource):
-    """Spark data source `kafka_ranges`: rows `(route, task, payload)`, the payload a msgpack list of `Range`."""
+    """Spark data source `kafka_ranges`: rows that say who has to read what."""
 
     @classmethod
     def name(cls) -> str:

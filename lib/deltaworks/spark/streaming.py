@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from deltaworks import faults
-from deltaworks.control import batches, fence, heartbeat, supported, topics
+from deltaworks.control import batches, fence, heartbeat, topics
 from deltaworks.control.checkpoint import CheckpointPlan, open_plan
 from deltaworks.control.heartbeat import Heartbeat, State
 from deltaworks.control.lease import Lease
@@ -31,6 +31,7 @@ from deltaworks.control.reporter import Reporter, SilentReporter
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import FencedError, KafkaReadError
 from deltaworks.faults import reach
+from deltaworks.files import replace_file
 from deltaworks.kafka.ranges import Offsets
 from deltaworks.lakehouse.committer import TableCommitter
 from deltaworks.settings import Settings
@@ -38,8 +39,8 @@ from deltaworks.spark import failures, session
 from deltaworks.spark import rows as row_kinds
 from deltaworks.spark.checkpoint import committed_offsets
 from deltaworks.spark.routes import Routes
-from deltaworks.spark.rows import TaskResult
-from deltaworks.spark.source import KafkaRanges, KafkaRangesReader, SourceConfig, offsets_option
+from deltaworks.spark.rows import BatchPlan, TaskResult
+from deltaworks.spark.source import TICK, KafkaRanges, KafkaRangesReader, offsets_option, source_config
 from deltaworks.spark.task_host import TaskHost
 from deltaworks.spark.worker import HostConfig
 from deltaworks.topology.stages import Plan
@@ -108,10 +109,15 @@ class _Totals:
     stream_time_ms: dict[str, int] = field(default_factory=dict)
     state_entries: dict[str, int] = field(default_factory=dict)
     next_offsets: dict[str, dict[str, int]] = field(default_factory=dict)
+    next_ticks_ms: dict[str, int | None] = field(default_factory=dict)
 
-    def add(self, result: TaskResult) -> None:
+    def add(self, plan: BatchPlan) -> None:
+        self.records += sum(r.stop - r.start for r in plan.ranges)
+        for r in plan.ranges:
+            self.next_offsets.setdefault(r.topic, {})[str(r.partition)] = r.stop
+
+    def add_task(self, result: TaskResult) -> None:
         counts, name = result.counts, f"{result.stage}-{result.task}"
-        self.records += sum(r.stop - r.start for r in result.ranges)
         self.dropped += counts.dropped
         self.late += counts.late
         self.dead_letters += counts.dead_letters
@@ -119,8 +125,7 @@ class _Totals:
         self.openings[result.opened] = self.openings.get(result.opened, 0) + 1
         self.stream_time_ms[name] = counts.stream_time_ms
         self.state_entries[name] = counts.state_entries
-        for r in result.ranges:
-            self.next_offsets.setdefault(r.topic, {})[str(r.partition)] = r.stop
+        self.next_ticks_ms[name] = counts.next_tick_ms
 
 
 class StreamDriver:
@@ -146,6 +151,7 @@ class StreamDriver:
         self._totals = _Totals()
         self._ends: Offsets = {}
         """Where the source topics end, as far as is known."""
+        self._ticked = False
         self._stop = threading.Event()
         self._beat = Heartbeat(
             pipeline=pipeline.name,
@@ -178,12 +184,10 @@ class StreamDriver:
             self._reporter.close()
 
     def _open_checkpoint(self) -> CheckpointPlan:
-        supported.check(self._plan, self._pipeline)
-        partitions = topics.prepare(self._settings.bootstrap, self._pipeline, self._plan).partitions
-        tasks = self._plan.tasks(partitions)
-        checkpoint = open_plan(
-            self._paths.plan, self._pipeline.name, self._plan.fingerprint(), partitions, tasks, self._settings.cores
-        )
+        self._topics = topics.prepare(self._settings.bootstrap, self._pipeline, self._plan)
+        tasks = self._plan.tasks(self._topics.read)
+        fingerprint, cores = self._plan.fingerprint(), self._settings.cores
+        checkpoint = open_plan(self._paths.plan, self._pipeline.name, fingerprint, self._topics.named, tasks, cores)
         self._beat = msgspec.structs.replace(self._beat, query_id=checkpoint.query_id)
         return checkpoint
 
@@ -203,7 +207,7 @@ class StreamDriver:
         spark = session.build(
             f"deltaworks-{self._pipeline.name}",
             cores=settings.cores,
-            partitions=Routes(checkpoint.tasks, checkpoint.slots).partitions,
+            partitions=Routes.of(self._plan, checkpoint.tasks, checkpoint.slots).partitions,
             driver_memory=settings.driver_memory,
             scratch=self._paths.scratch,
             python_path=os.pathsep.join(map(str, settings.python_path)),
@@ -217,8 +221,10 @@ class StreamDriver:
     def _run_query(
         self, spark: SparkSession, checkpoint: CheckpointPlan, committer: TableCommitter, *, until_caught_up: bool
     ) -> None:
+        self._paths.next_tick.unlink(missing_ok=True)
         frame = self._dataflow(spark, checkpoint)
-        self._totals.next_offsets = committed_offsets(self._paths.checkpoint) or self._planner.initialOffset()
+        offsets = committed_offsets(self._paths.checkpoint) or self._planner.initialOffset()
+        self._totals.next_offsets = {topic: parts for topic, parts in offsets.items() if topic != TICK}
         writer = (
             frame.writeStream.queryName(self._pipeline.name)
             .outputMode("update")
@@ -244,19 +250,17 @@ class StreamDriver:
         self._write_beat("stopped")
 
     def _dataflow(self, spark: SparkSession, checkpoint: CheckpointPlan) -> DataFrame:
-        """Source of ranges, then one stateful operator per stage; the plan is a straight line."""
-        routes = Routes(checkpoint.tasks, checkpoint.slots).by_task()
-        source = SourceConfig(
-            bootstrap=self._settings.bootstrap,
-            partitions=checkpoint.partitions,
-            routes={
-                topic: [routes[stage.index, p] for p in range(checkpoint.partitions[topic])]
-                for stage in self._plan.stages
-                for topic in stage.topics
-            },
-            start_offsets=self._settings.start_offsets,
-            max_records_per_batch=self._settings.max_records_per_batch,
-            drain_file=str(self._drain),
+        """Source of ranges, then one stateful operator per stage, or one for all; the plan is a straight line."""
+        routing = Routes.of(self._plan, checkpoint.tasks, checkpoint.slots)
+        routes = routing.by_task()
+        source = source_config(
+            self._pipeline,
+            self._plan,
+            self._settings,
+            self._topics.read | self._topics.whole,
+            routing,
+            drain_file=self._drain,
+            tick_file=self._paths.next_tick,
         )
         self._planner = KafkaRangesReader(source)
         config = HostConfig(
@@ -268,7 +272,7 @@ class StreamDriver:
             local_root=str(self._paths.local),
             tables_root=str(self._settings.tables),
             tasks=checkpoint.tasks,
-            hop_partitions=self._plan.hop_partitions(checkpoint.partitions),
+            hop_partitions=self._plan.hop_partitions(self._topics.read),
             marker_topic=_marker_topic(self._pipeline, self._plan),
             fault_hook=self._settings.fault_hook,
         )
@@ -276,16 +280,11 @@ class StreamDriver:
             spark.readStream.format("kafka_ranges")
             .options(**offsets_option(source))
             .load()
-            .select(
-                "route",
-                "task",
-                F.lit(row_kinds.RANGES).alias("kind"),
-                "payload",
-                F.unix_millis(F.current_timestamp()).alias("wall_ms"),
-            )
+            .withColumn("wall_ms", F.unix_millis(F.current_timestamp()))
+            .select("route", "stage", "task", "kind", "payload", "wall_ms", "position")
         )
-        for stage in self._plan.stages:
-            host = TaskHost(config, stage.index, routes)
+        for operator in routing.operators:
+            host = TaskHost(config, operator, routes)
             frame = frame.groupBy("route").transformWithState(host, row_kinds.SCHEMA, "Update", "None")
         return frame
 
@@ -297,20 +296,30 @@ class StreamDriver:
         rows = frame.collect()
         reach("driver.after_tasks")
         results = [msgspec.msgpack.decode(r.payload, type=TaskResult) for r in rows if r.kind == row_kinds.RESULT]
+        plans = [msgspec.msgpack.decode(r.payload, type=BatchPlan) for r in rows if r.kind == row_kinds.BATCH]
         with self._committing:
             committer.commit(batch_id, [write for result in results for write in result.writes])
             reach("driver.after_tables")
             committer.refresh_snapshots()
-        if rows:
-            ranges = [r for result in results for r in result.ranges]
-            record = batches.record_of(batch_id, rows[0].wall_ms, ranges)
+        for plan in plans:  # one, unless the batch is one of Spark's own without data
+            record = batches.record_of(batch_id, rows[0].wall_ms, plan.ranges, tick=plan.tick)
             fence.check(self._paths.fence, self._generation, self._pipeline.name)
             batches.append(self._paths.batches, record)
             self._reporter.batch(record, self._beat.query_id)
+            self._totals.add(plan)
+            self._ticked = self._ticked or plan.tick
         for result in results:
-            self._totals.add(result)
+            self._totals.add_task(result)
+        self._plan_next_tick()
         self._after_batch(committer, batch_id, sum(r.counts.records_in for r in results), time.monotonic() - started)
         reach("driver.end")
+
+    def _plan_next_tick(self) -> None:
+        """Tells the source, which lives in another process; what is missing is due now."""
+        if not self._ticked:
+            return  # not every task has said when it wants to run
+        due_ms = [each for each in self._totals.next_ticks_ms.values() if each is not None]
+        replace_file(self._paths.next_tick, str(min(due_ms, default="never")).encode())
 
     def _after_batch(self, committer: TableCommitter, batch_id: int, records: int, seconds: float) -> None:
         self._batch_ended = time.monotonic()
@@ -398,4 +407,5 @@ class StreamDriver:
 
 
 def _marker_topic(pipeline: Pipeline, plan: Plan) -> str | None:
-    return next(iter(topics.output_topics(pipeline, plan)), None)
+    """An existing topic; nothing is written to it."""
+    return next(iter((*topics.output_topics(pipeline, plan), *plan.source_topics)), None)

@@ -7,9 +7,12 @@ protocol decides about state, the transaction marker about Kafka.
 from __future__ import annotations
 
 import gc
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 from pyspark import cloudpickle
@@ -18,14 +21,18 @@ from deltaworks import faults
 from deltaworks.control import fence
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.kafka.transactional import TransactionalSink
-from deltaworks.kernel.task import GARBAGE_THRESHOLDS, Task
-from deltaworks.spark.collector import TaskCollector
+from deltaworks.kernel.stores.build import Store
+from deltaworks.kernel.task import GARBAGE_THRESHOLDS, TASK_STORE, Task
+from deltaworks.spark.collector import Sink, TaskCollector
 from deltaworks.spark.consumer import RangeReader
+from deltaworks.spark.global_tables import GlobalTables, Reader
 from deltaworks.spark.local_store import LocalStore, Stamp
 from deltaworks.spark.protocol import local_path
 from deltaworks.topology.stages import Plan
 
-TASK_STORE = "__task__"
+TaskId = tuple[int, int]
+"""`(stage, task)`"""
+_MILLISECOND = timedelta(milliseconds=1)
 
 
 class HostConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +68,35 @@ class HostedTask:
     kernel: Task | None = None
     """Its object caches are valid for the state `stamp`."""
     stamp: Stamp | None = None
-    reader: RangeReader | None = None
+    reader: Reader | None = None
+
+
+class Clients(Protocol):
+    """Makes what speaks to Kafka."""
+
+    def reader(self) -> Reader:
+        """Reads the ranges of one task."""
+
+    def sink(self, stage: int, task: int) -> Sink:
+        """Writes the records of one task."""
+
+
+@dataclass(frozen=True)
+class KafkaClients:
+    """`Clients` of a real broker."""
+
+    config: HostConfig
+    name: str
+    """Of the pipeline."""
+
+    def reader(self) -> Reader:
+        return RangeReader(self.config.bootstrap)
+
+    def sink(self, stage: int, task: int) -> Sink:
+        config = self.config
+        assert config.marker_topic is not None, "a record for a topic, but the plan writes none"
+        application = f"{self.name}-{config.query_id}"
+        return TransactionalSink(config.bootstrap, application, stage, task, config.marker_topic)
 
 
 @dataclass
@@ -71,8 +106,22 @@ class Worker:
     config: HostConfig
     pipeline: Pipeline
     plan: Plan
-    routes: dict[tuple[int, int], int]
-    _tasks: dict[tuple[int, int], HostedTask] = field(default_factory=dict)
+    routes: dict[TaskId, int]
+    clients: Clients
+    _tasks: dict[TaskId, HostedTask] = field(default_factory=dict)
+    _globals: GlobalTables | None = None
+
+    def open_globals(self, position: bytes | None) -> None:
+        """Brings the global tables to the position that they have in this batch."""
+        if not self.plan.global_stages:
+            return
+        assert position is not None
+        if self._globals is None:
+            root = Path(self.config.local_root)
+            self._globals = GlobalTables(self.plan, self.pipeline, root, self.clients.reader)
+        if self._globals.at(position):
+            for hosted in self._tasks.values():
+                hosted.kernel = hosted.stamp = None  # they read the stores of before
 
     def task(self, stage: int, task: int) -> HostedTask:
         hosted = self._tasks.get((stage, task))
@@ -92,6 +141,8 @@ class Worker:
             errors=self.pipeline.errors,
             hop_partitions=self.config.hop_partitions,
             wall_clock_ms=wall_clock_ms,
+            idle_timeout_ms=None if (timeout := self.pipeline.idle_timeout) is None else timeout // _MILLISECOND,
+            global_stores=self._global_stores,
         )
 
     def check_fence(self) -> None:
@@ -106,15 +157,17 @@ class Worker:
             if hosted.reader is not None:
                 hosted.reader.close()
         self._tasks.clear()
+        if self._globals is not None:
+            self._globals.close()
 
-    def reader(self, hosted: HostedTask) -> RangeReader:
+    def reader(self, hosted: HostedTask) -> Reader:
         if hosted.reader is None:
-            hosted.reader = RangeReader(self.config.bootstrap)
+            hosted.reader = self.clients.reader()
         return hosted.reader
 
-    def forget_reader(self, stage: int, task: int) -> None:
+    def forget_reader(self, task: TaskId) -> None:
         """The next batch gets a new consumer."""
-        hosted = self.task(stage, task)
+        hosted = self.task(*task)
         if hosted.reader is not None:
             hosted.reader.close()
             hosted.reader = None
@@ -124,27 +177,26 @@ class Worker:
         timed = {store.name: store.timed for store in spec.stores} | {TASK_STORE: False}
         local = LocalStore(local_path(Path(config.local_root), stage, task), timed)
         collector = TaskCollector(
-            self.pipeline, self.plan, Path(config.tables_root), stage, task, partial(self._sink, stage, task)
+            self.pipeline, self.plan, Path(config.tables_root), stage, task, partial(self.clients.sink, stage, task)
         )
         return HostedTask(local, collector)
 
-    def _sink(self, stage: int, task: int) -> TransactionalSink:
-        config = self.config
-        assert config.marker_topic is not None, "a record for a topic, but the plan writes none"
-        application = f"{self.pipeline.name}-{config.query_id}"
-        return TransactionalSink(config.bootstrap, application, stage, task, config.marker_topic)
+    @property
+    def _global_stores(self) -> Mapping[str, Store]:
+        return {} if self._globals is None else self._globals.stores
 
 
 _workers: dict[str, Worker] = {}
 """By query id. The only state of this module: a Python worker outlives the tasks that Spark runs in it."""
 
 
-def worker_for(config: HostConfig, routes: dict[tuple[int, int], int]) -> Worker:
+def worker_for(config: HostConfig, routes: dict[TaskId, int]) -> Worker:
     """The worker state of this process, made on first use."""
     worker = _workers.get(config.query_id)
     if worker is None:
         gc.set_threshold(*GARBAGE_THRESHOLDS)
         faults.install(config.fault_hook)
         pipeline: Pipeline = cloudpickle.loads(config.pipeline)
-        worker = _workers[config.query_id] = Worker(config, pipeline, pipeline.plan(), routes)
+        worker = Worker(config, pipeline, pipeline.plan(), routes, KafkaClients(config, pipeline.name))
+        _workers[config.query_id] = worker
     return worker

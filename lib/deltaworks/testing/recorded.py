@@ -204,7 +204,7 @@ class _Host:
             if read := [each for each in batch.records if slot.stage.reads(each.topic)]:
                 slot.run(batch_id, read, batch.wall_clock_ms)
         for group in self._plan.groups:
-            tasks = [slot for stage in group for (index, _), slot in self._tasks.items() if index == stage.index]
+            tasks = [slot for index in group.stages for (stage, _), slot in self._tasks.items() if stage == index]
             inputs = {slot.id: [each for each in batch.records if slot.reads(each)] for slot in tasks}
             ticking = {
                 slot.id for slot in tasks if batch.tick and (self._every_task_ticks or slot.stage.has_processors)

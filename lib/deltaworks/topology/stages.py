@@ -137,6 +137,16 @@ class Stage:
         return bool(self.stores)
 
 
+@dataclass(frozen=True)
+class StageGroup:
+    """Stages that a host runs together, most often one."""
+
+    stages: tuple[int, ...]
+    """By index."""
+    circular: bool
+    """Records go round among them; they take turns until none is left, before the next group begins."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """A whole topology, checked. Stages are in the order data flows."""
@@ -167,19 +177,16 @@ class Plan:
         return tuple(sorted(hop for stage in self.stages for hop in stage.hops_out if readers[hop] <= stage.index))
 
     @property
-    def groups(self) -> tuple[tuple[Stage, ...], ...]:
-        """The stages in the order data flows; those among which records go in a circle are one group.
-
-        A group goes round until no record is left, before the next one begins.
-        """
+    def groups(self) -> tuple[StageGroup, ...]:
+        """The stages in the order data flows; those among which records go in a circle are one group."""
         readers = {hop: stage.index for stage in self.stages for hop in stage.hops_in}
         onward = {stage.index: {readers[hop] for hop in stage.hops_out} for stage in self.stages}
         reached = {index: _reached(index, onward) for index in onward}
-        groups: dict[int, list[Stage]] = {}
-        for stage in self.stages:
-            circle = [other for other in reached[stage.index] if stage.index in reached[other]]
-            groups.setdefault(min(circle, default=stage.index), []).append(stage)
-        return tuple(map(tuple, groups.values()))
+        groups: dict[int, list[int]] = {}
+        for index in reached:
+            circle = [other for other in reached[index] if index in reached[other]]
+            groups.setdefault(min(circle, default=index), []).append(index)
+        return tuple(StageGroup(tuple(group), first in reached[first]) for first, group in groups.items())
 
     @property
     def source_topics(self) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from bisect import bisect_left
 from pathlib import Path
 
 import msgspec
@@ -13,15 +12,8 @@ from deltaworks import StreamsBuilder
 from deltaworks.control import batches
 from deltaworks.control.checkpoint import open_plan
 from deltaworks.control.lease import Lease, read_holder
-from deltaworks.errors import IncompatibleCheckpointError, KafkaReadError, LeaseError
-from deltaworks.kafka.ranges import Offsets, Range
-from deltaworks.spark.source import (
-    SourceConfig,
-    cut_by_time,
-    limit_offsets,
-    ranges_by_task,
-    require_growing,
-)
+from deltaworks.errors import IncompatibleCheckpointError, LeaseError
+from deltaworks.kafka.ranges import Range
 from deltaworks.topology.stages import Plan
 
 
@@ -59,12 +51,12 @@ def test_the_next_holder_ends_the_jvm_that_a_killed_driver_left(tmp_path: Path) 
 
 def test_batch_record_survives_a_torn_line_and_a_repeated_batch(tmp_path: Path) -> None:
     for batch in (0, 1):
-        batches.append(tmp_path, batches.record_of(batch, 1000 + batch, [Range("t", 0, batch, batch + 1)]))
+        batches.append(tmp_path, batches.record_of(batch, 1000 + batch, [Range("t", 0, batch, batch + 1)], tick=False))
     file = next(tmp_path.iterdir())
     with file.open("ab") as out:
         out.write(b'{"batch": 2, "wall')
-    batches.append(tmp_path, batches.record_of(2, 1002, [Range("t", 0, 2, 3), Range("a", 1, 5, 9)]))
-    batches.append(tmp_path, batches.record_of(2, 1002, [Range("t", 0, 2, 3), Range("a", 1, 5, 9)]))
+    batches.append(tmp_path, batches.record_of(2, 1002, [Range("t", 0, 2, 3), Range("a", 1, 5, 9)], tick=True))
+    batches.append(tmp_path, batches.record_of(2, 1002, [Range("t", 0, 2, 3), Range("a", 1, 5, 9)], tick=True))
     records = list(batches.read(tmp_path))
     assert [r.batch for r in records] == [0, 1, 2]
     assert records[2].offsets == {"a": {"1": (5, 9)}, "t": {"0": (2, 3)}}
@@ -113,44 +105,3 @@ def counting(store: str) -> Plan:
     builder = StreamsBuilder()
     builder.stream("t", key=str, value=str).group_by_key().count(store=store)
     return builder.build()
-
-
-def test_a_backlog_is_cut_in_proportion_and_every_partition_moves() -> None:
-    start = {"a": {"0": 0, "1": 0}, "b": {"0": 10}}
-    end = {"a": {"0": 900, "1": 1}, "b": {"0": 109}}
-    cut = limit_offsets(start, end, 100)
-    assert cut["a"]["1"] == 1
-    assert 85 <= cut["a"]["0"] <= 95 and 18 <= cut["b"]["0"] <= 22
-    assert limit_offsets(start, end, 1000) == end
-
-
-@pytest.mark.parametrize("hint_ms", [0, 1_000_050, 9_000_000])
-def test_a_backlog_of_several_topics_is_cut_at_one_time(hint_ms: int) -> None:
-    """A table of old rows beside a long stream: the table is read first, whatever the last cut was."""
-    table, stream = [1_000 + i for i in range(50)], [1_000_000 + i // 10 for i in range(2_000)]
-    times = {"table": {"0": table}, "stream": {"0": stream, "1": stream}}
-
-    def offsets_at(time_ms: int) -> Offsets:
-        return {t: {p: bisect_left(each, time_ms) for p, each in parts.items()} for t, parts in times.items()}
-
-    start: Offsets = {"table": {"0": 0}, "stream": {"0": 0, "1": 0}}
-    end: Offsets = {"table": {"0": 50}, "stream": {"0": 2_000, "1": 2_000}}
-    cut, time_ms = cut_by_time(start, end, 95, offsets_at, hint_ms)
-    assert cut == {"table": {"0": 50}, "stream": {"0": 20, "1": 20}}
-    cut, _ = cut_by_time(cut, end, 95, offsets_at, time_ms)
-    assert cut == {"table": {"0": 50}, "stream": {"0": 60, "1": 60}}
-    cut, _ = cut_by_time(cut, end, 7, offsets_at, time_ms)
-    assert 0 < cut["stream"]["0"] - 60 < 7
-
-
-def test_a_topic_that_was_made_anew_is_an_error() -> None:
-    require_growing({"a": {"0": 5}}, {"a": {"0": 5}})
-    with pytest.raises(KafkaReadError, match="a-0 ends at 3, read up to 5"):
-        require_growing({"a": {"0": 5, "1": 0}}, {"a": {"0": 3, "1": 2}})
-
-
-def test_ranges_go_to_the_task_that_owns_the_partition() -> None:
-    config = SourceConfig(bootstrap="", partitions={"a": 2, "b": 2}, routes={"a": [7, 9], "b": [7, 9]})
-    start, end = {"a": {"0": 0, "1": 5}, "b": {"0": 1, "1": 1}}, {"a": {"0": 3, "1": 5}, "b": {"0": 2, "1": 4}}
-    ranges = ranges_by_task(config, start, end)
-    assert ranges == {(7, 0): [Range("a", 0, 0, 3), Range("b", 0, 1, 2)], (9, 1): [Range("b", 1, 1, 4)]}

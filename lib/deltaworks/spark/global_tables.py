@@ -1,0 +1,191 @@
+"""The stores of global tables: whole on every machine, filled from their topics, seen as of the start of a batch.
+
+The topics themselves are the changelog, so nothing of this is in Spark's state. Each batch says how far the topics have
+been read; whoever comes first on a machine reads on up to there, the other workers find it done.
+"""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from deltaworks.dsl.pipeline import Pipeline
+from deltaworks.kafka.ranges import Offsets, Range
+from deltaworks.kernel.records import Coordinates, DeadLetter, Headers, RecordBatch
+from deltaworks.kernel.stores.build import Store
+from deltaworks.kernel.task import TASK_STORE, Task
+from deltaworks.spark.local_store import LocalStore, Stamp
+from deltaworks.topology.stages import Plan, Stage
+
+_COMMIT_RECORDS = 100_000
+
+
+class Reader(Protocol):
+    """Reads records from Kafka."""
+
+    def read(self, ranges: list[Range]) -> Iterator[list[RecordBatch]]:
+        """The records of the ranges, in portions."""
+
+    def beginning(self, topic: str, partition: int) -> int:
+        """The first offset that is there."""
+
+    def close(self) -> None:
+        """Lets go of the connection."""
+
+
+class GlobalTables:
+    """The global tables of one pipeline, in one process of a machine."""
+
+    def __init__(self, plan: Plan, pipeline: Pipeline, root: Path, connect: Callable[[], Reader]) -> None:
+        """
+        Args:
+            plan: has global stages.
+            pipeline: says what happens to records that fail.
+            root: folder of this pipeline's local stores.
+            connect: makes the reader, when there is something to read.
+        """
+        root.mkdir(parents=True, exist_ok=True)
+        self._lock = root / "global.lock"
+        self._tables = [_GlobalTable(stage, pipeline, root, connect) for stage in plan.global_stages]
+
+    def at(self, position: bytes) -> bool:
+        """Brings every store to a position.
+
+        Args:
+            position: msgpack `Offsets`, the next offset of every partition.
+
+        Returns:
+            Whether `stores` are others than before.
+
+        Raises:
+            StreamsError: a record failed and the pipeline says fail.
+            KafkaReadError: the broker did not answer.
+        """
+        wanted = msgspec.msgpack.decode(position, type=Offsets)
+        with self._locked():
+            changed = [table.at(wanted) for table in self._tables]
+        return any(changed)
+
+    @property
+    def stores(self) -> Mapping[str, Store]:
+        """By name."""
+        return {name: store for table in self._tables for name, store in table.stores.items()}
+
+    def close(self) -> None:
+        """Lets go of the local stores."""
+        for table in self._tables:
+            table.close()
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        with self._lock.open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+
+class _GlobalTable:
+    """One global stage."""
+
+    def __init__(self, stage: Stage, pipeline: Pipeline, root: Path, connect: Callable[[], Reader]) -> None:
+        self._stage, self._errors, self._connect = stage, pipeline.errors, connect
+        timed = {store.name: store.timed for store in stage.stores} | {TASK_STORE: False}
+        self._local = LocalStore(root / f"global-{stage.index}", timed)
+        self._task: Task | None = None
+        self._stamp: Stamp | None = None
+        """Of the state that the task's caches are valid for."""
+
+    @property
+    def stores(self) -> Mapping[str, Store]:
+        assert self._task is not None
+        return self._task.stores
+
+    def at(self, wanted: Offsets) -> bool:
+        """Whether the stores are others than before."""
+        wanted = {topic: wanted[topic] for topic in self._stage.topics}
+        header = self._local.header()
+        stamp = Stamp(0, b"") if header is None else header.stamp
+        found = msgspec.msgpack.decode(stamp.nonce, type=Offsets) if stamp.nonce else {}
+        if any(stop < found.get(topic, {}).get(p, 0) for topic, parts in wanted.items() for p, stop in parts.items()):
+            # An older batch runs again: it must not see what came later.
+            stamp, found = Stamp(stamp.version + 1, b""), {}
+            self._local.rebuild(iter(()), stamp)
+        new = self._task is None or self._stamp != stamp
+        if new:
+            self._task = self._new_task()
+        self._stamp = stamp
+        if found != wanted:
+            self._read(found, wanted)
+        return new
+
+    def _read(self, found: Offsets, wanted: Offsets) -> None:
+        task = self._task
+        assert task is not None
+        self._task = None  # not to be trusted again unless this ends well
+        position = {topic: dict(found.get(topic, {})) for topic in wanted}
+        reader, uncommitted = self._connect(), 0
+        try:
+            for topic, parts in sorted(wanted.items()):
+                for p, stop in sorted(parts.items()):
+                    start = position[topic].get(p)
+                    first = reader.beginning(topic, int(p)) if start is None else start
+                    for portion in reader.read([Range(topic, int(p), first, stop)]) if first < stop else ():
+                        task.process(portion, 0)
+                        position[topic][p] = portion[-1].offsets[-1] + 1
+                        uncommitted += sum(len(batch.offsets) for batch in portion)
+                        if uncommitted >= _COMMIT_RECORDS:
+                            self._commit(task, position)
+                            uncommitted = 0
+                    position[topic][p] = stop
+        finally:
+            reader.close()
+        self._commit(task, position)
+        self._task = task
+
+    def _commit(self, task: Task, position: Offsets) -> None:
+        assert self._stamp is not None
+        self._stamp = Stamp(self._stamp.version + 1, msgspec.msgpack.encode(position))
+        self._local.commit(task.commit(), self._stamp, None)
+
+    def _new_task(self) -> Task:
+        return Task(self._stage, 0, state=self._local, collector=_Nowhere(), errors=self._errors, hop_partitions={})
+
+    def close(self) -> None:
+        self._local.close()
+
+
+class _Nowhere:
+    """`Collector` of a global stage, which sends nothing. Bad records are skipped if the pipeline says continue: every
+    machine reads them, so a dead letter would come from each, as often as it starts anew. As in Kafka Streams."""
+
+    def send(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp_ms: int,
+        headers: Headers,
+        partition_key: bytes | None = None,
+    ) -> None: ...
+
+    def hop(
+        self, hop: str, partition: int, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers
+    ) -> None: ...
+
+    def append_row(self, table: str, key: object, value: object, timestamp_ms: int, source: Coordinates) -> None: ...
+
+    def change_row(
+        self, table: str, key: object, value: object | None, timestamp_ms: int, source: Coordinates
+    ) -> None: ...
+
+    def window_row(
+        self, table: str, key: object, start_ms: int, end_ms: int, value: object | None, timestamp_ms: int
+    ) -> None: ...
+
+    def close_windows(self, table: str, before_ms: int) -> None: ...
+
+    def dead_letter(self, letter: DeadLetter) -> None: ...

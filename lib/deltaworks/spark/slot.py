@@ -1,0 +1,238 @@
+"""One batch of the tasks of one slot: open the stores, process, make durable, answer.
+
+A slot gets a few rows per batch: the offset ranges to read, or the records that upstream tasks sent. The kernel does
+the rest. Where records go in a circle between stages, their tasks are in one slot and take turns until nothing is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+from pyspark.sql import Row
+
+from deltaworks.errors import KafkaReadError, KafkaWriteError
+from deltaworks.faults import reach
+from deltaworks.kafka.ranges import Range
+from deltaworks.kernel.records import RecordBatch
+from deltaworks.kernel.task import TaskMetrics
+from deltaworks.spark import changelog
+from deltaworks.spark import rows as row_kinds
+from deltaworks.spark.changelog import Changes
+from deltaworks.spark.protocol import Truth, append, commit_local, next_stamp, open_store
+from deltaworks.spark.routes import Operator
+from deltaworks.spark.rows import TaskCounts, TaskResult
+from deltaworks.spark.worker import HostedTask, TaskId, Worker
+from deltaworks.topology.stages import StageGroup
+
+_OutputRow = Row("route", "stage", "task", "kind", "payload", "wall_ms", "position")
+_encode = msgspec.msgpack.Encoder().encode
+Truths = Callable[[TaskId], Truth]
+"""The state of each task in Spark's checkpoint."""
+
+
+@dataclass
+class Inputs:
+    """What one task gets at once; nothing at all in a tick."""
+
+    ranges: list[Range] = field(default_factory=list)
+    hops: list[RecordBatch] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What all rows of a micro-batch have in common."""
+
+    id: int
+    wall_ms: int
+    position: bytes | None
+    """Of global tables."""
+
+
+def run_slot(worker: Worker, operator: Operator, batch_id: int, rows: Iterable[Row], truths: Truths) -> Iterator[Row]:
+    """Runs the tasks that the rows are for; what is for others, or for the driver, passes through.
+
+    Raises:
+        StreamsError: a record failed, and the pipeline says fail.
+        FencedError: a newer generation has taken over.
+        KafkaReadError, KafkaWriteError: also with new clients.
+    """
+    waiting: dict[TaskId, Inputs] = {}
+    batch: Batch | None = None
+    for row in rows:
+        if row.kind in (row_kinds.RESULT, row_kinds.BATCH):
+            yield row
+            continue
+        batch = batch or Batch(batch_id, row.wall_ms, None if row.position is None else bytes(row.position))
+        inputs = waiting.setdefault((row.stage, row.task), Inputs())
+        if row.kind == row_kinds.HOP:
+            inputs.hops.append(msgspec.msgpack.decode(row.payload, type=RecordBatch))
+        else:
+            inputs.ranges += msgspec.msgpack.decode(row.payload, type=list[Range])
+    if batch is None:
+        return
+    worker.open_globals(batch.position)
+    here = frozenset(operator.stages)
+    for group in operator.groups:
+        for members in _together(worker, group, waiting):
+            mine = {task: waiting.pop(task) for task in members if task in waiting}
+            sent, results = _try_turns(worker, batch, members, mine, truths)
+            for to, records in sent:
+                if to[0] in here:
+                    waiting.setdefault(to, Inputs()).hops.append(records)
+                else:
+                    yield _row(worker, batch, to, row_kinds.HOP, _encode(records))
+            for result in results:
+                yield _row(worker, batch, (result.stage, result.task), row_kinds.RESULT, _encode(result))
+
+
+def _together(worker: Worker, group: StageGroup, waiting: dict[TaskId, Inputs]) -> list[list[TaskId]]:
+    """The tasks that take turns: all of a circle, else each alone."""
+    if not group.circular:
+        return [[task] for task in sorted(waiting) if task[0] in group.stages]
+    members = [(stage, task) for stage in group.stages for task in range(worker.config.tasks[stage])]
+    return [members] if any(task in waiting for task in members) else []
+
+
+_Sent = list[tuple[TaskId, RecordBatch]]
+
+
+def _try_turns(
+    worker: Worker, batch: Batch, members: Sequence[TaskId], inputs: dict[TaskId, Inputs], truths: Truths
+) -> tuple[_Sent, list[TaskResult]]:
+    """Once more with new clients if Kafka failed the first attempt: a broker that was restarted.
+
+    Spark's state is written when everything else is durable, so an attempt that cannot read or write has left nothing.
+    """
+    try:
+        return _take_turns(worker, batch, members, dict(inputs), truths)
+    except (KafkaReadError, KafkaWriteError):
+        for task in members:
+            worker.forget_reader(task)
+        return _take_turns(worker, batch, members, dict(inputs), truths)
+
+
+def _take_turns(
+    worker: Worker, batch: Batch, members: Sequence[TaskId], waiting: dict[TaskId, Inputs], truths: Truths
+) -> tuple[_Sent, list[TaskResult]]:
+    """Every member runs until none has anything to do; then all become durable.
+
+    The order is Kafka transactions, local stores, changelogs: whatever is lost in between is done again with the same
+    result, and the transaction marker and the stamp recognise what was already done. Only tasks of a circle write their
+    local stores after each turn, since they read them in the next one.
+    """
+    alone = len(members) == 1
+    runs: dict[TaskId, _TaskRun] = {}
+    sent: _Sent = []
+    try:
+        while waiting:
+            for task in members:
+                inputs = waiting.pop(task, None)
+                if inputs is None:
+                    continue
+                if task not in runs:
+                    runs[task] = _TaskRun(worker, task, batch, truths(task))
+                for to, records in runs[task].turn(inputs, last=alone):
+                    if to in members:
+                        waiting.setdefault(to, Inputs()).hops.append(records)
+                    else:
+                        sent.append((to, records))
+        worker.check_fence()
+        for run in runs.values():
+            run.finish()
+    except BaseException:
+        for task in runs:
+            worker.task(*task).collector.abort()
+        raise
+    return sent, [run.result() for run in runs.values()]
+
+
+class _TaskRun:
+    """One task in one batch."""
+
+    def __init__(self, worker: Worker, task: TaskId, batch: Batch, truth: Truth) -> None:
+        reach("task.start")
+        self._worker, self._task, self._batch, self._truth = worker, task, batch, truth
+        self._hosted = hosted = worker.task(*task)
+        self._header, self._opened = open_store(hosted.local, truth)
+        reach("task.opened")
+        self._stamp = next_stamp(self._header)
+        self._kernel = worker.kernel(hosted, *task, self._header.stamp, batch.wall_ms)
+        hosted.kernel = hosted.stamp = None  # not to be trusted again unless this batch ends well
+        hosted.collector.begin(batch.id)
+        self._ranges: list[Range] = []
+        self._changes: list[Changes] = []
+        self._written = 0
+        """How many of them are in the local store."""
+        self._metrics: TaskMetrics | None = None
+
+    def turn(self, inputs: Inputs, *, last: bool) -> _Sent:
+        """Processes; what it sends to other tasks.
+
+        Args:
+            inputs: records, or nothing in a tick.
+            last: it will have no other turn in this batch.
+        """
+        kernel, wall_ms = self._kernel, self._batch.wall_ms
+        self._ranges += inputs.ranges
+        if inputs.ranges or inputs.hops:
+            for portion in _portions(self._worker, self._hosted, inputs):
+                kernel.process(portion, wall_ms)
+            kernel.punctuate(wall_ms)
+        else:
+            kernel.tick(wall_ms)
+        reach("task.processed")
+        self._changes.append(kernel.commit())
+        self._metrics = kernel.metrics.after(self._metrics)
+        if not last:
+            self._write_local()
+        reach("task.flushed")
+        return list(self._hosted.collector.take_hops())
+
+    def finish(self) -> None:
+        """Makes everything durable."""
+        hosted = self._hosted
+        self._writes = hosted.collector.finish()
+        self._write_local()
+        changes = self._changes[0] if len(self._changes) == 1 else changelog.merge(self._changes, oldest=False)
+        append(self._truth, self._header, self._stamp, changes)
+        hosted.kernel, hosted.stamp = self._kernel, self._stamp
+        reach("task.end")
+
+    def result(self) -> TaskResult:
+        """What the driver is told."""
+        hosted, metrics = self._hosted, self._metrics
+        assert metrics is not None
+        counts = TaskCounts(
+            records_in=metrics.records_in,
+            dropped=metrics.dropped,
+            late=metrics.late,
+            dead_letters=metrics.dead_letters,
+            sent=hosted.collector.sent,
+            stream_time_ms=metrics.stream_time_ms,
+            state_entries=hosted.local.entry_count(),
+            next_tick_ms=self._kernel.next_tick_ms(),
+        )
+        opened, skipped = self._opened.value, hosted.collector.skipping
+        return TaskResult(*self._task, self._ranges, counts, self._writes, opened, skipped)
+
+    def _write_local(self) -> None:
+        for changes in self._changes[self._written :]:
+            commit_local(self._hosted.local, self._header, self._stamp, changes)
+        self._written = len(self._changes)
+
+
+def _portions(worker: Worker, hosted: HostedTask, inputs: Inputs) -> Iterable[list[RecordBatch]]:
+    """Portions the kernel may process one after the other; inputs that must be merged come in one portion."""
+    inputs.hops.sort(key=lambda hop: (hop.topic, hop.partition, hop.offsets[0]))
+    if not inputs.ranges:
+        return [inputs.hops]
+    portions = worker.reader(hosted).read(inputs.ranges)
+    if not inputs.hops:
+        return portions
+    return [[*(batch for portion in portions for batch in portion), *inputs.hops]]
+
+
+def _row(worker: Worker, batch: Batch, to: TaskId, kind: int, payload: bytes) -> Row:
+    return _OutputRow(worker.routes[to], *to, kind, payload, batch.wall_ms, batch.position)

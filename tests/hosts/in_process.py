@@ -1,0 +1,341 @@
+"""The streaming host without Spark: the same tasks, store protocol, transactions and Delta commits, in one process.
+
+In the place of Spark's checkpoint, an attempt works on a copy of every task's state, and only a batch that ends well
+replaces it. A failure at a fault point ends an attempt; then either the task runs again (a lost worker), or everything
+is opened again and the whole batch repeats (a lost driver).
+
+The broker is a real one, or one in memory (`MemoryKafka`).
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+import pytest
+from pyspark.sql import Row
+
+from deltaworks import faults
+from deltaworks.control import batches, topics
+from deltaworks.dsl.pipeline import Pipeline
+from deltaworks.kafka import admin
+from deltaworks.kafka.ranges import Offsets
+from deltaworks.kernel.stores.state import StoreChanges
+from deltaworks.kernel.task import Task
+from deltaworks.lakehouse.committer import TableCommitter
+from deltaworks.settings import Settings
+from deltaworks.spark import rows
+from deltaworks.spark.local_store import Changes, LocalStore, Stamp, discard
+from deltaworks.spark.protocol import open_store
+from deltaworks.spark.routes import Operator, Routes
+from deltaworks.spark.rows import BatchPlan, TaskResult
+from deltaworks.spark.slot import run_slot
+from deltaworks.spark.source import TICK, plan_rows, source_config
+from deltaworks.spark.worker import Clients, HostConfig, KafkaClients, TaskId, Worker
+from tests.faults.hooks import InjectedFault
+from tests.hosts.memory_kafka import MemoryKafka
+from tests.task_state import TaskState
+
+_InputRow = Row("route", "stage", "task", "kind", "payload", "wall_ms", "position")
+_FIRST_WALL_MS = 1_800_000_000_000
+
+
+class InProcessStream:
+    """One pipeline; every batch is cut, attempted and committed by the test.
+
+    ```python
+    kafka = MemoryKafka({"words": 4})
+    kafka.write("words", RawRecord(b"a", b"1", 1_000))
+    stream = InProcessStream(pipeline, settings, kafka=kafka)
+    stream.run(stream.end())                       # one batch with everything
+    stream.lose_worker()                           # the next one opens its stores anew
+    kafka.read("counts"), stream.settings.tables   # what came out; `stream.batches` has the record of its batches
+    ```
+
+    Args:
+        pipeline: what to run.
+        settings: a home of its own; without `kafka`, also a broker that runs.
+        query_id: of the checkpoint.
+        kafka: a broker in memory; None: the real one.
+        slots: slots per stage.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        settings: Settings,
+        query_id: str = "test",
+        *,
+        kafka: MemoryKafka | None = None,
+        slots: int = 2,
+    ) -> None:
+        self.pipeline, self.settings, self.query_id, self.kafka = pipeline, settings, query_id, kafka
+        self.plan = pipeline.plan()
+        read, self._partitions = self._topics()
+        self.tasks = self.plan.tasks(read)
+        self._hop_partitions = self.plan.hop_partitions(read)
+        self._routing = Routes.of(self.plan, self.tasks, slots)
+        self.routes = self._routing.by_task()
+        folder = settings.pipeline(pipeline.name)
+        self.batches = folder / "batches"
+        self._source = source_config(
+            pipeline, self.plan, settings, self._partitions, self._routing,
+            drain_file=folder / "drain", tick_file=folder / "next-tick",
+        )  # fmt: skip
+        self.states: dict[TaskId, TaskState] = {task: TaskState() for task in self.routes}
+        self.offsets: Offsets = {t: {str(p): 0 for p in range(n)} for t, n in self._partitions.items()}
+        self.batch_id = 0
+        self.openings: list[str] = []
+        self.skipped_transactions = 0
+        self.failed_at: set[str] = set()
+        """Fault points at which an attempt ended."""
+        self.restart()
+
+    def restart(self) -> None:
+        """A new driver and new workers: nothing but the checkpoint, the disk, Kafka and Delta survives."""
+        self._close()
+        self.worker = self._new_worker()
+        self.committer = TableCommitter(
+            self.settings.tables, self.pipeline.name, self.query_id, self.plan.tables, self.pipeline.dead_letter_table
+        )
+        self.committer.open(generation=1)
+
+    def lose_worker(self) -> None:
+        """A new worker process."""
+        self._close()
+        self.worker = self._new_worker()
+
+    def lose_disk(self, task: TaskId | None = None) -> None:
+        """The local store of one task, or of all, is gone."""
+        self._close()
+        for stage, number in [task] if task else self.routes:
+            discard(self._local / f"{stage}-{number}")
+        self.worker = self._new_worker()
+
+    def run_on_another_machine(self, end: Offsets) -> None:
+        """The tasks come back to a disk that holds an attempt of other code at the same batch.
+
+        That attempt ends before Delta sees it. The batch then runs on another machine, and the next one here again: the
+        stores of this disk have the right version, and another nonce.
+        """
+        with pytest.MonkeyPatch.context() as patch, suppress(InjectedFault), self._armed(["driver.after_tasks"]):
+            patch.setattr(LocalStore, "commit", _commit_of_other_code(LocalStore.commit))
+            self._commit(*self._attempt(end, self._next_wall_ms)[1:])
+        self._close()
+        self._local.rename(self._local.with_name("elsewhere"))
+        self.restart()
+        self.run(end)
+        self._close()
+        discard(self._local)
+        self._local.with_name("elsewhere").rename(self._local)
+        self.restart()
+
+    def run(self, end: Offsets, fail_at: list[str] | None = None, *, wall_ms: int | None = None) -> None:
+        """One micro-batch up to `end`, attempted until it succeeds.
+
+        Args:
+            end: next offset per topic and partition, those of global tables too.
+            fail_at: fault points; each ends one attempt when it is reached.
+            wall_ms: the time; None: a second after the last batch. A later `end[TICK]` makes it a tick.
+        """
+        failures = list(fail_at or [])
+        while True:
+            with self._armed(failures):
+                try:
+                    states, plan, results = self._attempt(end, self._next_wall_ms if wall_ms is None else wall_ms)
+                    self._commit(plan, results)
+                except InjectedFault:
+                    self.restart()
+                    continue
+            break
+        self.states = states
+        self.offsets = end
+        self.batch_id += 1
+
+    def tick(self, wall_ms: int) -> None:
+        """One micro-batch without records, in which what depends on the wall clock runs."""
+        self.run({**self.offsets, TICK: {"0": wall_ms}}, wall_ms=wall_ms)
+
+    def run_to_the_end(
+        self,
+        rng: random.Random,
+        records_per_batch: int,
+        fail: Callable[[int], list[str]] = lambda _: [],
+        elsewhere: int | None = 2,
+    ) -> None:
+        """Random cuts of everything that is in the topics; every third batch is a tick.
+
+        Args:
+            rng: decides the cuts.
+            records_per_batch: at most, per partition.
+            fail: names the failures of each batch.
+            elsewhere: the batch that runs on another machine.
+        """
+        final = self.end()
+        while {t: parts for t, parts in self.offsets.items() if t != TICK} != final:
+            end = {
+                topic: {
+                    p: min(stop, self.offsets[topic][p] + rng.randint(0, records_per_batch))
+                    for p, stop in parts.items()
+                }
+                for topic, parts in final.items()
+            }
+            if rng.random() < 0.3:
+                end[TICK] = {"0": self._next_wall_ms}
+            elif TICK in self.offsets:
+                end[TICK] = self.offsets[TICK]
+            if self.batch_id == elsewhere:
+                self.run_on_another_machine(end)
+            elif end != self.offsets:
+                self.run(end, fail(self.batch_id))
+        self.committer.refresh_snapshots(force=True)
+
+    def end(self) -> Offsets:
+        """The end of every topic that is read."""
+        if self.kafka is not None:
+            kafka = self.kafka
+            return {t: {str(p): kafka.end(t, p) for p in range(n)} for t, n in self._partitions.items()}
+        found = admin.end_offsets(self.settings.bootstrap, tuple(self._partitions))
+        offsets: Offsets = {topic: {} for topic in self._partitions}
+        for (topic, partition), offset in found.items():
+            offsets[topic][str(partition)] = offset
+        return offsets
+
+    def kernels(self) -> dict[TaskId, Task]:
+        """Every task over its committed state, to look at its stores."""
+        self.lose_worker()
+        self._open_globals()
+        opened = {}
+        for task, state in self.states.items():
+            hosted = self.worker.task(*task)
+            header, _ = open_store(hosted.local, state)
+            opened[task] = self.worker.kernel(hosted, *task, header.stamp, self._next_wall_ms)
+        return opened
+
+    def _open_globals(self) -> None:
+        position = {topic: self.offsets[topic] for topic in self.plan.global_topics}
+        self.worker.open_globals(msgspec.msgpack.encode(position))
+
+    def _attempt(
+        self, end: Offsets, wall_ms: int
+    ) -> tuple[dict[TaskId, TaskState], tuple[BatchPlan, int], list[TaskResult]]:
+        """All operators; a slot that fails at a point of its own runs again in another worker."""
+        faults.reach("driver.before_tasks")
+        states = dict(self.states)
+        start = {topic: self.offsets.get(topic, {"0": 0}) for topic in end}
+        planned = [_InputRow(*row[:5], wall_ms, row[5]) for row in plan_rows(self._source, start, end)]
+        flowing = list(planned)
+        for operator in self._routing.operators:
+            mine = {self.routes[stage, t] for stage in operator.stages for t in range(self.tasks[stage])}
+            output = [row for row in flowing if row.route not in mine]
+            for route in sorted(mine):
+                addressed = [row for row in flowing if row.route == route]
+                if addressed:
+                    output += self._run_slot(operator, addressed, states)
+            flowing = output
+        results = [msgspec.msgpack.decode(row.payload, type=TaskResult) for row in flowing if row.kind == rows.RESULT]
+        plan = next(msgspec.msgpack.decode(row.payload, type=BatchPlan) for row in flowing if row.kind == rows.BATCH)
+        assert all(row.kind in (rows.RESULT, rows.BATCH) for row in flowing)
+        return states, (plan, wall_ms), results
+
+    def _run_slot(self, operator: Operator, inputs: list[Row], states: dict[TaskId, TaskState]) -> list[Row]:
+        while True:
+            changed: dict[TaskId, TaskState] = {}
+
+            def truth(task: TaskId, changed: dict[TaskId, TaskState] = changed) -> TaskState:
+                if task not in changed:
+                    changed[task] = copy.deepcopy(self.states[task])
+                return changed[task]
+
+            try:
+                output = list(run_slot(self.worker, operator, self.batch_id, inputs, truth))
+            except InjectedFault:
+                self.lose_worker()
+                continue
+            states |= changed
+            return output
+
+    def _commit(self, planned: tuple[BatchPlan, int], results: list[TaskResult]) -> None:
+        plan, wall_ms = planned
+        faults.reach("driver.after_tasks")
+        self.committer.commit(self.batch_id, [write for result in results for write in result.writes])
+        faults.reach("driver.after_tables")
+        batches.append(self.batches, batches.record_of(self.batch_id, wall_ms, plan.ranges, tick=plan.tick))
+        self.openings += [result.opened for result in results]
+        self.skipped_transactions += sum(result.skipped_transaction for result in results)
+        faults.reach("driver.end")
+
+    @property
+    def _next_wall_ms(self) -> int:
+        return _FIRST_WALL_MS + 1000 * self.batch_id
+
+    @property
+    def _local(self) -> Path:
+        return self.settings.pipeline(self.pipeline.name) / "local"
+
+    def _topics(self) -> tuple[dict[str, int], dict[str, int]]:
+        """Partitions of the topics whose records go to tasks, and of those of global tables besides."""
+        if self.kafka is None:
+            prepared = topics.prepare(self.settings.bootstrap, self.pipeline, self.plan)
+            return prepared.read, prepared.read | prepared.whole
+        written = self.kafka.records.keys() | self.kafka.partitions.keys()
+        matched = {topic for topic in written if any(stage.reads(topic) for stage in self.plan.stages)}
+        read = {topic: self.kafka.count(topic) for topic in sorted({*self.plan.source_topics, *matched})}
+        return read, read | {topic: self.kafka.count(topic) for topic in self.plan.global_topics}
+
+    def _new_worker(self) -> Worker:
+        config = HostConfig(
+            pipeline=b"",
+            bootstrap=self.settings.bootstrap,
+            query_id=self.query_id,
+            generation=1,
+            fence=str(self.settings.pipeline(self.pipeline.name) / "generation"),
+            local_root=str(self._local),
+            tables_root=str(self.settings.tables),
+            tasks=self.tasks,
+            hop_partitions=self._hop_partitions,
+            marker_topic=next(iter((*topics.output_topics(self.pipeline, self.plan), *self.plan.source_topics))),
+        )
+        clients: Clients = KafkaClients(config, self.pipeline.name) if self.kafka is None else self.kafka
+        return Worker(config, self.pipeline, self.plan, self.routes, clients)
+
+    @contextmanager
+    def _armed(self, failures: list[str]) -> Iterator[None]:
+        def hook(point: str) -> None:
+            if point in failures:
+                failures.remove(point)
+                self.failed_at.add(point)
+                raise InjectedFault(point)
+
+        faults.arm(hook)
+        try:
+            yield
+        finally:
+            faults.arm(None)
+
+    def _close(self) -> None:
+        if hasattr(self, "worker"):
+            self.worker.close()
+
+    def close(self) -> None:
+        """Brings every local store to the committed state, then lets go of stores, consumers and producers."""
+        for task, state in self.states.items():
+            open_store(self.worker.task(*task).local, state)
+        self.worker.close()
+
+
+def _commit_of_other_code(commit: Callable[..., None]) -> Callable[..., None]:
+    def other_code(store: LocalStore, changes: Changes, stamp: Stamp, previous: Stamp | None) -> None:
+        commit(store, {name: _other_values(change) for name, change in changes.items()}, stamp, previous)
+
+    return other_code
+
+
+def _other_values(change: StoreChanges) -> StoreChanges:
+    """What other code might have stored: the last byte of every value is another one."""
+    entries = [(k, v if v is None else v[:-1] + bytes([v[-1] ^ 1])) for k, v in change.entries]
+    return StoreChanges(entries, change.expire_before_ms)

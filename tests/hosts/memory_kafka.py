@@ -1,0 +1,122 @@
+"""A broker in memory, for the streaming host's tasks in one process: topics, committed transactions, batch markers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from deltaworks.kafka.ranges import Range
+from deltaworks.kernel.partitioning import partition_of
+from deltaworks.kernel.records import Headers, RecordBatch
+from deltaworks.testing.topics import RawRecord
+
+
+@dataclass
+class MemoryKafka:
+    """Topics with their partitions; what a transaction has not committed is not there."""
+
+    partitions: dict[str, int] = field(default_factory=dict)
+    """Of topics with more than one."""
+    records: dict[str, dict[int, list[RawRecord]]] = field(default_factory=dict)
+    """Topic -> partition -> its records."""
+    markers: dict[tuple[int, int], int] = field(default_factory=dict)
+    """`(stage, task)` -> the next batch that it has not committed."""
+
+    def count(self, topic: str) -> int:
+        """How many partitions a topic has."""
+        return self.partitions.get(topic, 1)
+
+    def write(self, topic: str, record: RawRecord, partition: int | None = None) -> None:
+        """Appends a record; without a partition, by Kafka's murmur2 of its key."""
+        if partition is None:
+            partition = partition_of(record.key or b"", self.count(topic))
+        self.records.setdefault(topic, {}).setdefault(partition, []).append(record)
+
+    def read(self, topic: str) -> list[tuple[int, int, RawRecord]]:
+        """`(partition, offset, record)` of every record."""
+        parts = self.records.get(topic, {})
+        return [(p, offset, record) for p in sorted(parts) for offset, record in enumerate(parts[p])]
+
+    def end(self, topic: str, partition: int) -> int:
+        """The next offset."""
+        return len(self.records.get(topic, {}).get(partition, ()))
+
+    def reader(self) -> MemoryReader:
+        return MemoryReader(self)
+
+    def sink(self, stage: int, task: int) -> MemorySink:
+        return MemorySink(self, (stage, task))
+
+
+class MemoryReader:
+    """The counterpart of `RangeReader`."""
+
+    def __init__(self, kafka: MemoryKafka) -> None:
+        self._kafka = kafka
+
+    def read(self, ranges: Sequence[Range]) -> Iterator[list[RecordBatch]]:
+        batches = [self._batch(each) for each in ranges if each.stop > each.start]
+        if batches:
+            yield batches
+
+    def beginning(self, topic: str, partition: int) -> int:
+        return 0
+
+    def close(self) -> None: ...
+
+    def _batch(self, wanted: Range) -> RecordBatch:
+        records = self._kafka.records[wanted.topic][wanted.partition][wanted.start : wanted.stop]
+        headers = [record.headers for record in records]
+        return RecordBatch(
+            wanted.topic,
+            wanted.partition,
+            list(range(wanted.start, wanted.stop)),
+            [record.timestamp_ms for record in records],
+            [record.key for record in records],
+            [record.value for record in records],
+            headers if any(headers) else None,
+        )
+
+
+class MemorySink:
+    """The counterpart of `TransactionalSink`."""
+
+    def __init__(self, kafka: MemoryKafka, task: tuple[int, int]) -> None:
+        self._kafka, self._task = kafka, task
+        self._batch_id = -1
+        self._sent: list[tuple[str, int, RawRecord]] = []
+
+    def begin(self, batch_id: int) -> bool:
+        self._batch_id = batch_id
+        self._sent = []
+        return batch_id >= self._kafka.markers.get(self._task, 0)
+
+    def send(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp_ms: int,
+        headers: Headers = (),
+        partition_key: bytes | None = None,
+        partition: int | None = None,
+    ) -> None:
+        if partition is None:
+            decides = key if partition_key is None else partition_key
+            partition = partition_of(decides or b"", self._kafka.count(topic))
+        self._sent.append((topic, partition, RawRecord(key, value, timestamp_ms, headers)))
+
+    def partitions(self, topic: str) -> int:
+        return self._kafka.count(topic)
+
+    def commit(self) -> None:
+        for topic, partition, record in self._sent:
+            self._kafka.write(topic, record, partition)
+        self._kafka.markers[self._task] = self._batch_id + 1
+        self._sent = []
+
+    def abort(self) -> None:
+        self._sent = []
+
+    def close(self) -> None:
+        self.abort()
