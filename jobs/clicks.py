@@ -1,0 +1,119 @@
+"""Page clicks as visits: clicks of a user with pauses of at most 30 minutes; a bot that never pauses has one every day.
+Sample data: `sample_data/clicks.py`. What must come out: `recomputed/clicks.sql`.
+
+```
+page-clicks -> clicks_pages           (by page: clicks per hour)
+  '-> hop to the task of the user -> how late?
+        |-> clicks_late               (half an hour or more: set aside, so that nothing is lost unseen)
+        '-> visits |-> clicks_visits  (as they grow; is_final says which are over)
+                   '-> clicks-visits  (each once, when it is over)
+```
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from deltaworks import (
+    EmitStrategy,
+    FixedKeyProcessor,
+    FixedKeyRecord,
+    Pipeline,
+    SessionWindows,
+    StreamsBuilder,
+    TimeWindows,
+    Topic,
+)
+
+HOUR, PAUSE, GRACE = timedelta(hours=1), timedelta(minutes=30), timedelta(minutes=30)
+MILLISECOND = timedelta(milliseconds=1)
+
+
+class Click(msgspec.Struct, frozen=True):
+    """What `page-clicks` holds as JSON, keyed by page; unknown fields are ignored. Its time is that of the record."""
+
+    request_id: str
+    page: str
+    user: str | None = None
+    """None: nobody knows; such clicks count for their page."""
+
+
+class Arrival(Click, frozen=True, kw_only=True):
+    """A click, when it was, and how far time had gone on before it came."""
+
+    at: datetime
+    behind_ms: int
+
+
+class Visit(msgspec.Struct, frozen=True):
+    """Clicks of one user in a row. With `joined`, every click is a visit and two visits are one."""
+
+    clicks: int
+    started: datetime
+    ended: datetime
+    first_page: str
+    last_page: str
+    duration_ms: int
+
+
+class Watch(FixedKeyProcessor[str, Click, Arrival]):
+    """Looks at the clock: the latest click that this task has seen, of any of its users."""
+
+    def process(self, record: FixedKeyRecord[str, Click]) -> None:
+        """Adds both times to a click."""
+        at = datetime.fromtimestamp(record.timestamp_ms / 1000, UTC)
+        behind_ms = self.context.current_stream_time_ms - record.timestamp_ms
+        fields = msgspec.structs.asdict(record.value)
+        self.context.forward(record.with_value(Arrival(**fields, at=at, behind_ms=behind_ms)))
+
+
+def visit_of(click: Arrival) -> Visit:
+    """A visit of one click."""
+    return Visit(1, click.at, click.at, click.page, click.page, 0)
+
+
+def joined(one: Visit, other: Visit) -> Visit:
+    """Both as one visit, whichever was first."""
+    first, last = min(one, other, key=lambda visit: visit.started), max(one, other, key=lambda visit: visit.ended)
+    length_ms = (last.ended - first.started) // MILLISECOND
+    return Visit(one.clicks + other.clicks, first.started, last.ended, first.first_page, last.last_page, length_ms)
+
+
+def topology(builder: StreamsBuilder) -> None:
+    """Reads top to bottom as the picture above."""
+    clicks = builder.stream("page-clicks", key=str, value=Click, name="clicks").filter(lambda _, click: bool(click))
+    hours = TimeWindows.of_size_and_grace(HOUR, GRACE)
+    clicks.group_by_key().windowed_by(hours).count(store="clicks-per-page").to_delta("clicks_pages")
+
+    arrivals = (  # A click without user has no key then, and ends at the hop.
+        clicks.select_key(lambda _, click: click.user or None, key=str, name="by-user")
+        .repartition(name="clicks-by-user")
+        .process_values(Watch, name="watch")
+        .split("arrival")
+        .branch(lambda _, click: click.behind_ms * MILLISECOND >= GRACE, name="late")
+        .default_branch(name="in-time")
+    )
+    arrivals["late"].to_delta("clicks_late")
+
+    sessions = SessionWindows.of_inactivity_gap_and_grace(PAUSE, GRACE).max_duration(timedelta(hours=24))
+    visits = arrivals["in-time"].map_values(visit_of).group_by_key().windowed_by(sessions)
+    visits.reduce(joined, store="clicks-visits").to_delta("clicks_visits")
+    (  # Visits that are over wait for the next click of any user: a week at most.
+        visits.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE)
+        .reduce(joined, store="clicks-visits-over", retention=timedelta(days=7))
+        .to_stream()
+        .select_key(lambda visit, _: visit.key, key=str)
+        .to("clicks-visits")
+    )
+
+
+pipeline = Pipeline(
+    name="clicks",
+    topology=topology,
+    topics=(Topic("page-clicks"), Topic("clicks-visits"), Topic("clicks-dead-letters")),
+    on_error="continue",
+    dead_letter_topic="clicks-dead-letters",
+    dead_letter_table="clicks_dead_letters",
+)

@@ -1,0 +1,11 @@
+"""What `jobs/clicks.py` must give: in SQL (`clicks.sql`), beside what it gave (`clicks_found.sql`)."""
+
+from jobs.recomputed.results import Recomputation
+
+recomputation = Recomputation(
+    job="clicks",
+    inputs=("page-clicks",),
+    topics=("clicks-visits", "clicks-dead-letters"),
+    tables=("clicks_pages", "clicks_late", "clicks_visits", "clicks_dead_letters"),
+    others=("clicks in visits",),
+)

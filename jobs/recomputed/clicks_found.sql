@@ -1,0 +1,32 @@
+-- The results of jobs/clicks.py as they are, in the columns of clicks.sql.
+--
+-- Given:  one relation "table <name>" per Delta table
+--         outputs  topic, "partition", "offset", timestamp_ms, key, value, headers     the output topics, read committed
+-- Gives:  "found <result>", one view per Delta table and output topic.
+
+CREATE OR REPLACE VIEW "found clicks_pages" AS SELECT * EXCLUDE window_date FROM "table clicks_pages";
+CREATE OR REPLACE VIEW "found clicks_late" AS SELECT * FROM "table clicks_late";
+CREATE OR REPLACE VIEW "found clicks_visits" AS SELECT * EXCLUDE window_date FROM "table clicks_visits";
+CREATE OR REPLACE VIEW "found clicks_dead_letters" AS
+SELECT key, value, topic, "partition", "offset", timestamp, error_class, operator FROM "table clicks_dead_letters";
+
+CREATE OR REPLACE VIEW "found clicks-visits" AS
+SELECT "partition", decode(key) AS key, row_number() OVER (PARTITION BY key ORDER BY "partition", "offset") AS nth,
+    instant(timestamp_ms) AS timestamp, unnest(from_json_strict(decode(value), '{"clicks": "BIGINT",
+        "started": "TIMESTAMPTZ", "ended": "TIMESTAMPTZ", "first_page": "VARCHAR", "last_page": "VARCHAR",
+        "duration_ms": "BIGINT"}'))
+FROM outputs WHERE topic = 'clicks-visits';
+
+CREATE OR REPLACE VIEW "found clicks in visits" AS
+SELECT key, sum(clicks)::BIGINT AS clicks FROM (
+    SELECT key, clicks FROM "found clicks_visits" UNION ALL SELECT key, 1 FROM "found clicks_late"
+) GROUP BY key;
+
+CREATE OR REPLACE MACRO header(headers, name) AS
+    decode(list_filter(headers, lambda h: h.name = '__streams.errors.' || name)[1].value);
+
+CREATE OR REPLACE VIEW "found clicks-dead-letters" AS
+SELECT key, value, header(headers, 'topic') AS topic, header(headers, 'partition')::INTEGER AS "partition",
+    header(headers, 'offset')::BIGINT AS "offset", instant(timestamp_ms) AS timestamp,
+    header(headers, 'exception') AS error_class
+FROM outputs WHERE topic = 'clicks-dead-letters';

@@ -1,0 +1,72 @@
+"""The kernel on four tasks per stage, for random cuts into micro-batches, against the recomputation in SQL."""
+
+from __future__ import annotations
+
+import random
+
+import duckdb
+import pytest
+
+from deltaworks.testing.recorded import run_recorded
+from jobs.recomputed.clicks import recomputation
+from jobs.sample_data.clicks import MAIN_TOPIC, records
+from jobs.clicks import pipeline
+from tests.unit.jobs.recomputing import (
+    differences,
+    equal_results,
+    micro_batches,
+    noticed,
+    put_beside,
+    random_cuts,
+    recomputed,
+    rows_of,
+)
+
+
+@pytest.mark.parametrize(("seed", "batches"), [(1, 1), (2, 3), (3, 12), (4, 40)])
+def test_every_result_is_what_the_recomputation_says_for_any_cut_and_any_restart(seed: int, batches: int) -> None:
+    rng = random.Random(seed)
+    rows = rows_of(records(2_000, seed))
+    cuts = random_cuts(rows, batches, rng)
+    connection = recomputed(recomputation, rows, cuts)
+
+    recording = run_recorded(
+        pipeline.plan(),
+        {MAIN_TOPIC: 4},
+        micro_batches(rows, cuts),
+        errors=pipeline.errors,
+        restarts=lambda batch, task: rng.random() < 0.3,
+    )
+    put_beside(connection, recomputation, pipeline, recording, cuts)
+
+    assert differences(recomputation, connection) == {}
+
+
+@pytest.fixture(scope="module")
+def equal() -> duckdb.DuckDBPyConnection:
+    rows = rows_of(records(1_000))
+    return equal_results(recomputation, rows, random_cuts(rows, batches=5, rng=random.Random(0)))
+
+
+@pytest.mark.parametrize("name", (*recomputation.tables, *recomputation.topics))
+def test_equal_results_compare_equal_and_hold_rows(equal: duckdb.DuckDBPyConnection, name: str) -> None:
+    comparison = recomputation.compare(equal, name)
+
+    assert comparison.equal
+    assert comparison.found == comparison.expected > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("clicks_pages", "UPDATE {} SET value = value + 1 WHERE rowid = 3"),
+        ("clicks_late", "UPDATE {} SET behind_ms = behind_ms + 1 WHERE rowid = 3"),
+        ("clicks_visits", "UPDATE {} SET last_page = '/elsewhere' WHERE rowid = 3"),
+        ("clicks_visits", "UPDATE {} SET is_final = NOT is_final WHERE rowid = 3"),
+        ("clicks_dead_letters", "UPDATE {} SET value = value || '\\x00'::BLOB WHERE rowid = 3"),
+        ("clicks-visits", "UPDATE {} SET nth = nth + 1 WHERE rowid = 3"),
+        ("clicks-dead-letters", "INSERT INTO {} SELECT * FROM {} LIMIT 1"),
+    ],
+)
+def test_a_single_altered_row_is_found(equal: duckdb.DuckDBPyConnection, name: str, damage: str) -> None:
+    assert 1 <= noticed(recomputation, equal, name, damage) <= 2
