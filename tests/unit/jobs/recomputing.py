@@ -15,7 +15,7 @@ from __future__ import annotations
 import random
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -89,13 +89,16 @@ def random_cuts(rows: Sequence[Row], batches: int, rng: random.Random) -> Cuts:
     return {at: [0, *sorted(rng.randint(0, end) for _ in range(batches - 1)), end] for at, end in ends.items()}
 
 
-def micro_batches(rows: Sequence[Row], cuts: Cuts, clock: Sequence[int] | None = None) -> Iterator[MicroBatch]:
+def micro_batches(
+    rows: Sequence[Row], cuts: Cuts, clock: Sequence[int] | None = None, ticks: Collection[int] = ()
+) -> Iterator[MicroBatch]:
     """What a stream would have recorded.
 
     Args:
         rows: the records of all topics.
         cuts: which of them each batch has.
         clock: wall clock of each batch in ms; None: the number of the batch.
+        ticks: batches in which tasks that depend on the wall clock run without records too.
     """
     by_partition: dict[tuple[str, int], list[Row]] = defaultdict(list)
     for row in rows:
@@ -103,7 +106,7 @@ def micro_batches(rows: Sequence[Row], cuts: Cuts, clock: Sequence[int] | None =
     for batch in range(_number_of_batches(cuts)):
         parts = {at: part[cuts[at][batch] : cuts[at][batch + 1]] for at, part in by_partition.items()}
         now_ms = batch if clock is None else clock[batch]
-        yield MicroBatch(now_ms, tuple(_record_batch(at, part) for at, part in parts.items() if part))
+        yield MicroBatch(now_ms, tuple(_record_batch(at, part) for at, part in parts.items() if part), batch in ticks)
 
 
 def _record_batch(at: tuple[str, int], rows: Sequence[Row]) -> RecordBatch:
@@ -124,7 +127,11 @@ def _number_of_batches(cuts: Cuts) -> int:
 
 
 def recomputed(
-    recomputation: Recomputation, rows: Sequence[Row], cuts: Cuts, clock: Sequence[int] | None = None
+    recomputation: Recomputation,
+    rows: Sequence[Row],
+    cuts: Cuts,
+    clock: Sequence[int] | None = None,
+    ticks: Collection[int] = (),
 ) -> duckdb.DuckDBPyConnection:
     """A connection with the views "expected <result>"; arguments as of `micro_batches`."""
     records = records_table((r.topic, r.partition, r.offset, r.timestamp_ms, r.key, r.value, []) for r in rows)
@@ -133,7 +140,9 @@ def recomputed(
         for (topic, partition), bounds in cuts.items()
         for batch, (start, stop) in enumerate(pairwise(bounds))
     ]
-    times = [(batch, batch if clock is None else clock[batch], False) for batch in range(_number_of_batches(cuts))]
+    times = [
+        (batch, batch if clock is None else clock[batch], batch in ticks) for batch in range(_number_of_batches(cuts))
+    ]
     connection = duckdb.connect()
     recomputation.recompute(connection, records, batches_table(batches), clock_table(times))
     return connection

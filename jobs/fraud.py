@@ -1,0 +1,110 @@
+"""Fraud: payments that do not look like their user. A processor of our own, with three stores and two punctuators.
+The rules: `rules/fraud.py`. Sample data: `sample_data/fraud.py`. What must come out: `recomputed/fraud.sql`.
+
+```
+payments -> decode -> watch -> fraud-alerts, fraud_alerts
+                       |- fraud-profiles  what a user has paid, and where and when last
+                       |- fraud-minutes   how many payments, per user and minute
+                       '- fraud-bursts    alerts that wait for the clock, so that a burst is told once, not per payment
+```
+
+HIGH_AMOUNT and GEO_ANOMALY are told at once, HIGH_VELOCITY every ten seconds of the wall clock, and then only the last
+of a user and five minutes. Who is suspected depends on the payments alone: a user is forgotten after a day of their
+time without payment; the clock says when the space is freed.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from deltaworks import (
+    Json,
+    KeyValueStore,
+    Pipeline,
+    Processor,
+    ProcessorContext,
+    PunctuationType,
+    Record,
+    Stores,
+    StreamsBuilder,
+    Topic,
+    WindowStore,
+)
+from jobs.rules.fraud import Alert, Payment, Profile, Velocity, alerts
+
+MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
+MINUTE_MS, DAY_MS = 60_000, 86_400_000
+
+PROFILES = Stores.key_value_store_builder(Stores.persistent_key_value_store("fraud-profiles"), str, Profile)
+MINUTES = Stores.window_store_builder(Stores.persistent_window_store("fraud-minutes", 2 * HOUR, MINUTE), str, int)
+BURSTS = Stores.key_value_store_builder(Stores.persistent_key_value_store("fraud-bursts"), str, Record[str, Alert])
+
+
+class Watch(Processor[str, Payment, str, Alert]):
+    """Applies the rules to each payment, and remembers what they ask for."""
+
+    stores = (PROFILES, MINUTES, BURSTS)
+
+    def init(self, context: ProcessorContext[str, Alert]) -> None:
+        super().init(context)
+        self.profiles: KeyValueStore[str, Profile] = context.state_store(PROFILES.name)
+        self.minutes: WindowStore[str, int] = context.state_store(MINUTES.name)
+        self.bursts: KeyValueStore[str, Record[str, Alert]] = context.state_store(BURSTS.name)
+        context.schedule(timedelta(seconds=10), PunctuationType.WALL_CLOCK_TIME, self.tell_bursts)
+        context.schedule(HOUR, PunctuationType.WALL_CLOCK_TIME, self.clean_up)
+
+    def process(self, record: Record[str, Payment]) -> None:
+        user, payment, at_ms = record.key, record.value, record.timestamp_ms
+        profile = self.profiles.get(user)
+        if profile is None or self.is_forgotten(profile):
+            profile = Profile()
+        for alert in alerts(payment, at_ms, profile, self.velocity(user, at_ms)):
+            if alert.rule == "HIGH_VELOCITY":
+                self.bursts.put(f"{user}@{at_ms // (5 * MINUTE_MS)}", record.with_value(alert))
+            else:
+                self.context.forward(record.with_value(alert))
+        self.profiles.put(user, profile.after(payment, at_ms))
+
+    def velocity(self, user: str, at_ms: int) -> Velocity:
+        """Counts the payment in, and looks back from its minute: five minutes, and the hour before them."""
+        now = at_ms - at_ms % MINUTE_MS
+        self.minutes.put(user, (self.minutes.fetch(user, now) or 0) + 1, now)
+        last = self.minutes.fetch_range(user, now - 4 * MINUTE_MS, now)
+        before = self.minutes.fetch_range(user, now - 64 * MINUTE_MS, now - 5 * MINUTE_MS)
+        return Velocity(sum(count for _, count in last), sum(count for _, count in before))
+
+    def tell_bursts(self, _: int) -> None:
+        for burst, alert in self.bursts.all():
+            self.context.forward(alert)
+            self.bursts.delete(burst)
+
+    def clean_up(self, _: int) -> None:
+        for user, profile in self.profiles.all():
+            if self.is_forgotten(profile):
+                self.profiles.delete(user)
+
+    def is_forgotten(self, profile: Profile) -> bool:
+        return profile.last_ms < self.context.current_stream_time_ms - DAY_MS
+
+
+def topology(builder: StreamsBuilder) -> None:
+    """Read as bytes first: a payment of nobody, or without content, is no error but dropped."""
+    suspicious = (
+        builder.stream("payments", key=str, value=bytes, name="payments-source")
+        .filter(lambda user, content: bool(user and content))
+        .map_values(Json(Payment).deserialize, name="decode-payment")
+        .process(Watch, name="watch")
+    )
+    suspicious.to("fraud-alerts")
+    suspicious.to_delta("fraud_alerts")
+
+
+pipeline = Pipeline(
+    name="fraud",
+    topology=topology,
+    topics=(Topic("payments"), Topic("fraud-alerts"), Topic("fraud-dead-letters")),
+    on_error="continue",
+    dead_letter_topic="fraud-dead-letters",
+    dead_letters_keep_bytes=True,
+    dead_letter_table="fraud_dead_letters",
+)
