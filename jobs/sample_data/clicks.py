@@ -117,7 +117,7 @@ class _Site:
             case Kind.OTHER_KEY:
                 self._click(user, trouble, key=b"/old-address")
             case Kind.ANONYMOUS:
-                self._click(user, trouble, **{"user": None})
+                self._click(user, trouble, user=None)
             case Kind.WITHOUT_USER:
                 self._click(user, trouble, without="user")
             case Kind.EMPTY_USER:

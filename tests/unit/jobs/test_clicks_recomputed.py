@@ -8,9 +8,9 @@ import duckdb
 import pytest
 
 from deltaworks.testing.recorded import run_recorded
+from jobs.clicks import pipeline
 from jobs.recomputed.clicks import recomputation
 from jobs.sample_data.clicks import MAIN_TOPIC, records
-from jobs.clicks import pipeline
 from tests.unit.jobs.recomputing import (
     differences,
     equal_results,
