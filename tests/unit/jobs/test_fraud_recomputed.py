@@ -1,21 +1,29 @@
-"""The kernel on four tasks, for random cuts into micro-batches under a random clock, against the recomputation."""
+"""Four tasks, for random cuts into micro-batches under a random clock, against the recomputation in SQL."""
 
 from __future__ import annotations
 
 import random
-from decimal import Decimal
+from dataclasses import replace
 from itertools import accumulate
+from pathlib import Path
 
 import duckdb
 import pytest
+from deltalake import DeltaTable
 
 from deltaworks import Json, String
+from deltaworks.settings import Settings
+from deltaworks.spark.source import TICK
 from deltaworks.testing.recorded import Recording, run_recorded
-from jobs.fraud import PROFILES, pipeline
+from deltaworks.testing.topics import RawRecord
+from jobs.fraud import BURSTS, PROFILES, pipeline
 from jobs.recomputed.fraud import recomputation
+from jobs.recomputed.results import read_batches, records_table
 from jobs.rules.fraud import Profile
-from jobs.sample_data.fraud import records
+from jobs.sample_data.fraud import MAIN_TOPIC, records
 from jobs.sample_data.kafka import MINUTE, SECOND
+from tests.hosts.in_process import InProcessStream
+from tests.hosts.memory_kafka import MemoryKafka
 from tests.unit.jobs.recomputing import (
     differences,
     micro_batches,
@@ -28,9 +36,13 @@ from tests.unit.jobs.recomputing import (
 
 
 def random_clock(batches: int, rng: random.Random) -> list[int]:
-    """Now and then it stands still, now and then it jumps by an hour and more."""
+    """Now and then it stands still, now and then it jumps by more than an hour."""
     steps = rng.choices([0, SECOND, 4 * SECOND, 10 * SECOND, 90 * MINUTE], weights=[1, 4, 4, 4, 2], k=batches)
     return list(accumulate(steps, initial=rng.randrange(10**12)))[:batches]
+
+
+def random_ticks(batches: int, rng: random.Random) -> set[int]:
+    return {batch for batch in range(batches) if rng.random() < 0.3}
 
 
 @pytest.mark.parametrize(("seed", "batches"), [(1, 1), (2, 3), (3, 12), (4, 40), (5, 150)])
@@ -39,29 +51,27 @@ def test_every_result_is_what_the_recomputation_says_for_any_cut_any_clock_and_a
 ) -> None:
     rng = random.Random(seed)
     rows = rows_of(records(2_000, seed))
-    cuts = random_cuts(rows, batches, rng)
-    clock = random_clock(batches, rng)
-    ticks = {batch for batch in range(batches) if rng.random() < 0.3}
+    cuts, clock, ticks = random_cuts(rows, batches, rng), random_clock(batches, rng), random_ticks(batches, rng)
     connection = recomputed(recomputation, rows, cuts, clock, ticks)
 
     recording = run_recorded(
         pipeline.plan(),
-        {"payments": 4},
+        {MAIN_TOPIC: 4},
         micro_batches(rows, cuts, clock, ticks),
         errors=pipeline.errors,
         restarts=lambda batch, task: rng.random() < 0.3,
     )
-
     put_beside(connection, recomputation, pipeline, recording, cuts)
+
     assert differences(recomputation, connection) == {}
-    assert profiles_of(recording) == {
+    assert profiles_in(recording) == {
         user: Profile(*profile) for user, *profile in connection.sql("SELECT * FROM profiles").fetchall()
     }
     waiting = connection.sql("SELECT count(*) FROM waiting_bursts").fetchall()[0][0]
-    assert entries(recording, "fraud-bursts") == waiting
+    assert sum(len(stores.get(BURSTS.name, ())) for stores in recording.stores.values()) == waiting
 
 
-def profiles_of(recording: Recording) -> dict[str, Profile]:
+def profiles_in(recording: Recording) -> dict[str, Profile]:
     return {
         String().deserialize(user): Json(Profile).deserialize(profile)
         for stores in recording.stores.values()
@@ -69,5 +79,75 @@ def profiles_of(recording: Recording) -> dict[str, Profile]:
     }
 
 
-def entries(recording: Recording, store: str) -> int:
-    return sum(len(stores.get(store, ())) for stores in recording.stores.values())
+def test_tables_and_topics_of_the_streaming_host_are_exact_through_failures_and_ticks(tmp_path: Path) -> None:
+    rng = random.Random(6)
+    batches = 30
+    rows = rows_of(records(2_000, seed=6))
+    cuts, clock, ticks = random_cuts(rows, batches, rng), random_clock(batches, rng), random_ticks(batches, rng)
+    kafka = MemoryKafka(dict.fromkeys((MAIN_TOPIC, *recomputation.topics), 4))
+    for row in rows:
+        kafka.write(row.topic, RawRecord(row.key, row.value, row.timestamp_ms), row.partition)
+    settings = replace(Settings.from_environment({}), home=tmp_path)
+    stream = InProcessStream(pipeline, settings, kafka=kafka)
+    points = ["task.processed", "store.after_local_commit", "store.after_append", "driver.after_tables", "task.flushed"]
+
+    for batch in range(batches):
+        end = stream.offsets | {MAIN_TOPIC: {str(p): cuts[MAIN_TOPIC, p][batch + 1] for p in range(4)}}
+        if batch in ticks:
+            end[TICK] = {"0": clock[batch]}
+        stream.run(end, rng.sample(points, 2), wall_ms=clock[batch])
+    stream.close()
+
+    connection = duckdb.connect()
+    inputs = records_table((r.topic, r.partition, r.offset, r.timestamp_ms, r.key, r.value, []) for r in rows)
+    recomputation.recompute(connection, inputs, *read_batches(stream.batches))
+    written = records_table(
+        (topic, partition, offset, record.timestamp_ms, record.key, record.value, list(record.headers))
+        for topic in recomputation.topics
+        for partition, offset, record in kafka.read(topic)
+    )
+    tables = {name: DeltaTable(settings.tables / name).to_pyarrow_table() for name in recomputation.tables}
+    recomputation.put_beside(connection, written, tables)
+    assert differences(recomputation, connection) == {}
+    assert stream.failed_at == set(points)
+
+
+@pytest.fixture(scope="module")
+def equal() -> duckdb.DuckDBPyConnection:
+    """A connection in which every result is what the recomputation expects, bursts among them."""
+    rng = random.Random(0)
+    rows = rows_of(records(1_000))
+    connection = recomputed(recomputation, rows, random_cuts(rows, 5, rng), clock=[n * MINUTE for n in range(5)])
+    for name in recomputation.results:
+        connection.execute(f'CREATE TABLE "found {name}" AS SELECT * FROM "expected {name}"')
+    return connection
+
+
+@pytest.mark.parametrize("name", recomputation.results)
+def test_equal_results_compare_equal_and_hold_rows(equal: duckdb.DuckDBPyConnection, name: str) -> None:
+    comparison = recomputation.compare(equal, name)
+
+    assert comparison.equal
+    assert comparison.found == comparison.expected > 0
+
+
+def test_every_rule_is_broken(equal: duckdb.DuckDBPyConnection) -> None:
+    rules = equal.sql('SELECT DISTINCT rule FROM "expected fraud_alerts" ORDER BY rule').fetchall()
+
+    assert rules == [("GEO_ANOMALY",), ("HIGH_AMOUNT",), ("HIGH_VELOCITY",)]
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("fraud_alerts", "UPDATE {} SET total = total + 0.000000000000000001 WHERE rowid = 3"),
+        ("fraud_alerts", "UPDATE {} SET last_country = NULL WHERE rowid = 3"),
+        ("fraud_alerts", "DELETE FROM {} WHERE rowid = (SELECT max(rowid) FROM {} WHERE rule = 'HIGH_VELOCITY')"),
+        ("fraud_dead_letters", "UPDATE {} SET operator = 'watch' WHERE rowid = 3"),
+        ("fraud-alerts", "UPDATE {} SET nth = nth + 1 WHERE rowid = 3"),
+        ("fraud-alerts", "INSERT INTO {} SELECT * FROM {} LIMIT 1"),
+        ("fraud-dead-letters", "UPDATE {} SET value = value || '\\x00'::BLOB WHERE rowid = 3"),
+    ],
+)
+def test_a_single_altered_row_is_found(equal: duckdb.DuckDBPyConnection, name: str, damage: str) -> None:
+    assert 1 <= noticed(recomputation, equal, name, damage) <= 2
