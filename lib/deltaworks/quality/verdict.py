@@ -31,7 +31,7 @@ class Verdict:
     why: str
     """`meta["why"]` of the expectation."""
     severity: str
-    """`critical` (the default), `warning` or `info`, as the expectation says. Does not change the outcome."""
+    """`critical` (the default), `warning` or `info`, as the expectation says."""
     outcome: Outcome
     rows: int | None
     """Rows of the table; None: there is no table."""
@@ -48,3 +48,8 @@ class Verdict:
     def passed(self) -> bool:
         """It was checked and the data is as expected."""
         return self.outcome is Outcome.PASSED
+
+    @property
+    def blocks(self) -> bool:
+        """Nobody should go on: it could not be checked, or what failed is no mere warning."""
+        return self.outcome is Outcome.ERROR or (self.outcome is Outcome.FAILED and self.severity == "critical")

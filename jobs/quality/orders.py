@@ -1,0 +1,248 @@
+"""What must hold in the tables of `jobs/orders.py`; `deltaworks quality orders` checks it.
+
+No second recomputation (that is `recomputed/orders.sql`, which has the topics): what readers of the tables rely on,
+said about the tables alone. Rules between tables hold while the stream runs, too.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import great_expectations.expectations as gxe
+from great_expectations.expectations.expectation import Expectation
+from great_expectations.expectations.metadata_types import FailureSeverity
+from great_expectations.expectations.row_conditions import Column
+
+from jobs.quality.rules import Suite, never, never_null, one_row_per, sessions, windows
+
+MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
+SOURCE = ("source_topic", "source_partition", "source_offset")
+
+
+def recounted(what: str, size: timedelta, advance: timedelta, result: str, why: str) -> Expectation:
+    """Closed windows against the orders that were not late for them, by the stream time of their partition's task."""
+    size_ms, advance_ms = (round(duration / timedelta(milliseconds=1)) for duration in (size, advance))
+    return never(
+        what,
+        f"""
+        WITH seen AS (
+            SELECT *, epoch_ms(timestamp) AS ms, max(ms) OVER (PARTITION BY source_partition) AS now_ms,
+                max(ms) OVER (PARTITION BY source_partition ORDER BY source_offset) AS stream_time_ms
+            FROM enriched_orders
+        ), expected AS (
+            SELECT key, make_timestamptz(start_ms * 1000) AS window_start, {result} AS expected,
+                start_ms + {size_ms} <= any_value(now_ms) - 300000 AS closed
+            FROM seen, unnest(range(ms // {advance_ms} * {advance_ms} - {size_ms - advance_ms}, ms + 1, {advance_ms}))
+                AS starts(start_ms)
+            WHERE start_ms + {size_ms} > stream_time_ms - 300000
+            GROUP BY key, start_ms
+        )
+        SELECT key, window_start, value, expected FROM {{batch}} FULL JOIN expected USING (key, window_start)
+        WHERE coalesce(is_final, closed) AND value IS DISTINCT FROM expected
+        """,
+        why=why,
+    )
+
+
+def not_behind() -> Expectation:
+    """Freshness. The sample data is of another year, so the measure is not the clock but what has come in."""
+    return never(
+        "the newest order is there",
+        "SELECT * FROM (SELECT max(timestamp) AS newest FROM {batch}) "
+        "WHERE newest IS DISTINCT FROM (SELECT max(timestamp) FROM enriched_orders)",
+        why="The newest order is never late: a table without it is behind the orders.",
+    )
+
+
+enriched_orders: Suite = [
+    gxe.ExpectTableRowCountToBeBetween(min_value=1, meta={"why": "Every other rule holds in an empty table."}),
+    one_row_per(*SOURCE, why="Each record of raw-orders gives one row, however often its batch was repeated."),
+    *never_null(
+        *("key", "order_id", "user_id", "user_name", "user_country", "amount", "item", "timestamp", "event_time"),
+        why="An order that lacks a field, or whose user is unknown, is set aside and never gets here.",
+    ),
+    gxe.ExpectColumnValuesToBeInSet(
+        column="type",
+        value_set=["PREMIUM", "STANDARD"],
+        meta={"why": "The tiers are all there is: an order of another one would be in neither output topic."},
+    ),
+    gxe.ExpectColumnValuesToMatchRegex(
+        column="order_id", regex=r"^o-\d{7}$", meta={"why": "The shop numbers its orders so, and finds them by it."}
+    ),
+    *(
+        gxe.ExpectColumnValuesToMatchRegex(
+            column=column, regex=r"^[A-Z]{2}$", meta={"why": "Reports join countries by their ISO code."}
+        )
+        for column in ("country", "user_country")
+    ),
+    never(
+        "amounts are positive and whole cents",
+        "SELECT * FROM {batch} WHERE amount <= 0 OR amount <> round(amount, 2)",
+        why="Orders of nothing are filtered; a fraction of a cent says that an amount went through a float.",
+    ),
+    never(
+        "the location is COUNTRY/City, taken apart",
+        "SELECT * FROM {batch} WHERE location IS DISTINCT FROM country || '/' || city",
+        why="Country and city come from the location; where they differ, a column was mixed up.",
+    ),
+    gxe.ExpectColumnPairValuesToBeEqual(
+        column_A="event_time",
+        column_B="timestamp",
+        meta={"why": "Windows go by the record's timestamp: the shop sets it to the time of the order."},
+    ),
+    never(
+        "deliveries of an order are equal",
+        "SELECT order_id, count(*) AS deliveries FROM {batch} GROUP BY order_id "
+        "HAVING count(DISTINCT (key, user_id, amount, type, item, location, event_time)) > 1",
+        why="An order can be delivered twice; if the second differs, one of them was changed on the way.",
+    ),
+]
+order_counts: Suite = [
+    *windows(HOUR, grace=5 * MINUTE),
+    gxe.ExpectColumnValuesToBeBetween(
+        column="value", min_value=1, meta={"why": "A window begins with an order: without one there is no row."}
+    ),
+    recounted(
+        *("final counts are those of the enriched orders", HOUR, HOUR, "count(*)"),
+        why="Two tables of one stream must agree; a difference is a lost or a doubled update.",
+    ),
+    not_behind(),
+]
+user_revenue: Suite = [
+    *windows(5 * MINUTE, advance=MINUTE, grace=5 * MINUTE),
+    never(
+        "revenue is positive and whole cents",
+        "SELECT * FROM {batch} WHERE value <= 0 OR value <> round(value, 2)",
+        why="It is a sum of positive amounts in cents.",
+    ),
+    recounted(
+        *("final revenue is that of the enriched orders", 5 * MINUTE, MINUTE, "sum(amount)"),
+        why="Money that is in one table and not in the other is lost or made up.",
+    ),
+    not_behind(),
+]
+user_sessions: Suite = [
+    *sessions(gap=30 * MINUTE, grace=30 * MINUTE),
+    gxe.ExpectColumnValuesToBeBetween(
+        column="value", min_value=1, meta={"why": "A session begins with an order: without one there is no row."}
+    ),
+    never(
+        "a session begins and ends with an order of its user, and has no more orders than lie between",
+        "SELECT s.* FROM {batch} s LEFT JOIN enriched_orders o "
+        "ON o.user_id = s.key AND o.timestamp BETWEEN s.window_start AND s.window_end GROUP BY ALL "
+        "HAVING min(o.timestamp) IS DISTINCT FROM s.window_start OR max(o.timestamp) IS DISTINCT FROM s.window_end "
+        "OR s.value > count(o.timestamp)",
+        why="Sessions are by the user that the order names, so records move between tasks: none may stay behind.",
+    ),
+    never(
+        "orders of the last hour are in a session",
+        "SELECT o.* FROM enriched_orders o ANTI JOIN {batch} s "
+        "ON o.user_id = s.key AND o.timestamp BETWEEN s.window_start AND s.window_end "
+        "WHERE o.timestamp > (SELECT max(timestamp) FROM {batch}) - INTERVAL 1 HOUR",
+        why="None of them can be late, whatever the other partitions were at: gap and grace are an hour.",
+    ),
+    never(
+        "at most one order in ten is in no session",
+        "SELECT * FROM (SELECT sum(value) AS counted FROM {batch}), (SELECT count(*) AS orders FROM enriched_orders) "
+        "WHERE coalesce(counted, 0) NOT BETWEEN orders * 0.9 AND orders",
+        why="Orders an hour late are dropped: many, when some partitions are read far ahead of others.",
+        severity=FailureSeverity.WARNING,
+    ),
+    not_behind(),
+]
+users_changelog: Suite = [
+    one_row_per("key", "batch_id", why="A commit forwards the last update of a key and no other."),
+    one_row_per(*SOURCE, why="An update comes from one record of user-data, however often its batch was repeated."),
+    *never_null(
+        "key", "op", "timestamp", *SOURCE, "batch_id", why="An update is of a user, from a record, in a batch."
+    ),
+    gxe.ExpectColumnValuesToBeInSet(
+        column="op", value_set=["upsert", "delete"], meta={"why": "Whoever replays the changelog knows these two."}
+    ),
+    *(
+        gxe.ExpectColumnValuesToNotBeNull(
+            column=column, row_condition=Column("op") == "upsert", meta={"why": "An upsert brings the whole user."}
+        )
+        for column in ("user_id", "name", "country")
+    ),
+    *(
+        gxe.ExpectColumnValuesToBeNull(
+            column=column, row_condition=Column("op") == "delete", meta={"why": "A delete leaves nothing of a person."}
+        )
+        for column in ("user_id", "name", "country")
+    ),
+    never(
+        "later batches have later records of a key, and a delete has something to delete",
+        "SELECT * FROM (SELECT *, lag(source_offset) OVER updates AS before, lag(op) OVER updates AS op_before "
+        "FROM {batch} WINDOW updates AS (PARTITION BY key ORDER BY batch_id)) "
+        "WHERE source_offset <= before OR op = 'delete' AND op_before IS DISTINCT FROM 'upsert'",
+        why="The last offset wins; out of order, a replay of the changelog would bring back old users.",
+    ),
+]
+users: Suite = [
+    gxe.ExpectColumnValuesToBeUnique(column="key", meta={"why": "The snapshot has one row per user: the latest."}),
+    *never_null("key", "user_id", "name", "country", why="Reports greet people by name; the deleted are gone."),
+    gxe.ExpectColumnPairValuesToBeEqual(
+        column_A="key",
+        column_B="user_id",
+        meta={"why": "A profile under another user's key would be joined to orders."},
+    ),
+    gxe.ExpectColumnValuesToMatchRegex(
+        column="country", regex=r"^[A-Z]{2}$", meta={"why": "Reports join countries by their ISO code."}
+    ),
+    never(
+        "each user is as the changelog says",
+        "SELECT u.* FROM {batch} u ANTI JOIN (FROM users_changelog WHERE op = 'upsert') c "
+        "USING (key, user_id, name, country, timestamp, batch_id, source_partition, source_offset)",
+        why="The snapshot is the changelog reduced to the last update per user.",
+    ),
+    never(
+        "users whose last change the snapshot has are as of that change",
+        "SELECT c.*, u.batch_id AS found FROM (FROM users_changelog "
+        "QUALIFY row_number() OVER (PARTITION BY key ORDER BY batch_id DESC) = 1) c LEFT JOIN {batch} u USING (key) "
+        "WHERE c.batch_id <= (SELECT max(batch_id) FROM {batch}) "
+        "AND u.batch_id IS DISTINCT FROM CASE c.op WHEN 'upsert' THEN c.batch_id END",
+        why="A user who is missing, outdated or should be deleted says that the snapshot was half written.",
+    ),
+]
+dead_letters: Suite = [
+    one_row_per("topic", "partition", "offset", "operator", why="A record is set aside once by whatever refused it."),
+    *never_null(
+        *("value", "topic", "partition", "offset", "timestamp", "error_class", "message", "operator"),
+        why="Whoever repairs a record needs its bytes, where it was and what was wrong with it.",
+    ),
+    never(
+        "what is set aside fails where the pipeline can fail",
+        'SELECT topic, "partition", "offset", operator, error_class, message FROM {batch} ANTI JOIN (VALUES '
+        "('raw-orders', 'orders-source', 'deltaworks.errors.SerializationError'), "
+        "('raw-orders', 'decode-order', 'deltaworks.errors.SerializationError'), "
+        "('raw-orders', 'join-user', 'ValueError'), ('raw-orders', 'discount', 'ValueError'), "
+        "('user-data', 'users-source', 'deltaworks.errors.SerializationError')) "
+        "AS known(topic, operator, error_class) USING (topic, operator, error_class)",
+        why="Any other error is a bug of the pipeline and no bad record.",
+    ),
+    never(
+        "a record is set aside or enriched; premium gift cards are both",
+        "SELECT source_partition, source_offset, type, item, d.operator FROM enriched_orders o "
+        "FULL JOIN (FROM {batch} WHERE topic = 'raw-orders') d "
+        'ON o.source_partition = d."partition" AND o.source_offset = d."offset" '
+        "WHERE coalesce(type = 'PREMIUM' AND item = 'gift card', false) <> coalesce(operator = 'discount', false) "
+        "OR operator <> 'discount' AND type IS NOT NULL",
+        why="The discount fails after an order is enriched, everything else before.",
+    ),
+    never(
+        "dead letters are rare",
+        "SELECT * FROM (SELECT count(*) AS dead FROM {batch}), (SELECT count(*) AS orders FROM enriched_orders) "
+        "WHERE dead > orders / 10",
+        why="One record in thirty is bad; one in ten says that a producer has changed its format.",
+    ),
+]
+suites: dict[str, Suite] = {
+    "enriched_orders": enriched_orders,
+    "order_counts": order_counts,
+    "user_revenue": user_revenue,
+    "user_sessions": user_sessions,
+    "users_changelog": users_changelog,
+    "users": users,
+    "dead_letters": dead_letters,
+}

@@ -1,0 +1,70 @@
+"""`quality`: the suite of a pipeline, run on its Delta tables."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.text import Text
+
+from deltaworks.cli.console import Steps, cell_text, out, print_table
+from deltaworks.settings import Settings
+
+if TYPE_CHECKING:
+    from deltaworks.quality import Verdict
+
+
+def add_to(app: typer.Typer) -> None:
+    """Registers the command."""
+    app.command(rich_help_panel="Tables")(quality)
+
+
+def quality(
+    name: Annotated[str, typer.Argument(help="Of the pipeline: that of its file in jobs/quality/.")],
+    samples: Annotated[int, typer.Option(min=0, help="Rows to show of each expectation that failed.")] = 3,
+) -> None:
+    """Check what a pipeline's tables should be like: the suite in jobs/quality/.
+
+    Exit code 1 if an expectation failed that is no mere warning, or could not be checked.
+    """
+    from deltaworks.lakehouse import catalog
+    from deltaworks.quality import suites, validate
+
+    settings = Settings.from_environment()
+    with Steps().step(f"quality {name}") as report:
+        report("loading Great Expectations")
+        suite = suites.load(settings, name)
+        report(f"{sum(map(len, suite.values()))} expectations about {len(suite)} tables")
+        tables = {table: settings.tables / table for table in catalog.table_names(settings.tables)}
+        verdicts = validate(tables, suite, samples=samples)
+    print_table(
+        f"Quality of {name}",
+        ("table", "rows", "expects", "unexpected", "outcome"),
+        ((v.table, v.rows, v.expects, v.unexpected or None, _outcome(v)) for v in verdicts),
+        right=("rows", "unexpected"),
+    )
+    for verdict in verdicts:
+        if not verdict.passed:
+            _explain(verdict)
+    counts = Counter(verdict.outcome.value for verdict in verdicts)
+    out.print(", ".join(f"{count} {outcome}" for outcome, count in counts.items()))
+    if any(verdict.blocks for verdict in verdicts):
+        raise typer.Exit(1)
+
+
+def _outcome(verdict: Verdict) -> Text:
+    warning = "" if verdict.blocks or verdict.passed else f" ({verdict.severity})"
+    color = "green" if verdict.passed else "red" if verdict.blocks else "yellow"
+    return Text(f"{verdict.outcome.value}{warning}", color)
+
+
+def _explain(verdict: Verdict) -> None:
+    """One that did not pass: what, why, and what was there instead."""
+    out.print(Text.assemble(_outcome(verdict), (f" {verdict.table}: {verdict.expects}", "bold")))
+    for line in (verdict.why, verdict.error, verdict.observed):
+        if line:
+            out.print(Text(f"  {line}"))
+    for row in verdict.sample:
+        out.print(Text("  " + ", ".join(f"{column}={cell_text(cell)}" for column, cell in row.items()), "dim"))
+    out.print()
