@@ -1,0 +1,120 @@
+"""Stock per store and item, and orders that know what their customer has ordered in the last 24 hours.
+Sample data: `sample_data/inventory.py`. What must come out: `recomputed/inventory.sql`.
+
+```
+inventory-movements, by store -+-> by shelf -> stock -> inventory_stock, inventory-alerts (low, negative, ok again)
+inventory-orders, by customer -+
+                      |-> hours of the customer, kept for 24 h -> inventory_customer_hours
+                      '-> order + those hours -> inventory-customer-orders, inventory_customer_orders
+```
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Annotated, Literal
+
+import msgspec
+
+from deltaworks import FixedKeyProcessor, FixedKeyRecord, Materialized, Pipeline, StreamsBuilder, TimeWindows, Topic
+
+HOUR, DAY, DAY_MS = timedelta(hours=1), timedelta(hours=24), 86_400_000
+HOURS = "inventory-customer-hours"
+TOPICS = ("movements", "orders", "alerts", "customer-orders", "dead-letters")
+Pieces = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
+Instant = Annotated[datetime, msgspec.Meta(tz=True)]
+Level = Literal["ok", "low", "negative"]
+
+
+class Shelf(msgspec.Struct, frozen=True):
+    store: str
+    item: str
+
+
+class Movement(msgspec.Struct, frozen=True):
+    kind: Literal["delivery", "sale", "count"]
+    shelf: Shelf
+    pieces: Pieces
+    moved_at: Instant
+
+
+class Order(msgspec.Struct, frozen=True):
+    order_id: str
+    shelf: Shelf
+    pieces: Pieces
+    amount: Decimal
+    ordered_at: Instant
+
+
+class Summary(msgspec.Struct, frozen=True):
+    orders: int = 0
+    amount: Decimal = Decimal(0)
+
+    def __add__(self, other: Summary) -> Summary:
+        return Summary(self.orders + other.orders, self.amount + other.amount)
+
+
+class CustomerOrder(Order, frozen=True):
+    day: Summary
+
+
+class Stock(msgspec.Struct, frozen=True):
+    """What should lie on a shelf. Where `level` is another one than it `was`, an alert begins or ends."""
+
+    pieces: int = 0
+    level: Level = "ok"
+    was: Level = "ok"
+    counted_at: Instant | None = None
+
+    def after(self, moved: Movement) -> Stock:
+        """What happened before the last count is in that count already."""
+        if self.counted_at is not None and moved.moved_at <= self.counted_at:
+            return msgspec.structs.replace(self, was=self.level)
+        change = {"delivery": moved.pieces, "sale": -moved.pieces, "count": moved.pieces - self.pieces}[moved.kind]
+        now, counted_at = self.pieces + change, moved.moved_at if moved.kind == "count" else self.counted_at
+        return Stock(now, "negative" if now < 0 else "low" if now < 10 else "ok", self.level, counted_at)
+
+
+class LastDay(FixedKeyProcessor[str, Order, CustomerOrder]):
+    """Adds the hour of the order and the 23 before: a stream joins no table of windows, but may look into its store."""
+
+    def process(self, record: FixedKeyRecord[str, Order]) -> None:
+        at_ms, windows = record.timestamp_ms, self.context.state_store(HOURS)
+        day = sum((hour for _, hour in windows.fetch_range(record.key, at_ms - DAY_MS, at_ms)), Summary())
+        self.context.forward(record.with_value(CustomerOrder(**msgspec.structs.asdict(record.value), day=day)))
+
+
+def topology(builder: StreamsBuilder) -> None:
+    movements = builder.stream("inventory-movements", key=str, value=Movement, name="movements-source")
+    orders = builder.stream("inventory-orders", key=str, value=Order, name="orders-source")
+    orders = orders.filter(lambda _, order: order is not None, name="with-content")
+    every_update = Materialized("inventory-stock", caching=False)  # else alerts between two commits are lost
+    stock = (
+        orders.map_values(lambda order: Movement("sale", order.shelf, order.pieces, order.ordered_at), value=Movement)
+        .merge(movements)
+        .group_by(lambda _, moved: moved.shelf, key=Shelf, name="inventory-by-shelf")
+        .aggregate(Stock, lambda _, moved, stock: stock.after(moved), store=every_update)
+    )
+    stock.to_delta("inventory_stock")
+    stock.to_stream().filter(lambda _, stock: stock.level != stock.was).to("inventory-alerts")
+
+    # Windows leave their store by themselves; a plain table would keep everybody who ever ordered.
+    hours = orders.group_by_key().windowed_by(TimeWindows.of_size_and_grace(HOUR, HOUR))
+    hourly = hours.aggregate(Summary, lambda _, order, old: old + Summary(1, order.amount), store=HOURS, retention=DAY)
+    hourly.to_delta("inventory_customer_hours")
+    # Connected after the aggregate, so told after it: an order is in its own summary, unless it is late for its hour.
+    customer_orders = orders.process_values(LastDay, HOURS, name="last-day")
+    customer_orders.to("inventory-customer-orders")
+    customer_orders.to_delta("inventory_customer_orders")
+
+
+pipeline = Pipeline(
+    name="inventory",
+    topology=topology,
+    topics=tuple(Topic(f"inventory-{name}") for name in TOPICS),
+    on_error="continue",
+    dead_letter_topic="inventory-dead-letters",
+    dead_letters_keep_bytes=True,
+    dead_letter_table="inventory_dead_letters",
+)

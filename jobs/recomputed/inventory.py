@@ -1,0 +1,16 @@
+"""What `jobs/inventory.py` must give: recomputed in SQL (`inventory.sql`), beside what it gave."""
+
+from jobs.recomputed.results import Recomputation
+
+recomputation = Recomputation(
+    job="inventory",
+    inputs=("inventory-orders", "inventory-movements"),
+    topics=("inventory-alerts", "inventory-customer-orders", "inventory-dead-letters"),
+    tables=(
+        "inventory_stock",
+        "inventory_stock_changelog",
+        "inventory_customer_hours",
+        "inventory_customer_orders",
+        "inventory_dead_letters",
+    ),
+)
