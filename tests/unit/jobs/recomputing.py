@@ -8,6 +8,8 @@ recording = run_recorded(plan, {topic: 4, ...}, micro_batches(rows, cuts), error
 put_beside(connection, recomputation, pipeline, recording, cuts)    # "found <result>"
 assert differences(recomputation, connection) == {}
 ```
+
+`hosting.py` does the same with the streaming host's own tasks, failures and Delta tables.
 """
 
 from __future__ import annotations

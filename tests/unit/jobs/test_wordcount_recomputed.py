@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import duckdb
 import pytest
@@ -11,6 +12,7 @@ from deltaworks.testing.recorded import run_recorded
 from jobs.recomputed.wordcount import recomputation
 from jobs.sample_data.wordcount import MAIN_TOPIC, records
 from jobs.wordcount import pipeline
+from tests.unit.jobs.hosting import hosted
 from tests.unit.jobs.recomputing import (
     differences,
     equal_results,
@@ -38,6 +40,15 @@ def test_every_result_is_what_the_recomputation_says_for_any_cut_and_any_restart
         restarts=lambda batch, task: rng.random() < 0.3,
     )
     put_beside(connection, recomputation, pipeline, recording, cuts)
+
+    assert differences(recomputation, connection) == {}
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_streaming_host_gives_the_same_under_failures(tmp_path: Path, seed: int) -> None:
+    rows = rows_of(records(600, seed))
+
+    connection = hosted(recomputation, pipeline, rows, tmp_path, random.Random(seed))
 
     assert differences(recomputation, connection) == {}
 
