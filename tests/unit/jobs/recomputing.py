@@ -9,7 +9,7 @@ put_beside(connection, recomputation, pipeline, recording, cuts)    # "found <re
 assert differences(recomputation, connection) == {}
 ```
 
-`hosting.py` does the same with the streaming host's own tasks, failures and Delta tables.
+`streamed.py` does the same with the streaming host's own tasks, failures and Delta tables.
 """
 
 from __future__ import annotations

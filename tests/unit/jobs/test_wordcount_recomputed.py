@@ -12,7 +12,6 @@ from deltaworks.testing.recorded import run_recorded
 from jobs.recomputed.wordcount import recomputation
 from jobs.sample_data.wordcount import MAIN_TOPIC, records
 from jobs.wordcount import pipeline
-from tests.unit.jobs.hosting import hosted
 from tests.unit.jobs.recomputing import (
     differences,
     equal_results,
@@ -23,6 +22,7 @@ from tests.unit.jobs.recomputing import (
     recomputed,
     rows_of,
 )
+from tests.unit.jobs.streamed import streamed
 
 
 @pytest.mark.parametrize(("seed", "batches"), [(1, 1), (2, 3), (3, 12), (4, 40)])
@@ -48,7 +48,7 @@ def test_every_result_is_what_the_recomputation_says_for_any_cut_and_any_restart
 def test_the_streaming_host_gives_the_same_under_failures(tmp_path: Path, seed: int) -> None:
     rows = rows_of(records(600, seed))
 
-    connection = hosted(recomputation, pipeline, rows, tmp_path, random.Random(seed))
+    connection = streamed(recomputation, pipeline, rows, tmp_path, random.Random(seed))
 
     assert differences(recomputation, connection) == {}
 
