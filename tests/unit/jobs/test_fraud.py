@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from deltaworks import Windowed
 from deltaworks.testing import TopologyTestDriver
 from jobs.fraud import pipeline
 from jobs.rules.fraud import Alert, Profile
@@ -196,19 +195,28 @@ def test_who_pays_often_may_pay_five_times_as_often() -> None:
     assert bank.look() == ["HIGH_VELOCITY"]
 
 
-def test_the_hour_is_seen_to_its_edge_and_payments_older_than_two_hours_are_not() -> None:
+@pytest.mark.parametrize(("before", "suspicious"), [(64, False), (65, True)], ids=["in it", "a minute too early"])
+def test_the_hour_before_a_burst_begins_64_minutes_before_its_last_minute(before: int, suspicious: bool) -> None:
     bank = Bank()
-    bank.pay(at=0)
-    bank.pay(at=64 * MINUTE, amount="1.00")
-    bank.pay(at=129 * MINUTE)
-    for n in range(5):
-        bank.pay(at=0, payment_id=f"late-{n}")
+    for n in range(13):  # in the hour: a little more than one per five minutes
+        bank.pay(at=DAY - before * MINUTE + n * SECOND)
+    bank.look()
 
-    assert bank.look() == []
-    assert bank.driver.store("fraud-minutes").all() == [
-        (Windowed("ann", 64 * MINUTE, 65 * MINUTE), 1),
-        (Windowed("ann", 129 * MINUTE, 130 * MINUTE), 1),
-    ]
+    for n in range(5):
+        bank.pay(at=DAY + n * SECOND)
+
+    assert bank.look() == ["HIGH_VELOCITY"] * suspicious
+
+
+@pytest.mark.parametrize(("behind", "suspicious"), [(119, True), (120, False)])
+def test_a_burst_that_arrives_two_hours_late_is_not_seen(behind: int, suspicious: bool) -> None:
+    bank = Bank()
+    bank.pay("bob", at=DAY)
+
+    for n in range(5):
+        bank.pay("ann", at=DAY - behind * MINUTE + n * SECOND)
+
+    assert bank.look() == ["HIGH_VELOCITY"] * suspicious
 
 
 def test_a_user_is_forgotten_after_a_day_of_silence_with_or_without_the_clock() -> None:
