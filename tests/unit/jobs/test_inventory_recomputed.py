@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import duckdb
 import pytest
@@ -21,6 +22,7 @@ from tests.unit.jobs.recomputing import (
     recomputed,
     rows_of,
 )
+from tests.unit.jobs.streamed import streamed
 
 
 @pytest.mark.parametrize(("seed", "batches"), [(1, 1), (2, 3), (3, 12), (4, 40)])
@@ -42,6 +44,13 @@ def test_every_result_is_what_the_recomputation_says_for_any_cut_and_any_restart
     assert differences(recomputation, connection) == {}
 
 
+@pytest.mark.parametrize("seed", [5, 6])
+def test_tables_and_topics_of_the_streaming_host_are_exact_through_failures(seed: int, tmp_path: Path) -> None:
+    connection = streamed(recomputation, pipeline, rows_of(records(2_000, seed)), tmp_path, random.Random(seed))
+
+    assert differences(recomputation, connection) == {}
+
+
 @pytest.fixture(scope="module")
 def results() -> duckdb.DuckDBPyConnection:
     rows = rows_of(records(1_000))
@@ -59,17 +68,25 @@ def test_equal_results_compare_equal_and_hold_rows(results: duckdb.DuckDBPyConne
 @pytest.mark.parametrize(
     ("name", "damage"),
     [
+        ("inventory_stock", "UPDATE {} SET pieces = pieces - 1 WHERE rowid = 3"),
+        ("inventory_stock_changelog", "DELETE FROM {} WHERE rowid = 3"),
         (
-            "inventory_checked",
-            "UPDATE {} SET credit = 'approved' WHERE rowid = (SELECT min(rowid) FROM {} WHERE credit = 'rejected')",
+            "inventory_stock_changelog",
+            "UPDATE {} SET was = 'low' WHERE rowid = (SELECT min(rowid) FROM {} WHERE was = 'ok')",
         ),
-        ("inventory_checked", "INSERT INTO {} SELECT * FROM {} LIMIT 1"),
-        ("inventory_customers", "UPDATE {} SET credit_limit = credit_limit + 0.01 WHERE rowid = 3"),
-        ("inventory_customers_changelog", "DELETE FROM {} WHERE rowid = 3"),
-        ("inventory_current", "UPDATE {} SET customer_name = NULL WHERE rowid = 3"),
-        ("inventory_dead_letters", "UPDATE {} SET operator = 'by-customer' WHERE rowid = 3"),
-        ("inventory-checked", "UPDATE {} SET nth = nth + 1 WHERE rowid = 3"),
-        ("inventory-dead-letters", "UPDATE {} SET value = NULL WHERE rowid = 3"),
+        ("inventory_customer_hours", "UPDATE {} SET is_final = NOT is_final WHERE rowid = 3"),
+        (
+            "inventory_customer_orders",
+            "UPDATE {} SET day = {'orders': day.orders + 1, 'amount': day.amount} WHERE rowid = 3",
+        ),
+        ("inventory_customer_orders", "INSERT INTO {} SELECT * FROM {} LIMIT 1"),
+        ("inventory_dead_letters", "UPDATE {} SET operator = 'sale' WHERE rowid = 3"),
+        ("inventory-alerts", "UPDATE {} SET nth = nth + 100 WHERE rowid = 3"),
+        ("inventory-customer-orders", "UPDATE {} SET day_amount = day_amount + 0.01 WHERE rowid = 3"),
+        (
+            "inventory-dead-letters",
+            "UPDATE {} SET key = NULL WHERE rowid = (SELECT min(rowid) FROM {} WHERE key IS NOT NULL)",
+        ),
     ],
 )
 def test_a_single_altered_row_is_found(results: duckdb.DuckDBPyConnection, name: str, damage: str) -> None:
