@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 _PRESENCE_ONLY = ("exception", "message", "stacktrace")
@@ -37,8 +37,8 @@ def _fields(
     fields.append(("peeked", _peeked(expected.get("peeked", [])), _peeked(observed.get("peeked", []))))
     if error is None:
         wanted = expected.get("stores", {})
-        got = {name: _rows(observed.get("stores", {}).get(name, [])) for name in wanted}
-        fields.append(("stores", {name: _rows(rows) for name, rows in wanted.items()}, got))
+        got = {name: rows_shown(observed.get("stores", {}).get(name, [])) for name in wanted}
+        fields.append(("stores", {name: rows_shown(rows) for name, rows in wanted.items()}, got))
     return fields
 
 
@@ -57,14 +57,21 @@ def _outputs(rows: Rows, per_key: bool) -> dict[str, list[str]]:
     for row in rows:
         place = f"step {row['after_input']} topic {row['topic']}"
         if per_key:
-            place += f" key {_text(row['key'])}"
+            place += f" key {text_shown(row['key'])}"
         groups[place].append(
-            _text([row["key"], row["value"], row["timestamp"], [_header(header) for header in row.get("headers", [])]])
+            text_shown(
+                [
+                    row["key"],
+                    row["value"],
+                    row["timestamp"],
+                    [header_shown(header) for header in row.get("headers", [])],
+                ]
+            )
         )
     return dict(groups)
 
 
-def _header(header: list[Any]) -> list[Any]:
+def header_shown(header: list[Any]) -> list[Any]:
     name = str(header[0])
     if name.startswith(_ERRORS) and name.removeprefix(_ERRORS) in _PRESENCE_ONLY:
         return [name]
@@ -74,14 +81,14 @@ def _header(header: list[Any]) -> list[Any]:
 def _peeked(rows: Rows) -> dict[str, list[str]]:
     groups: dict[str, list[str]] = defaultdict(list)
     for row in rows:
-        groups[f"node {row['node']}"].append(_text([row["after_input"], row["key"], row["value"]]))
+        groups[f"node {row['node']}"].append(text_shown([row["after_input"], row["key"], row["value"]]))
     return dict(groups)
 
 
-def _rows(rows: Rows) -> list[str]:
-    return sorted(_text(dict(row)) for row in rows)
+def rows_shown(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    return sorted(text_shown(dict(row)) for row in rows)
 
 
-def _text(value: Any) -> str:
+def text_shown(value: Any) -> str:
     """Keeps `4` and `4.0` apart."""
     return json.dumps(value, sort_keys=True)
