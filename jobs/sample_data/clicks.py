@@ -30,6 +30,7 @@ class Kind(Enum):
     REGULAR = "clicks, regular"
     BOT = "clicks, of a bot that never pauses"
     MIDNIGHT = "clicks, in a visit across midnight"
+    BETWEEN_DAYS = "clicks, of the bot, out of order where one visit of it ends and the next one begins"
     BOT_OUT_OF_ORDER = "clicks, of the bot, out of order"
     UNKNOWN_FIELD = "clicks, with a field nobody knows"
     OTHER_SCRIPT = "clicks, user in another script"
@@ -60,7 +61,8 @@ def records(count: int = 20_000, seed: int = 7) -> Iterator[SampleRecord]:
 
 
 _WRONG: tuple[tuple[str, Any], ...] = (("user", 7), ("user", ["u-001"]), ("page", None), ("request_id", 12))
-_TROUBLES = tuple(kind for kind in Kind if kind not in (Kind.REGULAR, Kind.BOT, Kind.MIDNIGHT))
+_NOT_IN_TURN = (Kind.REGULAR, Kind.BOT, Kind.MIDNIGHT, Kind.BETWEEN_DAYS)
+_TROUBLES = tuple(kind for kind in Kind if kind not in _NOT_IN_TURN)
 BOT = "bot"
 
 
@@ -79,15 +81,14 @@ class _Site:
         self._popular = list(accumulate(1 / (rank + 1) for rank in range(len(PAGES))))
 
     def deliveries(self) -> Iterator[SampleRecord]:
-        midnight, bot_clicks = START_MS - START_MS % DAY + DAY, START_MS
+        midnight, bot_goes_on = START_MS - START_MS % DAY + DAY, START_MS
         for trouble in cycle(_TROUBLES):
             self._turn += 1
             self._now += self._random.randrange(6 * MINUTE, 18 * MINUTE)
             self._visit(self._anyone())
             self._make(trouble)
-            while bot_clicks < self._now:
-                bot_clicks += self._random.randrange(8 * MINUTE, 24 * MINUTE)
-                self._click(BOT, Kind.BOT, at=bot_clicks)
+            if bot_goes_on < self._now:
+                bot_goes_on = self._two_days_of_the_bot(bot_goes_on)
             if self._now > midnight - 20 * MINUTE:
                 for minutes in (-9, 4, 17):
                     self._click(f"m-{midnight // DAY % 3}", Kind.MIDNIGHT, at=midnight + minutes * MINUTE)
@@ -103,6 +104,20 @@ class _Site:
         for _ in range(self._random.randrange(1, 8)):
             self._click(user, at=at)
             at += 1 + int(self._random.expovariate(1 / (3 * MINUTE)))
+
+    def _two_days_of_the_bot(self, start: int) -> int:
+        """Two visits: where the first ends, clicks come out of order; the second is exactly 24 hours long.
+
+        Returns:
+            When it goes on.
+        """
+        for minutes in (*range(0, 1_401, 20), *range(1_475, 2_876, 20)):
+            self._click(BOT, Kind.BOT, at=start + minutes * MINUTE)
+        for minutes, delivered in ((1_445, 1_445), (1_452, 1_452), (1_435, 1_453), (1_428, 1_454), (1_437, 1_455)):
+            kind = Kind.BOT if minutes == delivered else Kind.BETWEEN_DAYS
+            at = start + minutes * MINUTE
+            self._click(BOT, kind, at=at, delay_ms=(delivered - minutes) * MINUTE, page="/")
+        return start + 2_895 * MINUTE
 
     def _make(self, trouble: Kind) -> None:
         user, now = self._anyone(), self._now
@@ -158,7 +173,7 @@ class _Site:
                 self._click(user, trouble, **{name: wrong})
             case Kind.MISSING_FIELD:
                 self._click(user, trouble, without=self._random.choice(["request_id", "page"]))
-            case Kind.REGULAR | Kind.BOT | Kind.MIDNIGHT:
+            case Kind.REGULAR | Kind.BOT | Kind.MIDNIGHT | Kind.BETWEEN_DAYS:
                 raise AssertionError(f"{trouble} is not a trouble in turn")
 
     def _click(
