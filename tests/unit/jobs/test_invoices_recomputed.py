@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import zlib
+from pathlib import Path
 
 import duckdb
 import pytest
@@ -23,6 +24,7 @@ from tests.unit.jobs.recomputing import (
     recomputed,
     rows_of,
 )
+from tests.unit.jobs.streamed import streamed
 
 
 @pytest.mark.parametrize(("seed", "batches"), [(1, 1), (2, 3), (3, 12), (4, 40)])
@@ -41,6 +43,13 @@ def test_every_result_is_what_the_recomputation_says_for_any_cut_and_any_restart
         sink_partitions={"notification": 4},
     )
     put_beside(connection, recomputation, pipeline, recording, cuts)
+
+    assert differences(recomputation, connection) == {}
+
+
+@pytest.mark.parametrize("seed", [5, 6])
+def test_tables_and_topics_of_the_streaming_host_are_exact_through_failures(seed: int, tmp_path: Path) -> None:
+    connection = streamed(recomputation, pipeline, rows_of(records(2_000, seed)), tmp_path, random.Random(seed))
 
     assert differences(recomputation, connection) == {}
 
