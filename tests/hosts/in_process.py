@@ -208,7 +208,7 @@ class InProcessStream:
     def kernels(self) -> dict[TaskId, Task]:
         """Every task over its committed state, to look at its stores."""
         self.lose_worker()
-        self._open_globals()
+        self.open_globals()
         opened = {}
         for task, state in self.states.items():
             hosted = self.worker.task(*task)
@@ -216,7 +216,8 @@ class InProcessStream:
             opened[task] = self.worker.kernel(hosted, *task, header.stamp, self._next_wall_ms)
         return opened
 
-    def _open_globals(self) -> None:
+    def open_globals(self) -> None:
+        """Brings the global tables to where the last batch has read."""
         position = {topic: self.offsets[topic] for topic in self.plan.global_topics}
         self.worker.open_globals(msgspec.msgpack.encode(position))
 

@@ -65,8 +65,8 @@ def test_a_global_table_is_seen_as_of_the_start_of_the_batch(settings: Settings)
 
     # An older batch that runs again sees the rows of its time.
     stream.worker.open_globals(msgspec.msgpack.encode({"names": first["names"]}))
-    assert stream.worker._globals is not None
-    store: Any = stream.worker._globals.stores["names"]
+    assert stream.worker.globals is not None
+    store: Any = stream.worker.globals.stores["names"]
     assert [store.get("1"), store.get("2")] == ["ann", "bob"]
     stream.close()
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Literal
 
 from deltaworks.dsl.builder import StreamsBuilder
 from deltaworks.dsl.mistakes import named
+from deltaworks.dsl.topology import Topology
 from deltaworks.errors import Problem, TopologyError
 from deltaworks.topology.checks import table_names
 from deltaworks.topology.error_handlers import ErrorPolicy, Handling
@@ -42,8 +44,9 @@ class Pipeline:
 
     name: str
     """Names the checkpoint, the transactions and the consumer groups; a rename is a new pipeline."""
-    topology: Callable[[StreamsBuilder], None]
-    """Builds the topology; called by `plan`, as often as it is needed."""
+    topology: Callable[[StreamsBuilder], None] | Callable[[], Topology]
+    """Builds the topology with the builder that it gets, or takes nothing and returns a low-level `Topology`; called by
+    `plan`, as often as it is needed."""
     topics: tuple[Topic, ...] = ()
     """Created at the start where they do not exist; topics that it only writes need not be listed."""
     on_error: Literal["fail", "continue"] = "fail"
@@ -95,19 +98,11 @@ class Pipeline:
         Raises:
             TopologyError: lists every problem, of the topology and of the pipeline.
         """
-        builder = StreamsBuilder(
-            self.name,
-            record_cache=self.record_cache,
-            explicit_names=self.explicit_names,
-            optimize=self.optimize,
-            emit_interval=self.emit_interval,
-        )
         problems = list(self._mistyped())
         if problems:
             raise TopologyError(self.name, problems)
         try:
-            self.topology(builder)
-            plan = builder.build()
+            plan = self._build()
         except TopologyError as error:
             problems += error.problems
         else:
@@ -115,6 +110,25 @@ class Pipeline:
             if not problems:
                 return plan
         raise TopologyError(self.name, problems)
+
+    def _build(self) -> Plan:
+        topology: Callable[..., Any] = self.topology
+        if not inspect.signature(topology).parameters:
+            built = topology()
+            if isinstance(built, Topology):
+                return replace(built.build(), name=self.name)
+            what = f"topology= is a function without parameters that returns {named(built)}."
+            hint = "def topology(builder: StreamsBuilder) -> None: ..., or return a Topology, before its build()"
+            raise TopologyError(self.name, [Problem(what, hint=hint)])
+        builder = StreamsBuilder(
+            self.name,
+            record_cache=self.record_cache,
+            explicit_names=self.explicit_names,
+            optimize=self.optimize,
+            emit_interval=self.emit_interval,
+        )
+        topology(builder)
+        return builder.build()
 
     def _mistyped(self) -> Iterator[Problem]:
         topology: Any = self.topology

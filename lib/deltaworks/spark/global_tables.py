@@ -18,6 +18,7 @@ from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.kafka.ranges import Offsets, Range
 from deltaworks.kernel.records import Coordinates, DeadLetter, Headers, RecordBatch
 from deltaworks.kernel.stores.build import Store
+from deltaworks.kernel.stores.state import StateReader
 from deltaworks.kernel.task import TASK_STORE, Task
 from deltaworks.spark.local_store import LocalStore, Stamp
 from deltaworks.topology.stages import Plan, Stage
@@ -76,6 +77,11 @@ class GlobalTables:
         """By name."""
         return {name: store for table in self._tables for name, store in table.stores.items()}
 
+    @property
+    def readers(self) -> Mapping[str, StateReader]:
+        """What is committed, by name of the store."""
+        return {name: reader for table in self._tables for name, reader in table.readers.items()}
+
     def close(self) -> None:
         """Lets go of the local stores."""
         for table in self._tables:
@@ -103,6 +109,10 @@ class _GlobalTable:
     def stores(self) -> Mapping[str, Store]:
         assert self._task is not None
         return self._task.stores
+
+    @property
+    def readers(self) -> Mapping[str, StateReader]:
+        return {store.name: self._local.reader(store.name) for store in self._stage.stores}
 
     def at(self, wanted: Offsets) -> bool:
         """Whether the stores are others than before."""

@@ -109,17 +109,17 @@ class Worker:
     routes: dict[TaskId, int]
     clients: Clients
     _tasks: dict[TaskId, HostedTask] = field(default_factory=dict)
-    _globals: GlobalTables | None = None
+    globals: GlobalTables | None = None
 
     def open_globals(self, position: bytes | None) -> None:
         """Brings the global tables to the position that they have in this batch."""
         if not self.plan.global_stages:
             return
         assert position is not None
-        if self._globals is None:
+        if self.globals is None:
             root = Path(self.config.local_root)
-            self._globals = GlobalTables(self.plan, self.pipeline, root, self.clients.reader)
-        if self._globals.at(position):
+            self.globals = GlobalTables(self.plan, self.pipeline, root, self.clients.reader)
+        if self.globals.at(position):
             for hosted in self._tasks.values():
                 hosted.kernel = hosted.stamp = None  # they read the stores of before
 
@@ -157,8 +157,8 @@ class Worker:
             if hosted.reader is not None:
                 hosted.reader.close()
         self._tasks.clear()
-        if self._globals is not None:
-            self._globals.close()
+        if self.globals is not None:
+            self.globals.close()
 
     def reader(self, hosted: HostedTask) -> Reader:
         if hosted.reader is None:
@@ -183,17 +183,19 @@ class Worker:
 
     @property
     def _global_stores(self) -> Mapping[str, Store]:
-        return {} if self._globals is None else self._globals.stores
+        return {} if self.globals is None else self.globals.stores
 
 
 _workers: dict[str, Worker] = {}
-"""By query id. The only state of this module: a Python worker outlives the tasks that Spark runs in it."""
+"""By query id, at most one. The only state of this module: a Python worker outlives the tasks that Spark runs in it."""
 
 
 def worker_for(config: HostConfig, routes: dict[TaskId, int]) -> Worker:
     """The worker state of this process, made on first use."""
     worker = _workers.get(config.query_id)
     if worker is None:
+        while _workers:
+            _workers.popitem()[1].close()
         gc.set_threshold(*GARBAGE_THRESHOLDS)
         faults.install(config.fault_hook)
         pipeline: Pipeline = cloudpickle.loads(config.pipeline)
