@@ -31,6 +31,8 @@ def checked(store: str | None, invoice: Invoice) -> Invoice:
     """Raises on what no till should write: such an invoice becomes a dead letter."""
     if store != invoice.store_id:
         raise ValueError(f"an invoice of store {invoice.store_id} has the key {store}")
+    if not all(item.is_plausible for item in invoice.invoice_line_items):
+        raise ValueError("a line item has a price, a quantity or a value that no till knows")
     if invoice.total_amount != sum(item.total_value for item in invoice.invoice_line_items):
         raise ValueError(f"the line items do not add up to {invoice.total_amount}")
     if invoice.customer_type == "PRIME" and not invoice.customer_card_no:

@@ -47,6 +47,13 @@ class LineItem(msgspec.Struct, frozen=True, rename=json_name):
     item_qty: int
     total_value: Decimal
 
+    @property
+    def is_plausible(self) -> bool:
+        """A price in whole cents, as many pieces as one can carry, and their product."""
+        price, pieces = self.item_price, self.item_qty
+        in_bounds = 0 < price < 1_000_000 and 0 < abs(pieces) < 1_000_000
+        return in_bounds and price == round(price, 2) and self.total_value == price * pieces
+
 
 class Invoice(Sale, frozen=True):
     """Of `pos` and `shipment`, keyed by store; unknown fields are ignored."""

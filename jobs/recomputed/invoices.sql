@@ -6,20 +6,27 @@
 
 -- 1. Invoices: decoded, then checked ---------------------------------------------------------------------------------
 
--- A JSON number passes through a double here: exact for up to 15 digits, and no amount has more.
-CREATE OR REPLACE MACRO amount(document, path) AS
-    CASE WHEN json_type(document, path) IN ('VARCHAR', 'DOUBLE', 'BIGINT', 'UBIGINT')
-        THEN TRY_CAST(document->>path AS DECIMAL(38, 18)) END;
+-- A JSON number passes through a double here: exact for up to 15 digits. An amount with more than 20 of them before
+-- the point has none here, and is refused below.
+CREATE OR REPLACE MACRO amount(document, path) AS TRY_CAST(document->>path AS DECIMAL(38, 18));
+CREATE OR REPLACE MACRO is_amount(document, path) AS
+    json_type(document, path) IN ('VARCHAR', 'DOUBLE', 'BIGINT', 'UBIGINT')
+    AND TRY_CAST(document->>path AS DOUBLE) IS NOT NULL;
 CREATE OR REPLACE MACRO whole(document, path) AS
     CASE WHEN json_type(document, path) IN ('BIGINT', 'UBIGINT') THEN (document->>path)::BIGINT END;
 
 CREATE OR REPLACE MACRO line_item(item) AS
     CASE WHEN json_type(item, ['$.ItemCode', '$.ItemDescription']) = ['VARCHAR', 'VARCHAR']
             AND whole(item, '$.ItemQty') IS NOT NULL
-            AND amount(item, '$.ItemPrice') IS NOT NULL AND amount(item, '$.TotalValue') IS NOT NULL
+            AND is_amount(item, '$.ItemPrice') AND is_amount(item, '$.TotalValue')
         THEN {'item_code': item->>'$.ItemCode', 'item_description': item->>'$.ItemDescription',
               'item_price': amount(item, '$.ItemPrice'), 'item_qty': whole(item, '$.ItemQty'),
               'total_value': amount(item, '$.TotalValue')} END;
+
+CREATE OR REPLACE MACRO is_plausible(item) AS coalesce(
+    item.item_price > 0 AND item.item_price < 1000000 AND item.item_price = round(item.item_price, 2)
+    AND item.item_qty <> 0 AND abs(item.item_qty) < 1000000
+    AND item.total_value = item.item_price::DECIMAL(18, 2) * item.item_qty::DECIMAL(18, 0), false);
 
 CREATE OR REPLACE MACRO address(given) AS
     CASE WHEN json_type(given, ['$.AddressLine', '$.City', '$.State', '$.PinCode', '$.ContactNumber'])
@@ -54,8 +61,9 @@ WITH decoded AS (
             json_type(document, ['$.InvoiceNumber', '$.StoreID', '$.PosID']) = ['VARCHAR', 'VARCHAR', 'VARCHAR']
             AND created_time IS NOT NULL AND customer_type IN ('PRIME', 'NONPRIME')
             AND payment_method IN ('CASH', 'CARD') AND delivery_type IN ('HOME-DELIVERY', 'TAKEAWAY')
-            AND total_amount IS NOT NULL AND number_of_items IS NOT NULL AND taxable_amount IS NOT NULL
-            AND cgst IS NOT NULL AND sgst IS NOT NULL AND cess IS NOT NULL
+            AND is_amount(document, '$.TotalAmount') AND is_amount(document, '$.TaxableAmount')
+            AND is_amount(document, '$.CGST') AND is_amount(document, '$.SGST') AND is_amount(document, '$.CESS')
+            AND number_of_items IS NOT NULL
             AND coalesce(json_type(document, '$.CustomerCardNo'), 'VARCHAR') = 'VARCHAR'
             AND (coalesce(json_type(document, '$.DeliveryAddress'), 'NULL') = 'NULL' OR delivery_address IS NOT NULL)
             AND len(list_filter(line_items, lambda item: item IS NULL)) = 0,
@@ -67,7 +75,8 @@ SELECT *, CASE
     WHEN value IS NULL THEN 'nothing'
     WHEN NOT is_invoice THEN 'malformed'
     WHEN key_text IS DISTINCT FROM store_id THEN 'refused'
-    WHEN total_amount <> coalesce(list_sum(list_transform(line_items, lambda item: item.total_value)), 0) THEN 'refused'
+    WHEN len(list_filter(line_items, lambda item: NOT is_plausible(item))) > 0 THEN 'refused'
+    WHEN total_amount IS DISTINCT FROM coalesce(list_sum(list_transform(line_items, lambda item: item.total_value)), 0) THEN 'refused'
     WHEN customer_type = 'PRIME' AND customer_card_no = '' THEN 'refused'
     WHEN delivery_type = 'HOME-DELIVERY' AND delivery_address IS NULL THEN 'refused'
     ELSE 'invoice' END AS verdict

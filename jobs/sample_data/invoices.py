@@ -64,6 +64,7 @@ class Kind(Enum):
     WRONG_ITEM = "invoices, a field of a line item of the wrong type"
     WRONG_ADDRESS = "invoices, an address that is no address"
     MISSING_FIELD = "invoices, a field missing"
+    IMPLAUSIBLE_ITEM = "invoices, a line item with numbers that no till knows"
     WRONG_TOTAL = "invoices, total other than that of the line items"
     PRIME_WITHOUT_CARD = "invoices, PRIME without a card"
     NO_ADDRESS = "invoices, home delivery without an address"
@@ -94,6 +95,14 @@ _WRONG_IN_ITEM: tuple[dict[str, Any], ...] = (
     {"ItemQty": 1.5},
     {"ItemCode": None},
     {"TotalValue": []},
+)
+_IMPLAUSIBLE: tuple[dict[str, Any], ...] = (
+    {"ItemPrice": 1e30, "TotalValue": 1e30},
+    {"ItemPrice": 0.005, "TotalValue": 0.005},
+    {"ItemPrice": 0, "TotalValue": 0},
+    {"ItemQty": 0, "TotalValue": 0},
+    {"ItemPrice": 1, "ItemQty": 10**15, "TotalValue": 10**15},
+    {"ItemQty": 2},
 )
 _REQUIRED = ("InvoiceNumber", "StoreID", "CustomerType", "TotalAmount", "TaxableAmount", "InvoiceLineItems")
 _TROUBLES = tuple(kind for kind in Kind if kind is not Kind.REGULAR)
@@ -141,7 +150,7 @@ class _Shop:
             case Kind.TAKEAWAY_ADDRESS:
                 self._invoice(trouble, DeliveryType="TAKEAWAY", DeliveryAddress=self._address())
             case Kind.OUT_OF_ORDER:
-                self._invoice(trouble, delay_ms=self._random.randrange(MINUTE, 90 * MINUTE))
+                self._invoice(trouble, delay_ms=self._random.randrange(MINUTE, 20 * MINUTE))
             case Kind.DUPLICATE:
                 self._again(self._invoice(customer=self._prime()), trouble)
             case Kind.DUPLICATE_CHANGED:
@@ -174,6 +183,9 @@ class _Shop:
                 self._invoice(trouble, DeliveryAddress=wrong)
             case Kind.MISSING_FIELD:
                 self._invoice(trouble, without=self._random.choice(_REQUIRED))
+            case Kind.IMPLAUSIBLE_ITEM:
+                item = _item(THINGS[0], 1) | self._random.choice(_IMPLAUSIBLE)
+                self._invoice(trouble, InvoiceLineItems=[item], TotalAmount=item["TotalValue"])
             case Kind.WRONG_TOTAL:
                 self._invoice(trouble, TotalAmount=self._random.choice([0, 99_999.99]))
             case Kind.PRIME_WITHOUT_CARD:

@@ -222,6 +222,28 @@ def test_what_no_till_should_write_becomes_a_dead_letter_and_nothing_else(fields
     assert shop.written() == {"invoices-dead-letters"}
 
 
+@pytest.mark.parametrize(
+    "implausible",
+    [
+        {"ItemPrice": 1e30, "TotalValue": 2e30},
+        {"ItemPrice": "0.005", "TotalValue": "0.01"},
+        {"ItemPrice": "NaN"},
+        {"ItemQty": 0, "TotalValue": 0},
+        {"ItemPrice": 1, "ItemQty": 10**15, "TotalValue": 10**15},
+        {"TotalValue": 25.01},
+    ],
+)
+def test_an_implausible_line_item_does_not_get_as_far_as_a_table_that_cannot_hold_it(
+    implausible: dict[str, Any],
+) -> None:
+    shop = Shop()
+
+    shop.sell(items=(LAMP | implausible,))
+
+    assert [letter.operator for letter in shop.driver.dead_letters] == ["check-invoice"]
+    assert shop.written() == {"invoices-dead-letters"}
+
+
 @pytest.mark.parametrize("key", [None, b"POS7"])
 def test_an_invoice_whose_key_is_not_its_store_becomes_a_dead_letter(key: bytes | None) -> None:
     shop = Shop()
