@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ENGINES = ("pyspark", "delta", "deltalake", "confluent_kafka", "duckdb", "pyarrow", "lmdb", "airflow")
+ENGINES = (
+    *("pyspark", "delta", "deltalake", "confluent_kafka", "duckdb", "pyarrow", "lmdb", "airflow"),
+    *("great_expectations", "pandas"),
+)
 
 
 def run_python(code: str) -> str:
@@ -36,6 +39,10 @@ def test_importing_loads_no_engine(module: str) -> None:
     loaded = run_python(f"import sys, {module}; print(*sorted({{name.split('.')[0] for name in sys.modules}}))").split()
 
     assert [engine for engine in ENGINES if engine in loaded] == []
+
+
+def test_importing_quality_does_not_load_great_expectations() -> None:
+    assert run_python("import sys, deltaworks.quality; print('great_expectations' in sys.modules)") == "False"
 
 
 def test_importing_the_package_is_quick_enough_for_a_command_line() -> None:

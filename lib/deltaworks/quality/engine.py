@@ -35,13 +35,17 @@ def dataframes() -> BatchDefinition[None]:
     """What makes batches of data frames; in memory only: no files, no progress bars, nothing is sent anywhere."""
     load()
     import great_expectations
-    from great_expectations.data_context.types.base import ProgressBarsConfig
-
-    context = great_expectations.get_context(mode="ephemeral")
-    context.enable_analytics(False)
-    context.variables.progress_bars = ProgressBarsConfig(globally=False)
-    return (
-        context.data_sources.add_pandas("tables")
-        .add_dataframe_asset("table")
-        .add_batch_definition_whole_dataframe("all")
+    from great_expectations.data_context.types.base import (
+        DataContextConfig,
+        InMemoryStoreBackendDefaults,
+        ProgressBarsConfig,
     )
+
+    config = DataContextConfig(
+        store_backend_defaults=InMemoryStoreBackendDefaults(),
+        progress_bars=ProgressBarsConfig(globally=False),
+        analytics_enabled=False,
+    )
+    context = great_expectations.get_context(mode="ephemeral", project_config=config)
+    asset = context.data_sources.add_pandas("tables").add_dataframe_asset("table")
+    return asset.add_batch_definition_whole_dataframe("all")

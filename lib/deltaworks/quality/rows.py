@@ -52,7 +52,7 @@ class Rows:
             return replace(verdict, outcome=Outcome.ERROR, error=misfit)
         # One at a time: in a suite, one that raises can take others with it.
         answer = self.batch.validate(
-            expectation, result_format={"result_format": "SUMMARY", "partial_unexpected_count": self.samples}
+            expectation, result_format={"result_format": "SUMMARY", "partial_unexpected_count": max(1, self.samples)}
         )
         if error := _error(answer):
             return replace(verdict, outcome=Outcome.ERROR, error=error)
