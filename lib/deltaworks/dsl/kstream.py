@@ -14,7 +14,7 @@ from deltaworks.dsl.kstream_joins import KStreamJoins
 from deltaworks.dsl.ktable import KTable
 from deltaworks.dsl.materialize import Grouping, table_source
 from deltaworks.dsl.materialized import Materialized, Stored
-from deltaworks.dsl.mistakes import check_function, check_shape, need_handle, need_topics
+from deltaworks.dsl.mistakes import check_function, check_partitioner, check_shape, need_handle, need_topics
 from deltaworks.dsl.point import Point, Typed, Unknown
 from deltaworks.dsl.processing import process, process_values
 from deltaworks.serdes.inference import element, pair, returned
@@ -374,8 +374,9 @@ class KStream(KStreamJoins[K, V]):
         Shape: `KStream[K, V] -> KStream[K, V]`; 1 record -> 1; a null key is dropped, unless a left join follows.
         Args:
             partitions: number of tasks behind the hop; None: as many as before it, or as joins need.
-            partitioner: `(hop, key, value, partitions) -> partition`, in place of Kafka's; what works by key behind
-                the hop needs all records of a key in one partition.
+            partitioner: `(hop, key, value, partitions) -> partition`, in place of Kafka's; see `StreamPartitioner`.
+                What works by key behind the hop needs all records of a key in one partition; what works by the value,
+                such as a processor with a store, needs those that belong together there.
             key: type or serde of the key, if it is not known.
             value: type or serde of the value, if it is not known.
             name: of the hop.
@@ -384,6 +385,7 @@ class KStream(KStreamJoins[K, V]):
         """
         where = call_site()
         at = self._typed(key, value, "repartition", where)
+        check_partitioner(at.graph, partitioner, operator="repartition", where=where)
         if partitions is not None and partitions < 1:
             at.graph.report(f"repartition: {partitions} partitions are too few.", where, "partitions=1 or more")
         name = name or at.graph.next_name("KSTREAM-REPARTITION-")
@@ -486,13 +488,14 @@ class KStream(KStreamJoins[K, V]):
             topic: exists already, or is declared in the pipeline's `topics`.
             key: type or serde of the key, if it is not known.
             value: type or serde of the value, if it is not known.
-            partitioner: `(topic, key, value, partitions) -> partition`, in place of Kafka's.
+            partitioner: `(topic, key, value, partitions) -> partition`, in place of Kafka's; see `StreamPartitioner`.
             name: of the node.
         Source: `KStream#to`, `Produced`; differs: no.
         """
         where = call_site()
         need_topics(self.at.graph, [topic], operator="to", where=where)
         operator = f"to('{topic}')"
+        check_partitioner(self.at.graph, partitioner, operator=operator, where=where)
         at = self._typed(key, value, operator, where)
         at.then(
             TopicSink(
@@ -530,6 +533,7 @@ class KStream(KStreamJoins[K, V]):
         where = call_site()
         operator = "to_extracted"
         check_function(self.at.graph, extractor, "extractor(key, value, context)", operator=operator, where=where)
+        check_partitioner(self.at.graph, partitioner, operator=operator, where=where)
         at = self._typed(key, value, operator, where)
         at.then(
             ExtractedTopicSink(

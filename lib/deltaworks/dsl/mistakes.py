@@ -144,6 +144,16 @@ def check_shape(graph: Graph, given: Any, argument: str, names: str, operator: s
     check_function(graph, given, shape, operator=operator, where=where, with_key=not keyed)
 
 
+def check_partitioner(graph: Graph, partitioner: Any, *, operator: str, where: Origin) -> None:
+    """Reports what cannot choose a partition."""
+    if inspect.isclass(partitioner):
+        hint = f"partitioner={partitioner.__name__}()"
+        graph.report(f"{operator}: partitioner={partitioner.__name__} is a class, not a partitioner.", where, hint)
+    elif partitioner is not None:
+        shape = "partitioner(topic, key, value, partitions)"
+        check_function(graph, partitioner, shape, operator=operator, where=where)
+
+
 def check_reads(graph: Graph, extractor: Any, offset_reset: Any, *, operator: str, where: Origin) -> None:
     """Reports what cannot be an extractor of timestamps, or a place to begin to read."""
     if inspect.isclass(extractor):

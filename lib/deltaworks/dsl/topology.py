@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from deltaworks.dsl.graph import BuilderConfig, Graph, call_site
-from deltaworks.dsl.mistakes import Handle, check_reads, need_topics
+from deltaworks.dsl.mistakes import Handle, check_partitioner, check_reads, need_topics
 from deltaworks.dsl.point import Typed, settle
 from deltaworks.dsl.processing import add_store, check_supplier, makes_fixed_keys, own_stores
 from deltaworks.dsl.state_stores import StoreBuilder
@@ -159,6 +159,7 @@ class Topology(Handle):
         """
         where = call_site()
         self._parents(name, parents, where)
+        check_partitioner(self._graph, partitioner, operator="add_sink", where=where)
         key_serde = settle(self._graph, key, None, operator="add_sink", argument="key", where=where)
         value_serde = settle(self._graph, value, None, operator="add_sink", argument="value", where=where)
         if isinstance(topic, str):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from deltaworks.topology.routing import StreamPartitioner
@@ -36,13 +37,23 @@ def chosen_partitions(
     """The partitions that a user's partitioner chose; None: it leaves the choice to the default.
 
     Raises:
+        TypeError: It chose something else than partitions.
         ValueError: There is no such partition; and whatever the partitioner raises.
     """
     chosen = partitioner(topic, key, value, partitions)
     if chosen is None:
         return None
-    several = (chosen,) if isinstance(chosen, int) else tuple(sorted(chosen))
+    several = (chosen,) if isinstance(chosen, int) else _several(topic, chosen)
     for partition in several:
         if not 0 <= partition < partitions:
             raise ValueError(f"topic '{topic}' has no partition {partition}; it has {partitions}")
     return several
+
+
+def _several(topic: str, chosen: Any) -> tuple[int, ...]:
+    """Each once, in order."""
+    if not isinstance(chosen, Collection) or not all(isinstance(partition, int) for partition in chosen):
+        raise TypeError(
+            f"the partitioner of topic '{topic}' returned {chosen!r}, which is no partition and no set of them"
+        )
+    return tuple(sorted(set(chosen)))

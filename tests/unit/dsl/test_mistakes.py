@@ -731,6 +731,43 @@ def the_class_of_a_timestamp_extractor(shop: Shop) -> None:
 
 @told(
     """
+    repartition calls its partitioner with (topic, key, value, partitions), but got a lambda that takes (order, partitions).
+      at {here}
+      Hint: lambda topic, key, value, partitions: ...
+    """
+)
+def a_partitioner_that_takes_other_arguments(shop: Shop) -> None:
+    shop.orders.repartition(partitioner=lambda order, partitions: order % partitions)  # here
+
+
+@told(
+    """
+    to('out'): the partitioner must be a function, but is 3.
+      at {here}
+      Hint: lambda topic, key, value, partitions: ...
+    """
+)
+def a_partition_in_place_of_a_partitioner(shop: Shop) -> None:
+    shop.orders.to("out", partitioner=3)  # here
+
+
+@told(
+    """
+    to('out'): partitioner=ByStore is a class, not a partitioner.
+      at {here}
+      Hint: partitioner=ByStore()
+    """
+)
+def the_class_of_a_partitioner(shop: Shop) -> None:
+    class ByStore:
+        def __call__(self, topic: str, key: str, value: str, partitions: int) -> int:
+            return len(key) % partitions
+
+    shop.orders.to("out", partitioner=ByStore)  # here
+
+
+@told(
+    """
     the split 'sizes-' is not ended, so its branches do not exist.
       at {here}
       Hint: end it with .default_branch() or .no_default_branch()

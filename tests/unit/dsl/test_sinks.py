@@ -92,6 +92,28 @@ def test_partition_that_does_not_exist_fails_the_record() -> None:
         placed(lambda topic, key, value, partitions: 3)
 
 
+@pytest.mark.parametrize("chosen", [1.5, "1", [0, None], iter([0])])
+def test_what_is_no_partition_fails_the_record(chosen: object) -> None:
+    with pytest.raises(StreamsError, match=r"partitioner of topic 'out' returned .*, which is no partition"):
+        placed(lambda *_: chosen)
+
+
+def test_a_copy_goes_to_each_partition_once() -> None:
+    out = placed(lambda *_: [2, 0, 2])
+
+    assert [partition for _, partition, key in out.placed if key == b"a"] == [0, 2]
+
+
+def test_record_whose_partitioner_fails_becomes_a_dead_letter() -> None:
+    out = placed(lambda topic, key, value, partitions: partitions // value, ErrorPolicy.of("continue"))
+
+    assert [(letter.key, letter.error_class) for letter in out.letters] == [
+        (b"a", "ZeroDivisionError"),
+        (b"b", "ValueError"),
+    ]
+    assert out.placed == [("out", 1, b"c")]
+
+
 def test_partitioner_of_a_repartition_chooses_the_task() -> None:
     builder = StreamsBuilder()
     stream = builder.stream("in", key=str, value=int)
