@@ -8,9 +8,9 @@ payments -> decode -> watch -> fraud-alerts, fraud_alerts
                        '- fraud-bursts    alerts that wait for the clock, so that a burst is told once, not per payment
 ```
 
-HIGH_AMOUNT and GEO_ANOMALY are told at once, HIGH_VELOCITY every ten seconds of the wall clock, and then only the last
-of a user and five minutes. Who is suspected depends on the payments alone: a user is forgotten after a day of their
-time without payment; the clock says when the space is freed.
+HIGH_AMOUNT and GEO_ANOMALY are told at once; HIGH_VELOCITY every ten seconds of the wall clock, of each user and five
+minutes only the last. Who is suspected depends on the payments alone: a user is forgotten after a day without payment,
+by the time of the payments, and the clock only says when the space is freed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Sample data for `jobs/fraud.py`: payments, seeded, some of them suspicious, and as untidy as a real topic.
 
-Time advances about three and a half minutes per payment. Every eighth payment is one `Kind` of trouble in turn, some of
+Time advances more than four minutes per payment. Every eighth payment is one `Kind` of trouble in turn, some of
 several payments, so that a thousand payments hold every kind. The record timestamp is the event time; records are
 yielded in the order in which they reach Kafka, which differs.
 """
@@ -16,7 +16,7 @@ from itertools import accumulate, count, cycle
 from types import EllipsisType
 from typing import Any
 
-from jobs.sample_data.kafka import HOUR, MINUTE, PARTITIONS, SECOND, SampleRecord, as_json
+from jobs.sample_data.kafka import DAY, HOUR, MINUTE, PARTITIONS, SECOND, SampleRecord, as_json
 
 MAIN_TOPIC = "payments"
 START_MS = int(datetime(2026, 3, 1, 22, 30, tzinfo=UTC).timestamp() * 1000)
@@ -38,8 +38,11 @@ class Kind(Enum):
     ABROAD_WITHIN_THE_HOUR = "payments, abroad within the hour"
     ABROAD_AFTER_AN_HOUR = "payments, abroad exactly an hour later"
     ABROAD_LATE = "payments, abroad before the last one at home, but arriving after it"
+    ABROAD_LONG_BEFORE = "payments, abroad hours before the last one at home, but arriving after it"
+    ABROAD_AT_ONCE = "payments, abroad in the same millisecond"
     BURST = "payments, the fifth in five minutes"
     BURST_TOO_SLOW = "payments, the fifth in a little more than five minutes"
+    LATE_BURST = "payments, five in a minute two hours ago, just seen or just forgotten"
     BUSY = "payments, as many in five minutes as others' bursts, but usual for the user"
     BUSY_BURST = "payments, many even for a busy user"
     COMES_BACK = "payments, high, the first after more than a day"
@@ -51,7 +54,7 @@ class Kind(Enum):
     NULL_KEY = "payments, key null or empty"
     NULL_VALUE = "payments, value null"
     EMPTY_VALUE = "payments, value empty"
-    MALFORMED_KEY = "payments, key not UTF-8"
+    MALFORMED_KEY = "payments, key not UTF-8 and clock days ahead"
     MALFORMED_BYTES = "payments, value arbitrary bytes"
     MALFORMED_JSON = "payments, JSON cut short"
     WRONG_TYPE = "payments, a field of the wrong type"
@@ -96,7 +99,7 @@ class _Payments:
     def deliveries(self) -> Iterator[SampleRecord]:
         for trouble in cycle(_TROUBLES):
             for _ in range(7):
-                self._now += 1 + int(self._random.expovariate(1 / (210 * SECOND)))
+                self._now += 1 + int(self._random.expovariate(1 / (260 * SECOND)))
                 self._pay(self._anyone())
             self._make(trouble)
             while self._outbox[0][0] <= self._now:
@@ -149,6 +152,16 @@ class _Payments:
                 self._pay(user, delivered=now)
                 self._pay(user, trouble, at=now - 10 * MINUTE, delivered=now + 1, country=self._abroad(user))
                 self._pay(user, at=now + MINUTE, delivered=now + MINUTE)
+            case Kind.ABROAD_LONG_BEFORE:
+                user = next(self._new)
+                self._pay(user, delivered=now)
+                self._pay(user, trouble, at=now - 2 * HOUR, delivered=now, country=self._abroad(user))
+            case Kind.ABROAD_AT_ONCE:
+                user = next(self._new)
+                self._pay(user, delivered=now)
+                for minutes, kind in ((0, trouble), (1, Kind.REGULAR)):
+                    at = now + minutes * MINUTE
+                    self._pay(user, kind, at=at, delivered=at, country="AT")
             case Kind.BURST:
                 self._burst(self._random.choice(self._users[40:]), now, self._random.randrange(5, 10), trouble)
             case Kind.BURST_TOO_SLOW:
@@ -156,6 +169,11 @@ class _Payments:
                 for minute in (0, 1, 2, 3, 5):
                     at = first + minute * MINUTE
                     self._pay(user, trouble if minute == 5 else Kind.REGULAR, at=at, delivered=at)
+            case Kind.LATE_BURST:
+                user, at = next(self._new), now - now % MINUTE - self._random.choice([119, 120]) * MINUTE
+                self._pay(user, delivered=now)
+                for _ in range(5):
+                    self._pay(user, trouble, at=at, delivered=now)
             case Kind.BUSY_BURST:
                 user = next(self._new)
                 for minutes in range(0, 60, 3):
@@ -180,7 +198,7 @@ class _Payments:
             case Kind.NULL_VALUE | Kind.EMPTY_VALUE:
                 self._pay(user, trouble, raw=lambda _: None if trouble is Kind.NULL_VALUE else b"")
             case Kind.MALFORMED_KEY:
-                self._pay(user, trouble, key=b"\xff\xfe" + user.encode())
+                self._pay(user, trouble, key=b"\xff\xfe" + user.encode(), at=now + 2 * DAY, delivered=now)
             case Kind.MALFORMED_BYTES:
                 noise = b"\xff" + self._random.randbytes(self._random.randrange(1, 40))
                 self._pay(user, trouble, raw=lambda _: noise)

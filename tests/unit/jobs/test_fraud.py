@@ -129,6 +129,26 @@ def test_a_late_payment_from_abroad_is_an_anomaly_but_the_user_stays_at_home() -
     assert bank.rules() == []
 
 
+def test_a_late_payment_from_hours_ago_is_no_anomaly() -> None:
+    bank = Bank()
+    bank.pay(at=DAY, country="DE")
+
+    bank.pay(at=DAY - HOUR, country="FR")
+
+    assert bank.rules() == []
+
+
+def test_of_two_payments_at_the_same_time_the_later_one_says_where_the_user_is() -> None:
+    bank = Bank()
+    bank.pay(at=DAY, country="DE")
+    bank.pay(at=DAY, country="FR")
+    bank.told()
+
+    bank.pay(at=DAY + MINUTE, country="FR")
+
+    assert bank.rules() == []
+
+
 def test_a_burst_is_told_when_the_clock_says_so_and_once() -> None:
     bank = Bank()
 
@@ -291,6 +311,17 @@ def test_what_nobody_can_pay_is_a_dead_letter_and_spoils_no_average(amount: obje
 def test_a_key_that_does_not_decode_is_a_dead_letter_at_the_source() -> None:
     bank = Bank()
 
-    bank.payments.pipe_raw(b"\xff", b"{}")
+    bank.payments.pipe_raw(b"\xff", b"{}", timestamp_ms=9 * DAY)
 
     assert [letter.operator for letter in bank.driver.dead_letters] == ["payments-source"]
+
+
+def test_a_key_that_does_not_decode_moves_no_time() -> None:
+    bank = Bank()
+    for hour in range(5):
+        bank.pay(at=hour * HOUR, amount="1.00")
+
+    bank.payments.pipe_raw(b"\xff", b"{}", timestamp_ms=9 * DAY)
+    bank.pay(at=5 * HOUR, amount="900.00")
+
+    assert bank.rules() == ["HIGH_AMOUNT"]

@@ -37,7 +37,7 @@ from tests.unit.jobs.recomputing import (
 
 def random_clock(batches: int, rng: random.Random) -> list[int]:
     """Now and then it stands still, now and then it jumps by more than an hour."""
-    steps = rng.choices([0, SECOND, 4 * SECOND, 10 * SECOND, 90 * MINUTE], weights=[1, 4, 4, 4, 2], k=batches)
+    steps = rng.choices([0, SECOND, 4 * SECOND, 10 * SECOND, 90 * MINUTE], weights=[1, 4, 4, 4, 3], k=batches)
     return list(accumulate(steps, initial=rng.randrange(10**12)))[:batches]
 
 
@@ -45,7 +45,7 @@ def random_ticks(batches: int, rng: random.Random) -> set[int]:
     return {batch for batch in range(batches) if rng.random() < 0.3}
 
 
-@pytest.mark.parametrize(("seed", "batches"), [(1, 1), (2, 3), (3, 12), (4, 40), (5, 150)])
+@pytest.mark.parametrize(("seed", "batches"), [(1, 1), (2, 3), (3, 6), (4, 40), (5, 150)])
 def test_every_result_is_what_the_recomputation_says_for_any_cut_any_clock_and_any_restart(
     seed: int, batches: int
 ) -> None:
