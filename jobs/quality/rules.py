@@ -6,6 +6,7 @@ A suite is a list of expectations of Great Expectations; these functions only sa
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import TypeAlias
 
@@ -40,19 +41,22 @@ def one_row_per(*columns: str, why: str) -> Expectation:
     return gxe.ExpectCompoundColumnsToBeUnique(column_list=list(columns), meta={"why": why})
 
 
-def windows(size: timedelta, *, advance: timedelta | None = None, grace: timedelta) -> Suite:
+def windows(
+    size: timedelta, *, advance: timedelta | None = None, grace: timedelta, values: Sequence[str] = ("value",)
+) -> Suite:
     """What holds for every table with one row per key and window of time.
 
     Args:
         size: length of a window.
         advance: from one start to the next; None: the size.
         grace: how late a record may be.
+        values: columns of the result.
     """
     size_ms, advance_ms, grace_ms = (
         round(duration / timedelta(milliseconds=1)) for duration in (size, advance or size, grace)
     )
     return [
-        *_window_rows(),
+        *_window_rows(values),
         gxe.ExpectColumnPairValuesAToBeGreaterThanB(
             column_A="window_end",
             column_B="timestamp",
@@ -73,17 +77,36 @@ def windows(size: timedelta, *, advance: timedelta | None = None, grace: timedel
     ]
 
 
-def sessions(gap: timedelta, grace: timedelta) -> Suite:
-    """What holds for every table with one row per key and session; both bounds are times of records."""
-    gap_ms, grace_ms = (round(duration / timedelta(milliseconds=1)) for duration in (gap, grace))
+def sessions(
+    gap: timedelta,
+    grace: timedelta,
+    *,
+    longest: timedelta = timedelta(days=36_500),
+    values: Sequence[str] = ("value",),
+) -> Suite:
+    """What holds for every table with one row per key and session; both bounds are times of records.
+
+    Args:
+        gap: longest pause of a session.
+        grace: how late a record may be.
+        longest: the `max_duration` of the sessions.
+        values: columns of the result.
+    """
+    gap_ms, grace_ms, longest_ms = (round(duration / timedelta(milliseconds=1)) for duration in (gap, grace, longest))
     return [
-        *_window_rows(),
+        *_window_rows(values),
         never(
             f"sessions of a key do not overlap, and open ones are more than {gap} apart",
-            "SELECT * FROM (SELECT *, lead(window_start) OVER (PARTITION BY key ORDER BY window_start) AS next_start "
-            "FROM {batch}) WHERE next_start <= window_end "
-            f"OR NOT is_final AND epoch_ms(next_start) <= epoch_ms(window_end) + {gap_ms}",
-            why="A record in reach of two sessions makes them one, and the two rows must be gone.",
+            "SELECT * FROM (SELECT *, lead(window_start) OVER sorted AS next_start, "
+            "epoch_ms(lead(window_end) OVER sorted) - epoch_ms(window_start) AS both_ms "
+            "FROM {batch} WINDOW sorted AS (PARTITION BY key ORDER BY window_start)) WHERE next_start <= window_end "
+            f"OR NOT is_final AND epoch_ms(next_start) <= epoch_ms(window_end) + {gap_ms} AND both_ms <= {longest_ms}",
+            why="A record in reach of two sessions makes them one, if that is not too long: the two rows must be gone.",
+        ),
+        never(
+            f"no session is longer than {longest}",
+            f"SELECT * FROM {{batch}} WHERE epoch_ms(window_end) - epoch_ms(window_start) > {longest_ms}",
+            why="A key that is always busy has several sessions, so that each of them is over some day.",
         ),
         gxe.ExpectColumnPairValuesToBeEqual(
             column_A="timestamp",
@@ -99,10 +122,10 @@ def sessions(gap: timedelta, grace: timedelta) -> Suite:
     ]
 
 
-def _window_rows() -> Suite:
+def _window_rows(values: Sequence[str] = ("value",)) -> Suite:
     return [
         *never_null(
-            *("key", "window_start", "window_end", "value", "timestamp", "is_final"),
+            *("key", "window_start", "window_end", *values, "timestamp", "is_final"),
             why="A row is the result of a key for a time; without one of them it is half a row.",
         ),
         one_row_per(

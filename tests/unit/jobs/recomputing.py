@@ -239,6 +239,19 @@ def tables_of(pipeline: Pipeline, recording: Recording, cuts: Cuts) -> dict[str,
     return tables
 
 
+def damaged(tables: dict[str, pa.Table], name: str, statement: str) -> dict[str, pa.Table]:
+    """The tables after a statement in which `{}` stands for one of them, and the others have their names."""
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    for table, content in tables.items():
+        connection.register(table, content)
+    connection.execute(f"CREATE TABLE damaged AS SELECT * FROM {name}")
+    connection.execute(statement.replace("{}", "damaged"))
+    changed = connection.sql(f"FROM damaged EXCEPT ALL FROM {name} UNION ALL (FROM {name} EXCEPT ALL FROM damaged)")
+    assert changed.limit(1).fetchall(), "the statement changes nothing"
+    return tables | {name: connection.table("damaged").to_arrow_table()}
+
+
 def _windows(rows: Sequence[TableRow]) -> list[tuple[TableRow, bool]]:
     """The last row per window of one task, and whether it is final."""
     closed_before_ms = max((row.end_ms for row in rows if row.kind == "close"), default=0)

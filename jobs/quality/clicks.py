@@ -1,0 +1,118 @@
+"""What must hold in the tables of `jobs/clicks.py`; `deltaworks quality clicks` checks it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import great_expectations.expectations as gxe
+
+from jobs.quality.rules import Suite, never, never_null, one_row_per, sessions, windows
+
+MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
+SOURCE = ("source_topic", "source_partition", "source_offset")
+VISIT = ("clicks", "started", "ended", "first_page", "last_page", "duration_ms")
+
+visits: Suite = [
+    gxe.ExpectTableRowCountToBeBetween(min_value=1, meta={"why": "Every other rule holds in an empty table."}),
+    *sessions(gap=30 * MINUTE, grace=30 * MINUTE, longest=24 * HOUR, values=VISIT),
+    gxe.ExpectColumnValueLengthsToBeBetween(
+        column="key", min_value=1, meta={"why": "Clicks of nobody would make one endless visitor."}
+    ),
+    *(
+        gxe.ExpectColumnPairValuesToBeEqual(
+            column_A=ours,
+            column_B=bound,
+            meta={"why": "The topic of visits has only these two times: they must agree."},
+        )
+        for ours, bound in (("started", "window_start"), ("ended", "window_end"))
+    ),
+    never(
+        "the duration is from the first click to the last",
+        "SELECT * FROM {batch} WHERE duration_ms <> epoch_ms(window_end) - epoch_ms(window_start)",
+        why="Reports average the duration; it must be that of the visit as a whole, however often it grew.",
+    ),
+    gxe.ExpectColumnValuesToBeBetween(
+        column="clicks", min_value=1, meta={"why": "A visit begins with a click: without one there is no row."}
+    ),
+    never(
+        "there are enough clicks for the duration",
+        "SELECT * FROM {batch} WHERE duration_ms > (clicks - 1) * 1800000",
+        why="Between two clicks of a visit are 30 minutes at most: too few of them says that a click was lost.",
+    ),
+    never(
+        "a visit of one click begins and ends on its page",
+        "SELECT * FROM {batch} WHERE clicks = 1 AND first_page <> last_page",
+        why="First and last page come from two clicks, or from the same one.",
+    ),
+    *(
+        gxe.ExpectColumnValuesToMatchRegex(
+            column=page, regex=r"^/\S*$", meta={"why": "Reports join pages by their path on the site."}
+        )
+        for page in ("first_page", "last_page")
+    ),
+    never(
+        "the newest visit is of the last hour",
+        "SELECT * FROM (SELECT max(timestamp) AS newest FROM {batch}) "
+        "WHERE newest < (SELECT max(timestamp) FROM clicks_pages) - INTERVAL 1 HOUR",
+        why="Pages are counted before the hop, visits behind it: if they are behind for long, records get stuck.",
+    ),
+]
+late: Suite = [
+    one_row_per("key", *SOURCE, why="Each click comes once through the hop, however often its batch was repeated."),
+    *never_null(
+        *("key", "request_id", "page", "user", "at", "behind_ms", "timestamp", *SOURCE),
+        why="Whoever adds late clicks to a report needs to know whose they are, where and when.",
+    ),
+    gxe.ExpectColumnValuesToBeBetween(
+        column="behind_ms", min_value=30 * 60_000, meta={"why": "Half an hour is in time: such a click is in a visit."}
+    ),
+    gxe.ExpectColumnPairValuesToBeEqual(
+        column_A="key", column_B="user", meta={"why": "A click must be judged by the time of its own user's task."}
+    ),
+    gxe.ExpectColumnPairValuesToBeEqual(
+        column_A="at", column_B="timestamp", meta={"why": "The time of a click is that of its record."}
+    ),
+    gxe.ExpectColumnValuesToMatchRegex(
+        column="request_id", regex=r"^r-\d{7}$", meta={"why": "The site finds its requests by it."}
+    ),
+    never(
+        "nothing is later than the newest visit says",
+        "SELECT * FROM {batch} WHERE epoch_ms(timestamp) + behind_ms "
+        "> (SELECT max(epoch_ms(ended)) FROM clicks_visits)",
+        why="A click is behind another click, and that one is in a visit.",
+    ),
+]
+pages: Suite = [
+    *windows(HOUR, grace=30 * MINUTE),
+    gxe.ExpectColumnValuesToBeBetween(
+        column="value", min_value=1, meta={"why": "An hour of a page begins with a click: without one there is no row."}
+    ),
+    gxe.ExpectColumnValuesToMatchRegex(
+        column="key", regex=r"^/\S*$", meta={"why": "Reports join pages by their path on the site."}
+    ),
+]
+dead_letters: Suite = [
+    one_row_per("topic", "partition", "offset", why="A click is set aside once, by the source that cannot read it."),
+    *never_null(
+        *("topic", "partition", "offset", "timestamp", "value", "error_class", "message", "operator"),
+        why="Whoever repairs a click needs its bytes, where it was and what was wrong with it.",
+    ),
+    never(
+        "what is set aside does not decode",
+        'SELECT topic, "partition", "offset", operator, error_class, message FROM {batch} WHERE operator <> \'clicks\' '
+        "OR topic <> 'page-clicks' OR error_class <> 'deltaworks.errors.SerializationError'",
+        why="That is all that can be wrong with a click; anything else is a bug of the pipeline.",
+    ),
+    never(
+        "dead letters are rare",
+        "SELECT * FROM (SELECT (SELECT count(*) FROM {batch}) AS dead, (SELECT sum(value) FROM clicks_pages) AS clicks)"
+        " WHERE dead > clicks / 8",
+        why="One click in twenty is bad; one in eight says that a server writes something else.",
+    ),
+]
+suites: dict[str, Suite] = {
+    "clicks_visits": visits,
+    "clicks_late": late,
+    "clicks_pages": pages,
+    "clicks_dead_letters": dead_letters,
+}

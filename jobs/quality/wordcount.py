@@ -1,0 +1,103 @@
+"""What must hold in the tables of `jobs/wordcount.py`; `deltaworks quality wordcount` checks it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import great_expectations.expectations as gxe
+
+from jobs.quality.rules import Suite, never, never_null, one_row_per, windows
+
+SOURCE = ("source_topic", "source_partition", "source_offset")
+
+
+def words() -> Suite:
+    """What holds for the column of words, and their counts, in every table."""
+    return [
+        gxe.ExpectTableRowCountToBeBetween(min_value=1, meta={"why": "Every other rule holds in an empty table."}),
+        gxe.ExpectColumnValueLengthsToBeBetween(
+            column="key", min_value=1, meta={"why": "An empty line has no words, not an empty one."}
+        ),
+        never(
+            "words are letters, accents, digits and apostrophes, in one spelling",
+            r"SELECT * FROM {batch} WHERE regexp_matches(key, '[^\p{{L}}\p{{M}}\p{{N}}'']') "
+            "OR key LIKE '''%' OR key LIKE '%''' OR key <> nfc_normalize(lower(key))",
+            why="É and é, or a word with its comma, would be two words with half the count each.",
+        ),
+        gxe.ExpectColumnValuesToBeBetween(
+            column="value", min_value=1, meta={"why": "A word is there because it was read."}
+        ),
+    ]
+
+
+counts: Suite = [
+    *words(),
+    gxe.ExpectColumnValuesToBeUnique(column="key", meta={"why": "The snapshot has one row per word: the latest."}),
+    *never_null("key", "value", "timestamp", why="A count is of a word, as of a time."),
+    never(
+        "each count is as the changelog says",
+        "SELECT c.* FROM {batch} c ANTI JOIN wordcount_counts_changelog l USING (key, value, timestamp, batch_id)",
+        why="The snapshot is the changelog reduced to the last update per word.",
+    ),
+    never(
+        "no word of the changelog is missing or behind",
+        "SELECT l.*, c.value AS found FROM (FROM wordcount_counts_changelog "
+        "QUALIFY row_number() OVER (PARTITION BY key ORDER BY batch_id DESC) = 1) l LEFT JOIN {batch} c USING (key) "
+        "WHERE l.batch_id <= (SELECT max(batch_id) FROM {batch}) AND c.value IS DISTINCT FROM l.value",
+        why="A word that is missing or outdated says that the snapshot was half written.",
+    ),
+]
+changelog: Suite = [
+    *words(),
+    one_row_per("key", "batch_id", why="A commit forwards the last update of a word and no other."),
+    one_row_per(
+        "key", *SOURCE, why="An update comes from one record of the hop, however often its batch was repeated."
+    ),
+    *never_null("key", "value", "op", "timestamp", *SOURCE, "batch_id", why="An update is of a word, from a record."),
+    gxe.ExpectColumnValuesToBeInSet(
+        column="op", value_set=["upsert"], meta={"why": "A word that was read stays read: nothing deletes a count."}
+    ),
+    never(
+        "counts only grow, and their time never goes back",
+        "SELECT * FROM (SELECT *, lag(value) OVER updates AS before, lag(timestamp) OVER updates AS time_before "
+        "FROM {batch} WINDOW updates AS (PARTITION BY key ORDER BY batch_id)) "
+        "WHERE value <= before OR timestamp < time_before",
+        why="A count that falls has forgotten what it knew: state was lost, or an old batch was written again.",
+    ),
+]
+hours: Suite = [
+    *words(),
+    *windows(timedelta(hours=1), grace=timedelta(minutes=10)),
+    never(
+        "a word has no more in its hours than in all",
+        "SELECT h.key, h.in_hours, l.value FROM (SELECT key, sum(value) AS in_hours FROM {batch} GROUP BY key) h "
+        "LEFT JOIN (SELECT key, max(value) AS value FROM wordcount_counts_changelog GROUP BY key) l USING (key) "
+        "WHERE in_hours > coalesce(value, 0)",
+        why="Late words are in no hour, so hours may have less; more is a word counted twice.",
+    ),
+    never(
+        "the newest word is there",
+        "SELECT * FROM (SELECT max(timestamp) AS newest FROM {batch}) "
+        "WHERE newest IS DISTINCT FROM (SELECT max(timestamp) FROM wordcount_counts_changelog)",
+        why="The newest word is never late: a table without it is behind.",
+    ),
+]
+dead_letters: Suite = [
+    one_row_per("topic", "partition", "offset", why="A line is set aside once, by the source that cannot read it."),
+    *never_null(
+        *("topic", "partition", "offset", "timestamp", "value", "error_class", "message", "operator"),
+        why="Whoever repairs a line needs its bytes, where it was and what was wrong with it.",
+    ),
+    never(
+        "what is set aside is no UTF-8",
+        "SELECT * FROM {batch} WHERE TRY(decode(value)) IS NOT NULL OR operator <> 'lines' "
+        "OR topic <> 'wordcount-lines' OR error_class <> 'deltaworks.errors.SerializationError'",
+        why="That is all that can be wrong with a line; anything else is a bug of the pipeline.",
+    ),
+]
+suites: dict[str, Suite] = {
+    "wordcount_counts": counts,
+    "wordcount_counts_changelog": changelog,
+    "wordcount_hours": hours,
+    "wordcount_dead_letters": dead_letters,
+}
