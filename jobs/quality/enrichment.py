@@ -1,0 +1,214 @@
+"""What must hold in the tables of `jobs/enrichment.py`; `deltaworks quality enrichment` checks it."""
+
+from __future__ import annotations
+
+import great_expectations.expectations as gxe
+from great_expectations.expectations.expectation import Expectation
+from great_expectations.expectations.metadata_types import FailureSeverity
+from great_expectations.expectations.row_conditions import Column
+
+from jobs.quality.rules import Suite, never, never_null, one_row_per
+
+SOURCE = ("source_topic", "source_partition", "source_offset")
+CHECKED = ("order_id", "amount", "ordered_at", "tier", "credit")
+"""What every order has that was checked; a guest has no customer_id, an unknown customer neither name nor limit."""
+TIERS = ["gold", "silver", "basic"]
+
+
+def checked_orders(of: str = "true") -> Suite:
+    """What holds wherever an order lies beside its customer.
+
+    Args:
+        of: condition for the rows that are one; deletes in a changelog are none.
+    """
+    return [
+        gxe.ExpectColumnValuesToBeInSet(
+            column="tier",
+            value_set=[*TIERS, "unknown"],
+            meta={"why": "Offers go out by tier; whoever is in another one gets none."},
+        ),
+        gxe.ExpectColumnValuesToBeInSet(
+            column="credit",
+            value_set=["approved", "rejected", "no credit"],
+            meta={"why": "The till knows these three answers."},
+        ),
+        never(
+            "amounts are positive, below a million and whole cents",
+            f"SELECT * FROM {{batch}} WHERE {of} AND (amount <= 0 OR amount >= 1000000 OR amount <> round(amount, 2))",
+            why="Anything else does not decode; a fraction of a cent says that an amount went through a float.",
+        ),
+        never(
+            "unknown is who has no name, no limit and no credit",
+            f"SELECT * FROM {{batch}} WHERE {of} AND ((tier = 'unknown') <> (customer_name IS NULL) "
+            "OR (tier = 'unknown') <> (credit_limit IS NULL) OR (tier = 'unknown') <> (credit = 'no credit'))",
+            why="These come from one customer or from none; half a customer is two that were mixed up.",
+        ),
+        never(
+            "credit is approved up to the limit",
+            f"SELECT * FROM {{batch}} WHERE {of} AND credit_limit IS NOT NULL "
+            "AND credit <> if(amount <= credit_limit, 'approved', 'rejected')",
+            why="A cent above the limit is money that we may never see, a cent below is a customer turned away.",
+        ),
+        never(
+            "a guest is unknown",
+            f"SELECT * FROM {{batch}} WHERE {of} AND customer_id IS NULL AND tier <> 'unknown'",
+            why="Without a customer there is nobody to ask; whoever was found is somebody else.",
+        ),
+    ]
+
+
+def whole_deletes(*columns: str) -> Suite:
+    """A changelog's rows are whole or, for a delete, empty but for the key."""
+    return [
+        gxe.ExpectColumnValuesToBeInSet(
+            column="op", value_set=["upsert", "delete"], meta={"why": "Whoever replays the changelog knows these two."}
+        ),
+        *(
+            gxe.ExpectColumnValuesToNotBeNull(
+                column=column, row_condition=Column("op") == "upsert", meta={"why": "An upsert brings the whole row."}
+            )
+            for column in columns
+        ),
+        *(
+            gxe.ExpectColumnValuesToBeNull(
+                column=column, row_condition=Column("op") == "delete", meta={"why": "A delete leaves nothing behind."}
+            )
+            for column in columns
+        ),
+    ]
+
+
+def as_changelog(table: str, columns: str) -> Expectation:
+    """A snapshot has only rows that its changelog has."""
+    return never(
+        "each row is an update that the changelog has",
+        f"SELECT s.* FROM {{batch}} s ANTI JOIN (FROM {table}_changelog WHERE op = 'upsert') c ON "
+        + " AND ".join(f"s.{column} IS NOT DISTINCT FROM c.{column}" for column in columns.split(", ")),
+        why="A snapshot is its changelog, reduced to the last update per key; it makes up nothing.",
+    )
+
+
+checked: Suite = [
+    *never_null("key", "timestamp", *CHECKED, why="Whatever is missing would have made the record a dead letter."),
+    *checked_orders(),
+    gxe.ExpectColumnPairValuesToBeEqual(
+        column_A="key",
+        column_B="order_id",
+        meta={"why": "The result is keyed by order again; under a customer's key nobody would find it."},
+    ),
+    never(
+        "each order that came by the hop gave one row",
+        "SELECT key, customer_id, source_partition, source_offset, count(*) FROM {batch} GROUP BY ALL "
+        "HAVING count(*) > 1",
+        why="A batch that is repeated must not check an order twice.",
+    ),
+    gxe.ExpectColumnPairValuesAToBeGreaterThanB(
+        column_A="timestamp",
+        column_B="ordered_at",
+        or_equal=True,
+        meta={"why": "A correction comes after the order; nothing is known of it before it was placed."},
+    ),
+    never(
+        "each customer has been as the order found it",
+        "SELECT o.* FROM {batch} o ANTI JOIN (FROM enrichment_customers_changelog WHERE op = 'upsert') c "
+        "ON o.customer_id = c.key AND o.customer_name = c.name AND o.tier = c.tier AND o.credit_limit = c.credit_limit "
+        "WHERE o.tier <> 'unknown'",
+        why="An order may only meet its own customer, as it was at some time.",
+    ),
+    never(
+        "most customers are known",
+        "SELECT * FROM (SELECT count(*) FILTER (tier = 'unknown') AS unknown, count(*) AS orders FROM {batch}) "
+        "WHERE unknown > orders / 2",
+        why="Joined under the wrong key three of four customers are unknown, and nothing else looks wrong.",
+    ),
+    never(
+        "at most one order in five is of nobody we know",
+        "SELECT * FROM (SELECT count(*) FILTER (tier = 'unknown') AS unknown, count(*) AS orders FROM {batch}) "
+        "WHERE unknown > orders / 5",
+        why="More says that customers arrive late, or that their topic is no longer filled.",
+        severity=FailureSeverity.WARNING,
+    ),
+]
+customers_changelog: Suite = [
+    one_row_per(*SOURCE, why="An update comes from one record, however often its batch was repeated."),
+    *never_null("key", "timestamp", *SOURCE, "batch_id", why="An update is of a customer, from a record, in a batch."),
+    *whole_deletes("name", "tier", "credit_limit"),
+    gxe.ExpectColumnValuesToBeInSet(
+        column="tier", value_set=TIERS, meta={"why": "'unknown' is for those who are in no table."}
+    ),
+    never(
+        "limits are between 0 and a million",
+        "SELECT * FROM {batch} WHERE credit_limit < 0 OR credit_limit >= 1000000",
+        why="A customer with another limit does not decode.",
+    ),
+    never(
+        "later batches have later records of a key",
+        "SELECT * FROM (SELECT *, max(batch_id) OVER (PARTITION BY source_partition ORDER BY source_offset) AS newest "
+        "FROM {batch}) WHERE batch_id < newest",
+        why="The last offset wins; out of order, a replay of the changelog would bring back old limits.",
+    ),
+]
+customers: Suite = [
+    gxe.ExpectColumnValuesToBeUnique(column="key", meta={"why": "The snapshot has one row per customer: the latest."}),
+    *never_null("key", "name", "tier", "credit_limit", why="The deleted are gone, everybody else is whole."),
+    as_changelog("enrichment_customers", "key, name, tier, credit_limit, source_partition, source_offset, batch_id"),
+]
+current: Suite = [
+    gxe.ExpectColumnValuesToBeUnique(column="key", meta={"why": "An order has one customer: the one it names last."}),
+    *never_null("key", *CHECKED, why="A cancelled order is gone, every other one is whole."),
+    *checked_orders(),
+    as_changelog("enrichment_current", "key, order_id, customer_id, amount, customer_name, tier, credit_limit, credit"),
+]
+current_changelog: Suite = [
+    *never_null("key", "timestamp", "batch_id", why="An update is of an order, in a batch."),
+    *whole_deletes(*CHECKED),
+    *checked_orders("op = 'upsert'"),
+    never(
+        "every order is as its customer is, at the end of the last batch",
+        """
+        WITH last_batch AS (
+            SELECT min(batch_id) AS batch FROM (
+                SELECT max(batch_id) AS batch_id FROM {batch}
+                UNION ALL SELECT max(batch_id) FROM enrichment_customers_changelog)
+        ), customers AS (
+            SELECT * FROM enrichment_customers_changelog, last_batch WHERE batch_id <= batch
+            QUALIFY row_number() OVER (PARTITION BY key ORDER BY source_offset DESC) = 1
+        ), orders AS (
+            SELECT * FROM {batch}, last_batch WHERE batch_id <= batch
+            QUALIFY rank() OVER (PARTITION BY key ORDER BY batch_id DESC) = 1
+        )
+        SELECT o.key FROM orders o LEFT JOIN customers c ON o.customer_id = c.key GROUP BY o.key
+        HAVING NOT bool_or(o.op = 'delete' OR (o.customer_name IS NOT DISTINCT FROM c.name
+            AND o.credit_limit IS NOT DISTINCT FROM c.credit_limit))
+        """,
+        why="This is what the join by foreign key is for; within one batch the last of several updates counts.",
+    ),
+]
+dead_letters: Suite = [
+    one_row_per("topic", "partition", "offset", why="A record is set aside once."),
+    *never_null(
+        *("topic", "partition", "offset", "timestamp", "error_class", "message", "operator"),
+        why="Whoever repairs a record needs where it was and what was wrong with it.",
+    ),
+    never(
+        "what is set aside does not decode",
+        'SELECT topic, "partition", "offset", operator, error_class FROM {batch} WHERE (topic, operator) NOT IN '
+        "(('enrichment-orders', 'orders-source'), ('enrichment-customers', 'customers-source')) "
+        "OR error_class <> 'deltaworks.errors.SerializationError'",
+        why="Behind the sources nothing can fail; any other error is a bug of the pipeline and no bad record.",
+    ),
+    never(
+        "dead letters are rare",
+        "SELECT * FROM (SELECT count(*) AS dead FROM {batch}), (SELECT count(*) AS orders FROM enrichment_checked) "
+        "WHERE dead > orders / 10",
+        why="One record in thirty is bad; one in ten says that a producer has changed its format.",
+    ),
+]
+suites: dict[str, Suite] = {
+    "enrichment_checked": checked,
+    "enrichment_customers_changelog": customers_changelog,
+    "enrichment_customers": customers,
+    "enrichment_current": current,
+    "enrichment_current_changelog": current_changelog,
+    "enrichment_dead_letters": dead_letters,
+}
