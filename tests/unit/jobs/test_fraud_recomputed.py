@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
@@ -34,10 +35,12 @@ from tests.unit.jobs.recomputing import (
     rows_of,
 )
 
+STEPS = (0, SECOND, 4 * SECOND, 10 * SECOND, 90 * MINUTE)
 
-def random_clock(batches: int, rng: random.Random) -> list[int]:
-    """Now and then it stands still, now and then it jumps by more than an hour."""
-    steps = rng.choices([0, SECOND, 4 * SECOND, 10 * SECOND, 90 * MINUTE], weights=[1, 4, 4, 4, 3], k=batches)
+
+def random_clock(batches: int, rng: random.Random, steps: Sequence[int] = STEPS) -> list[int]:
+    """Now and then it stands still, now and then it jumps by more than an hour, when the time to clean up has come."""
+    steps = rng.choices(steps, k=batches)
     return list(accumulate(steps, initial=rng.randrange(10**12)))[:batches]
 
 
@@ -45,13 +48,16 @@ def random_ticks(batches: int, rng: random.Random) -> set[int]:
     return {batch for batch in range(batches) if rng.random() < 0.3}
 
 
-@pytest.mark.parametrize(("seed", "batches"), [(1, 1), (2, 3), (3, 6), (4, 40), (5, 150)])
+@pytest.mark.parametrize(
+    ("seed", "batches", "steps"),
+    [(1, 1, STEPS), (2, 2, [90 * MINUTE]), (3, 6, STEPS), (4, 40, STEPS), (5, 150, STEPS)],
+)
 def test_every_result_is_what_the_recomputation_says_for_any_cut_any_clock_and_any_restart(
-    seed: int, batches: int
+    seed: int, batches: int, steps: Sequence[int]
 ) -> None:
     rng = random.Random(seed)
     rows = rows_of(records(2_000, seed))
-    cuts, clock, ticks = random_cuts(rows, batches, rng), random_clock(batches, rng), random_ticks(batches, rng)
+    cuts, clock, ticks = random_cuts(rows, batches, rng), random_clock(batches, rng, steps), random_ticks(batches, rng)
     connection = recomputed(recomputation, rows, cuts, clock, ticks)
 
     recording = run_recorded(
