@@ -66,7 +66,7 @@ FINAL = "rowid = (SELECT min(rowid) FROM {} WHERE is_final)"
         ("clicks_visits", f"UPDATE {{}} SET first_page = 'item 1' WHERE {ONE}", "first_page values must match"),
         (
             "clicks_visits",
-            "UPDATE {} SET window_end = window_end + INTERVAL 2 HOUR WHERE key = 'bot'",
+            f"UPDATE {{}} SET window_end = window_start + INTERVAL 25 HOUR WHERE {ONE}",
             "no session is longer than 1 day",
         ),
         (
