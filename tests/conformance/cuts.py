@@ -111,6 +111,11 @@ def topic_partitions(case: Case, plan: Plan) -> dict[str, int]:
     return dict.fromkeys(sorted({*plan.source_topics, *read}), 1)
 
 
+def is_read(plan: Plan, topic: str) -> bool:
+    """Some stage reads a topic."""
+    return any(stage.reads(topic) for stage in (*plan.global_stages, *plan.stages))
+
+
 class Trace:
     """What every stage of a case reads, step by step."""
 
@@ -123,8 +128,7 @@ class Trace:
         self.plan = plan
         self.failing: int | None = None
         """Position of the step that leads to an error; nothing comes after it."""
-        self.steps = self._with_feedback()
-        recording = self._run(self.steps)
+        self.steps, recording = self._with_feedback()
         self.alone = case.get("config", {}).get("cache_max_bytes", 0) > 0 or bool(plan.loops) or _shared(recording)
         """No two inputs may share a batch."""
         self._read = [self._read_by(stage, recording) for stage in plan.stages]
@@ -176,19 +180,20 @@ class Trace:
             self.failing = len(taken) - 2
             return run_recorded(self.plan, partitions, single[: len(taken) - 1], errors=errors)
 
-    def _with_feedback(self) -> list[Step]:
+    def _with_feedback(self) -> tuple[list[Step], Recording]:
         """The steps, each with the records behind it that the topology then writes into topics which it reads."""
         given = steps(self.case)
-        fed = {topic for topic in self._written(given) if self.reads(topic)}
+        recording = self._run(given)
+        fed = {topic for topic in _written(recording) if is_read(self.plan, topic)}
         if not fed:
-            return given
+            return given, recording
         found: list[Step] = []
         read = dict.fromkeys(fed, 0)
         arrived: dict[str, int] = {}
         for step in given:
             found.append(_moved(step, arrived))
             while True:
-                written = self._written(found)
+                written = _written(self._run(found))
                 heads = [
                     (written[topic][at].timestamp_ms, topic)
                     for topic, at in read.items()
@@ -199,18 +204,7 @@ class Trace:
                 _, topic = min(heads)
                 found.append(_moved(Arrival(step.step, topic, 0, written[topic][read[topic]], fed_back=True), arrived))
                 read[topic] += 1
-        return found
-
-    def _written(self, given: Sequence[Step]) -> dict[str, list[RawRecord]]:
-        written: dict[str, list[RawRecord]] = {}
-        for output in self._run(given).tasks.values():
-            for topic, records in output.topics.items():
-                written.setdefault(topic, []).extend(records)
-        return written
-
-    def reads(self, topic: str) -> bool:
-        """Some stage reads a topic."""
-        return any(stage.reads(topic) for stage in (*self.plan.global_stages, *self.plan.stages))
+        return found, self._run(found)
 
     def _read_by(self, stage: Stage, recording: Recording) -> list[dict[str, list[int]]]:
         """Per step: topic or hop -> timestamps, in the order of the partition."""
@@ -224,6 +218,14 @@ class Trace:
                 read.setdefault(records.topic, []).extend(records.timestamps_ms)
             found.append(read)
         return found
+
+
+def _written(recording: Recording) -> dict[str, list[RawRecord]]:
+    written: dict[str, list[RawRecord]] = {}
+    for output in recording.tasks.values():
+        for topic, records in output.topics.items():
+            written.setdefault(topic, []).extend(records)
+    return written
 
 
 def _keeps_order(reads: Sequence[Mapping[str, Sequence[int]]], extracts_times: bool) -> bool:

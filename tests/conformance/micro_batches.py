@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+from functools import cached_property
 from random import Random
 from typing import Any
 
 from deltaworks import DeltaworksError, Plan
-from tests.conformance.cuts import Cut, Trace, random_restarts, topic_partitions
+from tests.conformance.cuts import Cut, Trace, is_read, random_restarts, topic_partitions
 from tests.conformance.data import without_expectations
 from tests.conformance.hosts import Host, Run
 from tests.conformance.inputs import errors_of
-from tests.conformance.per_key import Case, PerKey, expected_on_hosts, observed_per_key
+from tests.conformance.per_key import Case, PerKey, cached, expected_on_hosts, observed_per_key
 from tests.conformance.run import plan_of
 from tests.conformance.values import shown
 
@@ -28,24 +29,36 @@ class CaseInMicroBatches:
             self.plan = plan_of(self._plain, self._peek, object)
         except (DeltaworksError, ValueError):
             return
-        self.trace = Trace(self._plain, self.plan)
-        self._expected = expected_on_hosts(case)
+
+    @cached_property
+    def trace(self) -> Trace:
+        """What its stages read; it says which cuts have the recorded results."""
+        assert self.plan is not None
+        return Trace(self._plain, self.plan)
+
+    @cached_property
+    def _expected(self) -> PerKey:
+        return expected_on_hosts(self.case)
 
     @property
     def not_comparable(self) -> str | None:
         """Why a host cannot give the recorded results; None: it can."""
         if self.plan is None:
             return "there is no topology"
-        if any(not self.trace.reads(given["topic"]) for given in self.case["inputs"] if "topic" in given):
+        if any(not is_read(self.plan, given["topic"]) for given in self.case["inputs"] if "topic" in given):
             return "nobody reads one of its topics"
         processors = {node["processor"][0] for node in self.case["spec"]["nodes"] if "processor" in node}
         if "metadata" in processors and any(stage.hops_in for stage in self.plan.stages):
             return "it shows offsets behind a hop"
+        subtractors = {node["subtractor"][0] for node in self.case["spec"]["nodes"] if "subtractor" in node}
+        if cached(self.case) and len(self.plan.stages) > 2 and "append_text" in subtractors:
+            return "it keeps a trace of each update that a cache behind a hop forwards"
         return None
 
     def differences(self, host: Host, cut: Cut, rng: Random) -> list[str]:
         """What is not as expected when a host runs a cut with random restarts; empty if all is."""
         assert self.plan is not None
+        self._peeked.clear()
         run = Run(
             plan=self.plan,
             topic_partitions=topic_partitions(self._plain, self.plan),
@@ -71,7 +84,7 @@ class CaseInMicroBatches:
     def _comparable(self, found: PerKey) -> PerKey:
         """The driver commits after each record, those of hops too, so behind a hop a cache forwards more there."""
         assert self.plan is not None
-        if self.case.get("config", {}).get("cache_max_bytes", 0) > 0 and len(self.plan.stages) > 1:
+        if cached(self.case) and len(self.plan.stages) > 1:
             outputs = found["outputs"].items()
             last = {topic: {key: records[-1:] for key, records in keys.items()} for topic, keys in outputs}
             return found | {"outputs": last}
@@ -79,3 +92,19 @@ class CaseInMicroBatches:
 
     def _peek(self, node: str, key: Any, value: Any) -> None:
         self._peeked.append({"node": node, "key": shown(key), "value": value})
+
+
+def differences_on(host: Host, case: Case, *, cuts: int) -> list[str]:
+    """What is not as expected in so many random cuts, the same ones at each call; only the first that differs.
+
+    The second of them has each input in a batch of its own. A case that is not comparable has no differences.
+    """
+    given = CaseInMicroBatches(case)
+    if given.not_comparable:
+        return []
+    rng = Random(case["name"])
+    for number in range(cuts):
+        cut = given.trace.single() if number == 1 else given.trace.random_cut(rng)
+        if found := given.differences(host, cut, rng):
+            return [f"cut {number}: {each}" for each in found]
+    return []
