@@ -1,0 +1,306 @@
+"""Host `streaming`: real Spark and real Kafka, with the cuts of a case, restarts and killed workers.
+
+The clock of a micro-batch is Spark's, and Spark decides what a micro-batch holds. Therefore the host also returns the
+batches as the stream has recorded them; other hosts run these for comparison.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import msgspec
+from confluent_kafka import Producer
+from pyspark.sql import SparkSession
+
+from deltaworks import DeltaworksError
+from deltaworks.control import batches, fence
+from deltaworks.control.checkpoint import CheckpointPlan
+from deltaworks.control.lease import Lease
+from deltaworks.control.paths import PipelinePaths
+from deltaworks.control.reporter import SilentReporter
+from deltaworks.kafka import admin
+from deltaworks.kafka.admin import TopicSpec
+from deltaworks.kafka.ranges import Range
+from deltaworks.kernel.partitioning import partition_of
+from deltaworks.kernel.records import RecordBatch
+from deltaworks.kernel.task import TASK_STORE
+from deltaworks.settings import Settings
+from deltaworks.spark import session
+from deltaworks.spark.consumer import RangeReader
+from deltaworks.spark.local_store import LocalStore
+from deltaworks.spark.protocol import local_path
+from deltaworks.spark.routes import Routes
+from deltaworks.spark.source import KafkaRanges, SourceConfig
+from deltaworks.spark.streaming import StreamDriver
+from deltaworks.testing.recorded import MicroBatch
+from deltaworks.testing.topics import RawRecord
+from tests.conformance.hosts import Entries, Failure, Observed, Run
+from tests.conformance.streaming_task import pipeline_of
+from tests.faults.hooks import HOOK, VARIABLE
+from tests.faults.points import WORKER
+from tests.live_stack import read_all
+
+_NAME = "case"
+_PATIENCE_S = 60.0
+_NO_PAUSE = timedelta(0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Disturbances:
+    """What happens to the stream besides."""
+
+    restarts: frozenset[int] = frozenset()
+    """After these batches the driver ends and another one goes on."""
+    lost_disks: frozenset[int] = frozenset()
+    """Those restarts at which the local stores are gone."""
+    kills: frozenset[int] = frozenset()
+    """During these batches a Python worker gets SIGKILL at a random point."""
+
+
+class SparkHost:
+    """One Spark session, in which case after case is a query of its own."""
+
+    def __init__(self, settings: Settings, home: Path, rng: Random) -> None:
+        """
+        Args:
+            settings: a broker that runs; cores and memory.
+            home: where everything of the cases lies.
+            rng: chooses where a worker is killed.
+        """
+        self._faults = home / "faults"
+        os.environ[VARIABLE] = str(self._faults)  # of this process, so that it is of the workers too
+        for folder in ("trace", "inject", "done"):
+            (self._faults / folder).mkdir(parents=True)
+        self._settings = replace(settings, home=home, fault_hook=HOOK)
+        self._paths = PipelinePaths.of(self._settings, _NAME)
+        self._rng = rng
+        self._spark = session.build(
+            _NAME,
+            cores=settings.cores,
+            partitions=1,
+            driver_memory=settings.driver_memory,
+            scratch=home / "scratch",
+            python_path=os.pathsep.join(map(str, settings.python_path)),
+        )
+        self._spark.dataSource.register(KafkaRanges)
+        self.killed = 0
+        """Workers that were killed."""
+
+    def close(self) -> None:
+        """Ends the session."""
+        self._spark.stop()
+
+    def run(
+        self, run: Run, extra_topics: Sequence[str] = (), disturbances: Disturbances | None = None
+    ) -> tuple[Observed, list[MicroBatch]]:
+        """Runs a case.
+
+        Args:
+            run: what to run; its batches are the cuts.
+            extra_topics: topics whose names only a function knows.
+            disturbances: None: none.
+
+        Returns:
+            What was there at the end, and the batches as the stream has recorded them.
+        """
+        disturbances = disturbances or Disturbances()
+        written = {*run.plan.sink_topics, *extra_topics, *filter(None, [run.dead_letter_topic])}
+        written -= run.topic_partitions.keys()
+        self._begin_anew(run, written)
+        feeder = _Feeder(self._settings.bootstrap, self._paths)
+        error: DeltaworksError | None = None
+        todo = list(enumerate(run.batches))
+        while todo and error is None:
+            upto = next((at for at, (number, _) in enumerate(todo) if number in disturbances.restarts), len(todo) - 1)
+            part, todo = todo[: upto + 1], todo[upto + 1 :]
+            error = self._run_part(run, feeder, part, disturbances)
+            if part[-1][0] in disturbances.lost_disks:
+                shutil.rmtree(self._paths.local)
+        topics = {topic: [_raw(message) for message in read_all(self._settings.bootstrap, topic)] for topic in written}
+        failure = None if error is None else Failure(-1, type(error).__name__, str(error))
+        recorded = self._recorded()
+        return Observed({t: found for t, found in topics.items() if found}, self._stores(run), error=failure), recorded
+
+    def _run_part(
+        self, run: Run, feeder: _Feeder, part: Sequence[tuple[int, MicroBatch]], disturbances: Disturbances
+    ) -> DeltaworksError | None:
+        """One driver, from its start to its end."""
+        generation = fence.read(self._paths.fence) + 1
+        with Lease(self._paths.lease, _NAME, generation) as lease:
+            fence.advance(self._paths.fence, generation, _NAME)
+            driver = _CaseDriver(run, self._settings, self._paths, lease, generation, self._spark, feeder.gate)
+            thread = threading.Thread(target=self._feed, args=(driver, feeder, part, disturbances), daemon=True)
+            thread.start()
+            try:
+                driver.run(until_caught_up=False)
+            except DeltaworksError as error:
+                return error
+            finally:
+                driver.ended.set()
+                thread.join()
+        if feeder.error is not None:
+            raise feeder.error
+        return None
+
+    def _feed(
+        self, driver: _CaseDriver, feeder: _Feeder, part: Sequence[tuple[int, MicroBatch]], disturbances: Disturbances
+    ) -> None:
+        try:
+            for number, batch in part:
+                point = self._rng.choice(WORKER) if number in disturbances.kills else None
+                if point is not None:
+                    (self._faults / "inject" / point).write_text("kill")
+                feeder.feed(batch, driver.ended)
+                if point is not None:
+                    (self._faults / "inject" / point).unlink(missing_ok=True)
+                    with suppress(FileNotFoundError):
+                        (self._faults / "done" / point).unlink()
+                        self.killed += 1
+        except BaseException as error:
+            feeder.error = error
+        finally:
+            self._paths.drain(driver.generation).touch()
+
+    def _begin_anew(self, run: Run, written: set[str]) -> None:
+        shutil.rmtree(self._paths.root, ignore_errors=True)
+        bootstrap, wanted = self._settings.bootstrap, dict(run.topic_partitions)
+        widest = max(wanted.values(), default=1)
+        present = [topic for topic in admin.partition_counts(bootstrap) if not topic.startswith("__")]
+        if present:
+            admin.delete_topics(bootstrap, present)
+        specs = [TopicSpec(name=topic, partitions=wanted.get(topic, widest)) for topic in {*wanted, *written}]
+        admin.create_topics(bootstrap, specs)
+
+    def _recorded(self) -> list[MicroBatch]:
+        reader, found = RangeReader(self._settings.bootstrap), []
+        for record in batches.read(self._paths.batches):
+            parts = [
+                part
+                for topic, partitions in record.offsets.items()
+                for p, (start, stop) in partitions.items()
+                for portion in reader.read([Range(topic, int(p), start, stop)])
+                for part in portion
+            ]
+            found.append(MicroBatch(record.wall_clock_ms, tuple(parts), record.tick))
+        reader.close()
+        return found
+
+    def _stores(self, run: Run) -> dict[tuple[int, int], dict[str, Entries]]:
+        found: dict[tuple[int, int], dict[str, Entries]] = {}
+        for stage, count in zip(run.plan.stages, run.plan.tasks(run.topic_partitions), strict=True):
+            timed = {store.name: store.timed for store in stage.stores} | {TASK_STORE: False}
+            for task in range(count):
+                path = local_path(self._paths.local, stage.index, task)
+                found[stage.index, task] = {}
+                if path.exists():
+                    local = LocalStore(path, timed)
+                    contents = {name: list(local.reader(name).scan(b"", None)) for name in timed}
+                    found[stage.index, task] = {name: entries for name, entries in contents.items() if entries}
+                    local.close()
+        return found
+
+
+class _CaseDriver(StreamDriver):
+    """A driver in a session that others use after it, which plans no batch while the gate is closed."""
+
+    def __init__(
+        self,
+        run: Run,
+        settings: Settings,
+        paths: PipelinePaths,
+        lease: Lease,
+        generation: int,
+        spark: SparkSession,
+        gate: Path,
+    ) -> None:
+        pipeline = replace(pipeline_of(run, _NAME), trigger_interval=_NO_PAUSE)
+        super().__init__(pipeline, settings, paths, lease, generation, SilentReporter())
+        self._shared, self._gate = spark, gate
+        self.generation = generation
+        self.ended = threading.Event()
+
+    @contextmanager
+    def _session(self, checkpoint: CheckpointPlan) -> Iterator[SparkSession]:
+        routes = Routes.of(self._plan, checkpoint.tasks, checkpoint.slots)
+        self._shared.conf.set("spark.sql.shuffle.partitions", str(routes.partitions))
+        yield self._shared
+
+    def _source(self, routing: Routes) -> SourceConfig:
+        return msgspec.structs.replace(super()._source(routing), drain_file=str(self._gate))
+
+
+class _Feeder:
+    """Writes a micro-batch as a whole, then waits until the stream has recorded it."""
+
+    def __init__(self, bootstrap: str, paths: PipelinePaths) -> None:
+        self.gate = paths.root / "gate"
+        self.error: BaseException | None = None
+        self._paths = paths
+        self._written = 0
+        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "log_level": 0})
+
+    def feed(self, batch: MicroBatch, ended: threading.Event) -> None:
+        count = sum(len(part.keys) for part in batch.records)
+        if not count:
+            return
+        self.gate.parent.mkdir(parents=True, exist_ok=True)
+        self.gate.touch()
+        for part in batch.records:
+            headers = part.headers or [()] * len(part.keys)
+            rows = zip(part.keys, part.values, part.timestamps_ms, headers, strict=True)
+            for key, value, timestamp_ms, header in rows:
+                self._producer.produce(
+                    part.topic, value, key, part.partition, timestamp=max(timestamp_ms, 1), headers=list(header)
+                )
+        self._producer.flush()
+        self._written += count
+        self.gate.unlink()
+        deadline = time.monotonic() + _PATIENCE_S
+        while self._recorded() < self._written and not ended.is_set():
+            if time.monotonic() > deadline:
+                raise AssertionError(f"the stream has recorded {self._recorded()} of {self._written} records")
+            time.sleep(0.01)
+
+    def _recorded(self) -> int:
+        return sum(
+            stop - start
+            for record in batches.read(self._paths.batches)
+            for partitions in record.offsets.values()
+            for start, stop in partitions.values()
+        )
+
+
+def _raw(message: Any) -> RawRecord:
+    return RawRecord(message.key(), message.value(), message.timestamp()[1], tuple(message.headers() or ()))
+
+
+def spread(run: Run, partitions: int) -> Run:
+    """The same records over several partitions of every topic, by their keys."""
+    ends: dict[tuple[str, int], int] = {}
+    spread_batches = []
+    for batch in run.batches:
+        parts: dict[tuple[str, int], RecordBatch] = {}
+        for part in batch.records:
+            headers = part.headers or [()] * len(part.keys)
+            for key, value, time_ms, header in zip(part.keys, part.values, part.timestamps_ms, headers, strict=True):
+                to = part.topic, partition_of(key or b"", partitions)
+                target = parts.setdefault(to, RecordBatch(*to, [], [], [], [], []))
+                target.offsets.append(ends.setdefault(to, 0))
+                ends[to] += 1
+                target.timestamps_ms.append(time_ms)
+                target.keys.append(key)
+                target.values.append(value)
+                assert target.headers is not None
+                target.headers.append(header)
+        spread_batches.append(MicroBatch(batch.wall_clock_ms, tuple(parts.values()), batch.tick))
+    return replace(run, topic_partitions=dict.fromkeys(run.topic_partitions, partitions), batches=spread_batches)
