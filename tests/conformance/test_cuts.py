@@ -15,13 +15,6 @@ TABLE: Node = {"id": "t", "op": "table", "topic": "rows", "value_type": "string"
 JOIN: Node = {"id": "j", "op": "join_stream_table", "in": ["s", "t"], "kind": "left", "joiner": ["concat_lr"]}
 GLOBAL: Node = {"id": "g", "op": "global_table", "topic": "rows", "value_type": "string", "store": "rows"}
 LOOK: Node = JOIN | {"op": "join_stream_global", "in": ["s", "g"], "key": ["key"]}
-    "id": "j",
-    "op": "join_stream_global",
-    "in": ["s", "g"],
-    "kind": "left",
-    "key": ["key"],
-    "joiner": ["left"],
-}
 JOINED: Node = {"id": "o", "op": "to", "in": "j", "topic": "out"}
 
 
