@@ -16,7 +16,7 @@ from deltaworks.settings import Settings
 from deltaworks.stack.lifecycle import down, up
 from tests.faults.orders_under_kills import OrdersUnderKills, Outcome
 from tests.faults.points import DRIVER, RECOVERY, WORKER
-from tests.faults.sample_orders import flowing
+from tests.faults.sample_data import flowing
 from tests.live_stack import own_settings
 
 KILLS = ("driver", "worker", "jvm", "worker", "worker", "driver", "worker") * 3

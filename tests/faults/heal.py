@@ -14,7 +14,7 @@ from pathlib import Path
 from deltaworks.settings import Settings
 from deltaworks.stack.lifecycle import down, up
 from tests.faults.platform_under_kills import AIRFLOW, PlatformUnderKills, different
-from tests.faults.sample_orders import flowing
+from tests.faults.sample_data import flowing
 from tests.live_stack import own_settings, reachable
 
 RATE = 50.0

@@ -10,7 +10,7 @@ import pytest
 from deltaworks.settings import Settings
 from jobs.orders import pipeline
 from tests.faults.orders_under_kills import OrdersUnderKills
-from tests.faults.sample_orders import flowing
+from tests.faults.sample_data import flowing
 from tests.faults.stores import compare_topics, replay
 
 VICTIMS = ("worker", "driver", "worker", "jvm")

@@ -11,7 +11,7 @@ from deltaworks.kafka import admin
 from deltaworks.settings import Settings
 from jobs.orders import pipeline
 from tests.faults.platform_under_kills import PlatformUnderKills, different
-from tests.faults.sample_orders import flowing
+from tests.faults.sample_data import flowing
 from tests.live_stack import LiveStack
 
 

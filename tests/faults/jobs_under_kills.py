@@ -1,0 +1,209 @@
+"""All pipelines at once on the whole stack, under SIGKILLs: `make check-jobs`.
+
+Every job of `jobs/` that has sample data is deployed; its data flows. Drivers, their JVMs and their Python workers are
+killed at random; `streams__reconcile` brings back what has ended. At the end every table and topic of every job is
+compared with its recomputation, and memory and cost of the idle streams are measured.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import TypeVar
+
+import psutil
+
+from deltaworks import processes
+from deltaworks.control import actions, batches, heartbeat, jobs
+from deltaworks.control.registry import Registry
+from deltaworks.control.topics import prepare
+from deltaworks.dsl.pipeline import Pipeline
+from deltaworks.kafka import admin
+from deltaworks.quality import validate
+from deltaworks.settings import Settings
+from deltaworks.stack.lifecycle import down, up
+from jobs.recomputed.results import Comparison, Recomputation
+from tests.benchmarks.measure import CpuClock, memory_bytes, tree
+from tests.faults.sample_data import flowing
+from tests.live_stack import own_settings, reachable
+
+_POLL_S = 0.2
+_WAIT_S = 600.0
+_DEATHS = 3
+"""Of drivers and JVMs per job: after five restarts without ten healthy minutes a stream is given up."""
+T = TypeVar("T")
+
+
+@dataclass
+class JobsUnderKills:
+    """The streams, and what happens to them."""
+
+    settings: Settings
+    names: Sequence[str]
+    rng: random.Random
+    kills: list[tuple[str, str]] = field(default_factory=list)
+    """Job and victim of every SIGKILL that hit."""
+
+    def __post_init__(self) -> None:
+        self.pipelines: dict[str, Pipeline] = {name: jobs.load(self.settings, name) for name in self.names}
+
+    def deploy(self) -> None:
+        """Starts every stream."""
+        for name, pipeline in self.pipelines.items():
+            prepare(self.settings.bootstrap, pipeline, pipeline.plan())
+            begun = time.monotonic()
+            actions.deploy(self.settings, name, requested_by="check-jobs", launch_s=_WAIT_S)
+            print(f"{name:12} runs after {time.monotonic() - begun:.0f} s", flush=True)
+
+    def kill(self) -> None:
+        """SIGKILL to one process of one stream that is at work."""
+        name, victim = self.rng.choice(self.names), self.rng.choice(["driver", "jvm", "worker", "worker"])
+        deaths = sum(1 for job, dead in self.kills if job == name and dead != "worker")
+        if victim != "worker" and deaths >= _DEATHS:
+            victim = "worker"
+        driver = self.driver(name)
+        if driver is None:
+            return
+        candidates = [process for process in _tree(driver) if _kind(process, driver) == victim]
+        if candidates:
+            process = self.rng.choice(candidates)
+            try:
+                process.kill()
+            except psutil.NoSuchProcess:
+                return
+            self.kills.append((name, victim))
+            print(f"kill {len(self.kills):3}: {victim:6} of {name}", flush=True)
+
+    def driver(self, name: str) -> int | None:
+        """The process id of a stream's driver; None while none runs."""
+        entry = processes.find(self.settings.run, name)
+        return entry.pid if entry is not None and entry.alive else None
+
+    def settle(self) -> None:
+        """Waits until every record is in the tables of the live streams."""
+        for name in self.names:
+            self.until(lambda name=name: self._caught_up(name), f"{name} has caught up")  # type: ignore[misc]
+
+    def compare(self) -> dict[str, list[Comparison]]:
+        """Everything against its recomputation."""
+        found = {}
+        for name in self.names:
+            recomputation: Recomputation = import_module(f"jobs.recomputed.{name}").recomputation
+            record = self.settings.pipeline(name) / "batches"
+            found[name] = recomputation.check(self.settings.bootstrap, self.settings.tables, record)
+        return found
+
+    def judge(self) -> dict[str, list[str]]:
+        """What the quality suites do not find as it should be."""
+        found = {}
+        for name in self.names:
+            suites = import_module(f"jobs.quality.{name}").suites
+            tables = {table: self.settings.tables / table for table in suites}
+            verdicts = validate(tables, suites)
+            found[name] = [str(verdict) for verdict in verdicts if not verdict.passed]
+            print(f"{name:12} {len(verdicts)} expectations, {len(found[name])} not met", flush=True)
+        return found
+
+    def measure(self, seconds: float = 30.0) -> None:
+        """Memory and cost of each stream while none has anything to do."""
+        drivers = {name: pid for name in self.names if (pid := self.driver(name)) is not None}
+        clocks = {name: CpuClock(pid) for name, pid in drivers.items()}
+        begun, before = time.monotonic(), {name: clock.seconds() for name, clock in clocks.items()}
+        time.sleep(seconds)
+        minutes = (time.monotonic() - begun) / 60
+        print(f"{'idle':12} {'memory MB':>10} {'CPU s/min':>10}  generation, batches")
+        for name, pid in drivers.items():
+            megabytes = memory_bytes(list(tree(pid))) / 1e6
+            cpu = (clocks[name].seconds() - before[name]) / minutes
+            record = Registry.of(self.settings).pipeline(name)
+            count = sum(1 for _ in batches.read(self.settings.pipeline(name) / "batches"))
+            print(f"{name:12} {megabytes:10.0f} {cpu:10.2f}  {record.generation if record else 0}, {count}", flush=True)
+
+    def until(self, fact: Callable[[], T | None], what: str) -> T:
+        """Polls."""
+        end = time.monotonic() + _WAIT_S
+        while time.monotonic() < end:
+            if answer := fact():
+                return answer
+            time.sleep(_POLL_S)
+        raise AssertionError(f"{what}: not after {_WAIT_S:.0f} s")
+
+    def _caught_up(self, name: str) -> bool:
+        beat = heartbeat.read(self.settings.pipeline(name) / "heartbeat.json")
+        if beat is None or beat.state != "running" or beat.pid != self.driver(name) or beat.stale_snapshots:
+            return False
+        plan = self.pipelines[name].plan()
+        ends = admin.settled_end_offsets(self.settings.bootstrap, (*plan.source_topics, *plan.global_topics))
+        return all(beat.next_offsets.get(topic, {}).get(str(number), 0) >= end for (topic, number), end in ends.items())
+
+
+def _tree(driver: int) -> list[psutil.Process]:
+    try:
+        root = psutil.Process(driver)
+        return [root, *root.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _kind(process: psutil.Process, driver: int) -> str:
+    try:
+        name, command = process.name(), " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        return ""
+    if process.pid == driver:
+        return "driver"
+    if name.startswith("java"):
+        return "jvm"
+    return "worker" if "daemon" in command and process.ppid() != driver else ""
+
+
+def run(settings: Settings, seconds: float, rate: float, seed: int) -> bool:
+    """Whether everything was equal."""
+    names = jobs.names_with(settings, "sample_data")
+    under_kills = JobsUnderKills(settings, names, random.Random(seed))
+    with ExitStack() as data:
+        under_kills.deploy()
+        for name in names:
+            data.enter_context(flowing(settings, rate, job=name))
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            time.sleep(under_kills.rng.uniform(3.0, 9.0))
+            under_kills.kill()
+    under_kills.settle()
+    under_kills.measure()
+    compared, judged = under_kills.compare(), under_kills.judge()
+    for name, comparisons in compared.items():
+        for comparison in comparisons:
+            verdict = "equal" if comparison.equal else f"DIFFERENT ({comparison.different}) {comparison.differences}"
+            counts = f"expected {comparison.expected:,}, found {comparison.found:,}"
+            print(f"{name:12} {comparison.kind} {comparison.name}: {counts}: {verdict}")
+        for line in judged[name]:
+            print(f"{name:12} {line}")
+    print(f"{len(under_kills.kills)} kills over {len(names)} streams")
+    everything = [comparison for comparisons in compared.values() for comparison in comparisons]
+    return all(comparison.equal for comparison in everything) and not any(judged.values())
+
+
+def main() -> int:
+    seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 300.0
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="deltaworks-jobs-") as folder:
+        settings = own_settings(reachable(Path(folder)) / "home")
+        up(settings, print, tethered=True)
+        try:
+            equal = run(settings, seconds, rate=25.0, seed=1)
+        finally:
+            down(settings)
+    print(f"{'EQUAL' if equal else 'NOT EQUAL'} after {time.monotonic() - begun:.0f} s")
+    return 0 if equal else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

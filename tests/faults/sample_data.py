@@ -1,0 +1,40 @@
+"""Sample data that keeps flowing while something is killed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from itertools import takewhile
+
+from deltaworks.settings import Settings
+from jobs.sample_data.kafka import SampleData, produce
+
+_ENDLESS = 1_000_000
+
+
+@contextmanager
+def flowing(
+    settings: Settings, rate: float, *, job: str = "orders", records: int = _ENDLESS, seed: int = 7
+) -> Iterator[threading.Thread]:
+    """The sample data of a job flows in the background at `rate` records per second until the block ends, or all is
+    written.
+
+    Yields the thread that writes it.
+    """
+    enough = threading.Event()
+    data: SampleData = import_module(f"jobs.sample_data.{job}")
+    sample = takewhile(lambda _: not enough.is_set(), data.records(records, seed))
+    thread = threading.Thread(
+        target=produce,
+        args=(settings.bootstrap, sample),
+        kwargs={"records_per_second": rate},
+        daemon=True,
+    )
+    thread.start()
+    try:
+        yield thread
+    finally:
+        enough.set()
+        thread.join()
