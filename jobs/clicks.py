@@ -36,7 +36,7 @@ class Click(msgspec.Struct, frozen=True):
 
     request_id: str
     page: str
-    user: str | None = None
+    user_id: str | None = None
     """None: nobody knows; such clicks count for their page."""
 
 
@@ -88,7 +88,7 @@ def topology(builder: StreamsBuilder) -> None:
     clicks.group_by_key().windowed_by(hours).count(store="clicks-per-page").to_delta("clicks_pages")
 
     arrivals = (  # A click without user has no key then, and ends at the hop.
-        clicks.select_key(lambda _, click: click.user or None, key=str, name="by-user")
+        clicks.select_key(lambda _, click: click.user_id or None, key=str, name="by-user")
         .repartition(name="clicks-by-user")
         .process_values(Watch, name="watch")
         .split("arrival")

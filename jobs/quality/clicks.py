@@ -60,14 +60,14 @@ visits: Suite = [
 late: Suite = [
     one_row_per("key", *SOURCE, why="Each click comes once through the hop, however often its batch was repeated."),
     *never_null(
-        *("key", "request_id", "page", "user", "at", "behind_ms", "timestamp", *SOURCE),
+        *("key", "request_id", "page", "user_id", "at", "behind_ms", "timestamp", *SOURCE),
         why="Whoever adds late clicks to a report needs to know whose they are, where and when.",
     ),
     gxe.ExpectColumnValuesToBeBetween(
         column="behind_ms", min_value=30 * 60_000, meta={"why": "Half an hour is in time: such a click is in a visit."}
     ),
     gxe.ExpectColumnPairValuesToBeEqual(
-        column_A="key", column_B="user", meta={"why": "A click must be judged by the time of its own user's task."}
+        column_A="key", column_B="user_id", meta={"why": "A click must be judged by the time of its own user's task."}
     ),
     gxe.ExpectColumnPairValuesToBeEqual(
         column_A="at", column_B="timestamp", meta={"why": "The time of a click is that of its record."}

@@ -15,11 +15,11 @@ SELECT *, CASE
     WHEN key IS NOT NULL AND key_text IS NULL THEN 'malformed'
     WHEN value IS NULL THEN 'nothing'
     WHEN json_type(document, ['$.request_id', '$.page']) <> ['VARCHAR', 'VARCHAR']
-        OR coalesce(json_type(document, '$.user'), 'NULL') NOT IN ('VARCHAR', 'NULL')
+        OR coalesce(json_type(document, '$.user_id'), 'NULL') NOT IN ('VARCHAR', 'NULL')
         OR document IS NULL OR json_type(document) <> 'OBJECT' OR request_id IS NULL OR page IS NULL THEN 'malformed'
     ELSE 'click' END AS verdict
 FROM (
-    SELECT *, document->>'$.request_id' AS request_id, document->>'$.page' AS page, document->>'$.user' AS "user"
+    SELECT *, document->>'$.request_id' AS request_id, document->>'$.page' AS page, document->>'$.user_id' AS user_id
     FROM (SELECT *, TRY(decode(key)) AS key_text, TRY_CAST(TRY(decode(value)) AS JSON) AS document FROM processed)
 );
 
@@ -48,13 +48,13 @@ FROM (
     SELECT *, row_number() OVER (PARTITION BY target ORDER BY batch, highest_ms, task, place) AS arrival
     FROM (
         SELECT *, max(timestamp_ms) OVER sent AS highest_ms, row_number() OVER sent - 1 AS place
-        FROM (SELECT *, partition_of(encode("user"), getvariable('tasks')) AS target FROM clicks WHERE "user" <> '')
+        FROM (SELECT *, partition_of(encode(user_id), getvariable('tasks')) AS target FROM clicks WHERE user_id <> '')
         WINDOW sent AS (PARTITION BY batch, task, target ORDER BY position ROWS UNBOUNDED PRECEDING)
     )
 );
 
 CREATE OR REPLACE VIEW "expected clicks_late" AS
-SELECT "user" AS key, request_id, page, "user", instant(timestamp_ms) AS at, behind_ms, instant(timestamp_ms) AS timestamp,
+SELECT user_id AS key, request_id, page, user_id, instant(timestamp_ms) AS at, behind_ms, instant(timestamp_ms) AS timestamp,
     'clicks-by-user-repartition' AS source_topic, task AS source_partition, batch * 4294967296 + place AS source_offset
 FROM arrivals WHERE behind_ms >= grace_ms();
 
@@ -77,36 +77,36 @@ CREATE OR REPLACE MACRO replaced(visits, new) AS list_append(
     list_filter(visits, lambda v: v.end_ms < new.start_ms OR v.start_ms > new.end_ms), new);
 
 CREATE OR REPLACE TABLE visit_bounds AS
-SELECT "user", target, unnest(list_reduce(
+SELECT user_id, target, unnest(list_reduce(
     list(timestamp_ms ORDER BY arrival),
     lambda visits, at_ms: replaced(visits, grown(visits, at_ms)),
     []::STRUCT(start_ms BIGINT, end_ms BIGINT)[]), recursive := true)
-FROM in_time GROUP BY "user", target;
+FROM in_time GROUP BY user_id, target;
 
 -- Of several clicks in the same millisecond the first to arrive is the first page and the last page.
 CREATE OR REPLACE TABLE visits AS
 SELECT v.*, count(*) AS clicks, arg_min(page, (timestamp_ms, arrival)) AS first_page,
     arg_max(page, (timestamp_ms, -arrival)) AS last_page, end_ms < time_ms - pause_ms() - grace_ms() AS is_final
 FROM visit_bounds AS v
-JOIN in_time AS c ON c."user" = v."user" AND c.timestamp_ms BETWEEN v.start_ms AND v.end_ms
+JOIN in_time AS c ON c.user_id = v.user_id AND c.timestamp_ms BETWEEN v.start_ms AND v.end_ms
 JOIN (SELECT target, max(timestamp_ms) AS time_ms FROM in_time GROUP BY target) AS t ON t.target = v.target
 GROUP BY ALL;
 
 CREATE OR REPLACE VIEW "expected clicks_visits" AS
-SELECT "user" AS key, instant(start_ms) AS window_start, instant(end_ms) AS window_end, clicks,
+SELECT user_id AS key, instant(start_ms) AS window_start, instant(end_ms) AS window_end, clicks,
     instant(start_ms) AS started, instant(end_ms) AS ended, first_page, last_page, end_ms - start_ms AS duration_ms,
     instant(end_ms) AS timestamp, is_final
 FROM visits;
 
 CREATE OR REPLACE VIEW "expected clicks-visits" AS
-SELECT partition_of(encode("user"), getvariable('tasks')) AS "partition", "user" AS key,
-    row_number() OVER (PARTITION BY "user" ORDER BY end_ms) AS nth, instant(end_ms) AS timestamp,
+SELECT partition_of(encode(user_id), getvariable('tasks')) AS "partition", user_id AS key,
+    row_number() OVER (PARTITION BY user_id ORDER BY end_ms) AS nth, instant(end_ms) AS timestamp,
     clicks, instant(start_ms) AS started, instant(end_ms) AS ended, first_page, last_page, end_ms - start_ms AS duration_ms
 FROM visits WHERE is_final;
 
 -- No click is lost: every one of a known user is in a visit or among the late ones.
 CREATE OR REPLACE VIEW "expected clicks in visits" AS
-SELECT "user" AS key, count(*) AS clicks FROM clicks WHERE "user" <> '' GROUP BY "user";
+SELECT user_id AS key, count(*) AS clicks FROM clicks WHERE user_id <> '' GROUP BY user_id;
 
 -- 5. What does not decode ---------------------------------------------------------------------------------------------
 

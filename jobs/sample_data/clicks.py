@@ -60,7 +60,7 @@ def records(count: int = 20_000, seed: int = 7) -> Iterator[SampleRecord]:
     return islice(_Site(random.Random(seed)).deliveries(), count)
 
 
-_WRONG: tuple[tuple[str, Any], ...] = (("user", 7), ("user", ["u-001"]), ("page", None), ("request_id", 12))
+_WRONG: tuple[tuple[str, Any], ...] = (("user_id", 7), ("user_id", ["u-001"]), ("page", None), ("request_id", 12))
 _NOT_IN_TURN = (Kind.REGULAR, Kind.BOT, Kind.MIDNIGHT, Kind.BETWEEN_DAYS)
 _TROUBLES = tuple(kind for kind in Kind if kind not in _NOT_IN_TURN)
 BOT = "bot"
@@ -132,9 +132,9 @@ class _Site:
             case Kind.OTHER_KEY:
                 self._click(user, trouble, key=b"/old-address")
             case Kind.ANONYMOUS:
-                self._click(user, trouble, user=None)
+                self._click(user, trouble, user_id=None)
             case Kind.WITHOUT_USER:
-                self._click(user, trouble, without="user")
+                self._click(user, trouble, without="user_id")
             case Kind.EMPTY_USER:
                 self._click("", trouble)
             case Kind.DUPLICATE:
@@ -191,7 +191,7 @@ class _Site:
     ) -> SampleRecord:
         """A click with an event time of `at` (now), delivered `delay_ms` after it (within three seconds)."""
         page = self._random.choices(PAGES, cum_weights=self._popular)[0]
-        click = {"request_id": f"r-{self._sent:07}", "page": page, "user": user} | fields
+        click = {"request_id": f"r-{self._sent:07}", "page": page, "user_id": user} | fields
         key = str(click["page"] or page).encode() if isinstance(key, EllipsisType) else key
         if without is not None:
             del click[without]

@@ -21,7 +21,7 @@ class Site:
         self.clicks = self.driver.create_input_topic("page-clicks")
 
     def click(self, user: str | None = "ann", page: str = "/", at: int = 0, **fields: Any) -> None:
-        content = {"request_id": "r-1", "page": page, "user": user} | fields
+        content = {"request_id": "r-1", "page": page, "user_id": user} | fields
         self.clicks.pipe_raw(page.encode(), json.dumps(content).encode(), timestamp_ms=at)
 
     @property
@@ -196,7 +196,7 @@ def test_a_click_of_nobody_counts_for_its_page_only(user: str | None) -> None:
 def test_a_click_without_key_counts_for_its_user_only() -> None:
     site = Site()
 
-    site.clicks.pipe_raw(None, b'{"request_id":"r-1","page":"/","user":"ann"}', timestamp_ms=0)
+    site.clicks.pipe_raw(None, b'{"request_id":"r-1","page":"/","user_id":"ann"}', timestamp_ms=0)
 
     assert site.visits == {("ann", 0, 0): 1}
     assert site.driver.table("clicks_pages").rows == {}
@@ -218,7 +218,7 @@ def test_a_record_without_value_is_no_click() -> None:
         (b"/", b'{"request_id":"r'),
         (b"/", b"[]"),
         (b"/", b'{"request_id":"r-1"}'),
-        (b"/", b'{"request_id":"r-1","page":"/","user":7}'),
+        (b"/", b'{"request_id":"r-1","page":"/","user_id":7}'),
         (b"/\xff", b'{"request_id":"r-1","page":"/"}'),
     ],
     ids=["nothing", "bytes", "cut short", "no object", "no page", "a number as user", "a key not UTF-8"],

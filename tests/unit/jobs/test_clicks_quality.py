@@ -101,7 +101,7 @@ FINAL = "rowid = (SELECT min(rowid) FROM {} WHERE is_final)"
             f"UPDATE {{}} SET behind_ms = behind_ms + 864000000 WHERE {ONE}",
             "later than the newest visit",
         ),
-        ("clicks_late", f"UPDATE {{}} SET key = 'u-900' WHERE {ONE}", "key and user must always be equal"),
+        ("clicks_late", f"UPDATE {{}} SET key = 'u-900' WHERE {ONE}", "key and user_id must always be equal"),
         ("clicks_late", f"UPDATE {{}} SET request_id = '' WHERE {ONE}", "request_id values must match"),
         ("clicks_pages", f"UPDATE {{}} SET value = 0 WHERE {ONE}", "value values must be greater than or equal to 1"),
         ("clicks_pages", f"UPDATE {{}} SET window_date = window_date + 1 WHERE {ONE}", "window_date is the day"),
