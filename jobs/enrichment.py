@@ -43,8 +43,8 @@ class Order(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         """An order that is none does not decode, so it becomes a dead letter at the source."""
-        if not 0 < self.amount < 1_000_000:
-            raise ValueError(f"amount {self.amount} is not between 0 and a million")
+        if not 0 < self.amount < 1_000_000 or self.amount != round(self.amount, 2):
+            raise ValueError(f"amount {self.amount} is not between 0 and a million, in whole cents")
 
 
 class Customer(msgspec.Struct, frozen=True):
@@ -55,8 +55,8 @@ class Customer(msgspec.Struct, frozen=True):
     credit_limit: Decimal
 
     def __post_init__(self) -> None:
-        if not 0 <= self.credit_limit < 1_000_000:
-            raise ValueError(f"credit limit {self.credit_limit} is not between 0 and a million")
+        if not 0 <= self.credit_limit < 1_000_000 or self.credit_limit != round(self.credit_limit, 2):
+            raise ValueError(f"credit limit {self.credit_limit} is not between 0 and a million, in whole cents")
 
 
 class CheckedOrder(Order, frozen=True):

@@ -10,6 +10,11 @@
 
 -- 1. What decodes ----------------------------------------------------------------------------------------------------
 
+-- From 0 to a million, in whole cents.
+CREATE OR REPLACE MACRO is_money(text) AS
+    TRY_CAST(text AS DECIMAL(38, 18)) >= 0 AND TRY_CAST(text AS DECIMAL(38, 18)) < 1000000
+    AND TRY_CAST(text AS DECIMAL(38, 18)) = round(TRY_CAST(text AS DECIMAL(38, 18)), 2);
+
 CREATE OR REPLACE TABLE events AS
 SELECT *, key_text IS NOT NULL = (key IS NOT NULL) AND (value IS NULL OR fields IS NOT NULL) AS readable
 FROM (
@@ -19,16 +24,14 @@ FROM (
             WHEN topic = 'enrichment-customers'
                 AND json_type(document, ['$.name', '$.credit_limit']) = ['VARCHAR', 'VARCHAR']
                 AND document->>'$.tier' IN ('gold', 'silver', 'basic')
-                AND TRY_CAST(document->>'$.credit_limit' AS DECIMAL(38, 18)) >= 0
-                AND TRY_CAST(document->>'$.credit_limit' AS DECIMAL(38, 18)) < 1000000
+                AND is_money(document->>'$.credit_limit')
             THEN document
             -- A JSON number passes through a double here: exact for up to 15 digits, and no amount has more.
             WHEN topic = 'enrichment-orders'
                 AND json_type(document, '$.order_id') = 'VARCHAR'
                 AND json_type(document, '$.customer_id') IN ('VARCHAR', 'NULL')
                 AND json_type(document, '$.amount') IN ('VARCHAR', 'DOUBLE', 'BIGINT', 'UBIGINT')
-                AND TRY_CAST(document->>'$.amount' AS DECIMAL(38, 18)) > 0
-                AND TRY_CAST(document->>'$.amount' AS DECIMAL(38, 18)) < 1000000
+                AND is_money(document->>'$.amount') AND TRY_CAST(document->>'$.amount' AS DECIMAL(38, 18)) > 0
                 AND TRY_CAST(document->>'$.ordered_at' AS TIMESTAMPTZ) IS NOT NULL
             THEN document
         END AS fields
@@ -46,12 +49,12 @@ FROM events WHERE topic = 'enrichment-orders' AND readable;
 
 -- 3. Stage 1, a task per partition of the customers ------------------------------------------------------------------
 -- A guest's order has no key, and stays with the task of its number. Each upstream task counts as a partition of the
--- hop; the heads of all partitions are merged, ties by name of the topic, then partition.
+-- hop, whose offsets begin again with each batch; heads are merged, ties by name of the topic, then partition.
 
 CREATE OR REPLACE TABLE arrivals AS
 SELECT *, row_number() OVER (PARTITION BY target ORDER BY batch, running_max_ms, input, task, position) AS arrival
 FROM (
-    SELECT *, max(timestamp_ms) OVER (PARTITION BY batch, input, task, target ORDER BY position) AS running_max_ms
+    SELECT *, max(timestamp_ms) OVER way AS running_max_ms, (batch << 32) + row_number() OVER way - 1 AS hop_offset
     FROM (
         SELECT 'customer-of-order-repartition' AS input, batch, task, position, "partition", "offset", timestamp_ms,
             coalesce(partition_of(encode(customer_id), getvariable('tasks')), task) AS target
@@ -60,6 +63,7 @@ FROM (
         SELECT 'enrichment-customers', batch, task, "offset", "partition", "offset", timestamp_ms, task
         FROM events WHERE topic = 'enrichment-customers' AND readable
     )
+    WINDOW way AS (PARTITION BY batch, input, task, target ORDER BY position)
 );
 
 CREATE OR REPLACE TABLE customer_updates AS
@@ -74,7 +78,7 @@ CREATE OR REPLACE MACRO credit_check(tier, amount, credit_limit) AS
 
 -- The customer as of the order's arrival, in the order in which the task took both.
 CREATE OR REPLACE TABLE checked AS
-SELECT o.order_id, o.customer_id, o.amount, o.ordered_at, o.timestamp_ms, o.batch, o.task, a.arrival,
+SELECT o.order_id, o.customer_id, o.amount, o.ordered_at, o.timestamp_ms, o.batch, o.task, a.arrival, a.hop_offset,
     c.name AS customer_name, coalesce(c.tier, 'unknown') AS tier, c.credit_limit,
     credit_check(c.tier, o.amount, c.credit_limit) AS credit
 FROM orders o
@@ -86,7 +90,7 @@ ASOF LEFT JOIN customer_updates c ON a.target = c.target AND o.customer_id = c.c
 CREATE OR REPLACE VIEW "expected enrichment_checked" AS
 SELECT order_id AS key, order_id, customer_id, money(amount) AS amount, ordered_at, customer_name, tier,
     money(credit_limit) AS credit_limit, credit, instant(timestamp_ms) AS timestamp,
-    'customer-of-order-repartition' AS source_topic, task AS source_partition
+    'customer-of-order-repartition' AS source_topic, task AS source_partition, hop_offset AS source_offset
 FROM checked;
 
 -- Results of one order by way of different customers come from different tasks, in any order.

@@ -75,6 +75,7 @@ def records(count: int = 20_000, seed: int = 7) -> Iterator[SampleRecord]:
 
 _WRONG: tuple[tuple[str, Any], ...] = (
     ("amount", "12,50"),
+    ("amount", "12.345"),
     ("amount", True),
     ("customer_id", 7),
     ("ordered_at", "soon"),
@@ -195,7 +196,7 @@ class _Shop:
             case Kind.CUSTOMER_NULL_KEY:
                 self._customer(None, trouble)
             case Kind.CUSTOMER_MALFORMED:
-                limit = self._random.choice(["", "much", "-1", "1e30"])
+                limit = self._random.choice(["", "much", "-1", "1e30", "0.001"])
                 wrong_limit = as_json({"name": "Eve", "tier": "gold", "credit_limit": limit})
                 value = self._random.choice([b"", b"{", b'{"name": 1}', b"\x80", wrong_limit])
                 self._deliver(CUSTOMERS_TOPIC, customer.encode(), value, self._now, trouble)

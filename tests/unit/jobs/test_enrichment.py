@@ -160,7 +160,7 @@ def test_an_order_without_key_goes_by_the_stream_but_is_no_row() -> None:
     assert shop.current() == {}
 
 
-@pytest.mark.parametrize("amount", ["0", "-1.00", "1000000", "1e30", "Infinity", "NaN", "12,50", True, None])
+@pytest.mark.parametrize("amount", ["0", "-1.00", "0.001", "1000000", "1e30", "Infinity", "NaN", "12,50", True, None])
 def test_an_amount_that_is_none_makes_a_dead_letter_at_the_source(amount: object) -> None:
     shop = Shop()
 
