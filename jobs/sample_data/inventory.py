@@ -168,8 +168,9 @@ class _Stores:
                 self._move("delivery", shelf, self._random.randrange(20, 60), trouble)
             case Kind.TILL:
                 self._move("sale", shelf, self._random.randrange(1, 4), trouble)
-            case Kind.COUNT:
-                self._move("count", shelf, max(0, there), trouble)
+            case Kind.COUNT:  # of the same moment as a sale, which arrives later
+                self._move("sale", shelf, 2, Kind.TILL, delay=SECOND)
+                self._move("count", shelf, max(0, there - 2), trouble)
             case Kind.LOSS:
                 self._stock[shelf] = max(0, there) // 2
                 self._move("count", shelf, self._stock[shelf], trouble)
