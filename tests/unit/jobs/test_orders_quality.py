@@ -89,7 +89,7 @@ DEFECTS = [
     ),
     ("order_counts", f"UPDATE {{}} SET window_date = window_date + 1 WHERE rowid = {ONE}", "window_date is the day"),
     ("order_counts", "UPDATE {} SET is_final = true", "final windows ended 0:05:00 or more before"),
-    ("order_counts", "DELETE FROM {} WHERE timestamp > (SELECT max(timestamp) FROM {}) - INTERVAL 1 HOUR", "newest order"),
+    ("order_counts", "DELETE FROM {} WHERE timestamp >= (SELECT max(timestamp) FROM {})", "newest order"),
     ("user_revenue", f"UPDATE {{}} SET value = -value WHERE rowid = {ONE}", "revenue is positive"),
     ("user_revenue", f"UPDATE {{}} SET value = value + 0.01 WHERE rowid = {FINAL}", "final revenue is that"),
     ("user_revenue", f"UPDATE {{}} SET value = NULL WHERE rowid = {ONE}", "value values must never be null"),
