@@ -99,7 +99,7 @@ def random_cut(case: Case, plan: Plan, rng: Random) -> Cut:
 
 def random_restarts(case: Case, rng: Random) -> Restarts:
     """Restarts that change nothing: none where a processor of the case keeps something in its own fields."""
-    share = 0.0 if _forgets(case) else rng.choice([0.0, 0.2, 0.6])
+    share = 0.0 if forgets(case) else rng.choice([0.0, 0.2, 0.6])
     seed = rng.random()
     return lambda batch_id, task: Random(f"{seed} {batch_id} {task}").random() < share
 
@@ -265,7 +265,7 @@ def _cut(case: Case, runs: Sequence[Sequence[Step]]) -> Cut:
     return Cut(found, [(), *map(tuple, runs)])
 
 
-def _forgets(case: Case) -> bool:
+def forgets(case: Case) -> bool:
     processors = {node["processor"][0] for node in case["spec"]["nodes"] if "processor" in node}
     return not processors.isdisjoint(("wall_clock_count", "cancel_after"))
 

@@ -25,6 +25,8 @@ class Run:
     errors: ErrorPolicy
     dead_letter_topic: str | None
     restarts: Restarts = lambda batch_id, task: False
+    forgets: bool = False
+    """Processors of the case keep something in attributes, which a restart or a failed attempt would lose."""
     peeked: list[dict[str, Any]] = field(default_factory=list)
     """Functions of the plan append to it what they peek. A host that runs something twice has to clear it in between;
     one whose tasks are in other processes sees nothing."""

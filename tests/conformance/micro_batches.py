@@ -8,9 +8,9 @@ from random import Random
 from typing import Any
 
 from deltaworks import DeltaworksError, Plan
-from tests.conformance.cuts import Cut, Trace, is_read, random_restarts, topic_partitions
+from tests.conformance.cuts import Cut, Trace, forgets, is_read, random_restarts, topic_partitions
 from tests.conformance.data import without_expectations
-from tests.conformance.hosts import Host, Run
+from tests.conformance.hosts import Host, Observed, Run
 from tests.conformance.inputs import errors_of
 from tests.conformance.per_key import Case, PerKey, cached, expected_on_hosts, observed_per_key
 from tests.conformance.run import plan_of
@@ -55,20 +55,30 @@ class CaseInMicroBatches:
             return "it keeps a trace of each update that a cache behind a hop forwards"
         return None
 
-    def differences(self, host: Host, cut: Cut, rng: Random) -> list[str]:
-        """What is not as expected when a host runs a cut with random restarts; empty if all is."""
+    def run(self, cut: Cut, rng: Random) -> Run:
+        """What a host is to run: a cut, with random restarts."""
         assert self.plan is not None
         self._peeked.clear()
-        run = Run(
+        return Run(
             plan=self.plan,
             topic_partitions=topic_partitions(self._plain, self.plan),
             batches=cut.batches,
             errors=errors_of(self._plain),
             dead_letter_topic=self.case.get("config", {}).get("dlq_topic"),
             restarts=random_restarts(self._plain, rng),
+            forgets=forgets(self._plain),
             peeked=self._peeked,
         )
-        observed = self._comparable(observed_per_key(self.case, self.plan, cut, host(run)))
+
+    def differences(self, host: Host, cut: Cut, rng: Random) -> list[str]:
+        """What is not as expected when a host runs a cut with random restarts; empty if all is."""
+        assert self.plan is not None
+        return self.compare(cut, host(self.run(cut, rng)))
+
+    def compare(self, cut: Cut, found: Observed) -> list[str]:
+        """What is not as expected of what a host observed."""
+        assert self.plan is not None
+        observed = self._comparable(observed_per_key(self.case, self.plan, cut, found))
         expected = self._comparable(self._expected)
         if "stores" in expected:
             got = observed.get("stores", {})

@@ -69,7 +69,7 @@ def observed_per_key(case: Case, plan: Plan, cut: Cut, observed: Observed) -> Pe
     if observed.peeked is not None:
         found["peeked"] = _peeked(observed.peeked)
     if error is None:
-        found["stores"] = {name: rows_shown(rows) for name, rows in _stores(case, plan, observed).items()}
+        found["stores"] = {name: rows_shown(rows) for name, rows in stores_of(case, plan, observed).items()}
     return found
 
 
@@ -107,7 +107,7 @@ def _peeked(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
     return found
 
 
-def _stores(case: Case, plan: Plan, observed: Observed) -> dict[str, list[Row]]:
+def stores_of(case: Case, plan: Plan, observed: Observed) -> dict[str, list[Row]]:
     """The stores that the case shows, read back from their bytes by tasks of their own."""
     shown = set(store_names(case))
     found: dict[str, list[Row]] = {}

@@ -20,7 +20,9 @@ def run_case(case: Case, host: str = "driver", *, kept: type = object, as_kafka_
 
     Args:
         case: as in the data files; `expected` is not looked at.
-        host: `driver`, the test driver.
+        host: `driver`, the test driver; `task`, the streaming host's tasks in one process, with random batch cuts,
+            restarts and failed attempts; `streaming`, real Spark and Kafka, which are started at the first call. Off
+            the driver outputs count per topic and key, they have no `after_input`, and nothing is peeked.
         kept: `object`: stores keep bytes, as for values that can change; `str`: they keep the values.
         as_kafka_driver: with two things that Kafka Streams' test driver does and our hosts do not: a record cache shows
             what has left the store, and users' processors see the stream time of all stages together.
@@ -29,7 +31,9 @@ def run_case(case: Case, host: str = "driver", *, kept: type = object, as_kafka_
         `outputs`, `peeked`, `stores`, or `error` in place of `stores`.
     """
     if host != "driver":
-        raise ValueError(f"unknown host '{host}'; there is: driver")
+        from tests.conformance.off_driver import run_off_driver
+
+        return run_off_driver(case, host)
     peeked: list[dict[str, Any]] = []
     step = -1
 

@@ -81,7 +81,8 @@ def _run(run: Run, home: Path, rng: Random, failures: float, lost_disks: float, 
             end.setdefault(TICK, stream.offsets[TICK])
         if any(run.restarts(batch_id, task) for task in stream.routes):
             stream.lose_disk(rng.choice(list(stream.routes))) if rng.random() < lost_disks else stream.lose_worker()
-        fail_at = rng.sample(_POINTS, rng.randint(1, 3)) if rng.random() < failures else []
+        fails = not run.forgets and rng.random() < failures
+        fail_at = rng.sample(_POINTS, rng.randint(1, 3)) if fails else []
         try:
             stream.run(end, fail_at, wall_ms=batch.wall_clock_ms)
         except StreamsError as failed:

@@ -1,0 +1,42 @@
+"""Every recorded case on the streaming host's own tasks, with restarts and failed attempts."""
+
+from __future__ import annotations
+
+import pytest
+
+from deltaworks.spark import protocol
+from deltaworks.spark.local_store import LocalStore
+from tests.conformance.data import curated, once_different, random
+from tests.conformance.on_hosts import differing, task_hosts
+from tests.conformance.run import run_case
+
+
+def test_a_case_is_the_same_on_the_tasks_of_the_streaming_host() -> None:
+    assert differing([*curated(), *once_different()], task_hosts, cuts=1) == {}
+
+
+def test_random_cases_are_the_same_on_the_tasks_of_the_streaming_host() -> None:
+    assert differing([case for number, case in enumerate(random()) if number % 5 == 0], task_hosts, cuts=1) == {}
+
+
+def test_an_attempt_that_is_not_undone_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def pretend(local: LocalStore) -> None:
+        header = local.header()
+        assert header is not None and header.previous is not None
+        local.commit({}, header.previous, None)
+
+    monkeypatch.setattr(protocol, "undo", pretend)
+
+    assert differing((case for case in curated() if case["family"] == "aggregates"), task_hosts, cuts=3) != {}
+
+
+def test_a_case_on_the_host_task_has_the_form_of_a_recording() -> None:
+    case = next(case for case in curated() if case["name"] == "word_count")
+
+    found, recorded = run_case(case, host="task"), case["expected"]
+
+    assert found["stores"] == recorded["stores"]
+    per_key = [
+        sorted((o["topic"], str(o["key"]), o["timestamp"]) for o in each["outputs"]) for each in (found, recorded)
+    ]
+    assert per_key[0] == per_key[1]
