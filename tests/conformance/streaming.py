@@ -19,7 +19,7 @@ from random import Random
 from typing import Any
 
 import msgspec
-from confluent_kafka import Producer
+from confluent_kafka import Message, Producer
 from pyspark.sql import SparkSession
 
 from deltaworks import DeltaworksError
@@ -30,13 +30,11 @@ from deltaworks.control.paths import PipelinePaths
 from deltaworks.control.reporter import SilentReporter
 from deltaworks.kafka import admin
 from deltaworks.kafka.admin import TopicSpec
-from deltaworks.kafka.ranges import Range
 from deltaworks.kernel.partitioning import partition_of
 from deltaworks.kernel.records import RecordBatch
 from deltaworks.kernel.task import TASK_STORE
 from deltaworks.settings import Settings
 from deltaworks.spark import session
-from deltaworks.spark.consumer import RangeReader
 from deltaworks.spark.local_store import LocalStore
 from deltaworks.spark.protocol import local_path
 from deltaworks.spark.routes import Routes
@@ -95,6 +93,8 @@ class SparkHost:
         self._spark.dataSource.register(KafkaRanges)
         self.killed = 0
         """Workers that were killed."""
+        self.restarted = 0
+        """Drivers that went on where another one had ended."""
 
     def close(self) -> None:
         """Ends the session."""
@@ -124,11 +124,12 @@ class SparkHost:
             upto = next((at for at, (number, _) in enumerate(todo) if number in disturbances.restarts), len(todo) - 1)
             part, todo = todo[: upto + 1], todo[upto + 1 :]
             error = self._run_part(run, feeder, part, disturbances)
-            if part[-1][0] in disturbances.lost_disks:
+            self.restarted += bool(todo)
+            if part[-1][0] in disturbances.lost_disks and todo:
                 shutil.rmtree(self._paths.local)
         topics = {topic: [_raw(message) for message in read_all(self._settings.bootstrap, topic)] for topic in written}
         failure = None if error is None else Failure(-1, type(error).__name__, str(error))
-        recorded = self._recorded()
+        recorded = self._recorded(run)
         return Observed({t: found for t, found in topics.items() if found}, self._stores(run), error=failure), recorded
 
     def _run_part(
@@ -181,19 +182,24 @@ class SparkHost:
         specs = [TopicSpec(name=topic, partitions=wanted.get(topic, widest)) for topic in {*wanted, *written}]
         admin.create_topics(bootstrap, specs)
 
-    def _recorded(self) -> list[MicroBatch]:
-        reader, found = RangeReader(self._settings.bootstrap), []
-        for record in batches.read(self._paths.batches):
-            parts = [
-                part
-                for topic, partitions in record.offsets.items()
-                for p, (start, stop) in partitions.items()
-                for portion in reader.read([Range(topic, int(p), start, stop)])
-                for part in portion
-            ]
-            found.append(MicroBatch(record.wall_clock_ms, tuple(parts), record.tick))
-        reader.close()
-        return found
+    def _recorded(self, run: Run) -> list[MicroBatch]:
+        """The batches as the stream has recorded them, with what it read."""
+        topics = sorted(run.topic_partitions.keys() | {*run.plan.global_topics})
+        read: dict[tuple[str, int], list[Message]] = {}
+        for message in read_all(self._settings.bootstrap, *topics):
+            read.setdefault((str(message.topic()), int(message.partition() or 0)), []).append(message)
+        return [
+            MicroBatch(
+                record.wall_clock_ms,
+                tuple(
+                    _record_batch(topic, int(p), read[topic, int(p)][start:stop])
+                    for topic, partitions in record.offsets.items()
+                    for p, (start, stop) in partitions.items()
+                ),
+                record.tick,
+            )
+            for record in batches.read(self._paths.batches)
+        ]
 
     def _stores(self, run: Run) -> dict[tuple[int, int], dict[str, Entries]]:
         found: dict[tuple[int, int], dict[str, Entries]] = {}
@@ -278,6 +284,20 @@ class _Feeder:
             for partitions in record.offsets.values()
             for start, stop in partitions.values()
         )
+
+
+def _record_batch(topic: str, partition: int, messages: Sequence[Message]) -> RecordBatch:
+    records = [_raw(message) for message in messages]
+    headers = [record.headers for record in records]
+    return RecordBatch(
+        topic,
+        partition,
+        [message.offset() or 0 for message in messages],
+        [record.timestamp_ms for record in records],
+        [record.key for record in records],
+        [record.value for record in records],
+        headers if any(headers) else None,
+    )
 
 
 def _raw(message: Any) -> RawRecord:
