@@ -37,6 +37,14 @@ check-kill: .venv/.complete ## Kill the running orders pipeline over and over, t
 check-heal: .venv/.complete ## Kill Airflow, PostgreSQL, Kafka and the stream, each alone, then check that everything is equal
 	$(BIN)/python -u -m tests.faults.heal
 
+.PHONY: check-spark
+check-spark: .venv/.complete ## The recorded cases through real Spark and Kafka, with restarts and kills; more than an hour
+	$(BIN)/python -u -m tests.conformance.on_spark
+
+.PHONY: check-jobs
+check-jobs: .venv/.complete ## All pipelines at once under SIGKILLs, every result recomputed; memory and cost of idle streams
+	$(BIN)/python -u -m tests.faults.jobs_under_kills
+
 .PHONY: bench
 bench: .venv/.complete ## Benchmarks against Kafka Streams, about 30 minutes, into bench-results.json
 	$(BIN)/python -m tests.benchmarks.run
