@@ -80,6 +80,15 @@ class Cut:
     batches: list[MicroBatch]
     steps: list[tuple[Step, ...]]
 
+    @property
+    def fed_back(self) -> frozenset[int]:
+        """Batches whose only record the topology has written itself."""
+        return frozenset(
+            number
+            for number, steps in enumerate(self.steps)
+            if any(isinstance(step, Arrival) and step.fed_back for step in steps)
+        )
+
 
 def arbitrary_cut(case: Case, plan: Plan, rng: Random) -> Cut:
     """Any cut: to compare two hosts with each other, not with the recording."""

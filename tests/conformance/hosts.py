@@ -25,6 +25,8 @@ class Run:
     errors: ErrorPolicy
     dead_letter_topic: str | None
     restarts: Restarts = lambda batch_id, task: False
+    fed_back: frozenset[int] = frozenset()
+    """Batches whose records the topology has written itself, into a topic that it reads."""
     forgets: bool = False
     """Processors of the case keep something in attributes, which a restart or a failed attempt would lose."""
     peeked: list[dict[str, Any]] = field(default_factory=list)

@@ -66,6 +66,7 @@ class CaseInMicroBatches:
             errors=errors_of(self._plain),
             dead_letter_topic=self.case.get("config", {}).get("dlq_topic"),
             restarts=random_restarts(self._plain, rng),
+            fed_back=cut.fed_back,
             forgets=forgets(self._plain),
             peeked=self._peeked,
         )

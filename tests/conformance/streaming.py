@@ -161,7 +161,7 @@ class SparkHost:
                 point = self._rng.choice(WORKER) if number in disturbances.kills else None
                 if point is not None:
                     (self._faults / "inject" / point).write_text("kill")
-                feeder.feed(batch, driver.ended)
+                feeder.feed(batch, driver.ended, write=number not in driver.fed_back)
                 if point is not None:
                     (self._faults / "inject" / point).unlink(missing_ok=True)
                     with suppress(FileNotFoundError):
@@ -233,6 +233,7 @@ class _CaseDriver(StreamDriver):
         super().__init__(pipeline, settings, paths, lease, generation, SilentReporter())
         self._shared, self._gate = spark, gate
         self.generation = generation
+        self.fed_back = run.fed_back
         self.ended = threading.Event()
 
     @contextmanager
@@ -255,13 +256,14 @@ class _Feeder:
         self._written = 0
         self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "log_level": 0})
 
-    def feed(self, batch: MicroBatch, ended: threading.Event) -> None:
+    def feed(self, batch: MicroBatch, ended: threading.Event, *, write: bool) -> None:
+        """Returns when the stream has taken the batch, or ended. Without `write` it has written the records itself."""
         count = sum(len(part.keys) for part in batch.records)
         if not count:
             return
         self.gate.parent.mkdir(parents=True, exist_ok=True)
         self.gate.touch()
-        for part in batch.records:
+        for part in batch.records if write else ():
             headers = part.headers or [()] * len(part.keys)
             rows = zip(part.keys, part.values, part.timestamps_ms, headers, strict=True)
             for key, value, timestamp_ms, header in rows:

@@ -19,6 +19,8 @@ class MemoryKafka:
     """Of topics with more than one."""
     records: dict[str, dict[int, list[RawRecord]]] = field(default_factory=dict)
     """Topic -> partition -> its records."""
+    sent: dict[str, list[RawRecord]] = field(default_factory=dict)
+    """Topic -> the part of its records that tasks have written."""
     markers: dict[tuple[int, int], int] = field(default_factory=dict)
     """`(stage, task)` -> the next batch that it has not committed."""
 
@@ -112,6 +114,7 @@ class MemorySink:
     def commit(self) -> None:
         for topic, partition, record in self._sent:
             self._kafka.write(topic, record, partition)
+            self._kafka.sent.setdefault(topic, []).append(record)
         self._kafka.markers[self._task] = self._batch_id + 1
         self._sent = []
 
