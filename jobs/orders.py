@@ -1,5 +1,4 @@
 """Orders of a shop: joined with their users, split by tier, counted and summed per user. The manual by example.
-Sample data: `sample_data/orders.py`. What must come out: `recomputed/orders.sql`.
 
 ```
 raw-orders -> decode -> join users -> enriched-orders, enriched_orders

@@ -93,7 +93,7 @@ class _Site:
                 for minutes in (-9, 4, 17):
                     self._click(f"m-{midnight // DAY % 3}", Kind.MIDNIGHT, at=midnight + minutes * MINUTE)
                 midnight += DAY
-            while self._outbox[0][0] <= self._now:
+            while self._outbox and self._outbox[0][0] <= self._now:
                 yield heapq.heappop(self._outbox)[2]
 
     def _anyone(self) -> str:

@@ -102,7 +102,7 @@ class _Payments:
                 self._now += 1 + int(self._random.expovariate(1 / (260 * SECOND)))
                 self._pay(self._anyone())
             self._make(trouble)
-            while self._outbox[0][0] <= self._now:
+            while self._outbox and self._outbox[0][0] <= self._now:
                 yield heapq.heappop(self._outbox)[2]
 
     def _anyone(self) -> str:

@@ -115,7 +115,7 @@ class _Shop:
                     at = midnight + minutes * MINUTE
                     self._order(f"m-{midnight // DAY % 3}", Kind.SESSION_MIDNIGHT, at=at, delivered=at)
                 midnight += DAY
-            while self._outbox[0][0] <= self._now:
+            while self._outbox and self._outbox[0][0] <= self._now:
                 yield heapq.heappop(self._outbox)[2]
 
     def _pass_time(self) -> None:

@@ -80,7 +80,7 @@ class _Scribe:
                 self._now += 1 + int(self._random.expovariate(1 / (15 * SECOND)))
                 self._send(self._sentence())
             self._make(trouble)
-            while self._outbox[0][0] <= self._now:
+            while self._outbox and self._outbox[0][0] <= self._now:
                 yield heapq.heappop(self._outbox)[2]
 
     def _sentence(self, length: int | None = None) -> str:

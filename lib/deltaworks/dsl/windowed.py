@@ -193,7 +193,8 @@ class SessionWindowedKStream(Handle, Generic[K, V]):
         """When results are forwarded: at every update, or once when the session has closed.
 
         A session has closed when its last record is more than `gap + grace` ago in stream time; the next record then
-        sends its result. No tombstone is ever sent.
+        sends its result. No tombstone is ever sent. With the shortest retention (the default) a jump of stream time by
+        more than that loses results, as in Kafka Streams: keep sessions longer if records may pause.
 
         Source: `SessionWindowedKStream#emitStrategy`; differs: returns a new handle, and `emit_interval` is 0 by
         default.

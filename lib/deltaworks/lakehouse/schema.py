@@ -8,6 +8,8 @@
 | windowed | `<t>` | key, `window_start`, `window_end`, value, `timestamp`, `is_final`; partitioned by `window_date` |
 | dead letters | `<t>` | the record as it was read, where it came from and what went wrong |
 
+The three source columns say where a record was read; behind a hop they are unique only together with the key.
+
 A key or value that is an object gives one column per field, any other one the column `key` or `value`.
 A field whose name is taken is called `value_<name>`.
 """

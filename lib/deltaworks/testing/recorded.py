@@ -173,7 +173,7 @@ class _Host:
         *,
         every_task_ticks: bool,
     ) -> None:
-        self._plan = plan
+        self._groups = plan.groups
         self._every_task_ticks = every_task_ticks
         self._tables = TablesInMemory(plan.tables)
         hop_partitions = plan.hop_partitions(topic_partitions)
@@ -203,7 +203,7 @@ class _Host:
         for slot in self._globals:
             if read := [each for each in batch.records if slot.stage.reads(each.topic)]:
                 slot.run(batch_id, read, batch.wall_clock_ms)
-        for group in self._plan.groups:
+        for group in self._groups:
             tasks = [slot for index in group.stages for (stage, _), slot in self._tasks.items() if stage == index]
             inputs = {slot.id: [each for each in batch.records if slot.reads(each)] for slot in tasks}
             ticking = {
