@@ -1,7 +1,7 @@
-"""`demo`: the orders pipeline on real components, deployed through Airflow, every result recomputed and compared.
+"""`demo`: sample pipelines on real components, deployed through Airflow, every result recomputed and compared.
 
-The stream stays running under its supervisor, for a look. A second call finds everything there, produces nothing twice
-and compares again; more `--orders` continue the data. What a call has started is stopped if it fails.
+The streams stay running under their supervisors, for a look. A second call finds everything there, produces nothing
+twice and compares again; more `--records` continue the data. What a call has started is stopped if it fails.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from deltaworks.dsl.pipeline import Pipeline
     from deltaworks.stack.airflow import Credentials
 
-_NAME = "orders"
-_DAG = f"{_NAME}__stream"
 _STUCK_S = 180.0
 _POLL_S = 0.5
 Report = Callable[[str], None]
@@ -41,19 +40,27 @@ def add_to(app: typer.Typer) -> None:
 
 
 def demo(
-    orders: Annotated[
-        int, typer.Option(min=1_000, help="How many; more than before continues what is there.")
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[PIPELINE]...", help="Which, of those with sample data; default: orders.", show_default=False
+        ),
+    ] = None,
+    all_of_them: Annotated[bool, typer.Option("--all", help="Every pipeline that has sample data, at once.")] = False,
+    records: Annotated[
+        int, typer.Option(min=1_000, help="How many each; more than before continues what is there.")
     ] = 20_000,
     seed: Annotated[int, typer.Option(help="Other seeds give other data.")] = 7,
-    rate: Annotated[float, typer.Option(help="Records per second while the stream runs.")] = 2_000.0,
+    rate: Annotated[float, typer.Option(help="Records per second while the streams run.")] = 2_000.0,
 ) -> None:
-    """Start Kafka, PostgreSQL and Airflow, deploy the pipeline, recompute every result from the topics and compare.
+    """Start Kafka, PostgreSQL and Airflow, deploy pipelines, recompute every result from the topics and compare.
 
     Exit code 1 if a single row differs.
     """
     stopped_by = _notice_signals()
     settings, steps = Settings.from_environment(), Steps()
-    run = _Demo(settings, steps, orders, seed, rate)
+    chosen = jobs.names_with(settings, "sample_data") if all_of_them else names or ["orders"]
+    run = _Demo(settings, steps, [_Job.of(settings, name) for name in chosen], records, seed, rate)
     try:
         equal = run.everything()
     except BaseException:
@@ -66,17 +73,42 @@ def demo(
         raise typer.Exit(1)
 
 
+@dataclass(frozen=True)
+class _Job:
+    """A pipeline with its sample data and its recomputation."""
+
+    pipeline: Pipeline
+    data: Any
+    recomputation: Any
+
+    @classmethod
+    def of(cls, settings: Settings, name: str) -> _Job:
+        return cls(
+            jobs.load(settings, name),
+            jobs.load_module(settings, f"sample_data.{name}"),
+            jobs.load_module(settings, f"recomputed.{name}").recomputation,
+        )
+
+    @property
+    def name(self) -> str:
+        return self.pipeline.name
+
+    @property
+    def dag_id(self) -> str:
+        return f"{self.name}__stream"
+
+
 class _Demo:
     """One call of the demo: knows what it has started."""
 
-    def __init__(self, settings: Settings, steps: Steps, orders: int, seed: int, rate: float) -> None:
-        self._settings, self._steps = settings, steps
-        self._orders, self._seed, self._rate = orders, seed, rate
+    def __init__(
+        self, settings: Settings, steps: Steps, chosen: Sequence[_Job], records: int, seed: int, rate: float
+    ) -> None:
+        self._settings, self._steps, self._jobs = settings, steps, chosen
+        self._records, self._seed, self._rate = records, seed, rate
         self._started: list[str] = []
         self._memory_mb = 0
         self._login: Credentials | None = None
-        self._pipeline: Pipeline = jobs.load(settings, _NAME)
-        self._data: Any = jobs.load_module(settings, f"sample_data.{_NAME}")
         self._kafka: Any = jobs.load_module(settings, "sample_data.kafka")
 
     def everything(self) -> bool:
@@ -88,21 +120,25 @@ class _Demo:
             self._jars(report)
         with step("kafka, postgres, airflow") as report:
             self._up(report)
-        with step("topics") as report:
-            report(pipelines.create_topics(self._settings, self._pipeline))
-        with step("produce, before the stream runs") as report:
-            present = self._orders_present()
-            self._produce((present + self._orders) // 2, None, report)
-        with step(f"deploy: trigger {_DAG} in Airflow, wait until its supervisor watches") as report:
-            self._deploy(report)
-        with step("produce, while the stream runs") as report:
-            self._produce(self._orders, self._rate, report)
-        with step("wait until everything is in the tables") as report:
-            self._wait(report)
-        with step("recompute everything from the topics") as report:
-            comparisons = self._check(report)
-        self._print(comparisons)
-        return all(comparison.equal for comparison in comparisons)
+        for job in self._jobs:
+            with step(f"{job.name}: topics, and records before the stream runs") as report:
+                pipelines.create_topics(self._settings, job.pipeline)
+                self._produce(job, (self._present(job) + self._records) // 2, None, report)
+        for job in self._jobs:
+            with step(f"deploy: trigger {job.dag_id} in Airflow, wait until its supervisor watches") as report:
+                self._deploy(job, report)
+        for job in self._jobs:
+            with step(f"{job.name}: records while the stream runs") as report:
+                self._produce(job, self._records, self._rate, report)
+        for job in self._jobs:
+            with step(f"{job.name}: wait until everything is in the tables") as report:
+                self._wait(job, report)
+        results = []
+        for job in self._jobs:
+            with step(f"{job.name}: recompute everything from the topics") as report:
+                results.append((job, self._check(job, report)))
+        self._print(results)
+        return all(comparison.equal for _, comparisons in results for comparison in comparisons)
 
     def stop_what_was_started(self) -> None:
         """Leaves running what ran before."""
@@ -111,8 +147,10 @@ class _Demo:
 
         if "stack" in self._started:
             lifecycle.down(self._settings, lambda line: out.print(Text(f"  {line}")))
-        elif _NAME in self._started and (entry := processes.find(self._settings.run, _NAME)) is not None:
-            processes.stop(self._settings.run, entry)
+            return
+        for name in self._started:
+            if (entry := processes.find(self._settings.run, name)) is not None:
+                processes.stop(self._settings.run, entry)
 
     def _preflight(self, report: Report) -> None:
         import psutil
@@ -145,80 +183,81 @@ class _Demo:
             self._started.append("stack")
         report(f"{len(stack.components)} components, {len(new)} of them started now" if new else "all were running")
 
-    def _deploy(self, report: Report) -> None:
+    def _deploy(self, job: _Job, report: Report) -> None:
         """Leaves a stream alone that runs."""
         from deltaworks.control import actions
         from deltaworks.control.model import ALIVE
         from deltaworks.control.registry import Registry
         from deltaworks.stack.airflow_api import AirflowApi
 
-        record = Registry.of(self._settings).pipeline(_NAME)
-        if record is not None and actions.observe(self._settings, _NAME, record.generation).state in ALIVE:
+        name, dag_id = job.name, job.dag_id
+        record = Registry.of(self._settings).pipeline(name)
+        if record is not None and actions.observe(self._settings, name, record.generation).state in ALIVE:
             report(f"was running: generation {record.generation}")
             return
         with AirflowApi.of(self._settings) as airflow:
             report("waiting until Airflow has read the DAG")
-            airflow.wait(f"DAG {_DAG}", lambda: any(d.dag_id == _DAG for d in airflow.dags()), timeout_s=_STUCK_S)
-            run_id = airflow.trigger(_DAG)
-            self._started.append(_NAME)
-            while (supervise := airflow.task(_DAG, run_id, "supervise")).state != "deferred":
-                states = {task.task_id: task.state or "waiting" for task in airflow.tasks(_DAG, run_id)}
-                if airflow.run(_DAG, run_id).ended or supervise.state in ("failed", "upstream_failed", "skipped"):
+            airflow.wait(f"DAG {dag_id}", lambda: any(d.dag_id == dag_id for d in airflow.dags()), timeout_s=_STUCK_S)
+            run_id = airflow.trigger(dag_id)
+            self._started.append(name)
+            while (supervise := airflow.task(dag_id, run_id, "supervise")).state != "deferred":
+                states = {task.task_id: task.state or "waiting" for task in airflow.tasks(dag_id, run_id)}
+                if airflow.run(dag_id, run_id).ended or supervise.state in ("failed", "upstream_failed", "skipped"):
                     failed = next((name for name, state in states.items() if state == "failed"), "preflight")
                     raise StackError(
-                        f"The run {run_id} of {_DAG} failed: task {failed}.",
-                        log=airflow.log(_DAG, run_id, failed).splitlines()[-20:],
-                        hint=f"the whole log is at {airflow.address}/dags/{_DAG}/runs/{run_id}",
+                        f"The run {run_id} of {dag_id} failed: task {failed}.",
+                        log=airflow.log(dag_id, run_id, failed).splitlines()[-20:],
+                        hint=f"the whole log is at {airflow.address}/dags/{dag_id}/runs/{run_id}",
                     )
                 report(", ".join(f"{name} {state}" for name, state in states.items() if state != "skipped"))
                 self._measure_memory()
                 time.sleep(_POLL_S)
             report(f"run {run_id}, supervise is deferred")
 
-    def _orders_present(self) -> int:
-        there = pipelines.records_present(self._settings, self._pipeline)
-        return sum(count for (topic, _), count in there.items() if topic == self._data.MAIN_TOPIC)
+    def _present(self, job: _Job) -> int:
+        there = pipelines.records_present(self._settings, job.pipeline)
+        return sum(count for (topic, _), count in there.items() if topic == job.data.MAIN_TOPIC)
 
-    def _produce(self, orders: int, rate: float | None, report: Report) -> None:
+    def _produce(self, job: _Job, records: int, rate: float | None, report: Report) -> None:
         written: int = self._kafka.produce(
             self._settings.bootstrap,
-            self._data.records(orders, self._seed),
-            present=pipelines.records_present(self._settings, self._pipeline),
+            job.data.records(records, self._seed),
+            present=pipelines.records_present(self._settings, job.pipeline),
             records_per_second=rate,
             progress=lambda count: report(f"{count:,} records"),
         )
         report(f"{written:,} records" if written else "everything is there")
 
-    def _missing(self) -> int:
+    def _missing(self, job: _Job) -> int:
         """Records in the topics that are not in the tables yet."""
         from deltaworks.control import batches
 
         read: dict[tuple[str, int], int] = {}
-        for batch in batches.read(self._settings.pipeline(_NAME) / "batches"):
+        for batch in batches.read(self._settings.pipeline(job.name) / "batches"):
             for topic, ranges in batch.offsets.items():
                 read |= {(topic, int(partition)): stop for partition, (_, stop) in ranges.items()}
-        ends = pipelines.records_present(self._settings, self._pipeline)
+        ends = pipelines.records_present(self._settings, job.pipeline)
         return sum(max(0, end - read.get(at, 0)) for at, end in ends.items())
 
-    def _wait(self, report: Report) -> None:
+    def _wait(self, job: _Job, report: Report) -> None:
         """Until all records are in the tables, and the snapshots show them."""
         from deltaworks import processes
         from deltaworks.control import heartbeat, logs
 
-        path = self._settings.pipeline(_NAME) / "heartbeat.json"
-        log = self._settings.logs / f"{_NAME}.log"
+        path = self._settings.pipeline(job.name) / "heartbeat.json"
+        log = self._settings.logs / f"{job.name}.log"
         least, since = sys.maxsize, time.monotonic()
         while True:
-            missing, beat = self._missing(), heartbeat.read(path)
+            missing, beat = self._missing(job), heartbeat.read(path)
             if not missing and beat is not None and not beat.stale_snapshots:
                 break
             if missing < least:
                 least, since = missing, time.monotonic()
-            entry = processes.find(self._settings.run, _NAME)
+            entry = processes.find(self._settings.run, job.name)
             if time.monotonic() - since > _STUCK_S:
                 alive = entry is not None and entry.alive
                 raise StackError(
-                    f"Pipeline {_NAME!r} {'makes no progress' if alive else 'does not run'} for {_STUCK_S:.0f} s; "
+                    f"Pipeline {job.name!r} {'makes no progress' if alive else 'does not run'} for {_STUCK_S:.0f} s; "
                     f"{missing:,} records are not in the tables.",
                     log=logs.why(log),
                     hint=f"the whole log is {log}",
@@ -236,38 +275,41 @@ class _Demo:
 
         self._memory_mb = max(self._memory_mb, sum(status.memory_mb for status in lifecycle.status(self._settings)))
 
-    def _check(self, report: Report) -> list[Any]:
-        check: Any = jobs.load_module(self._settings, f"recomputed.{_NAME}")
-        comparisons: list[Any] = check.recomputation.check(
-            self._settings.bootstrap, self._settings.tables, self._settings.pipeline(_NAME) / "batches"
-        )
+    def _check(self, job: _Job, report: Report) -> list[Any]:
+        batches = self._settings.pipeline(job.name) / "batches"
+        comparisons: list[Any] = job.recomputation.check(self._settings.bootstrap, self._settings.tables, batches)
         report(f"{sum(c.expected for c in comparisons):,} rows and records")
         return comparisons
 
-    def _print(self, comparisons: list[Any]) -> None:
+    def _print(self, results: Sequence[tuple[_Job, list[Any]]]) -> None:
         out.print()
-        census = self._kafka.census(self._data.records(max(self._orders, self._orders_present()), self._seed))
-        print_table(
-            "What was produced",
-            ("records", "what"),
-            ((count, kind.value) for kind, count in census.items()),
-            right=("records",),
-        )
+        if len(results) == 1:
+            ((job, _),) = results
+            sample = job.data.records(max(self._records, self._present(job)), self._seed)
+            print_table(
+                f"What was produced for {job.name}",
+                ("records", "what"),
+                ((count, kind.value) for kind, count in self._kafka.census(sample).items()),
+                right=("records",),
+            )
         print_table(
             "Results and their recomputation from the topics",
-            ("result", "kind", "expected", "found", "equal"),
+            ("pipeline", "result", "kind", "expected", "found", "equal"),
             (
                 (
+                    job.name,
                     c.name,
                     c.kind,
                     c.expected,
                     c.found,
                     Text("yes", "green") if c.equal else Text(f"NO, {c.different:,} rows", "red"),
                 )
+                for job, comparisons in results
                 for c in comparisons
             ),
             right=("expected", "found"),
         )
+        comparisons = [comparison for _, compared in results for comparison in compared]
         for comparison in comparisons:
             for line in comparison.differences:
                 out.print(Text(f"{comparison.name}: {line}"))
@@ -280,13 +322,17 @@ class _Demo:
             out.print(Text("Topics and tables stay as they are, for a look; `down --delete-data` begins anew."))
         self._print_login()
         me = sys.argv[0] if sys.argv[0].endswith("deltaworks") else "deltaworks"
+        job, *others = self._jobs
+        names = f" {' '.join(each.name for each in self._jobs)}" if others or job.name != "orders" else ""
+        table = job.recomputation.tables[0]
         out.print(
             Text(
-                f"look    {me} status                the stream goes on\n"
+                f"look    {me} status                what runs goes on\n"
                 f"query   {me} tables\n"
-                f'        {me} sql "SELECT * FROM user_revenue ORDER BY value DESC LIMIT 5"\n'
-                f"go on   {me} demo --orders {2 * self._orders}\n"
-                f"stop    {me} stop {_NAME}           or with Airflow: {_DAG}, action stop\n"
+                f'        {me} sql "SELECT * FROM {table} LIMIT 5"\n'
+                f"judge   {me} quality {job.name}\n"
+                f"go on   {me} demo{names} --records {2 * self._records}\n"
+                f"stop    {me} stop {job.name}           or with Airflow: {job.dag_id}, action stop\n"
                 f"        {me} down                 everything; keeps topics and tables\n"
                 f"        {me} down --delete-data   does not (make down)"
             )

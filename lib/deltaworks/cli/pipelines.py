@@ -51,7 +51,7 @@ def topology(
 
 def produce(
     name: Name,
-    orders: Annotated[int, typer.Option(help="How many records; more than before continues what is there.")] = 20_000,
+    records: Annotated[int, typer.Option(help="How many; more than before continues what is there.")] = 20_000,
     seed: Annotated[int, typer.Option(help="Other seeds give other data.")] = 7,
     rate: Annotated[float | None, typer.Option(help="Records per second; default: as fast as possible.")] = None,
 ) -> None:
@@ -66,7 +66,7 @@ def produce(
     with Steps().step("produce") as report:
         written = jobs.load_module(settings, "sample_data.kafka").produce(
             settings.bootstrap,
-            data.records(orders, seed),
+            data.records(records, seed),
             present=records_present(settings, pipeline),
             records_per_second=rate,
             progress=lambda count: report(f"{count:,} records"),

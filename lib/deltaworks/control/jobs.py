@@ -21,6 +21,11 @@ def names(settings: Settings) -> list[str]:
     return sorted(path.stem for path in files)
 
 
+def names_with(settings: Settings, folder: str) -> list[str]:
+    """Those of `names` that have a module in a folder of `jobs/`, such as `sample_data`."""
+    return [name for name in names(settings) if (settings.project / "jobs" / folder / f"{name}.py").is_file()]
+
+
 def load(settings: Settings, name: str) -> Pipeline:
     """The object `pipeline` of `jobs/<name>.py`.
 

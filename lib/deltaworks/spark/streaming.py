@@ -7,8 +7,8 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from types import FrameType
@@ -40,7 +40,7 @@ from deltaworks.spark import rows as row_kinds
 from deltaworks.spark.checkpoint import committed_offsets
 from deltaworks.spark.routes import Routes
 from deltaworks.spark.rows import BatchPlan, TaskResult
-from deltaworks.spark.source import TICK, KafkaRanges, KafkaRangesReader, offsets_option, source_config
+from deltaworks.spark.source import TICK, KafkaRanges, KafkaRangesReader, SourceConfig, offsets_option, source_config
 from deltaworks.spark.task_host import TaskHost
 from deltaworks.spark.worker import HostConfig
 from deltaworks.topology.stages import Plan
@@ -170,11 +170,8 @@ class StreamDriver:
             self._write_beat("starting")
             checkpoint = self._open_checkpoint()
             committer = self._open_tables(checkpoint)
-            spark = self._start_spark(checkpoint)
-            try:
+            with self._session(checkpoint) as spark:
                 self._run_query(spark, checkpoint, committer, until_caught_up=until_caught_up)
-            finally:
-                spark.stop()
         except BaseException as error:
             with suppress(FencedError):  # then the heartbeat is the newer generation's
                 self._write_beat("failed", error=str(error))
@@ -202,7 +199,8 @@ class StreamDriver:
         committer.open(self._generation)
         return committer
 
-    def _start_spark(self, checkpoint: CheckpointPlan) -> SparkSession:
+    @contextmanager
+    def _session(self, checkpoint: CheckpointPlan) -> Iterator[SparkSession]:
         settings = self._settings
         spark = session.build(
             f"deltaworks-{self._pipeline.name}",
@@ -216,7 +214,10 @@ class StreamDriver:
         assert gateway is not None
         self._lease.owns_jvm(gateway.proc.pid)
         spark.dataSource.register(KafkaRanges)
-        return spark
+        try:
+            yield spark
+        finally:
+            spark.stop()
 
     def _run_query(
         self, spark: SparkSession, checkpoint: CheckpointPlan, committer: TableCommitter, *, until_caught_up: bool
@@ -253,15 +254,7 @@ class StreamDriver:
         """Source of ranges, then one stateful operator per stage, or one for all; the plan is a straight line."""
         routing = Routes.of(self._plan, checkpoint.tasks, checkpoint.slots)
         routes = routing.by_task()
-        source = source_config(
-            self._pipeline,
-            self._plan,
-            self._settings,
-            self._topics.read | self._topics.whole,
-            routing,
-            drain_file=self._drain,
-            tick_file=self._paths.next_tick,
-        )
+        source = self._source(routing)
         self._planner = KafkaRangesReader(source)
         config = HostConfig(
             pipeline=cloudpickle.dumps(self._pipeline),  # type: ignore[no-untyped-call]
@@ -287,6 +280,11 @@ class StreamDriver:
             host = TaskHost(config, operator, routes)
             frame = frame.groupBy("route").transformWithState(host, row_kinds.SCHEMA, "Update", "None")
         return frame
+
+    def _source(self, routing: Routes) -> SourceConfig:
+        partitions = self._topics.read | self._topics.whole
+        files = {"drain_file": self._drain, "tick_file": self._paths.next_tick}
+        return source_config(self._pipeline, self._plan, self._settings, partitions, routing, **files)
 
     def _commit_batch(self, committer: TableCommitter, frame: DataFrame, batch_id: int) -> None:
         """`foreachBatch`: the one action that runs the tasks, then one Delta commit per table."""
