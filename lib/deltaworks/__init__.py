@@ -63,6 +63,7 @@ from deltaworks.serdes import (
     Void,
     Windowed,
 )
+from deltaworks.topology.columns import DecimalDigits
 from deltaworks.topology.error_handlers import (
     DeadLetterRecord,
     ErrorAction,
@@ -121,6 +122,7 @@ __all__ = [
     "ConnectDecimal",
     "ConsumedRecord",
     "DeadLetterRecord",
+    "DecimalDigits",
     "DecimalText",
     "DeltaworksError",
     "Double",

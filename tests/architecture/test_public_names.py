@@ -15,6 +15,7 @@ PUBLIC = [
     "ConnectDecimal",
     "ConsumedRecord",
     "DeadLetterRecord",
+    "DecimalDigits",
     "DecimalText",
     "DeltaworksError",
     "Double",

@@ -552,6 +552,9 @@ class KStream(KStreamJoins[K, V]):
     ) -> None:
         """Appends every record to a Delta table, exactly once.
 
+        A record with a value that no column can hold (`NaN` in a DECIMAL, an int of more than 64 bits) is a production
+        error, like one that does not encode: with `on_error="continue"` a dead letter.
+
         Args:
             table: name of the Delta table.
             key: type of the key, if it is not known.

@@ -355,6 +355,10 @@ class KTable(Handle, Generic[K, V]):
         A table becomes `<table>_changelog` (every update that is forwarded) and `<table>` (its rows as of a batch).
         A windowed table becomes `<table>`: one row per key and window, with `window_start`, `window_end`, `is_final`.
 
+        An update with a value that no column can hold (`NaN` in a DECIMAL, an int of more than 64 bits) is a production
+        error: with `on_error="continue"` a dead letter says so, the Delta tables keep the row from before and the state
+        store has the new one, until an update that fits.
+
         Args:
             table: name of the Delta table.
             key: type of the key, if it is not known; of the inner key if windowed.

@@ -175,17 +175,17 @@ class TaskContext:
         self,
         sink: str,
         error: Exception,
-        topic: str,
+        topic: str | None,
         again: Process,
         key: Any,
         value: Any,
         timestamp_ms: int,
         headers: Headers,
     ) -> None:
-        """A result of the record in process does not encode.
+        """A result of the record in process does not encode, or does not fit its table.
 
         Args:
-            topic: Where it was to be written.
+            topic: Where it was to be written; None: to a Delta table.
             again: Writes it once more, for a handler that says so.
         """
         kept = not self._taken(sink, key, value, timestamp_ms, headers)

@@ -77,9 +77,9 @@ def dead_letter(
         timestamp_ms=timestamp_ms,
         source=source,
         error_class=class_name(error),
-        message=str(error),
+        message=_utf8(str(error)),
         operator=operator,
-        stacktrace="".join(traceback.format_exception(error)),
+        stacktrace=_utf8("".join(traceback.format_exception(error))),
     )
 
 
@@ -94,6 +94,11 @@ def class_name(error: BaseException) -> str:
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
+def _utf8(text: str) -> str:
+    """An error may quote half a character, which no table and no header can hold."""
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
+
+
 def _error_headers(letter: DeadLetter) -> Headers:
     errors = {
         "exception": letter.error_class,
@@ -103,7 +108,4 @@ def _error_headers(letter: DeadLetter) -> Headers:
         "partition": str(letter.source.partition),
         "offset": str(letter.source.offset),
     }
-    return tuple(
-        (_HEADER + name, None if text is None else text.encode(errors="backslashreplace"))
-        for name, text in errors.items()
-    )
+    return tuple((_HEADER + name, None if text is None else text.encode()) for name, text in errors.items())

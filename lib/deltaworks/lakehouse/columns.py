@@ -1,45 +1,49 @@
-"""Columns from Python types, and cells from Python objects, a column at a time.
+"""Arrow columns: their types, and their cells from Python objects, a column at a time.
 
-One type gives one Arrow type; nothing is ever rounded: a `Decimal` that does not fit its column is an error.
-What has no column type of its own (`Any`, unions of several types) becomes JSON text.
+Which columns a Python type gives: `topology/columns.py`. The kernel hands over no cell that its column cannot hold
+(`kernel/cells.py`), unless it is not of the type that the topology was told.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import datetime as dt
-import types
-import typing
-import uuid
-from collections.abc import Callable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
-from decimal import Decimal
-from enum import Enum
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from operator import attrgetter
-from typing import Annotated, Any, Literal, Union
+from typing import Any, assert_never
 
 import msgspec
 import pyarrow as pa
 
 from deltaworks.errors import TableError
+from deltaworks.topology import columns as typed
+from deltaworks.topology.columns import (
+    ColumnType,
+    DecimalDigits,
+    JsonText,
+    Listed,
+    Mapped,
+    Member,
+    Nested,
+    Plain,
+    TypedColumn,
+    Written,
+    json_text,
+)
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 
 Convert = Callable[[Any], Any]
-
-
-@dataclass(frozen=True)
-class DecimalDigits:
-    """Digits of a DECIMAL column: `amount: Annotated[Decimal, DecimalDigits(18, 2)]`; the default is (38, 18).
-
-    Args:
-        precision: all digits, up to 38.
-        scale: digits after the point.
-    """
-
-    precision: int
-    scale: int
+_MISFITS = (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError)
+_PLAIN = {
+    Plain.TEXT: pa.string(),
+    Plain.INTEGER: pa.int64(),
+    Plain.FLOAT: pa.float64(),
+    Plain.BOOLEAN: pa.bool_(),
+    Plain.BINARY: pa.binary(),
+    Plain.INSTANT: TIMESTAMP,
+    Plain.DATE: pa.date32(),
+}
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,8 @@ class Column:
     """The cell of an object that is not None; None: the object itself."""
     convert: Convert | None = None
     """What Arrow takes for a cell that is not None; None: the cell itself."""
+    convert_again: Convert | None = None
+    """Likewise, but slower and for whatever fits: Arrow knows no `Decimal("0E+40")`, though it is 0."""
 
     def array(self, objects: Sequence[Any]) -> pa.Array:
         """The cells of `objects`; None stays null.
@@ -63,19 +69,19 @@ class Column:
         if self.get is not None:
             get = self.get
             cells = list(map(get, cells)) if None not in cells else [None if o is None else get(o) for o in cells]
-        if self.convert is not None:
-            convert = self.convert
-            cells = [None if cell is None else convert(cell) for cell in cells]
         try:
-            return pa.array(cells, self.type)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
-            raise self._misfit(cells, error) from error
+            return pa.array(_converted(cells, self.convert), self.type)
+        except _MISFITS as error:
+            if self.convert_again is not None:
+                with suppress(ArithmeticError, TypeError, *_MISFITS):
+                    return pa.array(_converted(cells, self.convert_again), self.type)
+            raise self._misfit(_converted(cells, self.convert), error) from error
 
     def _misfit(self, cells: Sequence[Any], error: Exception) -> TableError:
         for cell in cells:
             try:
                 pa.array([cell], self.type)
-            except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+            except _MISFITS:
                 shown = repr(cell)
                 shown = shown if len(shown) <= 60 else shown[:57] + "..."
                 break
@@ -87,165 +93,73 @@ class Column:
         return TableError(f"Column '{self.name}' ({self.type}) cannot hold {shown}: {error}", hint=hint)
 
 
-def fields(kind: Any) -> list[tuple[str, Any]] | None:
-    """Names and types of the fields of a Struct, dataclass or NamedTuple; None for any other type."""
-    kind = typing.get_origin(kind) or kind
-    if not isinstance(kind, type):
-        return None
-    if issubclass(kind, msgspec.Struct):
-        names = list(kind.__struct_fields__)
-    elif dataclasses.is_dataclass(kind):
-        names = [field.name for field in dataclasses.fields(kind)]
-    elif issubclass(kind, tuple) and hasattr(kind, "_fields"):
-        names = list(kind._fields)
-    else:
-        return None
-    hints = typing.get_type_hints(kind, include_extras=True)
-    return [(name, hints.get(name, Any)) for name in names]
-
-
 def flat_columns(kind: Any, scalar: str) -> list[Column]:
     """The columns of a key or value type: one per field, or a single one named `scalar`."""
-    if (parts := fields(_strip(kind))) is None:
-        arrow, convert = arrow_type(kind)
-        return [Column(scalar, arrow, None, convert)]
-    columns = []
-    for name, part in parts:
-        arrow, convert = arrow_type(part, (_strip(kind),))
-        get = _get_if_set(name) if _may_be_unset(part) else attrgetter(name)
-        columns.append(Column(name, arrow, get, convert))
-    return columns
+    return [_column(column) for column in typed.flat_columns(kind, scalar)]
 
 
 def key_columns(kind: Any) -> list[Column]:
-    """Like `flat_columns`; lists, maps and nested objects become JSON text, as rows are found by the cells of keys."""
-    return [
-        replace(column, type=pa.string(), convert=_json) if pa.types.is_nested(column.type) else column
-        for column in flat_columns(kind, "key")
-    ]
+    """Like `flat_columns`, without lists, maps and nested objects."""
+    return [_column(column) for column in typed.key_columns(kind)]
 
 
-def arrow_type(kind: Any, within: tuple[Any, ...] = ()) -> tuple[pa.DataType, Convert | None]:
-    """The column type of a Python type, and how to convert its values (None: as they are).
+def arrow_type(column: ColumnType, *, again: bool = False) -> tuple[pa.DataType, Convert | None]:
+    """The Arrow type of a column, and how to convert its cells (None: as they are).
 
     Args:
-        within: types that enclose this one; a type inside itself becomes JSON.
+        column: What it is.
+        again: Arrow has refused the cells as they are; see `Column.convert_again`.
     """
-    digits = _digits(kind)
-    kind = _strip(kind)
-    if kind in _SIMPLE:
-        return _SIMPLE[kind]
-    if kind is Decimal:
-        return pa.decimal128(digits.precision, digits.scale), None
-    if (parts := fields(kind)) is not None:
-        return _JSON if kind in within else _struct(kind, parts, within)
-    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-    if origin is Literal:
-        return _choice(arguments, None)
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        return _choice([member.value for member in kind], attrgetter("value"))
-    if isinstance(origin, type) and arguments:
-        if issubclass(origin, tuple) and len({a for a in arguments if a is not Ellipsis}) == 1:
-            return _list(arguments[0], within)
-        if issubclass(origin, (Sequence, AbstractSet)) and not issubclass(origin, tuple):
-            return _list(arguments[0], within)
-        if issubclass(origin, Mapping) and arguments[0] is str:
-            return _map(arguments[1], within)
-    return _JSON
+    match column:
+        case Plain():
+            return _PLAIN[column], None
+        case DecimalDigits(precision, scale):
+            return pa.decimal128(precision, scale), _rescaled(column) if again else None
+        case Written(convert):
+            return pa.string(), convert
+        case Member(value):
+            return _PLAIN[value], attrgetter("value")
+        case JsonText():
+            return pa.string(), json_text
+        case Listed(item):
+            return _list(*arrow_type(item, again=again))
+        case Mapped(value):
+            return _map(*arrow_type(value, again=again))
+        case Nested(fields):
+            return _struct([(name, *arrow_type(part, again=again)) for name, part in fields])
+        case _:
+            assert_never(column)
 
 
-def _json(value: Any) -> str:
-    return msgspec.json.encode(value, order="deterministic").decode()
+def _column(column: TypedColumn) -> Column:
+    arrow, convert = arrow_type(column.type)
+    return Column(column.name, arrow, column.get, convert, arrow_type(column.type, again=True)[1])
 
 
-def _text(value: Any) -> str:
-    return str(msgspec.to_builtins(value))
+def _converted(cells: list[Any], convert: Convert | None) -> list[Any]:
+    return cells if convert is None else [None if cell is None else convert(cell) for cell in cells]
 
 
-_JSON: tuple[pa.DataType, Convert | None] = (pa.string(), _json)
-_SIMPLE: dict[Any, tuple[pa.DataType, Convert | None]] = {
-    str: (pa.string(), None),
-    int: (pa.int64(), None),
-    float: (pa.float64(), None),
-    bool: (pa.bool_(), None),
-    bytes: (pa.binary(), None),
-    dt.datetime: (TIMESTAMP, None),
-    dt.date: (pa.date32(), None),
-    dt.time: (pa.string(), _text),
-    dt.timedelta: (pa.string(), _text),
-    uuid.UUID: (pa.string(), str),
-}
+def _rescaled(digits: DecimalDigits) -> Convert:
+    quantize, step = digits.context().quantize, digits.step
+    return lambda number: quantize(number, step)
 
 
-def _strip(kind: Any) -> Any:
-    """Without `Annotated`, `Optional`, `NewType` and msgspec's `UNSET`."""
-    while True:
-        if typing.get_origin(kind) is Annotated:
-            kind = typing.get_args(kind)[0]
-        elif (supertype := getattr(kind, "__supertype__", None)) is not None:
-            kind = supertype
-        elif typing.get_origin(kind) in (Union, types.UnionType):
-            rest = [a for a in typing.get_args(kind) if a not in (type(None), msgspec.UnsetType)]
-            if len(rest) != 1:
-                return kind
-            kind = rest[0]
-        else:
-            return kind
-
-
-def _may_be_unset(kind: Any) -> bool:
-    return kind is msgspec.UnsetType or any(_may_be_unset(a) for a in typing.get_args(kind))
-
-
-def _get_if_set(name: str) -> Convert:
-    def get(value: Any) -> Any:
-        cell = getattr(value, name)
-        return None if cell is msgspec.UNSET else cell
-
-    return get
-
-
-def _digits(kind: Any) -> DecimalDigits:
-    while typing.get_origin(kind) in (Annotated, Union, types.UnionType):
-        if typing.get_origin(kind) is Annotated:
-            found = [extra for extra in typing.get_args(kind)[1:] if isinstance(extra, DecimalDigits)]
-            if found:
-                return found[0]
-            kind = typing.get_args(kind)[0]
-        else:
-            kind = next((a for a in typing.get_args(kind) if a is not type(None)), None)
-    return DecimalDigits(38, 18)
-
-
-def _choice(values: Sequence[Any], get: Convert | None) -> tuple[pa.DataType, Convert | None]:
-    if all(isinstance(value, str) for value in values):
-        return pa.string(), get
-    if all(isinstance(value, int) and not isinstance(value, bool) for value in values):
-        return pa.int64(), get
-    return _JSON
-
-
-def _list(item: Any, within: tuple[Any, ...]) -> tuple[pa.DataType, Convert]:
-    arrow, convert = arrow_type(item, within)
+def _list(item: pa.DataType, convert: Convert | None) -> tuple[pa.DataType, Convert]:
     if convert is None:
-        return pa.list_(arrow), list
-    return pa.list_(arrow), lambda cells: [None if cell is None else convert(cell) for cell in cells]
+        return pa.list_(item), list
+    return pa.list_(item), lambda cells: [None if cell is None else convert(cell) for cell in cells]
 
 
-def _map(item: Any, within: tuple[Any, ...]) -> tuple[pa.DataType, Convert]:
-    arrow, convert = arrow_type(item, within)
+def _map(value: pa.DataType, convert: Convert | None) -> tuple[pa.DataType, Convert]:
     if convert is None:
-        return pa.map_(pa.string(), arrow), lambda cells: list(cells.items())
-    return pa.map_(pa.string(), arrow), lambda cells: [
+        return pa.map_(pa.string(), value), lambda cells: list(cells.items())
+    return pa.map_(pa.string(), value), lambda cells: [
         (name, None if cell is None else convert(cell)) for name, cell in cells.items()
     ]
 
 
-def _struct(kind: Any, parts: list[tuple[str, Any]], within: tuple[Any, ...]) -> tuple[pa.DataType, Convert | None]:
-    if not parts:
-        return _JSON
-    columns = [(name, *arrow_type(part, (*within, kind))) for name, part in parts]
-
+def _struct(columns: list[tuple[str, pa.DataType, Convert | None]]) -> tuple[pa.DataType, Convert]:
     def convert(value: Any) -> dict[str, Any]:
         cells = {}
         for name, _, inner in columns:

@@ -26,8 +26,6 @@ CONTROL_FOLDER = "_deltaworks"
 LOG_FOLDER = "_delta_log"
 ROWS, SNAPSHOT, AS_OF_MS, GENERATION = "rows", "snapshot", "as-of-ms", "generation"
 _CLOSED = "closed-t"
-LAST_MS = 253_402_300_799_999
-"""The last millisecond of the year 9999, beyond which readers know no timestamps."""
 _MS_PER_DAY = 86_400_000
 _OURS = re.compile(
     r"(?:part|merged|final|open|snapshot)-(?:.*-)?b(\d{10})-(?:t\d{4}-)?([0-9a-f]{8})-[0-9a-f]{12}\.parquet$"

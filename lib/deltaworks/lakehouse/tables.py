@@ -31,6 +31,7 @@ from deltaworks.lakehouse.pages import (
 )
 from deltaworks.lakehouse.schema import DEAD_LETTER, TableSchema, dead_letter_schema, schemas
 from deltaworks.lakehouse.writes import NewFile, TableWrite
+from deltaworks.topology.columns import LAST_MS
 from deltaworks.topology.nodes.sinks import DeltaSink, TableKind
 
 
@@ -187,7 +188,7 @@ class _DeadLetterWriter:
             [letter.source.topic for letter in self.rows],
             [letter.source.partition for letter in self.rows],
             [letter.source.offset for letter in self.rows],
-            [min(letter.timestamp_ms, layout.LAST_MS) * 1000 for letter in self.rows],
+            [min(letter.timestamp_ms, LAST_MS) * 1000 for letter in self.rows],
             [letter.error_class for letter in self.rows],
             [letter.message for letter in self.rows],
             [letter.operator for letter in self.rows],
@@ -234,8 +235,8 @@ class _WindowWriter:
             return ChangedRows(self._schema.file.empty_table(), [], [], [])
         keys, values, timestamps, starts, ends = zip(*self.rows, strict=True)
         key_columns = _cells(self._schema, self._schema.key, keys)
-        if max(ends) > layout.LAST_MS:
-            ends = tuple(min(end, layout.LAST_MS) for end in ends)
+        if max(ends) > LAST_MS:
+            ends = tuple(min(end, LAST_MS) for end in ends)
         identities = list(zip(*(column.to_pylist() for column in key_columns), starts, ends, strict=True))
         upserts: list[tuple[Position, int]] = []
         deletes: list[tuple[Position, Identity]] = []
@@ -281,7 +282,7 @@ def _cells(schema: TableSchema, columns: Sequence[Column], objects: Sequence[Any
 
 def _times(times_ms: Sequence[int]) -> pa.Array:
     """Times after the year 9999, which no table can hold, are shown as its end."""
-    times = pc.min_element_wise(pa.array(times_ms, pa.int64()), layout.LAST_MS)
+    times = pc.min_element_wise(pa.array(times_ms, pa.int64()), LAST_MS)
     return pc.multiply(times, 1000).cast(TIMESTAMP)
 
 

@@ -23,7 +23,7 @@ class FailedRecord(msgspec.Struct, frozen=True):
     """What failed.
 
     Deserialization: the record as it was read, in bytes. Processing: the record as it came to the operator. Production:
-    the record as it was to be written, and `topic`, where to.
+    the record as it was to be written, and `topic`, where to; None: to a Delta table.
     """
 
     key: Any
@@ -147,7 +147,7 @@ class ErrorPolicy:
     processing: Handling = "fail"
     """A user's function raised."""
     production: Handling = "fail"
-    """A result that does not encode."""
+    """A result that does not encode, or does not fit the columns of its Delta table."""
     keep_bytes: bool = False
     """Dead letters have the key and value that were read even if a sink has taken the record before it failed; Kafka
     Streams has dropped them by then."""

@@ -17,6 +17,7 @@ from deltaworks.lakehouse.catalog import duckdb_connection
 from deltaworks.lakehouse.committer import TableCommitter
 from deltaworks.lakehouse.tables import TaskTables
 from deltaworks.lakehouse.writes import TableWrite
+from deltaworks.topology.columns import LAST_MS
 from deltaworks.topology.nodes.sinks import DeltaSink, TableKind
 from tests.unit.lakehouse.lake import query
 
@@ -297,7 +298,7 @@ def test_an_end_that_no_table_can_hold_is_shown_as_the_last_moment(tmp_path: Pat
 
     windows.batch(("a", DAY_ONE_MS, forever, 2))
 
-    assert windows.rows() == [("a", DAY_ONE_MS, layout.LAST_MS, 2, False)]
+    assert windows.rows() == [("a", DAY_ONE_MS, LAST_MS, 2, False)]
 
 
 @pytest.mark.parametrize("seed", range(4))

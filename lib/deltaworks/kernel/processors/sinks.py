@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, assert_never
 
 from deltaworks.errors import ConfigurationError
+from deltaworks.kernel.cells import RowCheck, no_day
 from deltaworks.kernel.change import Change
 from deltaworks.kernel.context import Process
 from deltaworks.kernel.partitioning import chosen_partitions
@@ -14,6 +15,7 @@ from deltaworks.kernel.processors.wiring import Wiring
 from deltaworks.kernel.records import Headers, PartitionedCollector
 from deltaworks.serdes.base import Serde
 from deltaworks.serdes.windowed import SessionWindowed, TimeWindowed, Windowed
+from deltaworks.topology.columns import LAST_MS
 from deltaworks.topology.nodes.sinks import DeltaSink, ExtractedTopicSink, TableKind, TopicSink
 from deltaworks.topology.routing import RecordContext, StreamPartitioner
 
@@ -114,6 +116,10 @@ def _window_bytes(serde: Serde[Any]) -> int:
 
 
 def delta_sink(node: DeltaSink, wiring: Wiring) -> Process:
+    """A row that its table cannot hold is a production error, like a record that does not encode (`kernel/cells.py`).
+
+    Then the table keeps the row that it has; what the operators before have in their stores stays there.
+    """
     match node.kind:
         case TableKind.APPEND:
             return _appending(node, wiring)
@@ -127,9 +133,19 @@ def delta_sink(node: DeltaSink, wiring: Wiring) -> Process:
 
 def _appending(node: DeltaSink, wiring: Wiring) -> Process:
     table, context, append_row = node.table, wiring.context, wiring.context.collector.append_row
+    check = RowCheck(node)
+    check_key, check_value = check.key, check.value
 
     def process(key: Any, value: Any, timestamp_ms: int, headers: Headers) -> None:
-        append_row(table, key, value, timestamp_ms, context.coordinates)
+        try:
+            if check_key is not None:
+                check_key(key)
+            if check_value is not None and value is not None:
+                check_value(value)
+        except Exception:
+            if (error := check.misfit(key, value)) is not None:
+                return context.unwritable(node.name, error, None, process, key, value, timestamp_ms, headers)
+        return append_row(table, key, value, timestamp_ms, context.coordinates)
 
     return process
 
@@ -137,18 +153,51 @@ def _appending(node: DeltaSink, wiring: Wiring) -> Process:
 def _changing(node: DeltaSink, wiring: Wiring) -> Process:
     """An update that came out of order would put an old version in the place of the latest one, so it is left out."""
     table, context, change_row = node.table, wiring.context, wiring.context.collector.change_row
+    check = RowCheck(node)
+    check_key, check_value = check.key, check.value
 
     def process(key: Any, change: Change, timestamp_ms: int, headers: Headers) -> None:
-        if change.is_latest:
-            change_row(table, key, change.new, timestamp_ms, context.coordinates)
+        if not change.is_latest:
+            return None
+        value = change.new
+        try:
+            if check_key is not None:
+                check_key(key)
+            if check_value is not None and value is not None:
+                check_value(value)
+        except Exception:
+            if (error := check.misfit(key, value)) is not None:
+                again = _with_change(process, change)
+                return context.unwritable(node.name, error, None, again, key, value, timestamp_ms, headers)
+        return change_row(table, key, value, timestamp_ms, context.coordinates)
 
     return process
 
 
 def _windowed(node: DeltaSink, wiring: Wiring) -> Process:
-    table, window_row = node.table, wiring.context.collector.window_row
+    table, context, window_row = node.table, wiring.context, wiring.context.collector.window_row
+    check = RowCheck(node)
+    check_key, check_value = check.key, check.value
 
     def process(key: Windowed[Any], change: Change, timestamp_ms: int, headers: Headers) -> None:
-        window_row(table, key.key, key.start_ms, key.end_ms, change.new, timestamp_ms)
+        inner, start_ms, value, error = key.key, key.start_ms, change.new, None
+        try:
+            if not 0 <= start_ms <= LAST_MS:
+                error = no_day(table, start_ms)
+            if check_key is not None:
+                check_key(inner)
+            if check_value is not None and value is not None:
+                check_value(value)
+        except Exception:
+            error = check.misfit(inner, value)
+        if error is not None:
+            again = _with_change(process, change)
+            return context.unwritable(node.name, error, None, again, key, value, timestamp_ms, headers)
+        return window_row(table, inner, start_ms, key.end_ms, value, timestamp_ms)
 
     return process
+
+
+def _with_change(process: Process, change: Change) -> Process:
+    """For the error handler, that is given values and may ask to write one again."""
+    return lambda key, _, timestamp_ms, headers: process(key, change, timestamp_ms, headers)

@@ -1,0 +1,216 @@
+"""What the columns of a Delta table cannot hold: found while a record is in process, not when a batch is written.
+
+A type hint allows more than a column: numbers without bounds, NaN, years before 1 once the time zone is taken off,
+text with half a character. Such a value is a production error of its sink, on every host. Checks are built once per
+sink, for what may not fit; a value that is not of its type at all may get as far as the lakehouse, which raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from operator import attrgetter
+from typing import Any, assert_never
+
+import msgspec
+
+from deltaworks.errors import SerializationError
+from deltaworks.topology.columns import (
+    ColumnType,
+    DecimalDigits,
+    JsonText,
+    Listed,
+    Mapped,
+    Member,
+    Nested,
+    Plain,
+    TypedColumn,
+    Written,
+    flat_columns,
+    json_text,
+    key_columns,
+)
+from deltaworks.topology.nodes.sinks import DeltaSink
+
+Check = Callable[[Any], object]
+"""Raises on what does not fit; what it returns means nothing."""
+
+_MIN_INTEGER, _MAX_INTEGER = -(2**63), 2**63 - 1
+
+
+class RowCheck:
+    """What the table of a sink cannot hold. The checks are quick, and stumble over a None; then `misfit` looks closely.
+
+    ```python
+    try:
+        check.key(key)    # if there is one
+        check.value(value)
+    except Exception:
+        error = check.misfit(key, value)
+    ```
+    """
+
+    def __init__(self, sink: DeltaSink) -> None:
+        self._table = sink.table
+        self._key = _limited(key_columns(sink.key))
+        self._value = _limited(flat_columns(sink.value, "value"))
+        self.key = _quick(self._key)
+        """None: the table holds every key of the type."""
+        self.value = _quick(self._value)
+        """Likewise."""
+
+    def misfit(self, key: Any, value: Any) -> SerializationError | None:
+        """Which cell does not fit; None: all do."""
+        for row, limited in ((key, self._key), (value, self._value)):
+            for column, check in limited if row is not None else ():
+                cell = row if column.get is None else column.get(row)
+                try:
+                    if cell is not None:
+                        check(cell)
+                except Exception as error:
+                    misfit = _misfit(self._table, column, cell, error)
+                    misfit.__cause__ = error
+                    return misfit
+        return None
+
+
+def no_day(table: str, start_ms: int) -> SerializationError:
+    """Windowed tables have a partition per day, and readers know the days from 1970 to 9999 only."""
+    return SerializationError(
+        f"a window that starts at {start_ms} ms is on no day of table '{table}'",
+        hint="timestamps of records are milliseconds since 1970; check the timestamp extractor",
+    )
+
+
+def _limited(columns: Sequence[TypedColumn]) -> list[tuple[TypedColumn, Check]]:
+    """The columns that cannot hold every value of their type."""
+    return [(column, check) for column in columns if (check := _cell_check(column.type)) is not None]
+
+
+def _quick(limited: Sequence[tuple[TypedColumn, Check]]) -> Check | None:
+    """All columns of a row; text, of which there is most, in one go."""
+    if not limited:
+        return None
+    if limited[0][0].get is None:
+        return limited[0][1]
+    texts = [column.name for column, _ in limited if column.type is Plain.TEXT and not column.is_optional]
+    texts = texts if len(texts) > 1 else []
+    checks: list[tuple[Callable[[Any], Any], Check]] = [(attrgetter(*texts), _check_texts)] if texts else []
+    for column, check in limited:
+        if column.name not in texts:
+            assert column.get is not None
+            checks.append((column.get, _unless_none(check) if column.is_optional else check))
+
+    def check_row(row: Any) -> None:
+        for get, check in checks:
+            check(get(row))
+
+    return check_row
+
+
+def _cell_check(column: ColumnType) -> Check | None:
+    """Raises on a cell that is not None; None: every cell of the type fits."""
+    match column:
+        case Plain.TEXT:
+            return _check_text
+        case Plain.INTEGER:
+            return _check_integer
+        case Plain.INSTANT:
+            return _check_instant
+        case Plain() | Written() | Member():
+            return None
+        case DecimalDigits():
+            return _decimal_check(column)
+        case JsonText():
+            return json_text
+        case Listed(item):
+            return _items_check(_cell_check(item))
+        case Mapped(value):
+            return _map_check(_cell_check(value))
+        case Nested(fields):
+            return _fields_check([(name, check) for name, part in fields if (check := _cell_check(part)) is not None])
+        case _:
+            assert_never(column)
+
+
+def _check_text(cell: str) -> None:
+    if not cell.isascii():
+        cell.encode()
+
+
+def _check_texts(cells: tuple[str, ...]) -> None:
+    text = "".join(cells)
+    if not text.isascii():
+        text.encode()
+
+
+def _check_integer(cell: int) -> None:
+    if not _MIN_INTEGER <= cell <= _MAX_INTEGER:
+        raise OverflowError("it takes more than 64 bits")
+
+
+def _check_instant(cell: datetime) -> None:
+    if not 1 < cell.year < 9999 and cell.tzinfo is not None:
+        cell.astimezone(UTC)
+
+
+def _decimal_check(digits: DecimalDigits) -> Check:
+    quantize, step = digits.context().quantize, digits.step
+
+    def check(cell: Decimal) -> None:
+        if not quantize(cell, step).is_finite():
+            raise ArithmeticError("it is no number")
+
+    return check
+
+
+def _items_check(check: Check | None) -> Check | None:
+    if check is None:
+        return None
+
+    def check_items(cells: Any) -> None:
+        for cell in cells:
+            if cell is not None:
+                check(cell)
+
+    return check_items
+
+
+def _map_check(check: Check | None) -> Check:
+    def check_map(cells: Any) -> None:
+        for name, cell in cells.items():
+            _check_text(name)
+            if cell is not None and check is not None:
+                check(cell)
+
+    return check_map
+
+
+def _fields_check(checks: Sequence[tuple[str, Check]]) -> Check | None:
+    if not checks:
+        return None
+
+    def check_fields(row: Any) -> None:
+        for name, check in checks:
+            cell = getattr(row, name)
+            if cell is not None and cell is not msgspec.UNSET:
+                check(cell)
+
+    return check_fields
+
+
+def _unless_none(check: Check) -> Check:
+    return lambda cell: None if cell is None else check(cell)
+
+
+def _misfit(table: str, column: TypedColumn, cell: Any, error: Exception) -> SerializationError:
+    """Shows what it is, never what it holds."""
+    where = f"column '{column.name}' of table '{table}'"
+    if isinstance(column.type, DecimalDigits):
+        return SerializationError(
+            f"a value of type {type(cell).__name__} does not fit {where}, "
+            f"DECIMAL({column.type.precision}, {column.type.scale})",
+            hint="Annotated[Decimal, DecimalDigits(precision, scale)] sets the digits of the column",
+        )
+    return SerializationError(f"a value of type {type(cell).__name__} does not fit {where}: {error}")

@@ -1,0 +1,263 @@
+"""The columns that a Python type gives in a Delta table, without an engine: the kernel asks what they can hold
+(`kernel/cells.py`), the lakehouse makes Arrow types of them (`lakehouse/columns.py`).
+
+One type gives one column type; nothing is ever rounded. What has no column type of its own (`Any`, unions of several
+types) becomes JSON text.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import types
+import typing
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from decimal import Context, Decimal, Inexact, InvalidOperation
+from enum import Enum
+from operator import attrgetter
+from typing import Annotated, Any, Literal, Union
+
+import msgspec
+
+LAST_MS = 253_402_300_799_999
+"""The last millisecond of the year 9999, beyond which readers know no timestamps."""
+
+Get = Callable[[Any], Any]
+
+
+class Plain(Enum):
+    """Cells that are written as they are."""
+
+    TEXT = "text"
+    INTEGER = "64-bit integer"
+    FLOAT = "64-bit float"
+    BOOLEAN = "boolean"
+    BINARY = "bytes"
+    INSTANT = "timestamp"
+    DATE = "date"
+
+
+@dataclass(frozen=True)
+class DecimalDigits:
+    """Digits of a DECIMAL column: `amount: Annotated[Decimal, DecimalDigits(18, 2)]`; the default is (38, 18).
+
+    Args:
+        precision: all digits, up to 38.
+        scale: digits after the point.
+    """
+
+    precision: int
+    scale: int
+
+    @property
+    def step(self) -> Decimal:
+        """The smallest number above 0."""
+        return Decimal(1).scaleb(-self.scale)
+
+    def context(self) -> Context:
+        """Its `quantize(number, step)` raises `ArithmeticError` where a number would be rounded; NaN passes."""
+        return Context(prec=self.precision, traps=[InvalidOperation, Inexact])
+
+
+@dataclass(frozen=True)
+class Written:
+    """Text that says what the cell is; every cell of the type has one."""
+
+    convert: Get
+
+
+@dataclass(frozen=True)
+class Member:
+    """The value of an enum's member."""
+
+    value: Plain
+
+
+@dataclass(frozen=True)
+class JsonText:
+    """The cell as JSON."""
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A list; sets and tuples of one type, too."""
+
+    item: ColumnType
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """A map from text."""
+
+    value: ColumnType
+
+
+@dataclass(frozen=True)
+class Nested:
+    """An object inside a field."""
+
+    fields: tuple[tuple[str, ColumnType], ...]
+
+
+ColumnType = Plain | DecimalDigits | Written | Member | JsonText | Listed | Mapped | Nested
+
+
+@dataclass(frozen=True)
+class TypedColumn:
+    """One column of a key or a value."""
+
+    name: str
+    type: ColumnType
+    get: Get | None = None
+    """The cell of an object that is not None; None: the object itself."""
+    is_optional: bool = False
+    """None is a value of its type."""
+
+
+def flat_columns(kind: Any, scalar: str) -> list[TypedColumn]:
+    """The columns of a key or value type: one per field, or a single one named `scalar`."""
+    if (parts := _fields(_strip(kind))) is None:
+        return [TypedColumn(scalar, column_type(kind))]
+    within = (_strip(kind),)
+    return [
+        TypedColumn(
+            name,
+            column_type(part, within),
+            _get_if_set(name) if _mentions(part, msgspec.UnsetType) else attrgetter(name),
+            _mentions(part, types.NoneType) or _mentions(part, msgspec.UnsetType),
+        )
+        for name, part in parts
+    ]
+
+
+def key_columns(kind: Any) -> list[TypedColumn]:
+    """Like `flat_columns`; lists, maps and nested objects become JSON text, as rows are found by the cells of keys."""
+    return [
+        replace(column, type=JsonText()) if isinstance(column.type, Listed | Mapped | Nested) else column
+        for column in flat_columns(kind, "key")
+    ]
+
+
+def column_type(kind: Any, within: tuple[Any, ...] = ()) -> ColumnType:
+    """The column type of a Python type.
+
+    Args:
+        kind: The type.
+        within: Types that enclose this one; a type inside itself becomes JSON.
+    """
+    digits = _digits(kind)
+    kind = _strip(kind)
+    if kind in _SIMPLE:
+        return _SIMPLE[kind]
+    if kind is Decimal:
+        return digits
+    if (parts := _fields(kind)) is not None:
+        if kind in within or not parts:
+            return JsonText()
+        return Nested(tuple((name, column_type(part, (*within, kind))) for name, part in parts))
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin is Literal:
+        return _common(arguments) or JsonText()
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        value = _common([member.value for member in kind])
+        return JsonText() if value is None else Member(value)
+    if isinstance(origin, type) and arguments:
+        if issubclass(origin, tuple) and len({a for a in arguments if a is not Ellipsis}) == 1:
+            return Listed(column_type(arguments[0], within))
+        if issubclass(origin, (Sequence, AbstractSet)) and not issubclass(origin, tuple):
+            return Listed(column_type(arguments[0], within))
+        if issubclass(origin, Mapping) and arguments[0] is str:
+            return Mapped(column_type(arguments[1], within))
+    return JsonText()
+
+
+def json_text(value: Any) -> str:
+    """What a `JsonText` column holds of a cell; raises on what JSON cannot say."""
+    return msgspec.json.encode(value, order="deterministic").decode()
+
+
+def _builtin_text(value: Any) -> str:
+    return str(msgspec.to_builtins(value))
+
+
+_SIMPLE: dict[Any, ColumnType] = {
+    str: Plain.TEXT,
+    int: Plain.INTEGER,
+    float: Plain.FLOAT,
+    bool: Plain.BOOLEAN,
+    bytes: Plain.BINARY,
+    dt.datetime: Plain.INSTANT,
+    dt.date: Plain.DATE,
+    dt.time: Written(_builtin_text),
+    dt.timedelta: Written(_builtin_text),
+    uuid.UUID: Written(str),
+}
+
+
+def _fields(kind: Any) -> list[tuple[str, Any]] | None:
+    """Names and types of the fields of a Struct, dataclass or NamedTuple; None for any other type."""
+    kind = typing.get_origin(kind) or kind
+    if not isinstance(kind, type):
+        return None
+    if issubclass(kind, msgspec.Struct):
+        names = list(kind.__struct_fields__)
+    elif dataclasses.is_dataclass(kind):
+        names = [field.name for field in dataclasses.fields(kind)]
+    elif issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        names = list(kind._fields)
+    else:
+        return None
+    hints = typing.get_type_hints(kind, include_extras=True)
+    return [(name, hints.get(name, Any)) for name in names]
+
+
+def _strip(kind: Any) -> Any:
+    """Without `Annotated`, `Optional`, `NewType` and msgspec's `UNSET`."""
+    while True:
+        if typing.get_origin(kind) is Annotated:
+            kind = typing.get_args(kind)[0]
+        elif (supertype := getattr(kind, "__supertype__", None)) is not None:
+            kind = supertype
+        elif typing.get_origin(kind) in (Union, types.UnionType):
+            rest = [a for a in typing.get_args(kind) if a not in (type(None), msgspec.UnsetType)]
+            if len(rest) != 1:
+                return kind
+            kind = rest[0]
+        else:
+            return kind
+
+
+def _mentions(kind: Any, part: type) -> bool:
+    return kind is part or any(_mentions(a, part) for a in typing.get_args(kind))
+
+
+def _get_if_set(name: str) -> Get:
+    def get(value: Any) -> Any:
+        cell = getattr(value, name)
+        return None if cell is msgspec.UNSET else cell
+
+    return get
+
+
+def _digits(kind: Any) -> DecimalDigits:
+    while typing.get_origin(kind) in (Annotated, Union, types.UnionType):
+        if typing.get_origin(kind) is Annotated:
+            found = [extra for extra in typing.get_args(kind)[1:] if isinstance(extra, DecimalDigits)]
+            if found:
+                return found[0]
+            kind = typing.get_args(kind)[0]
+        else:
+            kind = next((a for a in typing.get_args(kind) if a is not type(None)), None)
+    return DecimalDigits(38, 18)
+
+
+def _common(values: Sequence[Any]) -> Plain | None:
+    """What holds all of these choices; None: nothing simple."""
+    if all(isinstance(value, str) for value in values):
+        return Plain.TEXT
+    if all(isinstance(value, int) and not isinstance(value, bool) for value in values):
+        return Plain.INTEGER
+    return None
