@@ -1,5 +1,5 @@
 """Fraud: payments that do not look like their user. A processor of our own, with three stores and two punctuators.
-The rules: `rules/fraud.py`. Sample data: `sample_data/fraud.py`. What must come out: `recomputed/fraud.sql`.
+The rules: `model/fraud.py`. Sample data: `sample_data/fraud.py`. What must come out: `recomputed/fraud.sql`.
 
 ```
 payments -> decode -> watch -> fraud-alerts, fraud_alerts
@@ -30,7 +30,7 @@ from deltaworks import (
     Topic,
     WindowStore,
 )
-from jobs.rules.fraud import Alert, Payment, Profile, Velocity, alerts
+from jobs.model.fraud import Alert, Payment, Profile, Velocity, alerts
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 MINUTE_MS, DAY_MS = 60_000, 86_400_000

@@ -1,5 +1,5 @@
 """Invoices of tills: home deliveries to the shipper, points to loyal customers, masked line items to the analysts.
-Types: `messages/invoices.py`. Sample data: `sample_data/invoices.py`. What must come out: `recomputed/invoices.sql`.
+Types: `model/invoices.py`. Sample data: `sample_data/invoices.py`. What must come out: `recomputed/invoices.sql`.
 
 ```
 pos -> check -> home deliveries -> shipment
@@ -20,7 +20,7 @@ from zlib import crc32
 import msgspec
 
 from deltaworks import FixedKeyProcessor, FixedKeyRecord, KeyValueStore, Pipeline, Stores, StreamsBuilder, Topic
-from jobs.messages.invoices import Invoice, Notification, Sale, SoldItem
+from jobs.model.invoices import Invoice, Notification, Sale, SoldItem
 
 TOPICS = ("pos", "shipment", "notification", "hadoop-sink", "invoices-dead-letters")
 POINTS_PER_AMOUNT = Decimal("0.02")

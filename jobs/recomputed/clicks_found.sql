@@ -1,6 +1,7 @@
 -- The results of jobs/clicks.py as they are, in the columns of clicks.sql.
 --
--- Given:  one relation "table <name>" per Delta table
+-- Given:  instant, dead_letters_in                                              common.sql
+--         one relation "table <name>" per Delta table
 --         outputs  topic, "partition", "offset", timestamp_ms, key, value, headers     the output topics, read committed
 -- Gives:  "found <result>", one view per Delta table and output topic.
 
@@ -22,11 +23,4 @@ SELECT key, sum(clicks)::BIGINT AS clicks FROM (
     SELECT key, clicks FROM "found clicks_visits" UNION ALL SELECT key, 1 FROM "found clicks_late"
 ) GROUP BY key;
 
-CREATE OR REPLACE MACRO header(headers, name) AS
-    decode(list_filter(headers, lambda h: h.name = '__streams.errors.' || name)[1].value);
-
-CREATE OR REPLACE VIEW "found clicks-dead-letters" AS
-SELECT key, value, header(headers, 'topic') AS topic, header(headers, 'partition')::INTEGER AS "partition",
-    header(headers, 'offset')::BIGINT AS "offset", instant(timestamp_ms) AS timestamp,
-    header(headers, 'exception') AS error_class
-FROM outputs WHERE topic = 'clicks-dead-letters';
+CREATE OR REPLACE VIEW "found clicks-dead-letters" AS FROM dead_letters_in('outputs', 'clicks-dead-letters');

@@ -36,3 +36,12 @@ CREATE OR REPLACE MACRO partition_of(key, partitions) AS ((murmur2(hex(key)) & 2
 -- Times and money as the tables have them ----------------------------------------------------------------------------
 CREATE OR REPLACE MACRO instant(ms) AS make_timestamptz(ms * 1000);
 CREATE OR REPLACE MACRO money(amount) AS amount::DECIMAL(38, 18);
+
+-- Dead letters as they are -------------------------------------------------------------------------------------------
+CREATE OR REPLACE MACRO header(headers, name) AS
+    decode(list_filter(headers, lambda h: h.name = '__streams.errors.' || name)[1].value);
+CREATE OR REPLACE MACRO dead_letters_in(records, dead_letter_topic) AS TABLE
+SELECT key, value, header(headers, 'topic') AS topic, header(headers, 'partition')::INTEGER AS "partition",
+    header(headers, 'offset')::BIGINT AS "offset", instant(timestamp_ms) AS timestamp,
+    header(headers, 'exception') AS error_class
+FROM query_table(records) WHERE topic = dead_letter_topic;

@@ -1,6 +1,7 @@
 -- The results of jobs/enrichment.py as they are, in the columns of enrichment.sql.
 --
--- Given:  one relation "table <name>" per Delta table
+-- Given:  instant, dead_letters_in                                              common.sql
+--         one relation "table <name>" per Delta table
 --         outputs  topic, "partition", "offset", timestamp_ms, key, value, headers     the output topics, read committed
 -- Gives:  "found <result>", one view per Delta table and output topic.
 
@@ -14,18 +15,11 @@ CREATE OR REPLACE VIEW "found enrichment-checked" AS
 SELECT key, "partition", row_number() OVER (PARTITION BY key, customer_id ORDER BY "partition", "offset") AS nth,
     order_id, customer_id, amount, ordered_at, customer_name, tier, credit_limit, credit, timestamp
 FROM (
-    SELECT decode(key) AS key, "partition", "offset", make_timestamptz(timestamp_ms * 1000) AS timestamp,
+    SELECT decode(key) AS key, "partition", "offset", instant(timestamp_ms) AS timestamp,
         unnest(from_json_strict(decode(value), '{"order_id": "VARCHAR", "customer_id": "VARCHAR",
             "amount": "DECIMAL(38, 18)", "ordered_at": "TIMESTAMPTZ", "customer_name": "VARCHAR", "tier": "VARCHAR",
             "credit_limit": "DECIMAL(38, 18)", "credit": "VARCHAR"}'))
     FROM outputs WHERE topic = 'enrichment-checked'
 );
 
-CREATE OR REPLACE MACRO header(headers, name) AS
-    decode(list_filter(headers, lambda h: h.name = '__streams.errors.' || name)[1].value);
-
-CREATE OR REPLACE VIEW "found enrichment-dead-letters" AS
-SELECT key, value, header(headers, 'topic') AS topic, header(headers, 'partition')::INTEGER AS "partition",
-    header(headers, 'offset')::BIGINT AS "offset", make_timestamptz(timestamp_ms * 1000) AS timestamp,
-    header(headers, 'exception') AS error_class
-FROM outputs WHERE topic = 'enrichment-dead-letters';
+CREATE OR REPLACE VIEW "found enrichment-dead-letters" AS FROM dead_letters_in('outputs', 'enrichment-dead-letters');

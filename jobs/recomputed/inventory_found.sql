@@ -1,6 +1,7 @@
 -- The results of jobs/inventory.py as they are, in the columns of inventory.sql.
 --
--- Given:  one relation "table <name>" per Delta table
+-- Given:  instant, dead_letters_in                                              common.sql
+--         one relation "table <name>" per Delta table
 --         outputs  topic, "partition", "offset", timestamp_ms, key, value, headers     the output topics, read committed
 -- Gives:  "found <result>", one view per Delta table and output topic.
 
@@ -14,7 +15,7 @@ CREATE OR REPLACE VIEW "found inventory-alerts" AS
 SELECT store, item, "partition", row_number() OVER (PARTITION BY store, item ORDER BY "partition", "offset") AS nth,
     pieces, level, was, counted_at, timestamp
 FROM (
-    SELECT "partition", "offset", make_timestamptz(timestamp_ms * 1000) AS timestamp,
+    SELECT "partition", "offset", instant(timestamp_ms) AS timestamp,
         unnest(from_json_strict(decode(key), '{"store": "VARCHAR", "item": "VARCHAR"}')),
         unnest(from_json_strict(decode(value), '{"pieces": "BIGINT", "level": "VARCHAR", "was": "VARCHAR",
             "counted_at": "TIMESTAMPTZ"}'))
@@ -25,18 +26,11 @@ CREATE OR REPLACE VIEW "found inventory-customer-orders" AS
 SELECT key, "partition", row_number() OVER (PARTITION BY key ORDER BY "partition", "offset") AS nth,
     order_id, shelf.store, shelf.item, pieces, amount, ordered_at, day.orders AS day_orders, day.amount AS day_amount, timestamp
 FROM (
-    SELECT decode(key) AS key, "partition", "offset", make_timestamptz(timestamp_ms * 1000) AS timestamp,
+    SELECT decode(key) AS key, "partition", "offset", instant(timestamp_ms) AS timestamp,
         unnest(from_json_strict(decode(value), '{"order_id": "VARCHAR", "shelf": {"store": "VARCHAR", "item": "VARCHAR"},
             "pieces": "BIGINT", "amount": "DECIMAL(38, 18)", "ordered_at": "TIMESTAMPTZ",
             "day": {"orders": "BIGINT", "amount": "DECIMAL(38, 18)"}}'))
     FROM outputs WHERE topic = 'inventory-customer-orders'
 );
 
-CREATE OR REPLACE MACRO header(headers, name) AS
-    decode(list_filter(headers, lambda h: h.name = '__streams.errors.' || name)[1].value);
-
-CREATE OR REPLACE VIEW "found inventory-dead-letters" AS
-SELECT key, value, header(headers, 'topic') AS topic, header(headers, 'partition')::INTEGER AS "partition",
-    header(headers, 'offset')::BIGINT AS "offset", make_timestamptz(timestamp_ms * 1000) AS timestamp,
-    header(headers, 'exception') AS error_class
-FROM outputs WHERE topic = 'inventory-dead-letters';
+CREATE OR REPLACE VIEW "found inventory-dead-letters" AS FROM dead_letters_in('outputs', 'inventory-dead-letters');

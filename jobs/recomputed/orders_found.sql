@@ -1,6 +1,7 @@
 -- The results of jobs/orders.py as they are, in the columns of orders.sql.
 --
--- Given:  one relation "table <name>" per Delta table
+-- Given:  instant, dead_letters_in                                              common.sql
+--         one relation "table <name>" per Delta table
 --         outputs  topic, "partition", "offset", timestamp_ms, key, value, headers     the output topics, read committed
 -- Gives:  "found <result>", one view per Delta table and output topic.
 
@@ -15,7 +16,7 @@ SELECT key, value, topic, "partition", "offset", timestamp, error_class, operato
 
 CREATE OR REPLACE VIEW found_in_topics AS
 SELECT topic, "partition", row_number() OVER (PARTITION BY topic, key ORDER BY "partition", "offset") AS nth,
-    decode(key) AS key, make_timestamptz(timestamp_ms * 1000) AS timestamp,
+    decode(key) AS key, instant(timestamp_ms) AS timestamp,
     order_id, user_id, user_name, user_country, amount, type, item, location, country, city, event_time
 FROM (
     SELECT *, unnest(from_json_strict(decode(value), '{"order_id": "VARCHAR", "user_id": "VARCHAR",
@@ -31,14 +32,7 @@ SELECT * EXCLUDE topic FROM found_in_topics WHERE topic = 'premium-orders';
 CREATE OR REPLACE VIEW "found standard-orders" AS
 SELECT * EXCLUDE topic FROM found_in_topics WHERE topic = 'standard-orders';
 
-CREATE OR REPLACE MACRO header(headers, name) AS
-    decode(list_filter(headers, lambda h: h.name = '__streams.errors.' || name)[1].value);
-
-CREATE OR REPLACE VIEW "found orders-dead-letters" AS
-SELECT key, value, header(headers, 'topic') AS topic, header(headers, 'partition')::INTEGER AS "partition",
-    header(headers, 'offset')::BIGINT AS "offset", make_timestamptz(timestamp_ms * 1000) AS timestamp,
-    header(headers, 'exception') AS error_class
-FROM outputs WHERE topic = 'orders-dead-letters';
+CREATE OR REPLACE VIEW "found orders-dead-letters" AS FROM dead_letters_in('outputs', 'orders-dead-letters');
 
 -- The two faces of the users: the snapshot is the changelog reduced to the last update per key.
 CREATE OR REPLACE VIEW "expected users = users_changelog" AS

@@ -1,6 +1,7 @@
 -- The results of jobs/wordcount.py as they are, in the columns of wordcount.sql.
 --
--- Given:  one relation "table <name>" per Delta table
+-- Given:  instant, dead_letters_in                                              common.sql
+--         one relation "table <name>" per Delta table
 --         outputs  topic, "partition", "offset", timestamp_ms, key, value, headers     the output topics, read committed
 -- Gives:  "found <result>", one view per Delta table and output topic.
 
@@ -15,11 +16,4 @@ SELECT "partition", decode(key) AS key, row_number() OVER (PARTITION BY key ORDE
     ('0x' || hex(value))::BIGINT AS value, instant(timestamp_ms) AS timestamp
 FROM outputs WHERE topic = 'wordcount-counts';
 
-CREATE OR REPLACE MACRO header(headers, name) AS
-    decode(list_filter(headers, lambda h: h.name = '__streams.errors.' || name)[1].value);
-
-CREATE OR REPLACE VIEW "found wordcount-dead-letters" AS
-SELECT key, value, header(headers, 'topic') AS topic, header(headers, 'partition')::INTEGER AS "partition",
-    header(headers, 'offset')::BIGINT AS "offset", instant(timestamp_ms) AS timestamp,
-    header(headers, 'exception') AS error_class
-FROM outputs WHERE topic = 'wordcount-dead-letters';
+CREATE OR REPLACE VIEW "found wordcount-dead-letters" AS FROM dead_letters_in('outputs', 'wordcount-dead-letters');

@@ -14,6 +14,9 @@ from tests.unit.airflow.parsing import ROOT, ParsedFile, found_in
 
 SLOW = ("pyspark", "py4j", "delta", "deltalake", "pyarrow", "pandas", "duckdb", "confluent_kafka", "psycopg")
 
+PIPELINES = jobs.names(Settings.from_environment({"DELTAWORKS_PROJECT": str(ROOT)}))
+DAGS = sorted([*(f"{name}__stream" for name in PIPELINES), "streams__reconcile"])
+
 
 @pytest.fixture(scope="module")
 def files() -> list[ParsedFile]:
@@ -30,11 +33,7 @@ def test_no_dag_file_has_an_error(files: list[ParsedFile]) -> None:
 
 
 def test_every_pipeline_has_a_dag_and_there_is_one_reconciler(files: list[ParsedFile]) -> None:
-    names = jobs.names(Settings.from_environment({"DELTAWORKS_PROJECT": str(ROOT)}))
-
-    ids = [dag_id for file in files for dag_id in file.dags]
-
-    assert sorted(ids) == sorted([*(f"{name}__stream" for name in names), "streams__reconcile"])
+    assert sorted(dag_id for file in files for dag_id in file.dags) == DAGS
 
 
 def test_every_file_is_parsed_in_less_than_300_ms(files: list[ParsedFile]) -> None:
@@ -58,10 +57,11 @@ def test_every_task_has_an_owner_and_is_tried_again(dags: dict[str, dict[str, An
     assert [name for name, task in tasks.items() if task["retries"] < 2] == []
 
 
+@pytest.mark.parametrize("name", PIPELINES)
 def test_a_stream_runs_when_somebody_or_the_reconciler_says_so_and_has_no_backfill(
-    dags: dict[str, dict[str, Any]],
+    dags: dict[str, dict[str, Any]], name: str
 ) -> None:
-    dag = dags["orders__stream"]
+    dag = dags[f"{name}__stream"]
 
     assert (dag["scheduled"], dag["catchup"]) == (False, False)
     assert dag["run_types"] == ["manual", "operator_triggered"]
@@ -75,8 +75,9 @@ def test_the_reconciler_is_alone_and_does_not_catch_up(dags: dict[str, dict[str,
     assert dag["run_types"] == ["manual", "scheduled"]
 
 
-def test_a_stream_is_deployed_then_supervised_or_it_is_stopped(dags: dict[str, dict[str, Any]]) -> None:
-    tasks = dags["orders__stream"]["tasks"]
+@pytest.mark.parametrize("name", PIPELINES)
+def test_a_stream_is_deployed_then_supervised_or_it_is_stopped(dags: dict[str, dict[str, Any]], name: str) -> None:
+    tasks = dags[f"{name}__stream"]["tasks"]
 
     assert {name: task["downstream"] for name, task in tasks.items()} == {
         "action": ["preflight", "stop"],
@@ -112,7 +113,7 @@ def test_a_pipeline_with_a_syntax_error_is_one_import_error_that_names_it_and_th
     assert [(bundle, name) for bundle, name, _ in errors] == [("pipelines", "jobs/broken.py")]
     assert f'File "{tmp_path}/jobs/broken.py", line 3' in errors[0][2]
     assert "'broken' has no DAG until this is repaired: jobs/broken.py, line 3" in errors[0][2]
-    assert sorted(dag_id for file in files for dag_id in file.dags) == ["orders__stream", "streams__reconcile"]
+    assert sorted(dag_id for file in files for dag_id in file.dags) == DAGS
 
 
 def test_an_error_deep_in_a_library_names_the_line_of_the_author(tmp_path: Path) -> None:

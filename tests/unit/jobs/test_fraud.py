@@ -9,7 +9,7 @@ import pytest
 
 from deltaworks.testing import TopologyTestDriver
 from jobs.fraud import pipeline
-from jobs.rules.fraud import Alert, Profile
+from jobs.model.fraud import Alert, Profile
 
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 LOOK = timedelta(seconds=10)

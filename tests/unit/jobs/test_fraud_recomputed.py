@@ -20,7 +20,7 @@ from deltaworks.testing.topics import RawRecord
 from jobs.fraud import BURSTS, PROFILES, pipeline
 from jobs.recomputed.fraud import recomputation
 from jobs.recomputed.results import read_batches, records_table
-from jobs.rules.fraud import Profile
+from jobs.model.fraud import Profile
 from jobs.sample_data.fraud import MAIN_TOPIC, records
 from jobs.sample_data.kafka import MINUTE, SECOND
 from tests.hosts.in_process import InProcessStream

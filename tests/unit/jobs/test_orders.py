@@ -81,6 +81,31 @@ def test_an_amount_that_is_not_positive_is_dropped(amount: object) -> None:
     assert shop.driver.dead_letters == []
 
 
+@pytest.mark.parametrize("amount", ["1e30", "Infinity", "0.0000000000000000001"])
+def test_an_amount_that_no_table_can_hold_is_missing_in_the_tables_only(amount: str) -> None:
+    shop = Shop()
+
+    shop.order(order_id="good", amount="1.00")
+    shop.order(order_id="odd", amount=amount, at=6 * MINUTE)
+    shop.order(order_id="later", amount="2.00", at=12 * MINUTE)
+
+    assert [order.order_id for order in shop.values("enriched-orders")] == ["good", "odd", "later"]
+    assert [row.value.order_id for row in shop.driver.table("enriched_orders").rows] == ["good", "later"]
+    assert set(shop.driver.table("user_revenue").rows.values()) == {Decimal("1.00"), Decimal("2.00")}
+    letters = [(letter.source.offset, letter.error_class) for letter in shop.driver.dead_letters]
+    assert set(letters) == {(1, "deltaworks.errors.SerializationError")}
+    assert len(letters) == 1 + 5  # the row of the order, and one of each window of five minutes that it is in
+
+
+def test_an_amount_that_is_no_number_is_a_dead_letter_before_anything_else() -> None:
+    shop = Shop()
+
+    shop.order(amount="NaN")
+
+    assert shop.driver.dead_letters[0].error_class == "decimal.InvalidOperation"
+    assert shop.driver.produced["enriched-orders"] == []
+
+
 @pytest.mark.parametrize("content", [None, b""])
 def test_an_order_without_content_is_dropped_and_no_dead_letter(content: bytes | None) -> None:
     shop = Shop()
