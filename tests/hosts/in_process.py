@@ -62,6 +62,7 @@ class InProcessStream:
         query_id: of the checkpoint.
         kafka: a broker in memory; None: the real one.
         slots: slots per stage.
+        clock: batch id -> its time, where the test does not say.
     """
 
     def __init__(
@@ -72,8 +73,10 @@ class InProcessStream:
         *,
         kafka: MemoryKafka | None = None,
         slots: int = 2,
+        clock: Callable[[int], int] = lambda batch_id: _FIRST_WALL_MS + 1000 * batch_id,
     ) -> None:
         self.pipeline, self.settings, self.query_id, self.kafka = pipeline, settings, query_id, kafka
+        self._clock = clock
         self.plan = pipeline.plan()
         read, self._partitions = self._topics()
         self.tasks = self.plan.tasks(read)
@@ -140,7 +143,7 @@ class InProcessStream:
         Args:
             end: next offset per topic and partition, those of global tables too.
             fail_at: fault points; each ends one attempt when it is reached.
-            wall_ms: the time; None: a second after the last batch. A later `end[TICK]` makes it a tick.
+            wall_ms: the time; None: what the clock says. A later `end[TICK]` makes it a tick.
         """
         failures = list(fail_at or [])
         while True:
@@ -272,7 +275,7 @@ class InProcessStream:
 
     @property
     def _next_wall_ms(self) -> int:
-        return _FIRST_WALL_MS + 1000 * self.batch_id
+        return self._clock(self.batch_id)
 
     @property
     def _local(self) -> Path:

@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import duckdb
 from deltalake import DeltaTable
@@ -29,6 +30,7 @@ def streamed(
     home: Path,
     rng: random.Random,
     records_per_batch: int = 60,
+    **options: Any,
 ) -> duckdb.DuckDBPyConnection:
     """A connection with the views "expected <result>" and "found <result>" after a run with failures in every batch.
 
@@ -39,11 +41,12 @@ def streamed(
         home: an empty folder, for tables and stores.
         rng: decides the cuts and the failures.
         records_per_batch: at most, per partition.
+        options: of `InProcessStream`.
     """
     kafka = MemoryKafka(dict.fromkeys((*recomputation.inputs, *recomputation.topics), PARTITIONS))
     for row in rows:
         kafka.write(row.topic, RawRecord(row.key, row.value, row.timestamp_ms), row.partition)
-    stream = InProcessStream(pipeline, replace(Settings.from_environment({}), home=home), kafka=kafka)
+    stream = InProcessStream(pipeline, replace(Settings.from_environment({}), home=home), kafka=kafka, **options)
     stream.run_to_the_end(rng, records_per_batch, lambda _: rng.sample(POINTS, 2))
     stream.close()
     assert stream.failed_at >= set(POINTS)

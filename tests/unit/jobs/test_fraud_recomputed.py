@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 
 import duckdb
 import pytest
-from deltalake import DeltaTable
 
 from deltaworks import Json, String
-from deltaworks.settings import Settings
-from deltaworks.spark.source import TICK
 from deltaworks.testing.recorded import Recording, run_recorded
-from deltaworks.testing.topics import RawRecord
 from jobs.fraud import BURSTS, PROFILES, pipeline
-from jobs.recomputed.fraud import recomputation
-from jobs.recomputed.results import read_batches, records_table
 from jobs.model.fraud import Profile
+from jobs.recomputed.fraud import recomputation
 from jobs.sample_data.fraud import MAIN_TOPIC, records
 from jobs.sample_data.kafka import MINUTE, SECOND
-from tests.hosts.in_process import InProcessStream
-from tests.hosts.memory_kafka import MemoryKafka
 from tests.unit.jobs.recomputing import (
     differences,
     micro_batches,
@@ -34,6 +26,7 @@ from tests.unit.jobs.recomputing import (
     recomputed,
     rows_of,
 )
+from tests.unit.jobs.streamed import streamed
 
 STEPS = (0, SECOND, 4 * SECOND, 10 * SECOND, 90 * MINUTE)
 
@@ -85,37 +78,18 @@ def profiles_in(recording: Recording) -> dict[str, Profile]:
     }
 
 
-def test_tables_and_topics_of_the_streaming_host_are_exact_through_failures_and_ticks(tmp_path: Path) -> None:
-    rng = random.Random(6)
-    batches = 30
-    rows = rows_of(records(2_000, seed=6))
-    cuts, clock, ticks = random_cuts(rows, batches, rng), random_clock(batches, rng), random_ticks(batches, rng)
-    kafka = MemoryKafka(dict.fromkeys((MAIN_TOPIC, *recomputation.topics), 4))
-    for row in rows:
-        kafka.write(row.topic, RawRecord(row.key, row.value, row.timestamp_ms), row.partition)
-    settings = replace(Settings.from_environment({}), home=tmp_path)
-    stream = InProcessStream(pipeline, settings, kafka=kafka)
-    points = ["task.processed", "store.after_local_commit", "store.after_append", "driver.after_tables", "task.flushed"]
+@pytest.mark.parametrize("seed", [1, 2])
+def test_topics_and_delta_tables_of_the_streaming_host_are_exact_through_failures_and_ticks(
+    tmp_path: Path, seed: int
+) -> None:
+    rng = random.Random(seed)
+    clock = random_clock(1_000, rng)
 
-    for batch in range(batches):
-        end = stream.offsets | {MAIN_TOPIC: {str(p): cuts[MAIN_TOPIC, p][batch + 1] for p in range(4)}}
-        if batch in ticks:
-            end[TICK] = {"0": clock[batch]}
-        stream.run(end, rng.sample(points, 2), wall_ms=clock[batch])
-    stream.close()
-
-    connection = duckdb.connect()
-    inputs = records_table((r.topic, r.partition, r.offset, r.timestamp_ms, r.key, r.value, []) for r in rows)
-    recomputation.recompute(connection, inputs, *read_batches(stream.batches))
-    written = records_table(
-        (topic, partition, offset, record.timestamp_ms, record.key, record.value, list(record.headers))
-        for topic in recomputation.topics
-        for partition, offset, record in kafka.read(topic)
+    connection = streamed(
+        recomputation, pipeline, rows_of(records(2_000, seed)), tmp_path, rng, clock=clock.__getitem__
     )
-    tables = {name: DeltaTable(settings.tables / name).to_pyarrow_table() for name in recomputation.tables}
-    recomputation.put_beside(connection, written, tables)
+
     assert differences(recomputation, connection) == {}
-    assert stream.failed_at == set(points)
 
 
 @pytest.fixture(scope="module")
