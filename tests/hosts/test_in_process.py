@@ -14,11 +14,12 @@ import pytest
 from deltalake import DeltaTable
 
 from deltaworks import Pipeline, Processor, PunctuationType, Record, Stores, StreamsBuilder, TimeWindows, Topic
+from deltaworks.errors import KafkaWriteError
 from deltaworks.settings import Settings
 from deltaworks.spark.source import TICK
 from deltaworks.testing.topics import RawRecord
 from tests.hosts.in_process import InProcessStream
-from tests.hosts.memory_kafka import MemoryKafka
+from tests.hosts.memory_kafka import MemoryKafka, MemorySink
 
 Build = Callable[[StreamsBuilder], None]
 
@@ -102,6 +103,32 @@ def test_records_that_go_in_a_circle_survive_failures(settings: Settings, seed: 
     assert last == {o.encode(): f"{user}:{names.get(user)}".encode() for o, user in rows.items()}
     assert "undo" in stream.openings
     stream.close()
+
+
+def test_a_circle_that_cannot_write_to_kafka_begins_anew(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    kafka = MemoryKafka({"orders": 2, "users": 2, "out": 1})
+    for number in range(8):
+        write(kafka, "orders", (f"o{number}", f"u{number % 3}"))
+        write(kafka, "users", (f"u{number % 3}", f"n{number}"))
+    failures = iter([True])
+    commit = MemorySink.commit
+
+    def failing(sink: MemorySink) -> None:
+        if next(failures, False):
+            raise KafkaWriteError("the broker is away")
+        commit(sink)
+
+    monkeypatch.setattr(MemorySink, "commit", failing)
+    stream = InProcessStream(pipeline(foreign_keys), settings, kafka=kafka)
+    stream.run(stream.end())
+
+    undisturbed = MemoryKafka({"orders": 2, "users": 2, "out": 1}, {t: kafka.records[t] for t in ("orders", "users")})
+    other = InProcessStream(pipeline(foreign_keys), replace(settings, home=settings.home / "other"), kafka=undisturbed)
+    other.run(other.end())
+    assert kafka.records["out"] == undisturbed.records["out"]
+    assert next(failures, None) is None
+    stream.close()
+    other.close()
 
 
 class Alarm(Processor[str, int, str, int]):

@@ -77,7 +77,7 @@ def run_slot(worker: Worker, operator: Operator, batch_id: int, rows: Iterable[R
     for group in operator.groups:
         for members in _together(worker, group, waiting):
             mine = {task: waiting.pop(task) for task in members if task in waiting}
-            sent, results = _try_turns(worker, batch, members, mine, truths)
+            sent, results = _try_turns(worker, batch, members, mine, truths, circular=group.circular)
             for to, records in sent:
                 if to[0] in here:
                     waiting.setdefault(to, Inputs()).hops.append(records)
@@ -99,22 +99,34 @@ _Sent = list[tuple[TaskId, RecordBatch]]
 
 
 def _try_turns(
-    worker: Worker, batch: Batch, members: Sequence[TaskId], inputs: dict[TaskId, Inputs], truths: Truths
+    worker: Worker,
+    batch: Batch,
+    members: Sequence[TaskId],
+    inputs: dict[TaskId, Inputs],
+    truths: Truths,
+    *,
+    circular: bool,
 ) -> tuple[_Sent, list[TaskResult]]:
     """Once more with new clients if Kafka failed the first attempt: a broker that was restarted.
 
     Spark's state is written when everything else is durable, so an attempt that cannot read or write has left nothing.
     """
     try:
-        return _take_turns(worker, batch, members, dict(inputs), truths)
+        return _take_turns(worker, batch, members, inputs, truths, circular=circular)
     except (KafkaReadError, KafkaWriteError):
         for task in members:
             worker.forget_reader(task)
-        return _take_turns(worker, batch, members, dict(inputs), truths)
+        return _take_turns(worker, batch, members, inputs, truths, circular=circular)
 
 
 def _take_turns(
-    worker: Worker, batch: Batch, members: Sequence[TaskId], waiting: dict[TaskId, Inputs], truths: Truths
+    worker: Worker,
+    batch: Batch,
+    members: Sequence[TaskId],
+    inputs: dict[TaskId, Inputs],
+    truths: Truths,
+    *,
+    circular: bool,
 ) -> tuple[_Sent, list[TaskResult]]:
     """Every member runs until none has anything to do; then all become durable.
 
@@ -122,18 +134,18 @@ def _take_turns(
     result, and the transaction marker and the stamp recognise what was already done. Only tasks of a circle write their
     local stores after each turn, since they read them in the next one.
     """
-    alone = len(members) == 1
+    waiting = {task: Inputs([*given.ranges], [*given.hops]) for task, given in inputs.items()}
     runs: dict[TaskId, _TaskRun] = {}
     sent: _Sent = []
     try:
         while waiting:
             for task in members:
-                inputs = waiting.pop(task, None)
-                if inputs is None:
+                given = waiting.pop(task, None)
+                if given is None:
                     continue
                 if task not in runs:
                     runs[task] = _TaskRun(worker, task, batch, truths(task))
-                for to, records in runs[task].turn(inputs, last=alone):
+                for to, records in runs[task].turn(given, last=not circular):
                     if to in members:
                         waiting.setdefault(to, Inputs()).hops.append(records)
                     else:
