@@ -64,8 +64,9 @@ class RowCheck:
         """Which cell does not fit; None: all do."""
         for row, limited in ((key, self._key), (value, self._value)):
             for column, check in limited if row is not None else ():
-                cell = row if column.get is None else column.get(row)
+                cell = row
                 try:
+                    cell = row if column.get is None else column.get(row)
                     if cell is not None:
                         check(cell)
                 except Exception as error:

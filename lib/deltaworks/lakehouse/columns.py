@@ -57,7 +57,8 @@ class Column:
     convert: Convert | None = None
     """What Arrow takes for a cell that is not None; None: the cell itself."""
     convert_again: Convert | None = None
-    """Likewise, but slower and for whatever fits: Arrow knows no `Decimal("0E+40")`, though it is 0."""
+    """Likewise, but slower and for whatever fits: Arrow knows no `Decimal("0E+40")`, though it is 0, and takes no int
+    of more than 53 bits for a float."""
 
     def array(self, objects: Sequence[Any]) -> pa.Array:
         """The cells of `objects`; None stays null.
@@ -111,6 +112,8 @@ def arrow_type(column: ColumnType, *, again: bool = False) -> tuple[pa.DataType,
         again: Arrow has refused the cells as they are; see `Column.convert_again`.
     """
     match column:
+        case Plain.FLOAT:
+            return _PLAIN[column], _float if again else None
         case Plain():
             return _PLAIN[column], None
         case DecimalDigits(precision, scale):
@@ -138,6 +141,10 @@ def _column(column: TypedColumn) -> Column:
 
 def _converted(cells: list[Any], convert: Convert | None) -> list[Any]:
     return cells if convert is None else [None if cell is None else convert(cell) for cell in cells]
+
+
+def _float(number: Any) -> Any:
+    return float(number) if isinstance(number, int) else number
 
 
 def _rescaled(digits: DecimalDigits) -> Convert:

@@ -91,6 +91,7 @@ BILL = Bill("ann", "lamp", Decimal("1.50"))
         (Ledger, Ledger(by_name={"\ud800": Decimal("0.5")})),
         (Ledger, Ledger(last=Bill("ann", "lamp", Decimal("NaN")))),
         (Ledger, Ledger(rest="\ud800")),
+        (Bill, {"payer": "ann"}),
     ],
 )
 def test_what_no_column_can_hold_is_refused(kind: Any, value: Any) -> None:

@@ -108,6 +108,7 @@ def test_type_gives_column_type(kind: Any, expected: pa.DataType) -> None:
         (dt.date, dt.date(2026, 1, 2), dt.date(2026, 1, 2)),
         (dt.timedelta, dt.timedelta(seconds=90), "PT90S"),
         (Decimal, Decimal("0E+40"), Decimal(0)),
+        (float, 2**53 + 1, 2.0**53),
         (list[Decimal], [Decimal("1." + "0" * 40)], [Decimal(1)]),
         (
             Decimal,

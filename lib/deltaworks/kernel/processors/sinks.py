@@ -189,7 +189,7 @@ def _windowed(node: DeltaSink, wiring: Wiring) -> Process:
             if check_value is not None and value is not None:
                 check_value(value)
         except Exception:
-            error = check.misfit(inner, value)
+            error = check.misfit(inner, value) or error
         if error is not None:
             again = _with_change(process, change)
             return context.unwritable(node.name, error, None, again, key, value, timestamp_ms, headers)
