@@ -1,8 +1,9 @@
 """The recorded cases on real Spark and Kafka: `make check-spark`, or `python -m tests.conformance.on_spark [options]`.
 
 Random cases (`--random N`, 200) and all curated ones of families with several stages (`--curated N` for fewer), each
-with 1 and with 4 partitions, in random cuts. Of every fifth case the driver restarts, of some on an empty disk, and a
-Python worker gets SIGKILL. `--part K/N` runs a part of them. Two comparisons are made:
+with 1 and with 4 partitions, in random cuts. Of every tenth case, which has a query of its own, the driver restarts, of
+some on an empty disk, and a Python worker gets SIGKILL; of the others `--together N` (16) share a query. `--part K/N`
+runs a part of them. Two comparisons are made:
 
 - with the recording of Kafka Streams: one partition, no wall clock, and the stream made the batches that were meant;
 - with the same tasks in one process, which run the batches that the stream has recorded: outputs per topic and key, and
@@ -16,7 +17,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -27,14 +28,15 @@ from deltaworks.testing.recorded import MicroBatch
 from deltaworks.testing.topics import RawRecord
 from tests.conformance.cuts import Cut, arbitrary_cut
 from tests.conformance.data import Case, curated, random
-from tests.conformance.hosts import Observed
+from tests.conformance.hosts import Observed, Run
+from tests.conformance.merging import Merged, can_be_merged
 from tests.conformance.micro_batches import CaseInMicroBatches
 from tests.conformance.streaming import Disturbances, SparkHost, spread
 from tests.conformance.streaming_task import task_host
 from tests.live_stack import LiveStack, own_settings, reachable
 
 PARTITIONS = (1, 4)
-_DISTURBED = 5
+_DISTURBED = 10
 """One case in so many."""
 
 
@@ -76,33 +78,69 @@ def several_stages(cases: Sequence[Case]) -> list[Case]:
     return [case for case in cases if case["family"] in families and case["name"] in stages]
 
 
-def run(host: SparkHost, cases: Sequence[Case], results: Results, *, disturbed: int = _DISTURBED) -> None:
-    """Every case with each number of partitions."""
+@dataclass(frozen=True)
+class Asked:
+    """A case in one cut, with a number of partitions."""
+
+    given: CaseInMicroBatches
+    cut: Cut
+    run: Run
+    partitions: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.given.case['name']} with {self.partitions} partitions"
+
+    @property
+    def fails(self) -> bool:
+        """It ends with an error."""
+        return "error" in self.given.case["expected"]
+
+
+def asked(case: Case, partitions: int, rng: Random) -> Asked | None:
+    """None: it cannot be compared, or has no records."""
+    given = CaseInMicroBatches(case)
+    if given.not_comparable:
+        return None
+    # Only with one partition the recording counts, so only then the order has to be the recorded one.
+    cut = given.trace.random_cut(rng) if partitions == 1 else _any_cut(given, rng)
+    run = given.run(cut, rng)
+    if not any(batch.records for batch in run.batches):
+        return None
+    return Asked(given, cut, run if partitions == 1 else spread(run, partitions), partitions)
+
+
+def run_all(host: SparkHost, cases: Sequence[Case], results: Results, together: int) -> None:
+    """Every case with each number of partitions; those that can be merged, so many in one query."""
+    waiting: dict[int, list[Asked]] = {partitions: [] for partitions in PARTITIONS}
     for number, case in enumerate(cases):
-        given = CaseInMicroBatches(case)
-        if given.not_comparable:
-            continue
         for partitions in PARTITIONS:
             rng = Random(f"{case['name']} {partitions}")
-            # Only with one partition the recording counts, so only then the order has to be the recorded one.
-            cut = given.trace.random_cut(rng) if partitions == 1 else _any_cut(given, rng)
-            batches = [at for at, batch in enumerate(cut.batches) if batch.records]
-            if not batches:
+            each = asked(case, partitions, rng)
+            if each is None:
                 continue
-            disturbances = _disturbances(batches, rng) if number % disturbed == 0 and not _forgets(given, cut) else None
-            try:
-                _one(host, given, cut, partitions, disturbances, rng, results)
-            except Exception as error:
-                results.note(case["family"], "ran", case["name"], f"{type(error).__name__}: {error}")
+            if number % _DISTURBED == 0 or each.fails or not can_be_merged(each.run):
+                batches = [at for at, batch in enumerate(each.run.batches) if batch.records]
+                disturbed = number % _DISTURBED == 0 and not each.run.forgets
+                _try(host, [each], _disturbances(batches, rng) if disturbed else None, results)
+                continue
+            waiting[partitions].append(each)
+            if len(waiting[partitions]) == together:
+                _try(host, waiting[partitions], None, results)
+                waiting[partitions] = []
+        if number % 10 == 9:
+            print(f"{number + 1} of {len(cases)} cases", flush=True)
+    for group in waiting.values():
+        if group:
+            _try(host, group, None, results)
 
 
-def _any_cut(given: CaseInMicroBatches, rng: Random) -> Cut:
-    assert given.plan is not None
-    return arbitrary_cut(given.case, given.plan, rng)
-
-
-def _forgets(given: CaseInMicroBatches, cut: Cut) -> bool:
-    return given.run(cut, Random(0)).forgets
+def _try(host: SparkHost, group: Sequence[Asked], disturbances: Disturbances | None, results: Results) -> None:
+    try:
+        _compare(host, group, disturbances, results)
+    except Exception as error:
+        for each in group:
+            results.note(each.given.case["family"], "ran", each.name, f"{type(error).__name__}: {error}")
 
 
 def _disturbances(batches: Sequence[int], rng: Random) -> Disturbances:
@@ -111,32 +149,42 @@ def _disturbances(batches: Sequence[int], rng: Random) -> Disturbances:
     return Disturbances(restarts=frozenset({restart}), lost_disks=lost, kills=frozenset({rng.choice(batches)}))
 
 
-def _one(
-    host: SparkHost,
-    given: CaseInMicroBatches,
-    cut: Cut,
-    partitions: int,
-    disturbances: Disturbances | None,
-    rng: Random,
-    results: Results,
-) -> None:
-    case, asked = given.case, given.run(cut, rng)
-    if partitions > 1:
-        asked = spread(asked, partitions)
-    extra = {row["topic"] for row in case["expected"].get("outputs", ())} - asked.topic_partitions.keys()
-    observed, recorded = host.run(asked, sorted(extra), disturbances)
-    local = task_host(rng, failures=0.0)(replace(asked, batches=recorded, restarts=lambda batch, task: False))
+def _compare(host: SparkHost, group: Sequence[Asked], disturbances: Disturbances | None, results: Results) -> None:
+    merged = Merged([each.run for each in group])
+    run = merged.run if len(group) > 1 else group[0].run
+    known = {row["topic"] for each in group for row in each.given.case["expected"].get("outputs", ())}
+    extra = [] if len(group) > 1 else sorted(known - run.topic_partitions.keys())
+    # Of a single case, the stages are operators of their own; of many, one operator runs all.
+    observed, recorded = host.run(run, extra, disturbances, slots=2 if len(group) == 1 else 1)
+    local = task_host(Random(0), failures=0.0)(replace(run, batches=recorded, restarts=lambda batch, task: False))
     # What others have written to a topic that it also writes cannot be told from its own.
-    local.topics = {topic: sent for topic, sent in local.topics.items() if topic not in asked.topic_partitions}
-    name = f"{case['name']} with {partitions} partitions"
-    results.note(case["family"], f"in process, {partitions}", name, _different(observed, local))
-    feeds_itself = not asked.topic_partitions.keys().isdisjoint(asked.plan.sink_topics)
-    comparable = not feeds_itself and not _depends_on_the_clock(case)
-    if partitions == 1 and comparable and _as_meant(cut.batches, recorded):
+    local.topics = {topic: sent for topic, sent in local.topics.items() if topic not in run.topic_partitions}
+    if disturbances is not None and disturbances.lost_disks:
+        # What has had no record since has no local store.
+        local.stores = {task: stores for task, stores in local.stores.items() if observed.stores.get(task)}
+    if len(group) == 1:
+        _note(group[0], observed, local, recorded, results)
+        return
+    there, here = merged.parts(observed, recorded), merged.parts(local, recorded)
+    for each, (found, batches), (wanted, _) in zip(group, there, here, strict=True):
+        _note(each, found, wanted, batches, results)
+
+
+def _note(each: Asked, observed: Observed, local: Observed, recorded: Sequence[MicroBatch], results: Results) -> None:
+    case = each.given.case
+    results.note(case["family"], f"in process, {each.partitions}", each.name, _different(observed, local))
+    feeds_itself = not each.run.topic_partitions.keys().isdisjoint(each.run.plan.sink_topics)
+    comparable = each.partitions == 1 and not feeds_itself and not _depends_on_the_clock(case)
+    if comparable and _as_meant(each.cut.batches, recorded):
         if observed.error is not None:
-            observed.error = replace(observed.error, batch_id=len(cut.batches) - 1)
-        found = given.compare(cut, observed)
-        results.note(case["family"], "recording", name, found[0] if found else None)
+            observed.error = replace(observed.error, batch_id=len(each.cut.batches) - 1)
+        found = each.given.compare(each.cut, observed)
+        results.note(case["family"], "recording", each.name, found[0] if found else None)
+
+
+def _any_cut(given: CaseInMicroBatches, rng: Random) -> Cut:
+    assert given.plan is not None
+    return arbitrary_cut(given.case, given.plan, rng)
 
 
 def _different(observed: Observed, local: Observed) -> str | None:
@@ -194,7 +242,7 @@ def main(arguments: list[str]) -> int:
         try:
             stack.start("kafka")
             host = SparkHost(_small(stack.settings), Path(folder) / "cases", Random(part))
-            run(host, cases[part - 1 :: parts], results)
+            run_all(host, cases[part - 1 :: parts], results, int(option("--together", "16")))
             host.close()
         finally:
             down(stack.settings)

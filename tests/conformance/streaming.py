@@ -101,7 +101,12 @@ class SparkHost:
         self._spark.stop()
 
     def run(
-        self, run: Run, extra_topics: Sequence[str] = (), disturbances: Disturbances | None = None
+        self,
+        run: Run,
+        extra_topics: Sequence[str] = (),
+        disturbances: Disturbances | None = None,
+        *,
+        slots: int = 2,
     ) -> tuple[Observed, list[MicroBatch]]:
         """Runs a case.
 
@@ -109,11 +114,13 @@ class SparkHost:
             run: what to run; its batches are the cuts.
             extra_topics: topics whose names only a function knows.
             disturbances: None: none.
+            slots: as in `Routes`.
 
         Returns:
             What was there at the end, and the batches as the stream has recorded them.
         """
         disturbances = disturbances or Disturbances()
+        self._slots = slots
         written = {*run.plan.sink_topics, *extra_topics, *filter(None, [run.dead_letter_topic])}
         written -= run.topic_partitions.keys()
         self._begin_anew(run, written)
@@ -126,7 +133,7 @@ class SparkHost:
             error = self._run_part(run, feeder, part, disturbances)
             self.restarted += bool(todo)
             if part[-1][0] in disturbances.lost_disks and todo:
-                shutil.rmtree(self._paths.local)
+                shutil.rmtree(self._paths.local, ignore_errors=True)
         topics = {topic: [_raw(message) for message in read_all(self._settings.bootstrap, topic)] for topic in written}
         failure = None if error is None else Failure(-1, type(error).__name__, str(error))
         recorded = self._recorded(run)
@@ -139,7 +146,15 @@ class SparkHost:
         generation = fence.read(self._paths.fence) + 1
         with Lease(self._paths.lease, _NAME, generation) as lease:
             fence.advance(self._paths.fence, generation, _NAME)
-            driver = _CaseDriver(run, self._settings, self._paths, lease, generation, self._spark, feeder.gate)
+            driver = _CaseDriver(
+                run,
+                replace(self._settings, cores=self._slots),
+                self._paths,
+                lease,
+                generation,
+                self._spark,
+                feeder.gate,
+            )
             thread = threading.Thread(target=self._feed, args=(driver, feeder, part, disturbances), daemon=True)
             thread.start()
             try:
@@ -174,7 +189,8 @@ class SparkHost:
 
     def _begin_anew(self, run: Run, written: set[str]) -> None:
         shutil.rmtree(self._paths.root, ignore_errors=True)
-        bootstrap, wanted = self._settings.bootstrap, dict(run.topic_partitions)
+        bootstrap = self._settings.bootstrap
+        wanted = dict.fromkeys(run.plan.global_topics, 1) | dict(run.topic_partitions)
         widest = max(wanted.values(), default=1)
         present = [topic for topic in admin.partition_counts(bootstrap) if not topic.startswith("__")]
         if present:
@@ -307,7 +323,7 @@ def _raw(message: Any) -> RawRecord:
 
 
 def spread(run: Run, partitions: int) -> Run:
-    """The same records over several partitions of every topic, by their keys."""
+    """The same records over several partitions of every topic, by their keys; those of global tables keep one."""
     ends: dict[tuple[str, int], int] = {}
     spread_batches = []
     for batch in run.batches:
@@ -315,7 +331,7 @@ def spread(run: Run, partitions: int) -> Run:
         for part in batch.records:
             headers = part.headers or [()] * len(part.keys)
             for key, value, time_ms, header in zip(part.keys, part.values, part.timestamps_ms, headers, strict=True):
-                to = part.topic, partition_of(key or b"", partitions)
+                to = part.topic, partition_of(key or b"", partitions) if part.topic in run.topic_partitions else 0
                 target = parts.setdefault(to, RecordBatch(*to, [], [], [], [], []))
                 target.offsets.append(ends.setdefault(to, 0))
                 ends[to] += 1
