@@ -186,13 +186,14 @@ class Worker:
         return {} if self.globals is None else self.globals.stores
 
 
-_workers: dict[str, Worker] = {}
-"""By query id, at most one. The only state of this module: a Python worker outlives the tasks that Spark runs in it."""
+_workers: dict[tuple[str, int], Worker] = {}
+"""By query id and generation, at most one. The only state of this module: a Python worker outlives the tasks that Spark runs in it."""
 
 
 def worker_for(config: HostConfig, routes: dict[TaskId, int]) -> Worker:
     """The worker state of this process, made on first use."""
-    worker = _workers.get(config.query_id)
+    mine = config.query_id, config.generation
+    worker = _workers.get(mine)
     if worker is None:
         while _workers:
             _workers.popitem()[1].close()
@@ -200,5 +201,5 @@ def worker_for(config: HostConfig, routes: dict[TaskId, int]) -> Worker:
         faults.install(config.fault_hook)
         pipeline: Pipeline = cloudpickle.loads(config.pipeline)
         worker = Worker(config, pipeline, pipeline.plan(), routes, KafkaClients(config, pipeline.name))
-        _workers[config.query_id] = worker
+        _workers[mine] = worker
     return worker
