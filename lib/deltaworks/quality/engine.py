@@ -8,6 +8,7 @@ code 0: a check that was never made, and looks well.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from deltaworks.errors import ConfigurationError
@@ -29,6 +30,8 @@ def load() -> None:
             "Great Expectations cannot be imported in a Python process without a main file: PySpark ends the process.",
             hint="run it from a file or as a module (python -m), not with python -c or from standard input",
         ) from end
+    # Where somebody logs at INFO (Airflow does), it would tell of everything that it looks up.
+    logging.getLogger("great_expectations").setLevel(logging.WARNING)
 
 
 def dataframes() -> BatchDefinition[None]:
