@@ -187,7 +187,8 @@ class Worker:
 
 
 _workers: dict[tuple[str, int], Worker] = {}
-"""By query id and generation, at most one. The only state of this module: a Python worker outlives the tasks that Spark runs in it."""
+"""By query id and generation, at most one. The only state of this module: a Python worker outlives the tasks that Spark
+runs in it."""
 
 
 def worker_for(config: HostConfig, routes: dict[TaskId, int]) -> Worker:
