@@ -150,7 +150,7 @@ class Pipeline:
                 f"dead_letter_table '{self.dead_letter_table}' is also written by the topology; one writer per table.",
                 hint="name another table for the dead letters",
             )
-        if self.dead_letter_topic in plan.source_topics:
+        if self.dead_letter_topic in (*plan.source_topics, *plan.global_topics):
             yield Problem(
                 f"dead_letter_topic '{self.dead_letter_topic}' is read by the topology, so a bad record would return.",
                 hint="name another topic for the dead letters",

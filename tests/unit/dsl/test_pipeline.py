@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from deltaworks import EmitStrategy, Pipeline, StreamsBuilder, TimeWindows, Topic, TopologyError
+from deltaworks import EmitStrategy, Pipeline, StreamsBuilder, TimeWindows, Topic, Topology, TopologyError
 from deltaworks.topology.nodes import WindowAggregate
 
 
@@ -45,6 +45,20 @@ def test_what_a_builder_takes_is_a_setting_of_the_pipeline() -> None:
 
     (windowed,) = (node for node in plan.nodes if isinstance(node, WindowAggregate))
     assert windowed.emit_interval_ms == 2_000
+
+
+def low_level() -> Topology:
+    topology = Topology()
+    topology.add_source("words", "words", key=str, value=str)
+    return topology.add_sink("copies", "copies", "words", key=str, value=str)
+
+
+def test_a_function_without_parameters_returns_a_low_level_topology() -> None:
+    plan = Pipeline(name="copies", topology=low_level).plan()
+
+    assert (plan.name, plan.source_topics, plan.sink_topics) == ("copies", ("words",), ("copies",))
+    with pytest.raises(TopologyError, match="a function without parameters that returns a Plan"):
+        Pipeline(name="copies", topology=lambda: low_level().build()).plan()  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,97 @@
+"""What the planner of a stream does with a real broker: where it begins, new topics, records that wait for others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from confluent_kafka import Producer
+
+from deltaworks.errors import KafkaTopicError
+from deltaworks.kafka.admin import TopicSpec, create_topics
+from deltaworks.kafka.ranges import Offsets
+from deltaworks.spark import source
+from deltaworks.spark.source import KafkaRangesReader, SourceConfig, StageInput
+from tests.live_stack import LiveStack
+
+
+def produce(kafka: LiveStack, topic: str, *times_ms: int) -> None:
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+    for time_ms in times_ms:
+        producer.produce(topic, b"v", timestamp=time_ms, partition=0)
+    assert producer.flush(30) == 0
+
+
+def config(kafka: LiveStack, *topics: str, patterns: tuple[str, ...] = (), **options: Any) -> SourceConfig:
+    stage = StageInput(stage=0, topics=topics, patterns=patterns, routes=(7,))
+    partitions = dict.fromkeys((*topics, *options.get("global_topics", ())), 1)
+    return SourceConfig(bootstrap=kafka.bootstrap, partitions=partitions, stages=(stage,), **options)
+
+
+def latest(planner: KafkaRangesReader, start: Offsets) -> Offsets:
+    return planner.latestOffset(start, planner.getDefaultReadLimit())
+
+
+def test_a_topic_may_begin_at_its_end_but_a_global_table_never_does(kafka: LiveStack) -> None:
+    first, second, whole = (kafka.topic(name) for name in ("begins", "ends", "whole"))
+    for topic in (first, second, whole):
+        produce(kafka, topic, 1, 2, 3)
+
+    planner = KafkaRangesReader(config(kafka, first, second, global_topics=(whole,), start_latest=(second,)))
+    everything = replace_start(planner, start_offsets="latest", start_earliest=(first,))
+
+    assert planner.initialOffset() == {first: {"0": 0}, second: {"0": 3}, whole: {"0": 0}}
+    assert everything.initialOffset() == {first: {"0": 0}, second: {"0": 3}, whole: {"0": 0}}
+
+
+def replace_start(planner: KafkaRangesReader, **options: Any) -> KafkaRangesReader:
+    return KafkaRangesReader(msgspec.structs.replace(planner._config, **options))
+
+
+def test_a_topic_that_appears_later_and_matches_is_read_from_its_beginning(
+    kafka: LiveStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "_NEW_TOPICS_S", 0.0)
+    planner = KafkaRangesReader(config(kafka, patterns=("sensor-[a-z]+",)))
+    assert latest(planner, {}) == {}
+
+    create_topics(kafka.bootstrap, [TopicSpec(name="sensor-late", partitions=1)])
+    produce(kafka, "sensor-late", 1, 2)
+
+    end = latest(planner, {})
+    _, row = source.plan_rows(planner._config, {"sensor-late": {"0": 0}}, end)
+    assert end == {"sensor-late": {"0": 2}}
+    assert row[:3] == (7, 0, 0)
+    create_topics(kafka.bootstrap, [TopicSpec(name="sensor-wide", partitions=2)])
+    with pytest.raises(KafkaTopicError, match="'sensor-wide', which a pattern matches, has 2 partitions"):
+        latest(planner, end)
+
+
+def test_records_wait_for_the_other_topic_of_their_task(kafka: LiveStack, monkeypatch: pytest.MonkeyPatch) -> None:
+    left, right = kafka.topic("left"), kafka.topic("right")
+    produce(kafka, left, 1, 5, 9)
+    now = [100_000]
+    monkeypatch.setattr(source, "_now_ms", lambda: now[0])
+    planner = KafkaRangesReader(config(kafka, left, right, max_task_idle_ms=1_000))
+    start: Offsets = {left: {"0": 0}, right: {"0": 0}}
+
+    assert latest(planner, start) == start
+    produce(kafka, right, 6)
+    behind: Offsets = {left: {"0": 2}, right: {"0": 1}}
+    assert latest(planner, start) == behind
+    assert latest(planner, behind) == behind
+    now[0] += 1_000
+    assert latest(planner, behind) == {left: {"0": 3}, right: {"0": 1}}
+
+
+def test_what_is_written_to_a_global_table_makes_a_batch_and_is_read_by_no_task(kafka: LiveStack) -> None:
+    stream, whole = kafka.topic("stream"), kafka.topic("whole")
+    planner = KafkaRangesReader(config(kafka, stream, global_topics=(whole,)))
+    start = planner.initialOffset()
+    produce(kafka, whole, 1)
+
+    end = latest(planner, start)
+
+    assert end == {stream: {"0": 0}, whole: {"0": 1}}
+    assert len(source.plan_rows(planner._config, start, end)) == 1
