@@ -12,6 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from deltaworks.stack.lifecycle import down
+from tests.conformance.cuts import is_read
 from tests.conformance.data import without_expectations
 from tests.conformance.hosts import Observed, Run
 from tests.conformance.micro_batches import CaseInMicroBatches
@@ -31,6 +32,14 @@ def run_off_driver(case: Mapping[str, Any], host: str) -> dict[str, Any]:
     given = CaseInMicroBatches(plain)
     if given.plan is None:
         return run_case(plain)  # which says why there is no topology
+    unread = (
+        at for at, step in enumerate(plain["inputs"]) if "topic" in step and not is_read(given.plan, step["topic"])
+    )
+    if (first := next(unread, None)) is not None:
+        # Nobody can write there by the driver; a host sees what comes before.
+        message = f"the topology does not read '{plain['inputs'][first]['topic']}'"
+        error = {"phase": "run", "after_input": first, "class": "KeyError", "message": message}
+        return {**run_off_driver(plain | {"inputs": plain["inputs"][:first]}, host), "error": error}
     rng = Random(case["name"])
     cut = given.trace.random_cut(rng)
     run = given.run(cut, rng)
