@@ -85,6 +85,16 @@ def test_records_wait_for_the_other_topic_of_their_task(kafka: LiveStack, monkey
     assert latest(planner, behind) == {left: {"0": 3}, right: {"0": 1}}
 
 
+def test_who_only_catches_up_waits_for_nothing(kafka: LiveStack) -> None:
+    left, right = kafka.topic("caught-left"), kafka.topic("caught-right")
+    produce(kafka, left, 1, 5, 9)
+    planner = KafkaRangesReader(config(kafka, left, right, max_task_idle_ms=60_000))
+
+    planner.prepareForTriggerAvailableNow()
+
+    assert latest(planner, {left: {"0": 0}, right: {"0": 0}}) == {left: {"0": 3}, right: {"0": 0}}
+
+
 def test_what_is_written_to_a_global_table_makes_a_batch_and_is_read_by_no_task(kafka: LiveStack) -> None:
     stream, whole = kafka.topic("stream"), kafka.topic("whole")
     planner = KafkaRangesReader(config(kafka, stream, global_topics=(whole,)))

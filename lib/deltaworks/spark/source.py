@@ -165,7 +165,7 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         require_growing(start, end)
         unlimited = {topic: parts for topic, parts in end.items() if topic in config.global_topics or topic == TICK}
         streams = {topic: parts for topic, parts in end.items() if topic not in unlimited}
-        if config.max_task_idle_ms is not None:
+        if config.max_task_idle_ms is not None and self._target is None:  # else nobody will bring what is waited for
             streams = self._wait_for_others(start, streams, config.max_task_idle_ms)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else config.max_records_per_batch
         if count_records(start, streams) <= most:
@@ -211,7 +211,7 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         except FileNotFoundError:
             due = "0"
         now_ms = _now_ms()
-        return {TICK: {"0": now_ms}} if due != "never" and now_ms >= int(due) else {TICK: start[TICK]}
+        return {TICK: {"0": now_ms}} if due != "never" and now_ms >= int(due) else {TICK: start.get(TICK, {"0": 0})}
 
     def _wait_for_others(self, start: Offsets, end: Offsets, max_idle_ms: int) -> Offsets:
         tasks: dict[tuple[int, int], list[Part]] = {}
