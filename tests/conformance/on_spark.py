@@ -98,14 +98,14 @@ class Asked:
 
 
 def asked(case: Case, partitions: int, rng: Random) -> Asked | None:
-    """None: it cannot be compared, or has no records."""
+    """None: it cannot be compared, has no records, or counts in attributes of a processor, which stay in one process."""
     given = CaseInMicroBatches(case)
     if given.not_comparable:
         return None
     # Only with one partition the recording counts, so only then the order has to be the recorded one.
     cut = given.trace.random_cut(rng) if partitions == 1 else _any_cut(given, rng)
     run = given.run(cut, rng)
-    if not any(batch.records for batch in run.batches):
+    if run.forgets or not any(batch.records for batch in run.batches):
         return None
     return Asked(given, cut, run if partitions == 1 else spread(run, partitions), partitions)
 
@@ -121,8 +121,7 @@ def run_all(host: SparkHost, cases: Sequence[Case], results: Results, together: 
                 continue
             if number % _DISTURBED == 0 or each.fails or not can_be_merged(each.run):
                 batches = [at for at, batch in enumerate(each.run.batches) if batch.records]
-                disturbed = number % _DISTURBED == 0 and not each.run.forgets
-                _try(host, [each], _disturbances(batches, rng) if disturbed else None, results)
+                _try(host, [each], _disturbances(batches, rng) if number % _DISTURBED == 0 else None, results)
                 continue
             waiting[partitions].append(each)
             if len(waiting[partitions]) == together:
