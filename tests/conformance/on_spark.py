@@ -98,7 +98,7 @@ class Asked:
 
 
 def asked(case: Case, partitions: int, rng: Random) -> Asked | None:
-    """None: it cannot be compared, has no records, or counts in attributes of a processor, which stay in one process."""
+    """None: it cannot be compared, has no records, or counts in attributes of a processor, which stay behind."""
     given = CaseInMicroBatches(case)
     if given.not_comparable:
         return None
