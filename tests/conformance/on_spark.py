@@ -171,7 +171,7 @@ def _compare(host: SparkHost, group: Sequence[Asked], disturbances: Disturbances
 
 def _note(each: Asked, observed: Observed, local: Observed, recorded: Sequence[MicroBatch], results: Results) -> None:
     case = each.given.case
-    results.note(case["family"], f"in process, {each.partitions}", each.name, _different(observed, local))
+    results.note(case["family"], f"in process, {each.partitions}", each.name, _different(each, observed, local))
     feeds_itself = not each.run.topic_partitions.keys().isdisjoint(each.run.plan.sink_topics)
     comparable = each.partitions == 1 and not feeds_itself and not _depends_on_the_clock(case)
     if comparable and _as_meant(each.cut.batches, recorded):
@@ -186,10 +186,13 @@ def _any_cut(given: CaseInMicroBatches, rng: Random) -> Cut:
     return arbitrary_cut(given.case, given.plan, rng)
 
 
-def _different(observed: Observed, local: Observed) -> str | None:
-    """Per topic and key the records; per task and store the entries. Times of 0 are 1 in a real topic."""
-    if (observed.error is None) != (local.error is None):
-        return f"error: {observed.error}, in process: {local.error}"
+def _different(each: Asked, observed: Observed, local: Observed) -> str | None:
+    """Per topic and key the records; per task and store the entries. Times of 0 are 1 in a real topic.
+
+    A batch that fails is not recorded, so that in one process nothing fails.
+    """
+    if (observed.error is not None) is not each.fails:
+        return f"error: {observed.error}"
     ours, theirs = _per_key(observed), _per_key(local)
     if ours != theirs:
         return f"outputs: {ours}, in process: {theirs}"
