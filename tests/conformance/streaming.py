@@ -185,6 +185,7 @@ class SparkHost:
         except BaseException as error:
             feeder.error = error
         finally:
+            feeder.gate.touch()  # the planner looks at it, not at the drain file
             self._paths.drain(driver.generation).touch()
 
     def _begin_anew(self, run: Run, written: set[str]) -> None:
