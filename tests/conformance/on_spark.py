@@ -3,7 +3,7 @@
 Random cases (`--random N`, 200) and all curated ones of families with several stages (`--curated N` for fewer), each
 with 1 and with 4 partitions, in random cuts. Of every tenth case, which has a query of its own, the driver restarts, of
 some on an empty disk, and a Python worker gets SIGKILL; of the others `--together N` (16) share a query. `--part K/N`
-runs a part of them. Two comparisons are made:
+runs a part of them, `--names A,B` certain ones. Two comparisons are made:
 
 - with the recording of Kafka Streams: one partition, no wall clock, and the stream made the batches that were meant;
 - with the same tasks in one process, which run the batches that the stream has recorded: outputs per topic and key, and
@@ -234,10 +234,11 @@ def main(arguments: list[str]) -> int:
 
     part, parts = map(int, option("--part", "1/1").split("/"))
     chosen: list[dict[str, Any]] = several_stages(list(curated()))
-    cases = [
-        *_sample(chosen, int(option("--curated", "9999"))),
-        *_sample(list(random()), int(option("--random", "200"))),
-    ]
+    cases = _sample(chosen, int(option("--curated", "9999")))
+    cases += _sample(list(random()), int(option("--random", "200")))
+    if "--names" in arguments:
+        wanted = set(option("--names", "").split(","))
+        cases = [case for case in [*curated(), *random()] if case["name"] in wanted]
     results, begun = Results(), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="deltaworks-cases-") as folder:
         stack = LiveStack(own_settings(reachable(Path(folder))))

@@ -43,12 +43,11 @@ from deltaworks.spark.streaming import StreamDriver
 from deltaworks.testing.recorded import MicroBatch
 from deltaworks.testing.topics import RawRecord
 from tests.conformance.hosts import Entries, Failure, Observed, Run
-from tests.conformance.streaming_task import pipeline_of
+from tests.conformance.streaming_task import CasePipeline, pipeline_of
 from tests.faults.hooks import HOOK, VARIABLE
 from tests.faults.points import WORKER
 from tests.live_stack import read_all
 
-_NAME = "case"
 _PATIENCE_S = 300.0
 _NO_PAUSE = timedelta(0)
 
@@ -80,10 +79,10 @@ class SparkHost:
         for folder in ("trace", "inject", "done"):
             (self._faults / folder).mkdir(parents=True)
         self._settings = replace(settings, home=home, fault_hook=HOOK)
-        self._paths = PipelinePaths.of(self._settings, _NAME)
+        self._runs = 0
         self._rng = rng
         self._spark = session.build(
-            _NAME,
+            "cases",
             cores=settings.cores,
             partitions=1,
             driver_memory=settings.driver_memory,
@@ -144,17 +143,12 @@ class SparkHost:
     ) -> DeltaworksError | None:
         """One driver, from its start to its end."""
         generation = fence.read(self._paths.fence) + 1
-        with Lease(self._paths.lease, _NAME, generation) as lease:
-            fence.advance(self._paths.fence, generation, _NAME)
-            driver = _CaseDriver(
-                run,
-                replace(self._settings, cores=self._slots),
-                self._paths,
-                lease,
-                generation,
-                self._spark,
-                feeder.gate,
-            )
+        with Lease(self._paths.lease, self._name, generation) as lease:
+            fence.advance(self._paths.fence, generation, self._name)
+            pipeline = replace(pipeline_of(run, self._name), trigger_interval=_NO_PAUSE)
+            settings = replace(self._settings, cores=self._slots)
+            driver = _CaseDriver(pipeline, settings, self._paths, lease, generation, self._spark, feeder.gate)
+            driver.fed_back = run.fed_back
             thread = threading.Thread(target=self._feed, args=(driver, feeder, part, disturbances), daemon=True)
             thread.start()
             try:
@@ -189,7 +183,10 @@ class SparkHost:
             self._paths.drain(driver.generation).touch()
 
     def _begin_anew(self, run: Run, written: set[str]) -> None:
-        shutil.rmtree(self._paths.root, ignore_errors=True)
+        # In a folder of its own: Spark may still write what it knew of the states of the query before.
+        self._runs += 1
+        self._name = f"case-{self._runs}"
+        self._paths = PipelinePaths.of(self._settings, self._name)
         bootstrap = self._settings.bootstrap
         wanted = dict.fromkeys(run.plan.global_topics, 1) | dict(run.topic_partitions)
         widest = max(wanted.values(), default=1)
@@ -238,7 +235,7 @@ class _CaseDriver(StreamDriver):
 
     def __init__(
         self,
-        run: Run,
+        pipeline: CasePipeline,
         settings: Settings,
         paths: PipelinePaths,
         lease: Lease,
@@ -246,11 +243,10 @@ class _CaseDriver(StreamDriver):
         spark: SparkSession,
         gate: Path,
     ) -> None:
-        pipeline = replace(pipeline_of(run, _NAME), trigger_interval=_NO_PAUSE)
         super().__init__(pipeline, settings, paths, lease, generation, SilentReporter())
         self._shared, self._gate = spark, gate
         self.generation = generation
-        self.fed_back = run.fed_back
+        self.fed_back: frozenset[int] = frozenset()
         self.ended = threading.Event()
 
     @contextmanager
