@@ -19,7 +19,10 @@ from tests.conformance.hosts import Observed, Run
 
 
 def can_be_merged(run: Run) -> bool:
-    """Dead letters of all would share a topic; global stores, and topics that a function names, could clash."""
+    """One pipeline has one error policy and one topic of dead letters; global stores, and topics that a function names,
+    could clash."""
+    if {run.errors.deserialization, run.errors.processing} != {"fail"}:
+        return False
     alone = run.plan.global_stages or run.plan.source_patterns or run.dead_letter_topic or run.fed_back or run.forgets
     return not alone and not any(isinstance(node, ExtractedTopicSink) for node in run.plan.nodes)
 
