@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 
-import duckdb
 import pyarrow as pa
 import pytest
 
@@ -13,7 +12,7 @@ from deltaworks.testing.recorded import run_recorded
 from jobs.enrichment import pipeline
 from jobs.quality.enrichment import suites
 from jobs.sample_data.enrichment import records
-from tests.unit.jobs.recomputing import micro_batches, random_cuts, rows_of, tables_of
+from tests.unit.jobs.recomputing import damaged, micro_batches, random_cuts, rows_of, tables_of
 
 Tables = dict[str, pa.Table]
 
@@ -29,19 +28,6 @@ def written_by_the_job(count: int, batches: int, seed: int) -> Tables:
 @pytest.fixture(scope="module")
 def clean() -> Tables:
     return written_by_the_job(2_000, batches=12, seed=1)
-
-
-def damaged(tables: Tables, name: str, statement: str) -> Tables:
-    """The tables after a statement in which `{}` stands for one of them, and the others have their names."""
-    connection = duckdb.connect()
-    connection.execute("SET TimeZone = 'UTC'")
-    for table, content in tables.items():
-        connection.register(table, content)
-    connection.execute(f"CREATE TABLE damaged AS SELECT * FROM {name}")
-    before = connection.table("damaged").fetchall()
-    connection.execute(statement.replace("{}", "damaged"))
-    assert connection.table("damaged").fetchall() != before, "the defect is none"
-    return tables | {name: connection.table("damaged").to_arrow_table()}
 
 
 @pytest.mark.parametrize(("count", "batches", "seed"), [(1_500, 1, 2), (2_000, 40, 3), (4_000, 20, 4)])
