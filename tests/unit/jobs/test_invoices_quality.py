@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 
-import duckdb
 import pyarrow as pa
 import pytest
 
@@ -13,7 +12,7 @@ from deltaworks.testing.recorded import run_recorded
 from jobs.invoices import pipeline
 from jobs.quality.invoices import suites
 from jobs.sample_data.invoices import records
-from tests.unit.jobs.recomputing import micro_batches, random_cuts, rows_of, tables_of
+from tests.unit.jobs.recomputing import damaged, micro_batches, random_cuts, rows_of, tables_of
 
 Tables = dict[str, pa.Table]
 
@@ -30,16 +29,6 @@ def clean() -> Tables:
         sink_partitions={"notification": 4},
     )
     return tables_of(pipeline, recording, cuts)
-
-
-def damaged(tables: Tables, name: str, statement: str) -> Tables:
-    """The tables after a statement in which `{}` stands for one of them."""
-    connection = duckdb.connect()
-    connection.execute("SET TimeZone = 'UTC'")
-    connection.register("clean", tables[name])
-    connection.execute("CREATE TABLE damaged AS SELECT * FROM clean")
-    connection.execute(statement.replace("{}", "damaged"))
-    return tables | {name: connection.sql("SELECT * FROM damaged").to_arrow_table()}
 
 
 def not_passed(verdicts: list[Verdict]) -> list[tuple[str, str, str | None]]:

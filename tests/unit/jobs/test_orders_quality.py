@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from itertools import chain
 
-import duckdb
 import pyarrow as pa
 import pytest
 from great_expectations.expectations.expectation import Expectation
@@ -15,7 +14,7 @@ from deltaworks.testing.recorded import run_recorded
 from jobs.orders import pipeline
 from jobs.quality.orders import suites
 from jobs.sample_data.orders import records
-from tests.unit.jobs.recomputing import micro_batches, random_cuts, rows_of, tables_of
+from tests.unit.jobs.recomputing import damaged, micro_batches, random_cuts, rows_of, tables_of
 
 Tables = dict[str, pa.Table]
 
@@ -32,19 +31,6 @@ def written_by_the_job(count: int, batches: int, seed: int) -> Tables:
 @pytest.fixture(scope="module")
 def clean() -> Tables:
     return written_by_the_job(3_000, batches=12, seed=1)
-
-
-def damaged(tables: Tables, name: str, statement: str) -> Tables:
-    """The tables after a statement in which `{}` stands for one of them, and the others have their names."""
-    connection = duckdb.connect()
-    connection.execute("SET TimeZone = 'UTC'")
-    for table, content in tables.items():
-        connection.register(table, content)
-    connection.execute(f"CREATE TABLE damaged AS SELECT * FROM {name}")
-    before = connection.table("damaged").fetchall()
-    connection.execute(statement.replace("{}", "damaged"))
-    assert connection.table("damaged").fetchall() != before, "the defect is none"
-    return tables | {name: connection.table("damaged").to_arrow_table()}
 
 
 @pytest.mark.parametrize(("count", "batches", "seed"), [(2_000, 1, 2), (5_000, 20, 4)])
