@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 
-import duckdb
 import pyarrow as pa
 import pytest
 
@@ -14,7 +13,7 @@ from jobs.fraud import pipeline
 from jobs.quality.fraud import suites
 from jobs.sample_data.fraud import MAIN_TOPIC, records
 from jobs.sample_data.kafka import MINUTE
-from tests.unit.jobs.recomputing import micro_batches, random_cuts, rows_of, tables_of
+from tests.unit.jobs.recomputing import damaged, micro_batches, random_cuts, rows_of, tables_of
 
 Tables = dict[str, pa.Table]
 
@@ -25,16 +24,6 @@ def clean() -> Tables:
     cuts = random_cuts(rows, batches=20, rng=random.Random(0))
     batches = micro_batches(rows, cuts, clock=[number * MINUTE for number in range(20)])
     return tables_of(pipeline, run_recorded(pipeline.plan(), {MAIN_TOPIC: 4}, batches, errors=pipeline.errors), cuts)
-
-
-def damaged(tables: Tables, name: str, statement: str) -> Tables:
-    """The tables after a statement in which `{}` stands for one of them."""
-    connection = duckdb.connect()
-    connection.execute("SET TimeZone = 'UTC'")
-    connection.register("clean", tables[name])
-    connection.execute("CREATE TABLE damaged AS SELECT * FROM clean")
-    connection.execute(statement.replace("{}", "damaged"))
-    return tables | {name: connection.sql("SELECT * FROM damaged").to_arrow_table()}
 
 
 def test_what_the_job_writes_passes(clean: Tables) -> None:
