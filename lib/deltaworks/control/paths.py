@@ -53,6 +53,21 @@ class PipelinePaths:
         return self.root / "next-tick"
 
     @property
+    def commands(self) -> Path:
+        """What the driver shall do between two batches; see `control.commands`."""
+        return self.root / "commands"
+
+    @property
+    def replays(self) -> Path:
+        """One folder per run; see `replay.model`."""
+        return self.root / "replays"
+
+    @property
+    def releases(self) -> Path:
+        """What replays have published; see `lakehouse.release`."""
+        return self.root / "releases"
+
+    @property
     def scratch(self) -> Path:
         return self.root / "scratch"
 

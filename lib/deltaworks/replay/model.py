@@ -1,11 +1,83 @@
-"""Where a replay keeps what it has."""
+"""What a replay is asked for, what it plans, and where it keeps what it has."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Literal
+
+import msgspec
 
 from deltaworks.control.paths import PipelinePaths
+from deltaworks.files import replace_file
+from deltaworks.kafka.ranges import Offsets
+
+Order = Literal["recorded", "time"]
+Phase = Literal["plan", "run", "compare", "gate", "publish", "verify", "clean"]
+PHASES: tuple[Phase, ...] = ("plan", "run", "compare", "gate", "publish", "verify", "clean")
+"""In the order in which a replay goes through them."""
+
+
+class ReplayRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody wants processed again."""
+
+    pipeline: str
+    from_ms: int | None = None
+    """The first moment of the first UTC day to publish; None: from the beginning."""
+    to_ms: int | None = None
+    """The first moment of the UTC day after the last; None: as far as days are complete."""
+    tables: tuple[str, ...] = ()
+    """What to publish; none: every table that a range of days can be published of."""
+    order: Order = "recorded"
+    reason: str = ""
+    requested_by: str
+
+
+class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run does; made once, and kept as it is when the run is resumed."""
+
+    run_id: str
+    request: ReplayRequest
+    created_ms: int
+    code_version: str
+    query_id: str
+    """Of the stream whose batches are processed again."""
+    first_batch: int
+    last_batch: int
+    records: int
+    """How many offsets the batches read."""
+    end_offsets: Offsets
+    """Per source topic: the next offset after the last batch."""
+    partitions: dict[str, int]
+    """Of the source topics."""
+    sink_partitions: dict[str, int]
+    """Of the topics that the pipeline writes: its partitioners ask for them."""
+    tasks: tuple[int, ...]
+    """Per stage."""
+    tables: tuple[str, ...]
+    """What will be published."""
+
+
+class ReplayState(msgspec.Struct, kw_only=True):
+    """How far a run is."""
+
+    done: list[Phase] = []
+    error: str | None = None
+    from_ms: int | None = None
+    """The days that are published: those that were asked for, and more where sessions cross the border."""
+    to_ms: int | None = None
+    passed: bool | None = None
+    """What the gate said."""
+    differences: int | None = None
+    """Rows that differ from production."""
+    process: int | None = None
+    updated_ms: int = 0
+
+    @property
+    def next(self) -> Phase | None:
+        """The phase to go on with."""
+        return next((phase for phase in PHASES if phase not in self.done), None)
 
 
 @dataclass(frozen=True)
@@ -18,13 +90,50 @@ class ReplayPaths:
 
     @classmethod
     def of(cls, pipeline: PipelinePaths, run_id: str) -> ReplayPaths:
-        return cls(pipeline.root / "replays" / run_id, pipeline.root / "releases" / f"{run_id}.json")
+        return cls(pipeline.replays / run_id, pipeline.releases / f"{run_id}.json")
 
     @property
     def plan(self) -> Path:
         return self.root / "plan.json"
 
     @property
+    def state(self) -> Path:
+        return self.root / "phases.json"
+
+    @property
+    def lock(self) -> Path:
+        """Held by the process that works on the run."""
+        return self.root / "lock"
+
+    @property
     def tables(self) -> Path:
         """The staging tables."""
         return self.root / "tables"
+
+    @property
+    def comparison(self) -> Path:
+        return self.root / "comparison.json"
+
+    @property
+    def verdicts(self) -> Path:
+        return self.root / "verdicts.json"
+
+    def read_plan(self) -> ReplayPlan:
+        """The plan of the run."""
+        return msgspec.json.decode(self.plan.read_bytes(), type=ReplayPlan)
+
+    def read_state(self) -> ReplayState:
+        """How far it is; a run without the file has done nothing yet."""
+        try:
+            return msgspec.json.decode(self.state.read_bytes(), type=ReplayState)
+        except FileNotFoundError:
+            return ReplayState()
+
+    def write_state(self, state: ReplayState) -> None:
+        """Durable before anything else happens."""
+        replace_file(self.state, msgspec.json.format(msgspec.json.encode(state), indent=1))
+
+
+def day_of(time_ms: int) -> str:
+    """The UTC date of a moment."""
+    return datetime.fromtimestamp(time_ms / 1000, UTC).date().isoformat()

@@ -1,0 +1,103 @@
+"""Commands to whoever may write a pipeline's tables: its driver, between two batches, or, if none runs, the caller.
+
+A command is a file in the pipeline's folder, and so is its answer: both outlive the process that wrote them, and need
+nothing but the folder. Who asks writes the command and waits; who holds the lease carries it out. So there is no moment
+at which a command is carried out twice at once, or by nobody.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from deltaworks.errors import LeaseError, TransientError
+from deltaworks.files import replace_file
+
+_POLL_S = 0.05
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody wants done."""
+
+    id: str
+    """The same id again is the same command."""
+    kind: str
+    arguments: dict[str, Any]
+    requested_by: str
+    at_ms: int
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of it."""
+
+    result: dict[str, Any] | None = None
+    error: str | None = None
+    """Why it was not done."""
+    hint: str | None = None
+    seconds: float
+    by: str
+    """Who carried it out."""
+
+
+Executor = Callable[[Command], dict[str, Any]]
+"""Carries a command out and returns its result; raises `DeltaworksError` if it cannot be done."""
+
+
+def put(folder: Path, command: Command) -> None:
+    """Asks for it; an answer to an earlier command of that id is forgotten."""
+    _answer_path(folder, command.id).unlink(missing_ok=True)
+    replace_file(folder / f"{command.id}.command.json", msgspec.json.encode(command))
+
+
+def pending(folder: Path) -> Iterator[Command]:
+    """Commands without an answer, oldest first."""
+    if not folder.is_dir():
+        return
+    found = [msgspec.json.decode(path.read_bytes(), type=Command) for path in folder.glob("*.command.json")]
+    yield from sorted(found, key=lambda command: (command.at_ms, command.id))
+
+
+def answer(folder: Path, command: Command, said: Answer) -> None:
+    """Tells who waits; the command is done."""
+    replace_file(_answer_path(folder, command.id), msgspec.json.encode(said))
+    (folder / f"{command.id}.command.json").unlink(missing_ok=True)
+
+
+def wait(folder: Path, command: Command, *, act: Callable[[], None], timeout_s: float) -> Answer:
+    """Waits for the answer and takes it away.
+
+    Args:
+        folder: where commands are.
+        command: was `put` there.
+        act: carries out what is pending if the lease is free; raises `LeaseError` if it is not. Called now and then.
+        timeout_s: for the answer of a driver that is busy.
+
+    Raises:
+        TransientError: there was none in time; the command is withdrawn.
+    """
+    path, end = _answer_path(folder, command.id), time.monotonic() + timeout_s
+    while True:
+        if path.exists():
+            said = msgspec.json.decode(path.read_bytes(), type=Answer)
+            path.unlink()
+            return said
+        try:
+            act()
+            continue
+        except LeaseError:
+            pass
+        if time.monotonic() > end:
+            (folder / f"{command.id}.command.json").unlink(missing_ok=True)
+            raise TransientError(
+                f"The driver did not carry out the command {command.id!r} in {timeout_s:g} s.",
+                hint="its heartbeat and log say what it does (deltaworks status); then try again",
+            )
+        time.sleep(_POLL_S)
+
+
+def _answer_path(folder: Path, command_id: str) -> Path:
+    return folder / f"{command_id}.answer.json"
