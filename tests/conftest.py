@@ -13,6 +13,10 @@ import pytest
 from deltaworks.stack.lifecycle import down
 from tests.live_stack import LiveStack, own_settings, reachable
 
+_TESTS = Path(__file__).parent
+_STACK = {"spark", "integration", "faults"}
+"""Folders whose tests start components."""
+
 
 def pytest_configure() -> None:
     """Whoever ends pytest politely gets the fixtures torn down, as after Ctrl-C."""
@@ -21,6 +25,13 @@ def pytest_configure() -> None:
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, interrupt)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of the two processes that run tests (`--dist loadgroup`), one has all that need the stack."""
+    for item in items:
+        if _STACK & set(item.path.relative_to(_TESTS).parts[:1]):
+            item.add_marker(pytest.mark.xdist_group("stack"))
 
 
 @pytest.fixture(scope="session")
