@@ -1,0 +1,109 @@
+"""Which days a replay publishes: whole UTC days of window starts, all of whose windows are closed.
+
+A session belongs to the day in which it begins. One that reaches over the border of the range would be published with
+one half and stay in production with the other, so the range grows until no session crosses its borders, neither one of
+production nor one of the replay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import duckdb
+from deltalake import DeltaTable
+
+from deltaworks.errors import TableError
+from deltaworks.lakehouse import layout
+from deltaworks.lakehouse.layout import PageName
+from deltaworks.lakehouse.log import DeltaLog
+from deltaworks.replay.model import day_of
+from deltaworks.replay.plan import DAY_MS
+
+MAX_GROWTH_DAYS = 31
+"""A range that would have to grow by more is refused."""
+
+
+def publishable(
+    roots: Collection[Path],
+    windowed: Collection[str],
+    sessions: Collection[str],
+    from_ms: int | None,
+    to_ms: int | None,
+) -> tuple[int | None, int | None]:
+    """The range of days, extended where sessions cross its borders.
+
+    Args:
+        roots: folders of the production tables and of the staging tables.
+        windowed: windowed tables that will be published.
+        sessions: those of them whose windows are sessions.
+        from_ms: the first day; None: from the beginning.
+        to_ms: the day after the last; None: as far as days are complete.
+
+    Raises:
+        TableError: days that were asked for have windows that are still open, or the range would grow too far.
+    """
+    tables = [(root, name) for root in roots for name in windowed]
+    open_days = {name: min(_open_days(root / name), default=None) for root, name in tables}
+    first_open = min((day for root, name in tables for day in _open_days(root / name)), default=None)
+    if to_ms is not None and first_open is not None and first_open < to_ms:
+        late = sorted({name for name, day in open_days.items() if day is not None and day < to_ms})
+        raise TableError(
+            f"{day_of(first_open)} is not complete: {', '.join(late) or 'a table'} still has windows that may change.",
+            hint=f"--to {day_of(first_open)} publishes the days before it",
+        )
+    end = to_ms if to_ms is not None else first_open
+    found = [(root, name) for root in roots for name in sessions if (root / name / layout.LOG_FOLDER).is_dir()]
+    with duckdb.connect() as connection:
+        for number, (root, name) in enumerate(found):
+            connection.register(f"t{number}", DeltaTable(root / name).to_pyarrow_dataset())
+        begin = None if from_ms is None else _grown(connection, len(found), from_ms, "min(window_start)")
+        while end is not None and to_ms is not None:
+            grown = _grown(connection, len(found), end, "max(window_end)")
+            if first_open is not None and grown > first_open:
+                raise TableError(
+                    f"A session that began before {day_of(end)} goes on into {day_of(first_open)}, "
+                    "which is not complete.",
+                    hint=f"publish later, or an earlier --to than {day_of(to_ms)}",
+                )
+            if grown == end:
+                break
+            end = grown
+    return begin, end
+
+
+def _open_days(table: Path) -> Iterator[int]:
+    """The days (ms) with windows that may still change."""
+    if not (table / layout.LOG_FOLDER).is_dir():
+        return
+    log = DeltaLog(table)
+    log.load()
+    for path in log.files:
+        if layout.is_page(path):
+            yield PageName(path).start_ms // DAY_MS * DAY_MS
+
+
+def _grown(connection: duckdb.DuckDBPyConnection, tables: int, border_ms: int, reaches: str) -> int:
+    """The border, moved to the next day border that no session crosses."""
+    start = border_ms
+    while True:
+        border = datetime.fromtimestamp(border_ms / 1000, UTC)
+        crossing: list[datetime] = []
+        for number in range(tables):
+            row = connection.execute(
+                f"SELECT {reaches} FROM t{number} WHERE window_start < $1 AND window_end >= $1", [border]
+            ).fetchone()
+            crossing += [row[0]] if row is not None and row[0] is not None else []
+        if not crossing:
+            return border_ms
+        times_ms = [int(time.timestamp() * 1000) for time in crossing]
+        if reaches.startswith("min"):
+            border_ms = min(times_ms) // DAY_MS * DAY_MS
+        else:
+            border_ms = (max(times_ms) // DAY_MS + 1) * DAY_MS
+        if abs(border_ms - start) > MAX_GROWTH_DAYS * DAY_MS:
+            raise TableError(
+                f"Sessions that cross {day_of(start)} reach over more than {MAX_GROWTH_DAYS} days.",
+                hint="choose a border at which there was silence, or publish without --from",
+            )

@@ -1,0 +1,160 @@
+"""Plans a replay: which batches run again, what they read, and which tables can be published from them."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import sys
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from deltaworks.control import batches
+from deltaworks.control.batches import BatchRecord
+from deltaworks.control.checkpoint import CheckpointPlan
+from deltaworks.control.paths import PipelinePaths
+from deltaworks.dsl.pipeline import Pipeline
+from deltaworks.errors import ConfigurationError
+from deltaworks.kafka.ranges import Offsets
+from deltaworks.lakehouse.schema import Role, TableSchema, plan_schemas
+from deltaworks.replay.model import ReplayPlan, ReplayRequest
+from deltaworks.settings import Settings
+from deltaworks.topology.stages import Plan
+
+DAY_MS = 86_400_000
+
+
+def make_plan(settings: Settings, pipeline: Pipeline, request: ReplayRequest, topics: Mapping[str, int]) -> ReplayPlan:
+    """What a run will do, as of now; reads the batch record, changes nothing.
+
+    Args:
+        settings: where the pipeline keeps its things.
+        pipeline: with the code to replay with.
+        request: what is wanted.
+        topics: partitions of every topic that the broker has.
+
+    Raises:
+        ConfigurationError: the request makes no sense, or the pipeline never ran.
+    """
+    _require_days(request)
+    plan, paths = pipeline.plan(), PipelinePaths.of(settings, pipeline.name)
+    checkpoint = _checkpoint(paths, pipeline.name)
+    first, last, records, ends = _extent(paths, pipeline.name)
+    partitions = _partitions(pipeline, plan, checkpoint, ends)
+    return ReplayPlan(
+        run_id=f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}",
+        request=request,
+        created_ms=time.time_ns() // 1_000_000,
+        code_version=code_version(settings),
+        query_id=checkpoint.query_id,
+        first_batch=first.batch,
+        last_batch=last.batch,
+        records=records,
+        end_offsets=ends,
+        partitions=partitions,
+        sink_partitions={topic: topics[topic] for topic in plan.sink_topics if topic in topics},
+        tasks=plan.tasks(partitions),
+        tables=_tables(pipeline, plan, request),
+    )
+
+
+def code_version(settings: Settings) -> str:
+    """Twelve digits that stand for the code of the jobs that have been imported: each file of `jobs/` counts."""
+    folder = settings.project / "jobs"
+    files = {Path(file) for module in list(sys.modules.values()) if (file := getattr(module, "__file__", None))}
+    digest = hashlib.sha256()
+    for file in sorted(file for file in files if file.is_relative_to(folder)):
+        digest.update(file.relative_to(folder).as_posix().encode() + b"\0" + file.read_bytes() + b"\0")
+    return digest.hexdigest()[:12]
+
+
+def _require_days(request: ReplayRequest) -> None:
+    for name, value in (("from", request.from_ms), ("to", request.to_ms)):
+        if value is not None and value % DAY_MS:
+            raise ConfigurationError(f"--{name} is not the beginning of a UTC day.", hint="days look like 2026-11-22")
+    if request.from_ms is not None and request.to_ms is not None and request.from_ms >= request.to_ms:
+        raise ConfigurationError(
+            "The range of days is empty: --from is not before --to.",
+            hint="--to is the first day that is not published any more",
+        )
+
+
+def _checkpoint(paths: PipelinePaths, name: str) -> CheckpointPlan:
+    if not paths.plan.exists():
+        raise ConfigurationError(
+            f"Pipeline {name!r} has no checkpoint here, so there is no history to replay.",
+            hint=f"deltaworks deploy {name}, and let it process something",
+        )
+    return msgspec.json.decode(paths.plan.read_bytes(), type=CheckpointPlan)
+
+
+def _extent(paths: PipelinePaths, name: str) -> tuple[BatchRecord, BatchRecord, int, Offsets]:
+    """First and last batch, how many offsets they read, and where they end."""
+    first = last = None
+    records, ends = 0, dict[str, dict[str, int]]()
+    for record in batches.read(paths.batches):
+        if last is not None and record.batch != last.batch + 1:
+            raise ConfigurationError(
+                f"The record of batches of {name!r} has a gap: {record.batch} comes after {last.batch}.",
+                hint=f"the files in {paths.batches} are the stream's own; bring back what was removed",
+            )
+        first, last = first or record, record
+        for topic, parts in record.offsets.items():
+            for partition, (start, stop) in parts.items():
+                records += stop - start
+                ends.setdefault(topic, {})[partition] = stop
+    if first is None or last is None:
+        raise ConfigurationError(
+            f"Pipeline {name!r} has not processed a batch yet, so there is no history to replay.",
+            hint=f"deltaworks produce {name}, or wait for its first records",
+        )
+    return first, last, records, ends
+
+
+def _partitions(pipeline: Pipeline, plan: Plan, checkpoint: CheckpointPlan, ends: Offsets) -> dict[str, int]:
+    """Of every topic that the tasks read, as the stream knew them."""
+    known = dict(checkpoint.partitions)
+    for topic, parts in ends.items():
+        if any(stage.reads(topic) for stage in plan.stages):
+            known.setdefault(topic, max(map(int, parts)) + 1)
+    new = [topic for topic in plan.source_topics if topic not in known]
+    if new:
+        raise ConfigurationError(
+            f"Pipeline {pipeline.name!r} reads {', '.join(new)} now, which the stream that is replayed did not.",
+            hint="no batch of the record has records of it: deploy the new topology with a new checkpoint",
+        )
+    return {topic: count for topic, count in known.items() if any(stage.reads(topic) for stage in plan.stages)}
+
+
+def _tables(pipeline: Pipeline, plan: Plan, request: ReplayRequest) -> tuple[str, ...]:
+    """What to publish: what was asked for, or whatever can be."""
+    schemas = {schema.name: schema for schema in plan_schemas(plan.tables, pipeline.dead_letter_table)}
+    unknown = [table for table in request.tables if table not in schemas]
+    if unknown:
+        raise ConfigurationError(
+            f"Pipeline {pipeline.name!r} writes no table {', '.join(unknown)}.", hint=f"tables: {', '.join(schemas)}"
+        )
+    whole = [table for table in request.tables if _is_whole(schemas[table])]
+    if whole and (request.from_ms is not None or request.to_ms is not None):
+        raise ConfigurationError(
+            f"{', '.join(whole)}: a table without windows has no days; each row depends on all history before it.",
+            hint="leave out --from and --to, then its changelog and its snapshot are published as a whole",
+        )
+    if not request.tables:
+        return tuple(name for name, schema in schemas.items() if not _is_whole(schema))
+    asked = {*request.tables, *(_other_half(schemas, table) for table in whole)}
+    return tuple(name for name in schemas if name in asked)
+
+
+def _is_whole(schema: TableSchema) -> bool:
+    return schema.role in (Role.CHANGELOG, Role.SNAPSHOT)
+
+
+def _other_half(schemas: Mapping[str, TableSchema], table: str) -> str:
+    """A changelog and its snapshot are published together."""
+    names = list(schemas)
+    at = names.index(table)
+    return names[at + 1] if schemas[table].role is Role.CHANGELOG else names[at - 1]
