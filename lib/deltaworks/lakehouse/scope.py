@@ -1,0 +1,137 @@
+"""Which rows of a table a replay stands for: those that a publish replaces, and a comparison compares.
+
+| table | rows |
+|---|---|
+| windowed | windows that start in the time range (whole UTC days) |
+| append, dead letters | rows of records in the time range that the replay has read |
+| changelog | rows of the batches up to the last one of the replay, whatever their time |
+| snapshot | its changelog, reduced; the time range does not matter |
+
+A record was read by the replay if its offset lies below the end of its topic and partition. Behind a hop the offset
+says which batch it was (`kernel/hops.py`). A row that no record has caused, and that does not say its batch either
+(`source_offset` is -1), is nobody's: it stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import assert_never
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltaworks.lakehouse import layout
+from deltaworks.lakehouse.columns import TIMESTAMP
+from deltaworks.lakehouse.schema import Role, TableSchema
+from deltaworks.topology.columns import LAST_MS
+
+_BATCH_SHIFT = 32
+_SOURCE = ("source_topic", "source_partition", "source_offset")
+_LETTER_SOURCE = ("topic", "partition", "offset")
+
+
+class Scope(msgspec.Struct, frozen=True, kw_only=True):
+    """What a replay has read, and of which time it is asked."""
+
+    from_ms: int | None = None
+    """Start of the first UTC day; None: from the beginning."""
+    to_ms: int | None = None
+    """End of the last UTC day, exclusive; None: to the end."""
+    end_offsets: Mapping[str, Mapping[str, int]]
+    """`{source topic: {partition: next offset}}` after the last batch. A topic that is not here is a hop."""
+    last_batch: int
+
+    def condition(self, schema: TableSchema) -> str:
+        """The rows as an SQL condition (DuckDB) on the table's columns; never NULL for rows of ours."""
+        match schema.role:
+            case Role.WINDOWED:
+                return self._time_condition("window_start")
+            case Role.APPEND:
+                return f"{self._time_condition('timestamp')} AND {self._source_condition(*_SOURCE)}"
+            case Role.DEAD_LETTERS:
+                return f"{self._time_condition('timestamp')} AND {self._source_condition(*_LETTER_SOURCE)}"
+            case Role.CHANGELOG | Role.SNAPSHOT:
+                return f"batch_id <= {self.last_batch}"
+            case _:
+                assert_never(schema.role)
+
+    def mask(self, schema: TableSchema, rows: pa.Table) -> pa.ChunkedArray:
+        """A boolean per row; no nulls."""
+        match schema.role:
+            case Role.WINDOWED:
+                found = self._time_mask(rows["window_start"])
+            case Role.APPEND:
+                found = pc.and_(self._time_mask(rows["timestamp"]), self._source_mask(*map(rows.column, _SOURCE)))
+            case Role.DEAD_LETTERS:
+                read = self._source_mask(*map(rows.column, _LETTER_SOURCE))
+                found = pc.and_(self._time_mask(rows["timestamp"]), read)
+            case Role.CHANGELOG | Role.SNAPSHOT:
+                found = pc.less_equal(rows["batch_id"], self.last_batch)
+            case _:
+                assert_never(schema.role)
+        return pc.fill_null(found, False)
+
+    @property
+    def days(self) -> tuple[str | None, str | None]:
+        """The first UTC date and the one after the last, as in `window_date=`; None: no bound."""
+        return (
+            None if self.from_ms is None else layout.window_day(self.from_ms),
+            None if self.to_ms is None or self.to_ms > LAST_MS else layout.window_day(self.to_ms),
+        )
+
+    def holds_day(self, day: str) -> bool:
+        """Whether a windowed table's partition is part of it."""
+        first, end = self.days
+        return (first is None or first <= day) and (end is None or day < end)
+
+    @property
+    def _hop_end(self) -> int:
+        return (self.last_batch + 1) << _BATCH_SHIFT
+
+    def _time_condition(self, column: str) -> str:
+        parts = [f"{column} {sign} TIMESTAMPTZ '{layout.utc(bound)}'" for sign, bound in self._time_bounds()]
+        return " AND ".join(parts) or "TRUE"
+
+    def _time_mask(self, times: pa.ChunkedArray) -> pa.ChunkedArray:
+        found = pc.is_valid(times)
+        for sign, bound in self._time_bounds():
+            compare = pc.greater_equal if sign == ">=" else pc.less
+            found = pc.and_(found, compare(times, pa.scalar(bound * 1000, pa.int64()).cast(TIMESTAMP)))
+        return found
+
+    def _time_bounds(self) -> Iterable[tuple[str, int]]:
+        if self.from_ms is not None:
+            yield ">=", min(self.from_ms, LAST_MS)
+        if self.to_ms is not None and self.to_ms <= LAST_MS:
+            yield "<", self.to_ms
+
+    def _source_condition(self, topic: str, partition: str, offset: str) -> str:
+        topic, partition, offset = (f'"{column}"' for column in (topic, partition, offset))  # `offset` is a keyword
+        cases = []
+        for name, ends in self.end_offsets.items():
+            below = " OR ".join(f"{partition} = {int(number)} AND {offset} < {end}" for number, end in ends.items())
+            cases.append(f"WHEN {topic} = {_text(name)} THEN {offset} >= 0 AND ({below or 'FALSE'})")
+        behind_a_hop = f"{offset} >= 0 AND {offset} < {self._hop_end}"
+        return f"(CASE {' '.join(cases)} ELSE {behind_a_hop} END)" if cases else f"({behind_a_hop})"
+
+    def _source_mask(
+        self, topics: pa.ChunkedArray, partitions: pa.ChunkedArray, offsets: pa.ChunkedArray
+    ) -> pa.ChunkedArray:
+        named = pc.is_in(topics, pa.array(list(self.end_offsets), pa.string()))
+        read = pc.and_(pc.invert(named), pc.less(offsets, self._hop_end))
+        for name, ends in self.end_offsets.items():
+            of_topic = pc.equal(topics, name)
+            for number, end in ends.items():
+                here = pc.and_(of_topic, pc.equal(partitions, int(number)))
+                read = pc.or_(read, pc.and_(here, pc.less(offsets, end)))
+        return pc.and_(read, pc.greater_equal(offsets, 0))
+
+
+def open_days(paths: Iterable[str]) -> set[str]:
+    """The dates of a windowed table with windows that may still change; its files as in the log."""
+    return {layout.partition_of(path)["window_date"] for path in paths if layout.is_page(path)}
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
