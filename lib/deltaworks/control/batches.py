@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from deltaworks.files import replace_file
 from deltaworks.kafka.ranges import Range
 
 _PER_FILE = 10_000
@@ -42,22 +43,58 @@ def append(directory: Path, record: BatchRecord) -> None:
     with path.open("ab") as file:
         if file.tell() and not _ends_with_newline(path):
             file.write(b"\n")  # a crash cut the last line short; that batch is run and written again
-        file.write(msgspec.json.encode(record) + b"\n")
+        file.write(_lines([record]))
         file.flush()
         os.fsync(file.fileno())
 
 
 def read(directory: Path) -> Iterator[BatchRecord]:
     """Every batch once, in order."""
-    for path in sorted(directory.glob("*.jsonl")):
-        records: dict[int, BatchRecord] = {}
-        for line in path.read_bytes().splitlines():
-            try:
-                record = msgspec.json.decode(line, type=BatchRecord)
-            except msgspec.DecodeError:
-                continue
-            records[record.batch] = record
-        yield from (records[batch] for batch in sorted(records))
+    for path in _files(directory):
+        yield from _records(path)
+
+
+def last(directory: Path) -> BatchRecord | None:
+    """The newest batch."""
+    return next((records[-1] for path in reversed(_files(directory)) if (records := _records(path))), None)
+
+
+def set_aside(directory: Path, first: int, to: Path) -> None:
+    """Takes the batches from `first` on out of the record and keeps them in another folder.
+
+    Who is interrupted does it again; what has been set aside by then stays.
+    """
+    for path in reversed(_files(directory)):  # the newest first, so that the record never has a gap
+        records = _records(path)
+        kept = [record for record in records if record.batch < first]
+        if len(kept) == len(records):
+            continue
+        replace_file(to / path.name, _lines(records[len(kept) :]))
+        if kept:
+            replace_file(path, _lines(kept))
+        else:
+            path.unlink()
+
+
+def _files(directory: Path) -> list[Path]:
+    """Oldest first."""
+    return sorted(directory.glob("*.jsonl"))
+
+
+def _records(path: Path) -> list[BatchRecord]:
+    """In order; of a batch that ran twice the last one."""
+    records: dict[int, BatchRecord] = {}
+    for line in path.read_bytes().splitlines():
+        try:
+            record = msgspec.json.decode(line, type=BatchRecord)
+        except msgspec.DecodeError:
+            continue
+        records[record.batch] = record
+    return [records[batch] for batch in sorted(records)]
+
+
+def _lines(records: Sequence[BatchRecord]) -> bytes:
+    return b"".join(msgspec.json.encode(record) + b"\n" for record in records)
 
 
 def _ends_with_newline(path: Path) -> bool:

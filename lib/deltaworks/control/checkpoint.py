@@ -10,6 +10,7 @@ import msgspec
 
 from deltaworks.errors import IncompatibleCheckpointError
 from deltaworks.files import replace_file
+from deltaworks.kafka.ranges import Offsets
 from deltaworks.topology import fingerprint as fingerprints
 
 FORMAT = 2
@@ -28,6 +29,13 @@ class CheckpointPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Number of tasks per stage."""
     slots: int
     """Slots per stage (see `spark.routes`), chosen when the checkpoint was made."""
+    first_batch: int = 0
+    """Spark counts from 0 in every checkpoint. What is called a batch id here is Spark's plus this, so that batches,
+    their record and the rows of changelogs go on from one line of a pipeline to the next."""
+    start: Offsets | None = None
+    """Where its source begins, also on global tables and the last tick; None: where `Settings.start_offsets` says."""
+    seed: str | None = None
+    """Folder beside the plan with the stores that its tasks begin with (see `spark.seed`); None: with empty ones."""
 
 
 def open_plan(
@@ -55,8 +63,21 @@ def open_plan(
         plan = CheckpointPlan(
             query_id=uuid.uuid4().hex[:12], fingerprint=fingerprint, partitions=partitions, tasks=tasks, slots=slots
         )
-    replace_file(path, msgspec.json.format(msgspec.json.encode(plan), indent=1))
+    write_plan(path, plan)
     return plan
+
+
+def write_plan(path: Path, plan: CheckpointPlan) -> None:
+    """Replaces the file atomically."""
+    replace_file(path, msgspec.json.format(msgspec.json.encode(plan), indent=1))
+
+
+def stored_plan(path: Path) -> CheckpointPlan | None:
+    """The plan of a checkpoint as it is stored; None if there is none yet."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=CheckpointPlan)
+    except FileNotFoundError:
+        return None
 
 
 def fitting_plan(
@@ -67,19 +88,20 @@ def fitting_plan(
     Raises:
         IncompatibleCheckpointError: as `open_plan`.
     """
-    if not path.exists():
+    stored = stored_plan(path)
+    if stored is None:
         return None
-    stored = msgspec.json.decode(path.read_bytes(), type=CheckpointPlan)
     changes = [
         *_changed("partitions of the source topics", stored.partitions, partitions),
         *_changed("tasks per stage", stored.tasks, tasks),
         *map(str, fingerprints.differences(stored.fingerprint, fingerprint)),
     ]
     if stored.format != FORMAT or changes:
+        everything = path.parent if stored.seed is None else path.parents[2]  # of all lines
         raise IncompatibleCheckpointError(
             "\n  ".join([f"the checkpoint of pipeline {pipeline!r} was made for another plan:", *changes]),
             hint="deploy the old code again, or start with a new checkpoint: "
-            f"move {path.parent} away, and the pipeline starts over from its start offsets",
+            f"move {everything} away, and the pipeline starts over from its start offsets",
         )
     return stored
 

@@ -1,11 +1,53 @@
-"""Where a pipeline keeps what is its own, below `Settings.pipeline(name)`."""
+"""Where a pipeline keeps what is its own, below `Settings.pipeline(name)`.
+
+A *line* is one checkpoint of Spark with what it was made for. The first one lies in the pipeline's own folder. A replay
+may hand its stores over to a new one (`spark.handover`), which then runs in the place of the line before; the pointer
+file says which one runs. All else, the record of batches above all, goes on over lines.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
+from deltaworks.errors import IncompatibleCheckpointError
 from deltaworks.settings import Settings
+
+
+@dataclass(frozen=True)
+class LinePaths:
+    """Files and folders of one line."""
+
+    root: Path
+
+    @property
+    def checkpoint(self) -> Path:
+        """Spark's."""
+        return self.root / "checkpoint"
+
+    @property
+    def local(self) -> Path:
+        """Local stores; can be lost."""
+        return self.root / "local"
+
+    @property
+    def plan(self) -> Path:
+        return self.root / "plan.json"
+
+    @property
+    def seed(self) -> Path:
+        """The stores that it began with, if it is not the first one; see `spark.seed`."""
+        return self.root / "seed"
+
+    @property
+    def undone(self) -> Path:
+        """Exists once the line before has been told to go on instead; then this one never runs again."""
+        return self.root / "undone"
+
+    @property
+    def set_aside(self) -> Path:
+        """The record of its batches, once it is undone."""
+        return self.root / "batches-undone"
 
 
 @dataclass(frozen=True)
@@ -19,16 +61,52 @@ class PipelinePaths:
         return cls(settings.pipeline(name))
 
     @property
+    def pointer(self) -> Path:
+        """Query ids of the lines that were switched to, one per row; the last one runs. No file: the first line."""
+        return self.root / "line"
+
+    @property
+    def switched(self) -> tuple[str, ...]:
+        """What the pointer file says."""
+        try:
+            return tuple(self.pointer.read_text().split())
+        except FileNotFoundError:
+            return ()
+
+    @property
+    def line(self) -> LinePaths:
+        """The line that runs. Only who holds the lease can rely on it for longer than a moment.
+
+        Raises:
+            IncompatibleCheckpointError: its folder is gone.
+        """
+        switched = self.switched
+        if not switched:
+            return LinePaths(self.root)
+        line = self.line_of(switched[-1])
+        if not line.plan.exists():
+            raise IncompatibleCheckpointError(
+                f"{self.pointer} says that the line {switched[-1]} runs, but {line.plan} is not there.",
+                hint="bring its folder back; without it, the pipeline can only start over: "
+                f"move {self.root} away, and it begins at its start offsets",
+            )
+        return line
+
+    def line_of(self, query_id: str) -> LinePaths:
+        """A line that follows another one, whether it runs or not."""
+        return LinePaths(self.root / "lines" / query_id)
+
+    @property
     def checkpoint(self) -> Path:
-        return self.root / "checkpoint"
+        return self.line.checkpoint
 
     @property
     def local(self) -> Path:
-        return self.root / "local"
+        return self.line.local
 
     @property
     def plan(self) -> Path:
-        return self.root / "plan.json"
+        return self.line.plan
 
     @property
     def batches(self) -> Path:
