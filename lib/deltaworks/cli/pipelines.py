@@ -169,7 +169,7 @@ def deploy(
     with Steps().step("preflight") as report:
         actions.preflight(settings, name, options, report)
     with Steps().step(f"deploy {name}") as report:
-        done = actions.deploy(settings, name, options, requested_by=_me(), report=report)
+        done = actions.deploy(settings, name, options, requested_by=user(), report=report)
         report(f"generation {done.generation} is {done.state}, log {done.log}")
 
 
@@ -178,7 +178,7 @@ def restart(name: Name) -> None:
     from deltaworks.control import actions
 
     with Steps().step(f"restart {name}") as report:
-        done = actions.restart(Settings.from_environment(), name, requested_by=_me(), report=report)
+        done = actions.restart(Settings.from_environment(), name, requested_by=user(), report=report)
         report(f"generation {done.generation} is {done.state}, log {done.log}")
 
 
@@ -189,12 +189,12 @@ def stop(name: Name, timeout: Annotated[float, typer.Option(help="Seconds until 
 
     settings = Settings.from_environment()
     with Steps().step(f"stop {name}") as report:
-        actions.stop(settings, name, requested_by=_me(), timeout_s=timeout, report=report)
+        actions.stop(settings, name, requested_by=user(), timeout_s=timeout, report=report)
     if PipelinePaths.of(settings, name).stop.exists():
         out.print("PostgreSQL is away. That the pipeline shall not run is noted, and holds when it is back.")
 
 
-def _me() -> str:
+def user() -> str:
     """Who uses the command line."""
     try:
         user = pwd.getpwuid(os.getuid()).pw_name
