@@ -1,5 +1,6 @@
 """The local store is ordered bytes with an index by time, one transaction per batch, and one step of undo."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -105,3 +106,44 @@ def test_what_cannot_be_read_is_no_fault_of_a_record(store: LocalStore) -> None:
     ):
         with pytest.raises(StateError, match="cannot be read"):
             read()
+
+
+def test_a_transaction_reads_its_own_writes_and_counts_as_a_whole(store: LocalStore) -> None:
+    put(store, FIRST, None, windows=StoreChanges([(at(b"a", 1), b"old"), (at(b"b", 2), b"v")]))
+    with store.transaction() as transaction:
+        inside = transaction.reader("windows")
+        transaction.apply({"windows": StoreChanges([(at(b"a", 1), b"new"), (at(b"c", 3), b"v")])})
+        transaction.apply({"windows": StoreChanges([(at(b"d", 4), b"v")], expire_before_ms=3)})
+        assert list(inside.scan(b"", None)) == [(at(b"c", 3), b"v"), (at(b"d", 4), b"v")]
+        assert [key for key, _ in inside.scan_time(0, 4)] == [at(b"c", 3)]
+        assert [inside.get(at(key, time)) for key, time in ((b"a", 1), (b"d", 4))] == [None, b"v"]
+        assert entries(store, "windows") == [(at(b"a", 1), b"old"), (at(b"b", 2), b"v")]
+        assert transaction.entry_count() == 2
+        transaction.commit(SECOND, None)
+    assert [key for key, _ in entries(store, "windows")] == [at(b"c", 3), at(b"d", 4)]
+    header = store.header()
+    assert header is not None and header.stamp == SECOND
+
+
+@pytest.mark.parametrize("raised", [False, True])
+def test_a_transaction_that_is_not_committed_leaves_nothing(store: LocalStore, raised: bool) -> None:
+    put(store, FIRST, None, counts=StoreChanges([(b"a", b"1")]))
+    with suppress(KeyError), store.transaction() as transaction:
+        transaction.apply({"counts": StoreChanges([(b"a", b"2")])})
+        if raised:
+            raise KeyError
+    header = store.header()
+    assert header is not None and header.stamp == FIRST
+    assert entries(store, "counts") == [(b"a", b"1")]
+
+
+def test_all_that_a_transaction_applied_is_undone_together(store: LocalStore) -> None:
+    put(store, FIRST, None, counts=StoreChanges([(b"a", b"1"), (b"b", b"1")]))
+    with store.transaction() as transaction:
+        for value in (b"2", None, b"3"):
+            transaction.apply({"counts": StoreChanges([(b"a", value), (b"c", value)])}, keep_images=True)
+        transaction.commit(SECOND, FIRST)
+    store.undo()
+    header = store.header()
+    assert header is not None and header.stamp == FIRST
+    assert entries(store, "counts") == [(b"a", b"1"), (b"b", b"1")]
