@@ -103,8 +103,9 @@ class InProcessStream:
         self._close()
         self.worker = self._new_worker()
         self.committer = TableCommitter(
-            self.settings.tables, self.pipeline.name, self.query_id, self.plan.tables, self.pipeline.dead_letter_table
-        )
+            self.settings.tables, self.pipeline.name, self.query_id, self.plan.tables, self.pipeline.dead_letter_table,
+            archives=self.pipeline.archives(self.plan).tables,
+        )  # fmt: skip
         self.committer.open(generation=1)
 
     def lose_worker(self) -> None:

@@ -13,6 +13,7 @@ from deltaworks.dsl.builder import StreamsBuilder
 from deltaworks.dsl.mistakes import named
 from deltaworks.dsl.topology import Topology
 from deltaworks.errors import Problem, TopologyError
+from deltaworks.topology.archives import Archives
 from deltaworks.topology.checks import table_names
 from deltaworks.topology.error_handlers import ErrorPolicy, Handling
 from deltaworks.topology.stages import Plan
@@ -65,6 +66,9 @@ class Pipeline:
     record that fails later; so does a pipeline without this."""
     dead_letter_table: str | None = None
     """The Delta table where such records go."""
+    archive: bool = False
+    """Keeps the records of the topics that it reads, as they were in Kafka, in Delta tables `<topic>_archive` (all that
+    match a pattern in one table), for replays of what Kafka has removed since. Not those of global tables' topics."""
     trigger_interval: timedelta = timedelta(seconds=1)
     """Time from the begin of one micro-batch to the next."""
     record_cache: bool = True
@@ -91,6 +95,10 @@ class Pipeline:
             production=self.production_handler or self.on_error,
             keep_bytes=self.dead_letters_keep_bytes,
         )
+
+    def archives(self, plan: Plan) -> Archives:
+        """Where the records are kept that its plan reads."""
+        return Archives.of(plan) if self.archive else Archives()
 
     def plan(self) -> Plan:
         """Builds the topology and checks it.
@@ -150,6 +158,10 @@ class Pipeline:
                 f"dead_letter_table '{self.dead_letter_table}' is also written by the topology; one writer per table.",
                 hint="name another table for the dead letters",
             )
+        written = {name: f"'{sink.name}'" for sink in plan.tables for name in table_names(sink)}
+        if self.dead_letter_table is not None:
+            written[self.dead_letter_table] = "dead_letter_table="
+        yield from self.archives(plan).problems(written)
         if self.dead_letter_topic in (*plan.source_topics, *plan.global_topics):
             yield Problem(
                 f"dead_letter_topic '{self.dead_letter_topic}' is read by the topology, so a bad record would return.",

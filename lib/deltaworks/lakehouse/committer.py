@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from deltaworks.faults import reach
-from deltaworks.lakehouse import control, layout
+from deltaworks.lakehouse import archive, control, layout
 from deltaworks.lakehouse.control import PageChange, PageList, PageListWriter
 from deltaworks.lakehouse.housekeeping import Housekeeping, remove_orphans
 from deltaworks.lakehouse.layout import PageName
@@ -81,6 +81,7 @@ class TableCommitter:
         query_id: identity of the checkpoint; a table belongs to one.
         tables: the Delta sinks of all stages.
         dead_letter_table: where records go that were set aside.
+        archives: where the records are kept that were read.
         options: how long replaced files and log files stay.
     """
 
@@ -92,10 +93,11 @@ class TableCommitter:
         tables: Sequence[DeltaSink],
         dead_letter_table: str | None = None,
         *,
+        archives: Sequence[str] = (),
         options: TableOptions | None = None,
     ) -> None:
         self._root, self._application, self._query_id = root, application, query_id
-        self._schemas = plan_schemas(tables, dead_letter_table)
+        self._schemas = plan_schemas(tables, dead_letter_table, archives)
         self._options = options or TableOptions()
         self.tables: dict[str, OpenTable] = {}
         """By name, once `open` was called."""
@@ -227,6 +229,7 @@ class TableCommitter:
             transactions={
                 table.app_id: batch_id,
                 **{self._app(name, layout.closed_step(task)): before_ms for task, before_ms in closed.items()},
+                **self._spans(table, writes),
             },
             parameters={"queryId": self._query_id, "epochId": str(batch_id), "outputMode": "Update"},
             metadata={"pipeline": self._application, "batchId": batch_id},
@@ -241,6 +244,14 @@ class TableCommitter:
                 self._change_pages(table, batch_id, write)
         table.housekeeping.after_commit(commit.added)
         return TableCommit(name, batch_id, version, False, rows, size, time.perf_counter() - begun)
+
+    def _spans(self, table: OpenTable, writes: Sequence[TableWrite]) -> dict[str, int]:
+        """Of an archive: what it holds when this batch is in it."""
+        if table.schema.role is not Role.ARCHIVE:
+            return {}
+        mine = table.log.transactions.items()
+        held = {step: v for app, v in mine if app == self._app(table.schema.name, step := layout.step_of(app))}
+        return {self._app(table.schema.name, step): v for step, v in archive.grown_spans(held, writes).items()}
 
     def _change_pages(self, table: OpenTable, batch_id: int, write: TableWrite) -> None:
         if (pages := table.pages.get(write.task)) is None:

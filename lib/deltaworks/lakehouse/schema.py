@@ -7,6 +7,7 @@
 | changelog | `<t>` | the latest `upsert` per key: the same columns without `op` |
 | windowed | `<t>` | key, `window_start`, `window_end`, value, `timestamp`, `is_final`; partitioned by `window_date` |
 | dead letters | `<t>` | the record as it was read, where it came from and what went wrong |
+| archive | `<t>` | every record as it was read, and where; partitioned by `date` (of its timestamp) and `partition` |
 
 The three source columns say where a record was read; behind a hop they are unique only together with the key.
 
@@ -38,6 +39,7 @@ class Role(Enum):
     SNAPSHOT = "snapshot"
     WINDOWED = "windowed"
     DEAD_LETTERS = "dead letters"
+    ARCHIVE = "archive"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,10 +78,13 @@ class TableSchema:
 SOURCE = (("source_topic", pa.string()), ("source_partition", pa.int32()), ("source_offset", pa.int64()))
 _SOURCE_STATISTICS = ("timestamp", "source_partition", "source_offset")
 WINDOW = (("window_start", TIMESTAMP), ("window_end", TIMESTAMP))
-DEAD_LETTER = (
+_RECORD = (
     ("key", pa.binary()),
     ("value", pa.binary()),
     ("headers", pa.list_(pa.struct([("name", pa.string()), ("value", pa.binary())]))),
+)
+DEAD_LETTER = (
+    *_RECORD,
     ("topic", pa.string()),
     ("partition", pa.int32()),
     ("offset", pa.int64()),
@@ -88,6 +93,15 @@ DEAD_LETTER = (
     ("message", pa.string()),
     ("operator", pa.string()),
     ("stacktrace", pa.string()),
+)
+ARCHIVE = (
+    *_RECORD,
+    ("timestamp", TIMESTAMP),
+    ("timestamp_ms", pa.int64()),  # as in Kafka, where `timestamp` can only be the nearest time; else null
+    ("topic", pa.string()),
+    ("partition", pa.int32()),
+    ("offset", pa.int64()),
+    ("date", pa.date32()),
 )
 
 
@@ -129,7 +143,23 @@ def dead_letter_schema(table: str) -> TableSchema:
     )
 
 
-def plan_schemas(sinks: Sequence[DeltaSink], dead_letter_table: str | None) -> tuple[TableSchema, ...]:
+def archive_schema(table: str) -> TableSchema:
+    """The table of the records of a topic, or of those that match a pattern.
+
+    By partition too, so that the records of one are read without those of the others.
+    """
+    return TableSchema(
+        name=table,
+        role=Role.ARCHIVE,
+        rest=ARCHIVE,
+        partition_by=("date", "partition"),
+        statistics=("topic", "offset", "timestamp"),
+    )
+
+
+def plan_schemas(
+    sinks: Sequence[DeltaSink], dead_letter_table: str | None, archives: Sequence[str] = ()
+) -> tuple[TableSchema, ...]:
     """Every physical table of a plan.
 
     Raises:
@@ -138,6 +168,7 @@ def plan_schemas(sinks: Sequence[DeltaSink], dead_letter_table: str | None) -> t
     tables = [table for sink in sinks for table in schemas(sink)]
     if dead_letter_table is not None:
         tables.append(dead_letter_schema(dead_letter_table))
+    tables += map(archive_schema, archives)
     names = [table.name for table in tables]
     for name in names:
         if names.count(name) > 1:

@@ -6,6 +6,7 @@
 | append, dead letters | rows of records in the time range that the replay has read |
 | changelog | rows of the batches up to the last one of the replay, whatever their time |
 | snapshot | its changelog, reduced; the time range does not matter |
+| archive | none: it holds what a replay reads, not what comes of it |
 
 A record was read by the replay if its offset lies below the end of its topic and partition. Behind a hop the offset
 says which batch it was (`kernel/hops.py`). A row that no record has caused, and that does not say its batch either
@@ -53,6 +54,8 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
                 return f"{self._time_condition('timestamp')} AND {self._source_condition(*_LETTER_SOURCE)}"
             case Role.CHANGELOG | Role.SNAPSHOT:
                 return f"batch_id <= {self.last_batch}"
+            case Role.ARCHIVE:
+                return "FALSE"
             case _:
                 assert_never(schema.role)
 
@@ -68,6 +71,8 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
                 found = pc.and_(self._time_mask(rows["timestamp"]), read)
             case Role.CHANGELOG | Role.SNAPSHOT:
                 found = pc.less_equal(rows["batch_id"], self.last_batch)
+            case Role.ARCHIVE:
+                found = pa.repeat(False, rows.num_rows)
             case _:
                 assert_never(schema.role)
         return pc.fill_null(found, False)

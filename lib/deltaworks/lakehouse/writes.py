@@ -16,6 +16,15 @@ class NewFile(msgspec.Struct, frozen=True, array_like=True):
     """Delta's statistics as JSON."""
 
 
+class Span(msgspec.Struct, frozen=True, array_like=True):
+    """Offsets of a topic-partition that a batch has read: `start <= offset < stop`."""
+
+    topic: str
+    partition: int
+    start: int
+    stop: int
+
+
 class TableWrite(msgspec.Struct, frozen=True, array_like=True):
     """What one task does to one table in one batch."""
 
@@ -28,6 +37,8 @@ class TableWrite(msgspec.Struct, frozen=True, array_like=True):
     """Windowed tables: windows that end before are final."""
     changed_rows: int = 0
     """Rows that the batch appended, updated or deleted; pages hold others besides."""
+    spans: tuple[Span, ...] = ()
+    """Archives: what has been read; offsets without a row are none of a record."""
 
 
 def encode(writes: list[TableWrite]) -> bytes:

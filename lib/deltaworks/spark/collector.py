@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.faults import reach
+from deltaworks.kafka.ranges import Range
 from deltaworks.kernel.errors import dead_letter_record
 from deltaworks.kernel.hops import HopOutput
 from deltaworks.kernel.records import Coordinates, DeadLetter, Headers, RecordBatch
+from deltaworks.lakehouse.archive import ArchiveWriter
 from deltaworks.lakehouse.tables import TaskTables
-from deltaworks.lakehouse.writes import TableWrite
+from deltaworks.lakehouse.writes import Span, TableWrite
 from deltaworks.topology.stages import Plan
 
 
@@ -77,6 +79,7 @@ class TaskCollector:
         self._tables = TaskTables(
             tables_root, plan.stages[stage].tables, pipeline.dead_letter_table, stage=stage, task=task
         )
+        self._archive = ArchiveWriter(tables_root, pipeline.archives(plan).table, task=task)
         self._hops = HopOutput(task, -1)
         self._batch_id = -1
         self._open = False
@@ -89,6 +92,7 @@ class TaskCollector:
         self.sent = 0
         self.skipping = False
         self._tables.begin(batch_id)
+        self._archive.begin(batch_id)
         self._hops = HopOutput(self._task, batch_id)
 
     def send(
@@ -144,9 +148,18 @@ class TaskCollector:
             key, value, headers = dead_letter_record(letter)
             self.send(self._dead_letter_topic, key, value, max(letter.timestamp_ms, 0), headers)
 
+    def archived(self, ranges: Sequence[Range], portions: Iterable[list[RecordBatch]]) -> Iterator[list[RecordBatch]]:
+        """The portions of what was read, kept besides if the pipeline has an archive."""
+        for each in ranges:
+            self._archive.has_read(Span(each.topic, each.partition, each.start, each.stop))
+        for portion in portions:
+            for batch in portion:
+                self._archive.add(batch)
+            yield portion
+
     def finish(self) -> list[TableWrite]:
         """Writes the Parquet files, then commits the transaction."""
-        writes = self._tables.finish()
+        writes = [*self._tables.finish(), *self._archive.finish()]
         reach("task.tables_written")
         if self._open and not self.skipping:
             assert self._sink is not None

@@ -240,7 +240,7 @@ def _portions(worker: Worker, hosted: HostedTask, inputs: Inputs) -> Iterable[li
     inputs.hops.sort(key=lambda hop: (hop.topic, hop.partition, hop.offsets[0]))
     if not inputs.ranges:
         return [inputs.hops]
-    portions = worker.reader(hosted).read(inputs.ranges)
+    portions = hosted.collector.archived(inputs.ranges, worker.reader(hosted).read(inputs.ranges))
     if not inputs.hops:
         return portions
     return [[*(batch for portion in portions for batch in portion), *inputs.hops]]

@@ -195,6 +195,7 @@ class StreamDriver:
             checkpoint.query_id,
             self._plan.tables,
             self._pipeline.dead_letter_table,
+            archives=self._pipeline.archives(self._plan).tables,
         )
         committer.open(self._generation)
         return committer
