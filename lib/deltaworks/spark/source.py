@@ -76,6 +76,8 @@ class SourceConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Topics at whose end a new pipeline begins, whatever `start_offsets` says."""
     start_earliest: tuple[str, ...] = ()
     """Likewise at the beginning."""
+    goes_on_at: Offsets = {}
+    """Where a line begins that follows another one; a topic that is not there begins as in a new pipeline."""
     max_records_per_batch: int = 1_000_000
     max_task_idle_ms: int | None = None
     drain_file: str | None = None
@@ -151,7 +153,8 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if config.start_latest or config.start_offsets == "latest":
             end = self._offsets(OffsetSpec.latest())
         start = {topic: end[topic] if self._starts_at_end(topic) else parts for topic, parts in begin.items()}
-        return start | ({TICK: {"0": 0}} if config.tick_file is not None else {})
+        start |= {TICK: {"0": 0}} if config.tick_file is not None else {}
+        return {topic: parts | config.goes_on_at.get(topic, {}) for topic, parts in start.items()}
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(self._config.max_records_per_batch)

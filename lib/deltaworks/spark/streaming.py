@@ -35,7 +35,7 @@ from deltaworks.files import replace_file
 from deltaworks.kafka.ranges import Offsets
 from deltaworks.lakehouse.committer import TableCommitter
 from deltaworks.settings import Settings
-from deltaworks.spark import failures, session
+from deltaworks.spark import failures, handover, session
 from deltaworks.spark import rows as row_kinds
 from deltaworks.spark.checkpoint import committed_offsets
 from deltaworks.spark.routes import Routes
@@ -91,6 +91,7 @@ def run(
         generation = fence.read(paths.fence) + 1
     with Lease(paths.lease, pipeline.name, generation) as lease:
         fence.advance(paths.fence, generation, pipeline.name)
+        handover.settle(paths)
         shutil.rmtree(paths.scratch, ignore_errors=True)
         driver = StreamDriver(pipeline, settings, paths, lease, generation, reporter or SilentReporter())
         driver.run(until_caught_up=until_caught_up)
@@ -231,7 +232,7 @@ class StreamDriver:
             frame.writeStream.queryName(self._pipeline.name)
             .outputMode("update")
             .option("checkpointLocation", str(self._paths.checkpoint))
-            .foreachBatch(partial(self._commit_batch, committer))
+            .foreachBatch(partial(self._commit_batch, committer, checkpoint.first_batch))
         )
         interval = f"{self._pipeline.trigger_interval.total_seconds()} seconds"
         query = (
@@ -255,7 +256,7 @@ class StreamDriver:
         """Source of ranges, then one stateful operator per stage, or one for all; the plan is a straight line."""
         routing = Routes.of(self._plan, checkpoint.tasks, checkpoint.slots)
         routes = routing.by_task()
-        source = self._source(routing)
+        source = msgspec.structs.replace(self._source(routing), goes_on_at=checkpoint.start or {})
         self._planner = KafkaRangesReader(source)
         config = HostConfig(
             pipeline=cloudpickle.dumps(self._pipeline),  # type: ignore[no-untyped-call]
@@ -268,6 +269,8 @@ class StreamDriver:
             tasks=checkpoint.tasks,
             hop_partitions=self._plan.hop_partitions(self._topics.read),
             marker_topic=_marker_topic(self._pipeline, self._plan),
+            first_batch=checkpoint.first_batch,
+            seed=None if checkpoint.seed is None else str(self._paths.line.root / checkpoint.seed),
             fault_hook=self._settings.fault_hook,
         )
         frame = (
@@ -287,9 +290,9 @@ class StreamDriver:
         files = {"drain_file": self._drain, "tick_file": self._paths.next_tick}
         return source_config(self._pipeline, self._plan, self._settings, partitions, routing, **files)
 
-    def _commit_batch(self, committer: TableCommitter, frame: DataFrame, batch_id: int) -> None:
+    def _commit_batch(self, committer: TableCommitter, first_batch: int, frame: DataFrame, spark_batch: int) -> None:
         """`foreachBatch`: the one action that runs the tasks, then one Delta commit per table."""
-        started = time.monotonic()
+        started, batch_id = time.monotonic(), first_batch + spark_batch
         reach("driver.before_tasks")
         fence.check(self._paths.fence, self._generation, self._pipeline.name)
         rows = frame.collect()

@@ -7,6 +7,7 @@ a streaming plan would run an operator twice.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -19,8 +20,9 @@ from pyspark.sql.streaming.stateful_processor import (
     TimerValues,
 )
 
-from deltaworks.spark.protocol import TruthHeader
+from deltaworks.spark.protocol import Truth, TruthHeader
 from deltaworks.spark.routes import Operator
+from deltaworks.spark.seed import seeded
 from deltaworks.spark.slot import run_slot
 from deltaworks.spark.worker import HostConfig, TaskId, worker_for
 
@@ -74,11 +76,12 @@ class TaskHost(StatefulProcessor):
         worker = worker_for(self._config, self._routes)
         context = TaskContext.get()
         assert context is not None
-        batch_id = int(context.getLocalProperty("streaming.sql.batchId") or -1)
+        batch_id = self._config.first_batch + int(context.getLocalProperty("streaming.sql.batchId") or -1)
         yield from run_slot(worker, self._operator, batch_id, rows, self._truth)
 
     def close(self) -> None:
         pass
 
-    def _truth(self, task: TaskId) -> SparkTruth:
-        return SparkTruth(task, self._headers, self._segments)
+    def _truth(self, task: TaskId) -> Truth:
+        truth, seed = SparkTruth(task, self._headers, self._segments), self._config.seed
+        return truth if seed is None else seeded(truth, Path(seed), *task)

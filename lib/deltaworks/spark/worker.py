@@ -55,6 +55,10 @@ class HostConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Hop -> number of tasks that it spreads its keys over."""
     marker_topic: str | None
     """Topic whose partition 0 carries the batch id as a consumer-group offset; None if nothing goes to Kafka."""
+    first_batch: int = 0
+    """Id of Spark's batch 0; see `CheckpointPlan`."""
+    seed: str | None = None
+    """Folder with the stores that its tasks begin with."""
     fault_hook: str | None = None
     """`module:function`, called once per process (tests only)."""
 
