@@ -1,7 +1,7 @@
-"""The table rows of one task and batch: collected as objects, written as Parquet at the end.
+"""The table rows of one task and commit: collected as objects, written as Parquet at the end.
 
 The driver makes the files part of the tables (`committer`). A batch may be run again with the same rows: files of an
-attempt that was not committed are never seen by anyone.
+attempt that was not committed are never seen by anyone. A stream commits each batch, a replay several together.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from deltaworks.errors import TableError
 from deltaworks.faults import reach
 from deltaworks.kernel.records import Coordinates, DeadLetter
+from deltaworks.kernel.stores.mutability import is_immutable
 from deltaworks.lakehouse import control, layout, parquet
 from deltaworks.lakehouse.columns import TIMESTAMP, Column
 from deltaworks.lakehouse.control import PageListReader
@@ -33,6 +34,9 @@ from deltaworks.lakehouse.schema import DEAD_LETTER, TableSchema, dead_letter_sc
 from deltaworks.lakehouse.writes import NewFile, TableWrite
 from deltaworks.topology.columns import LAST_MS
 from deltaworks.topology.nodes.sinks import DeltaSink, TableKind
+
+_PART_ROWS = 10_000
+"""Rows become columns, which take less room, when there are so many of them."""
 
 
 class TaskTables:
@@ -63,21 +67,27 @@ class TaskTables:
             schema = schemas(sink)[0]
             match sink.kind:
                 case TableKind.APPEND:
-                    self._writers[sink.table] = _AppendWriter(root, schema, task)
+                    self._writers[sink.table] = _AppendWriter(root, schema, sink, task)
                 case TableKind.CHANGELOG:
-                    self._writers[sink.table] = _ChangeWriter(root, schema, task)
+                    self._writers[sink.table] = _ChangeWriter(root, schema, sink, task)
                 case TableKind.WINDOWED:
                     self._writers[sink.table] = _WindowWriter(root, schema, task, page_rows)
         self._letters: _DeadLetterWriter | None = None
         if dead_letter_table is not None:
             self._letters = _DeadLetterWriter(root, dead_letter_schema(dead_letter_table), task)
-        self._batch_id = -1
+        self._commit_id = -1
 
-    def begin(self, batch_id: int) -> None:
+    def begin(self, commit_id: int) -> None:
         """Starts a batch; rows of one that was not finished are forgotten."""
-        self._batch_id = batch_id
+        self._commit_id = commit_id
         for writer in self._all():
             writer.clear()
+            writer.step(commit_id)
+
+    def step(self, batch_id: int) -> None:
+        """The rows that follow are of this batch, one of several that are committed together as `commit_id`."""
+        for writer in self._all():
+            writer.step(batch_id)
 
     def append_row(self, table: str, key: object, value: object, timestamp_ms: int, source: Coordinates) -> None:
         """A row of an append-only table."""
@@ -120,7 +130,7 @@ class TaskTables:
             TableError: a cell does not fit its column, or a final window changes.
         """
         reach("delta.before_parquet")
-        writes = [write for writer in self._all() if (write := writer.write(self._batch_id)) is not None]
+        writes = [write for writer in self._all() if (write := writer.write(self._commit_id)) is not None]
         reach("delta.after_parquet")
         return writes
 
@@ -131,21 +141,38 @@ class TaskTables:
 
 
 class _AppendWriter:
-    """Rows of a stream."""
+    """Rows of a stream.
 
-    def __init__(self, root: Path, schema: TableSchema, task: int) -> None:
+    Rows of a type that can change become columns with each step: whoever made one may change it for a later one.
+    """
+
+    def __init__(self, root: Path, schema: TableSchema, sink: DeltaSink, task: int) -> None:
         self._root, self._schema, self._task = root, schema, task
-        self.rows: list[tuple[object, object, int, Coordinates]] = []
+        self._can_change = not (is_immutable(sink.key) and is_immutable(sink.value))
+        self.clear()
 
     def clear(self) -> None:
-        self.rows = []
+        self.rows: list[tuple[object, object, int, Coordinates]] = []
+        self._parts: list[pa.Table] = []
+        self._batch_id = -1
 
-    def write(self, batch_id: int) -> TableWrite | None:
-        if not self.rows:
+    def step(self, batch_id: int) -> None:
+        if self._can_change or len(self.rows) >= _PART_ROWS:
+            self._take_rows()
+        self._batch_id = batch_id
+
+    def write(self, commit_id: int) -> TableWrite | None:
+        self._take_rows()
+        if not self._parts:
             return None
-        return _append(self._root, self._schema, self._task, batch_id, self._columns(batch_id))
+        return _append(self._root, self._schema, self._task, commit_id, pa.concat_tables(self._parts))
 
-    def _columns(self, batch_id: int) -> list[pa.Array]:
+    def _take_rows(self) -> None:
+        if self.rows:
+            self._parts.append(pa.table(self._columns(), schema=self._schema.file))
+            self.rows = []
+
+    def _columns(self) -> list[pa.Array]:
         keys, values, timestamps, sources = zip(*self.rows, strict=True)
         return [*self._user_cells(keys, values), _times(timestamps), *_sources(sources)]
 
@@ -156,7 +183,22 @@ class _AppendWriter:
 class _ChangeWriter(_AppendWriter):
     """Updates of a KTable."""
 
-    def _columns(self, batch_id: int) -> list[pa.Array]:
+    def clear(self) -> None:
+        super().clear()
+        self._batches: list[tuple[int, int]] = []
+        """Batch, and how many of `rows` were there before it."""
+
+    def step(self, batch_id: int) -> None:
+        super().step(batch_id)
+        if self._batches and self._batches[-1][1] == len(self.rows):
+            self._batches.pop()  # it had no rows
+        self._batches.append((batch_id, len(self.rows)))
+
+    def _take_rows(self) -> None:
+        super()._take_rows()
+        self._batches = [(batch_id, 0) for batch_id, _ in self._batches[-1:]]
+
+    def _columns(self) -> list[pa.Array]:
         keys, values, timestamps, sources = zip(*self.rows, strict=True)
         operations = ["delete" if value is None else "upsert" for value in values]
         return [
@@ -164,8 +206,15 @@ class _ChangeWriter(_AppendWriter):
             pa.array(operations, pa.string()),
             _times(timestamps),
             *_sources(sources),
-            pa.repeat(pa.scalar(batch_id, pa.int64()), len(keys)),
+            self._batch_ids(),
         ]
+
+    def _batch_ids(self) -> pa.Array:
+        ends = [*(begin for _, begin in self._batches[1:]), len(self.rows)]
+        return pa.concat_arrays(
+            pa.repeat(pa.scalar(batch_id, pa.int64()), end - begin)
+            for (batch_id, begin), end in zip(self._batches, ends, strict=True)
+        )
 
 
 class _DeadLetterWriter:
@@ -178,7 +227,9 @@ class _DeadLetterWriter:
     def clear(self) -> None:
         self.rows = []
 
-    def write(self, batch_id: int) -> TableWrite | None:
+    def step(self, batch_id: int) -> None: ...
+
+    def write(self, commit_id: int) -> TableWrite | None:
         if not self.rows:
             return None
         columns: list[list[Any]] = [
@@ -195,7 +246,7 @@ class _DeadLetterWriter:
             [letter.stacktrace for letter in self.rows],
         ]
         arrays = [pa.array(cells, kind) for cells, (_, kind) in zip(columns, DEAD_LETTER, strict=True)]
-        return _append(self._root, self._schema, self._task, batch_id, arrays)
+        return _append(self._root, self._schema, self._task, commit_id, pa.table(arrays, schema=self._schema.file))
 
 
 class _WindowWriter:
@@ -209,21 +260,26 @@ class _WindowWriter:
     def clear(self) -> None:
         self.rows: list[tuple[object, object | None, int, int, int]] = []
         self.closed_before_ms = -1
+        self._steps: list[tuple[int, int, int]] = []
+        """Batch, how many of `rows` were there before it, which windows were closed before it."""
 
-    def write(self, batch_id: int) -> TableWrite | None:
+    def step(self, batch_id: int) -> None:
+        self._steps.append((batch_id, len(self.rows), self.closed_before_ms))
+
+    def write(self, commit_id: int) -> TableWrite | None:
         if not self.rows and self.closed_before_ms < 0:
             return None
         tag = control.read_query(self._root / self._schema.name)
         pages = self._pages.read()
-        if pages.batch_id >= batch_id:
+        if pages.batch_id >= commit_id:
             return None
         closes = self.closed_before_ms if self.closed_before_ms > pages.closed_before_ms else None
         if not self.rows and (closes is None or not any_closes(pages.paths, closes)):
             return None
+        self._check(pages.closed_before_ms)
         rows = self._changed()
-        self._check(rows, pages.closed_before_ms, batch_id)
         writer = PageWriter(
-            self._root, self._schema, task=self._task, batch_id=batch_id, tag=tag, page_rows=self._page_rows
+            self._root, self._schema, task=self._task, batch_id=commit_id, tag=tag, page_rows=self._page_rows
         )
         changes = writer.apply(pages.paths, rows, closes)
         count = rows.upserts.num_rows + len(rows.deletes)
@@ -259,16 +315,20 @@ class _WindowWriter:
         rows = pa.table(columns, schema=self._schema.file)
         return ChangedRows(rows, [place for place, _ in upserts], [identities[number] for number in numbers], deletes)
 
-    def _check(self, rows: ChangedRows, closed_before_ms: int, batch_id: int) -> None:
+    def _check(self, closed_before_ms: int) -> None:
         """A window that an earlier batch closed must not change."""
-        for identity in (*rows.identities, *(identity for _, identity in rows.deletes)):
-            if identity[-1] < closed_before_ms:
-                raise late_change(self._schema.name, self._task, identity, batch_id)
+        ends_ms = [row[4] for row in self.rows]
+        stops = [*(begin for _, begin, _ in self._steps[1:]), len(ends_ms)]
+        for (batch_id, begin, closed_ms), stop in zip(self._steps, stops, strict=True):
+            limit_ms = max(closed_ms, closed_before_ms)
+            if begin < stop and min(ends_ms[begin:stop]) < limit_ms:
+                key, _, _, start_ms, end_ms = next(row for row in self.rows[begin:stop] if row[4] < limit_ms)
+                cells = (column[0].as_py() for column in _cells(self._schema, self._schema.key, [key]))
+                raise late_change(self._schema.name, self._task, (*cells, start_ms, end_ms), batch_id)
 
 
-def _append(root: Path, schema: TableSchema, task: int, batch_id: int, columns: list[pa.Array]) -> TableWrite:
-    rows = pa.table(columns, schema=schema.file)
-    path = layout.part_name("part", batch_id, task, control.read_query(root / schema.name))
+def _append(root: Path, schema: TableSchema, task: int, commit_id: int, rows: pa.Table) -> TableWrite:
+    path = layout.part_name("part", commit_id, task, control.read_query(root / schema.name))
     file: NewFile = parquet.write(root, schema, path, rows)
     return TableWrite(schema.name, task, (file,), changed_rows=rows.num_rows)
 
