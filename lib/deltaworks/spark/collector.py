@@ -50,7 +50,7 @@ class Sink(Protocol):
 
 
 class TaskCollector:
-    """`PartitionedCollector` of one task; `begin` and `finish` (or `abort`) bracket a batch."""
+    """`PartitionedCollector` of one task; `begin` and `finish` (or `abort`) bracket a batch, or several of a replay."""
 
     def __init__(
         self,
@@ -93,6 +93,11 @@ class TaskCollector:
         self.skipping = False
         self._tables.begin(batch_id)
         self._archive.begin(batch_id)
+        self._hops = HopOutput(self._task, batch_id)
+
+    def step(self, batch_id: int) -> None:
+        """What follows is of this batch, one of several that are finished together."""
+        self._tables.step(batch_id)
         self._hops = HopOutput(self._task, batch_id)
 
     def send(

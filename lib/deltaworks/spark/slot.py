@@ -1,13 +1,13 @@
 """One batch of the tasks of one slot: open the stores, process, make durable, answer.
 
 A slot gets a few rows per batch: the offset ranges to read, or the records that upstream tasks sent. The kernel does
-the rest. Where records go in a circle between stages, their tasks are in one slot and take turns until nothing is left.
+the rest (`turns` says in which order). Where records go in a circle between stages, their tasks are in one slot.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import msgspec
 from pyspark.sql import Row
@@ -23,21 +23,14 @@ from deltaworks.spark.changelog import Changes
 from deltaworks.spark.protocol import Truth, append, commit_local, next_stamp, open_store
 from deltaworks.spark.routes import Operator
 from deltaworks.spark.rows import TaskCounts, TaskResult
-from deltaworks.spark.worker import HostedTask, TaskId, Worker
+from deltaworks.spark.turns import Inputs, TaskId, circle, process, take_turns
+from deltaworks.spark.worker import Worker
 from deltaworks.topology.stages import StageGroup
 
 _OutputRow = Row("route", "stage", "task", "kind", "payload", "wall_ms", "position")
 _encode = msgspec.msgpack.Encoder().encode
 Truths = Callable[[TaskId], Truth]
 """The state of each task in Spark's checkpoint."""
-
-
-@dataclass
-class Inputs:
-    """What one task gets at once; nothing at all in a tick."""
-
-    ranges: list[Range] = field(default_factory=list)
-    hops: list[RecordBatch] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -91,7 +84,7 @@ def _together(worker: Worker, group: StageGroup, waiting: dict[TaskId, Inputs]) 
     """The tasks that take turns: all of a circle, else each alone."""
     if not group.circular:
         return [[task] for task in sorted(waiting) if task[0] in group.stages]
-    members = [(stage, task) for stage in group.stages for task in range(worker.config.tasks[stage])]
+    members = circle(group, worker.config.tasks)
     return [members] if any(task in waiting for task in members) else []
 
 
@@ -134,22 +127,15 @@ def _take_turns(
     result, and the transaction marker and the stamp recognise what was already done. Only tasks of a circle write their
     local stores after each turn, since they read them in the next one.
     """
-    waiting = {task: Inputs([*given.ranges], [*given.hops]) for task, given in inputs.items()}
     runs: dict[TaskId, _TaskRun] = {}
-    sent: _Sent = []
+
+    def run_of(task: TaskId) -> _TaskRun:
+        if task not in runs:
+            runs[task] = _TaskRun(worker, task, batch, truths(task))
+        return runs[task]
+
     try:
-        while waiting:
-            for task in members:
-                given = waiting.pop(task, None)
-                if given is None:
-                    continue
-                if task not in runs:
-                    runs[task] = _TaskRun(worker, task, batch, truths(task))
-                for to, records in runs[task].turn(given, last=not circular):
-                    if to in members:
-                        waiting.setdefault(to, Inputs()).hops.append(records)
-                    else:
-                        sent.append((to, records))
+        sent = take_turns(members, inputs, run_of, circular=circular)
         worker.check_fence()
         for run in runs.values():
             run.finish()
@@ -186,17 +172,11 @@ class _TaskRun:
             inputs: records, or nothing in a tick.
             last: it will have no other turn in this batch.
         """
-        kernel, wall_ms = self._kernel, self._batch.wall_ms
         self._ranges += inputs.ranges
-        if inputs.ranges or inputs.hops:
-            for portion in _portions(self._worker, self._hosted, inputs):
-                kernel.process(portion, wall_ms)
-            kernel.punctuate(wall_ms)
-        else:
-            kernel.tick(wall_ms)
+        process(self._kernel, inputs, self._read, self._batch.wall_ms)
         reach("task.processed")
-        self._changes.append(kernel.commit())
-        self._metrics = kernel.metrics.after(self._metrics)
+        self._changes.append(self._kernel.commit())
+        self._metrics = self._kernel.metrics.after(self._metrics)
         if not last:
             self._write_local()
         reach("task.flushed")
@@ -229,21 +209,13 @@ class _TaskRun:
         opened, skipped = self._opened.value, hosted.collector.skipping
         return TaskResult(*self._task, self._ranges, counts, self._writes, opened, skipped)
 
+    def _read(self, ranges: list[Range]) -> Iterable[list[RecordBatch]]:
+        return self._hosted.collector.archived(ranges, self._worker.reader(self._hosted).read(ranges))
+
     def _write_local(self) -> None:
         for changes in self._changes[self._written :]:
             commit_local(self._hosted.local, self._header, self._stamp, changes)
         self._written = len(self._changes)
-
-
-def _portions(worker: Worker, hosted: HostedTask, inputs: Inputs) -> Iterable[list[RecordBatch]]:
-    """Portions the kernel may process one after the other; inputs that must be merged come in one portion."""
-    inputs.hops.sort(key=lambda hop: (hop.topic, hop.partition, hop.offsets[0]))
-    if not inputs.ranges:
-        return [inputs.hops]
-    portions = hosted.collector.archived(inputs.ranges, worker.reader(hosted).read(inputs.ranges))
-    if not inputs.hops:
-        return portions
-    return [[*(batch for portion in portions for batch in portion), *inputs.hops]]
 
 
 def _row(worker: Worker, batch: Batch, to: TaskId, kind: int, payload: bytes) -> Row:

@@ -24,7 +24,8 @@ from deltaworks.spark.protocol import Truth, TruthHeader
 from deltaworks.spark.routes import Operator
 from deltaworks.spark.seed import seeded
 from deltaworks.spark.slot import run_slot
-from deltaworks.spark.worker import HostConfig, TaskId, worker_for
+from deltaworks.spark.turns import TaskId
+from deltaworks.spark.worker import HostConfig, worker_for
 
 _encode = msgspec.msgpack.Encoder().encode
 

@@ -21,17 +21,18 @@ from deltaworks import faults
 from deltaworks.control import fence
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.kafka.transactional import TransactionalSink
+from deltaworks.kernel.records import Collector
 from deltaworks.kernel.stores.build import Store
+from deltaworks.kernel.stores.state import StateBackend
 from deltaworks.kernel.task import GARBAGE_THRESHOLDS, TASK_STORE, Task
 from deltaworks.spark.collector import Sink, TaskCollector
 from deltaworks.spark.consumer import RangeReader
 from deltaworks.spark.global_tables import GlobalTables, Reader
 from deltaworks.spark.local_store import LocalStore, Stamp
 from deltaworks.spark.protocol import local_path
-from deltaworks.topology.stages import Plan
+from deltaworks.spark.turns import TaskId
+from deltaworks.topology.stages import Plan, Stage
 
-TaskId = tuple[int, int]
-"""`(stage, task)`"""
 _MILLISECOND = timedelta(milliseconds=1)
 
 
@@ -137,16 +138,15 @@ class Worker:
         """The kernel task for a committed state: the kept one if it holds that state, else a new one."""
         if hosted.kernel is not None and hosted.stamp == stamp:
             return hosted.kernel
-        return Task(
-            self.plan.stages[stage],
-            task,
-            state=hosted.local,
-            collector=hosted.collector,
-            errors=self.pipeline.errors,
+        return new_kernel(
+            self.pipeline,
+            self.plan,
+            (stage, task),
+            hosted.local,
+            hosted.collector,
             hop_partitions=self.config.hop_partitions,
-            wall_clock_ms=wall_clock_ms,
-            idle_timeout_ms=None if (timeout := self.pipeline.idle_timeout) is None else timeout // _MILLISECOND,
             global_stores=self._global_stores,
+            wall_clock_ms=wall_clock_ms,
         )
 
     def check_fence(self) -> None:
@@ -177,9 +177,8 @@ class Worker:
             hosted.reader = None
 
     def _host(self, stage: int, task: int) -> HostedTask:
-        config, spec = self.config, self.plan.stages[stage]
-        timed = {store.name: store.timed for store in spec.stores} | {TASK_STORE: False}
-        local = LocalStore(local_path(Path(config.local_root), stage, task), timed)
+        config = self.config
+        local = LocalStore(local_path(Path(config.local_root), stage, task), stores_of(self.plan.stages[stage]))
         collector = TaskCollector(
             self.pipeline, self.plan, Path(config.tables_root), stage, task, partial(self.clients.sink, stage, task)
         )
@@ -188,6 +187,48 @@ class Worker:
     @property
     def _global_stores(self) -> Mapping[str, Store]:
         return {} if self.globals is None else self.globals.stores
+
+
+def stores_of(stage: Stage) -> dict[str, bool]:
+    """The stores that a task of a stage keeps, as `LocalStore` wants them."""
+    return {store.name: store.timed for store in stage.stores} | {TASK_STORE: False}
+
+
+def new_kernel(
+    pipeline: Pipeline,
+    plan: Plan,
+    task: TaskId,
+    state: StateBackend,
+    collector: Collector,
+    *,
+    hop_partitions: Mapping[str, int],
+    global_stores: Mapping[str, Store],
+    wall_clock_ms: int,
+) -> Task:
+    """A task over its committed state, with the options of its pipeline.
+
+    Args:
+        pipeline: says what happens to records that fail, and when a task is idle.
+        plan: of the pipeline.
+        task: which one.
+        state: its stores.
+        collector: gets its output.
+        hop_partitions: hop -> number of tasks that it spreads its keys over.
+        global_stores: those that it may read.
+        wall_clock_ms: the time of the micro-batch that comes next.
+    """
+    stage, number = task
+    return Task(
+        plan.stages[stage],
+        number,
+        state=state,
+        collector=collector,
+        errors=pipeline.errors,
+        hop_partitions=hop_partitions,
+        wall_clock_ms=wall_clock_ms,
+        idle_timeout_ms=None if (timeout := pipeline.idle_timeout) is None else timeout // _MILLISECOND,
+        global_stores=global_stores,
+    )
 
 
 _workers: dict[tuple[str, int], Worker] = {}

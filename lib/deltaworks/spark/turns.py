@@ -1,0 +1,115 @@
+"""How tasks take their turns in a micro-batch, the same in a stream and in a replay.
+
+A task runs once, in its turn, with everything that is there for it. Where records go in a circle between stages, their
+tasks take turns until nothing is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from deltaworks.kafka.ranges import Range
+from deltaworks.kernel.records import RecordBatch
+from deltaworks.kernel.task import Task
+from deltaworks.topology.stages import StageGroup
+
+TaskId = tuple[int, int]
+"""`(stage, task)`"""
+Sent = Iterable[tuple[TaskId, RecordBatch]]
+"""What a task has sent to others."""
+
+
+@dataclass
+class Inputs:
+    """What one task gets at once; nothing at all in a tick."""
+
+    ranges: list[Range] = field(default_factory=list)
+    hops: list[RecordBatch] = field(default_factory=list)
+
+
+class Member(Protocol):
+    """One task in one micro-batch."""
+
+    def turn(self, inputs: Inputs, *, last: bool) -> Sent:
+        """Processes and commits; what it sends to other tasks.
+
+        Args:
+            inputs: records, or nothing in a tick.
+            last: it will have no other turn in this batch.
+        """
+
+
+def circle(group: StageGroup, tasks: Sequence[int]) -> list[TaskId]:
+    """All tasks of a circular group, in the order of their turns.
+
+    Args:
+        group: is circular.
+        tasks: number of tasks per stage.
+    """
+    return [(stage, task) for stage in group.stages for task in range(tasks[stage])]
+
+
+def take_turns(
+    members: Sequence[TaskId], inputs: Mapping[TaskId, Inputs], member: Callable[[TaskId], Member], *, circular: bool
+) -> list[tuple[TaskId, RecordBatch]]:
+    """Every member runs until none has anything to do.
+
+    Args:
+        members: one task, or all of a circle.
+        inputs: of those that have any; a task without inputs runs when others send it something.
+        member: is called before the first turn of a task.
+        circular: members send records to each other.
+
+    Returns:
+        What they have sent to others than themselves.
+    """
+    waiting = {task: Inputs([*given.ranges], [*given.hops]) for task, given in inputs.items()}
+    sent: list[tuple[TaskId, RecordBatch]] = []
+    while waiting:
+        for task in members:
+            given = waiting.pop(task, None)
+            if given is None:
+                continue
+            for to, records in member(task).turn(given, last=not circular):
+                if to in members:
+                    waiting.setdefault(to, Inputs()).hops.append(records)
+                else:
+                    sent.append((to, records))
+    return sent
+
+
+def process(
+    kernel: Task, inputs: Inputs, read: Callable[[list[Range]], Iterable[list[RecordBatch]]], wall_ms: int
+) -> None:
+    """One turn of a task, up to its commit.
+
+    Args:
+        kernel: the task.
+        inputs: records, or nothing in a tick.
+        read: gives the records of ranges, in portions that may be processed one after the other.
+        wall_ms: the time of the micro-batch.
+
+    Raises:
+        StreamsError: a record failed, and the pipeline says fail.
+    """
+    if inputs.ranges or inputs.hops:
+        for portion in _portions(inputs, read):
+            kernel.process(portion, wall_ms)
+        kernel.punctuate(wall_ms)
+    else:
+        kernel.tick(wall_ms)
+
+
+def _portions(
+    inputs: Inputs, read: Callable[[list[Range]], Iterable[list[RecordBatch]]]
+) -> Iterable[list[RecordBatch]]:
+    """Portions the kernel may process one after the other; inputs that must be merged come in one portion."""
+    inputs.hops.sort(key=lambda hop: (hop.topic, hop.partition, hop.offsets[0]))
+    if not inputs.ranges:
+        return [inputs.hops]
+    portions = read(inputs.ranges)
+    if not inputs.hops:
+        return portions
+    return [[*(batch for portion in portions for batch in portion), *inputs.hops]]
