@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -105,17 +105,18 @@ class TableCommitter:
         """By the name of the changelog."""
         self._background = ThreadPoolExecutor(max_workers=1, thread_name_prefix="delta-housekeeping")
 
-    def open(self, generation: int) -> None:
+    def open(self, generation: int, *, uncommitted: Collection[str] = ()) -> None:
         """Creates missing tables, reads the logs, removes what crashed attempts left, tells tasks about pages.
 
         Args:
             generation: of the pipeline; an older one cannot commit any more.
+            uncommitted: paths of files that tasks have written and that the next commit will name.
 
         Raises:
             FencedError: a newer generation has opened the tables.
             TableError: a table has other columns, or belongs to another checkpoint.
         """
-        self.tables = {schema.name: self._open(schema, generation) for schema in self._schemas}
+        self.tables = {schema.name: self._open(schema, generation, uncommitted) for schema in self._schemas}
         self._snapshots = {}
         for table in self.tables.values():
             if table.schema.role is Role.SNAPSHOT:
@@ -189,12 +190,12 @@ class TableCommitter:
     def _app(self, table: str, step: str) -> str:
         return layout.app_id(self._application, table, step, self._query_id)
 
-    def _open(self, schema: TableSchema, generation: int) -> OpenTable:
+    def _open(self, schema: TableSchema, generation: int, uncommitted: Collection[str]) -> OpenTable:
         log = DeltaLog.create_or_open(self._root, schema, query_id=self._query_id, properties=self._options.properties)
         log.fence(self._app(schema.name, layout.GENERATION), generation)
         step = layout.SNAPSHOT if schema.role is Role.SNAPSHOT else layout.ROWS
         tag = layout.query_tag(self._query_id)
-        remove_orphans(log, tag)
+        remove_orphans(log, tag, uncommitted)
         control.publish_query(log.path, tag)
         keep_ms = self._options.keep_replaced_ms
         housekeeping = Housekeeping(self._root, schema, log, tag, self._background, keep_replaced_ms=keep_ms)

@@ -7,7 +7,7 @@ as commits have one thread. A crash loses nothing but the work.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,12 +91,17 @@ class Housekeeping:
             checkpoint.result()
 
 
-def remove_orphans(log: DeltaLog, tag: str) -> int:
+def remove_orphans(log: DeltaLog, tag: str, uncommitted: Collection[str] = ()) -> int:
     """Deletes files that a query's attempts wrote and that no version within reach of readers names.
 
     Safe only while no task of that query is at work.
+
+    Args:
+        log: of the table.
+        tag: the query.
+        uncommitted: paths of files that the next version will name.
     """
-    kept = set(log.files) | {path for _, path in log.tombstones}
+    kept = set(log.files) | {path for _, path in log.tombstones} | set(uncommitted)
     removed = 0
     for file in log.path.rglob("*.parquet"):
         path = file.relative_to(log.path).as_posix()
