@@ -43,9 +43,9 @@ def preflight(name: str, params: Any = None) -> None:
         return
     settings = Settings.from_environment()
     healing = params["expected_generation"]
-    with _no_retry_where_it_cannot_help():
+    with no_retry_where_it_cannot_help():
         try:
-            actions.preflight(settings, name, _options(settings, name, params), _report())
+            actions.preflight(settings, name, _options(settings, name, params), reporter())
         except TransientError as error:
             if healing is None:
                 raise
@@ -64,16 +64,16 @@ def deploy(name: str, params: Any = None, dag_run: Any = None) -> dict[str, int]
         log.info("generation %s runs: nothing to deploy", params["attach"])
         return {"generation": params["attach"]}
     settings = Settings.from_environment()
-    with _no_retry_where_it_cannot_help():
+    with no_retry_where_it_cannot_help():
         try:
             deployment = actions.deploy(
                 settings,
                 name,
                 _options(settings, name, params),
                 request_id=dag_run.run_id,
-                requested_by=_requester(dag_run),
+                requested_by=requester(dag_run),
                 expected_generation=params["expected_generation"],
-                report=_report(),
+                report=reporter(),
             )
         except ConflictError as error:
             raise AirflowSkipException(f"nothing to do: {error}") from error
@@ -89,7 +89,7 @@ def stop(name: str, dag_run: Any = None, task_state_store: Any = None) -> None:
     from deltaworks.control.registry import Registry
 
     settings = Settings.from_environment()
-    with _no_retry_where_it_cannot_help():
+    with no_retry_where_it_cannot_help():
         record = Registry.of(settings).pipeline(name)
         if record is None:
             raise AirflowSkipException(f"{name} was never deployed: there is nothing to stop")
@@ -99,12 +99,12 @@ def stop(name: str, dag_run: Any = None, task_state_store: Any = None) -> None:
             task_state_store.set("generation", current)
         elif meant != current:
             raise AirflowSkipException(f"generation {meant} was replaced by {current} since: that one is not stopped")
-        ended = actions.stop(settings, name, requested_by=_requester(dag_run), report=_report())
+        ended = actions.stop(settings, name, requested_by=requester(dag_run), report=reporter())
     log.info("%s, generation %s: %s", name, ended.generation, ended.state)
 
 
 @contextmanager
-def _no_retry_where_it_cannot_help() -> Iterator[None]:
+def no_retry_where_it_cannot_help() -> Iterator[None]:
     """The exit codes that forbid a restart of a stream forbid a retry of a task as well."""
     try:
         yield
@@ -114,7 +114,7 @@ def _no_retry_where_it_cannot_help() -> Iterator[None]:
         raise
 
 
-def _report() -> Callable[[str], None]:
+def reporter() -> Callable[[str], None]:
     """Actions say every moment how far they are; the log gets what is new, and the rest now and then."""
     said: dict[str, float] = {}
 
@@ -127,7 +127,7 @@ def _report() -> Callable[[str], None]:
     return report
 
 
-def _requester(dag_run: Any) -> str:
+def requester(dag_run: Any) -> str:
     return f"airflow {dag_run.triggering_user_name or dag_run.run_type}"
 
 
