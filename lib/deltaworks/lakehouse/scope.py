@@ -28,8 +28,9 @@ from deltaworks.lakehouse.schema import Role, TableSchema
 from deltaworks.topology.columns import LAST_MS
 
 _BATCH_SHIFT = 32
-_SOURCE = ("source_topic", "source_partition", "source_offset")
-_LETTER_SOURCE = ("topic", "partition", "offset")
+ROW_SOURCE = ("source_topic", "source_partition", "source_offset")
+LETTER_SOURCE = ("topic", "partition", "offset")
+"""The columns that say where a record was read: of rows, and of dead letters."""
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,9 +50,9 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
             case Role.WINDOWED:
                 return self._time_condition("window_start")
             case Role.APPEND:
-                return f"{self._time_condition('timestamp')} AND {self._source_condition(*_SOURCE)}"
+                return f"{self._time_condition('timestamp')} AND {self._source_condition(*ROW_SOURCE)}"
             case Role.DEAD_LETTERS:
-                return f"{self._time_condition('timestamp')} AND {self._source_condition(*_LETTER_SOURCE)}"
+                return f"{self._time_condition('timestamp')} AND {self._source_condition(*LETTER_SOURCE)}"
             case Role.CHANGELOG | Role.SNAPSHOT:
                 return f"batch_id <= {self.last_batch}"
             case Role.ARCHIVE:
@@ -65,9 +66,9 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
             case Role.WINDOWED:
                 found = self._time_mask(rows["window_start"])
             case Role.APPEND:
-                found = pc.and_(self._time_mask(rows["timestamp"]), self._source_mask(*map(rows.column, _SOURCE)))
+                found = pc.and_(self._time_mask(rows["timestamp"]), self._source_mask(*map(rows.column, ROW_SOURCE)))
             case Role.DEAD_LETTERS:
-                read = self._source_mask(*map(rows.column, _LETTER_SOURCE))
+                read = self._source_mask(*map(rows.column, LETTER_SOURCE))
                 found = pc.and_(self._time_mask(rows["timestamp"]), read)
             case Role.CHANGELOG | Role.SNAPSHOT:
                 found = pc.less_equal(rows["batch_id"], self.last_batch)
@@ -76,6 +77,10 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
             case _:
                 assert_never(schema.role)
         return pc.fill_null(found, False)
+
+    def is_source(self, topic: str) -> str:
+        """Whether a column names a source topic, not a hop, as an SQL condition."""
+        return f'"{topic}" IN ({", ".join(map(_text, self.end_offsets))})' if self.end_offsets else "FALSE"
 
     @property
     def days(self) -> tuple[str | None, str | None]:

@@ -1,0 +1,348 @@
+"""What would the new code have said? The tables of a replay against those of production.
+
+Compared is what a publish would replace (`scope`), and nothing else. Days of a windowed table whose windows may still
+change on either side are left out, and named. The snapshot of a KTable is compared as of the last batch of the replay:
+both sides' changelogs up to it, reduced.
+
+Not here: how rows are compared (`differences`).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import msgspec
+from deltalake import Schema
+
+from deltaworks.errors import TableError
+from deltaworks.lakehouse import layout
+from deltaworks.lakehouse.differences import Differences, Kind, Side
+from deltaworks.lakehouse.log import DeltaLog
+from deltaworks.lakehouse.schema import Role, TableSchema, changelog_name
+from deltaworks.lakehouse.scope import Scope, open_days
+
+KINDS: tuple[Kind, ...] = ("changed", "only in production", "only in staging")
+MEMORY_MB = 512
+_MAX_TEXT = 1_000
+
+SampleCell = None | bool | int | float | str | list[Any] | dict[str, Any]
+
+
+class Sample(msgspec.Struct, frozen=True, kw_only=True):
+    """One row that differs; money, times and bytes as text."""
+
+    kind: Kind
+    before: dict[str, SampleCell] | None
+    """In production."""
+    after: dict[str, SampleCell] | None
+    """In staging."""
+
+
+class RowCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """How the rows of two tables relate."""
+
+    production: int
+    staging: int
+    equal: int
+    changed: int
+    """The same row on both sides, with other content."""
+    only_production: int
+    only_staging: int
+
+    @property
+    def different(self) -> int:
+        """Changed, missing and additional rows."""
+        return self.changed + self.only_production + self.only_staging
+
+
+class Day(RowCounts, frozen=True, kw_only=True):
+    """One UTC day, of window starts or else of timestamps; a changed row counts on the day it has in production."""
+
+    day: str
+
+
+class TableComparison(msgspec.Struct, frozen=True, kw_only=True):
+    """One table."""
+
+    table: str
+    role: str
+    rows: RowCounts
+    days: tuple[Day, ...]
+    """Those with rows on either side, in order."""
+    columns: dict[str, int]
+    """Column -> changed rows in which it differs; all columns that are not part of a row's identity."""
+    samples: tuple[Sample, ...]
+    open_days: tuple[str, ...] = ()
+    """Days of windowed tables that are not compared, since they cannot be published yet."""
+    new_columns: tuple[str, ...] = ()
+    """Columns that production does not have; they count as null there."""
+    gone_columns: tuple[str, ...] = ()
+    """Columns that only production has; they are not compared."""
+    production_version: int | None
+    """Delta version that was compared; None: there is no such table."""
+    staging_version: int
+
+    @property
+    def equal(self) -> bool:
+        """Not a row more, less or other."""
+        return self.rows.different == 0 and not self.new_columns and not self.gone_columns
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """All tables of a replay."""
+
+    tables: tuple[TableComparison, ...]
+    scope: Scope
+    compared_ms: int
+    seconds: float
+
+    @property
+    def equal(self) -> bool:
+        """A publish would change nothing."""
+        return all(table.equal for table in self.tables)
+
+    @property
+    def differences(self) -> int:
+        """Rows that differ."""
+        return sum(table.rows.different for table in self.tables)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a comparison may use."""
+
+    memory_mb: int = MEMORY_MB
+    """What does not fit goes to `folder`."""
+    folder: Path | None = None
+    """Where temporary files are kept meanwhile; None: where the system has them."""
+    samples: int = 5
+    """Rows to keep per table and kind of difference."""
+
+
+def compare(
+    schemas: Sequence[TableSchema],
+    production_root: Path,
+    staging_root: Path,
+    *,
+    from_ms: int | None,
+    to_ms: int | None,
+    end_offsets: Mapping[str, Mapping[str, int]],
+    last_batch: int,
+    tables: Sequence[str],
+    same_batches: bool = True,
+    limits: Limits | None = None,
+    report: Callable[[str], None] = lambda line: None,
+) -> Comparison:
+    """Compares tables of a replay with production, each at its version of now; changes nothing.
+
+    Args:
+        schemas: every table of the replay's plan.
+        production_root: folder of the live tables.
+        staging_root: folder of the replay's.
+        from_ms: the first UTC day; None: from the beginning.
+        to_ms: the day after the last; None: to the end.
+        end_offsets: per source topic and partition the next offset after the replay.
+        last_batch: the last batch of the replay.
+        tables: which ones to compare.
+        same_batches: the replay went through the recorded batches; if it made its own, batch ids and offsets behind
+            hops are not compared.
+        limits: memory, temporary files, samples.
+        report: gets a line of progress per table.
+
+    Raises:
+        TableError: there is no such table in staging, a column has another type, or files of production were replaced
+            and deleted meanwhile.
+    """
+    limits = limits or Limits()
+    begun, now_ms = time.perf_counter(), time.time_ns() // 1_000_000
+    scope = Scope(from_ms=from_ms, to_ms=to_ms, end_offsets=end_offsets, last_batch=last_batch)
+    known = {schema.name: schema for schema in schemas}
+    if unknown := [name for name in tables if name not in known]:
+        raise TableError(f"There is no table {', '.join(unknown)} to compare.", hint=f"tables: {', '.join(known)}")
+    compared = []
+    for name in tables:
+        report(name)
+        schema = known[name]
+        source = known[changelog_name(name)] if schema.role is Role.SNAPSHOT else schema
+        pair = _Pair.open(schema, source, production_root, staging_root)
+        compared.append(pair.compare(scope, same_batches, limits))
+    return Comparison(
+        tables=tuple(compared), scope=scope, compared_ms=now_ms, seconds=round(time.perf_counter() - begun, 3)
+    )
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """One table, twice."""
+
+    schema: TableSchema
+    source: TableSchema
+    """Of the files that are read."""
+    production: DeltaLog | None
+    staging: DeltaLog
+
+    @classmethod
+    def open(cls, schema: TableSchema, source: TableSchema, production_root: Path, staging_root: Path) -> _Pair:
+        production, staging = _log(production_root / source.name), _log(staging_root / source.name)
+        if staging is None:
+            raise TableError(
+                f"The replay has no Delta table '{source.name}' below {staging_root}.",
+                hint="compare after the replay has run, with the code that it ran with",
+            )
+        for log in (production, staging):
+            if log is not None:
+                _require_types(log, source)
+        return cls(schema, source, production, staging)
+
+    def compare(self, scope: Scope, same_batches: bool, limits: Limits) -> TableComparison:
+        left_out = self._open_days(scope)
+        before, after = (self._side(log, scope, left_out) for log in (self.production, self.staging))
+        production_columns = after.columns if self.production is None else before.columns
+        with tempfile.TemporaryDirectory(prefix="comparison-", dir=limits.folder) as folder, duckdb.connect() as engine:
+            engine.execute("SET TimeZone = 'UTC'")
+            engine.execute("SET memory_limit = ?", [f"{limits.memory_mb}MB"])
+            engine.execute("SET temp_directory = ?", [folder])
+            engine.execute("SET preserve_insertion_order = false")
+            found = Differences(engine, self.schema, self.source, scope, same_batches=same_batches)
+            try:
+                found.find(before, after)
+                days = _days(found.rows_per_day(), found.per_day())
+                columns = found.per_column()
+                samples = [
+                    Sample(kind=kind, before=_shown(old), after=_shown(new))
+                    for kind in KINDS
+                    for old, new in found.samples(kind, limits.samples)
+                ]
+            except duckdb.IOException as error:
+                raise TableError(
+                    f"Files of the table '{self.source.name}' cannot be read: {error}",
+                    hint="if the stream has replaced and deleted them meanwhile, compare again",
+                ) from error
+            except duckdb.OutOfMemoryException as error:
+                raise TableError(
+                    f"The comparison of '{self.schema.name}' needs more than {limits.memory_mb} MB: {error}",
+                    hint="give it more memory, or compare fewer days",
+                ) from error
+        return TableComparison(
+            table=self.schema.name,
+            role=self.schema.role.value,
+            rows=_total(days),
+            days=days,
+            columns=columns,
+            samples=tuple(samples),
+            open_days=tuple(sorted(left_out)),
+            new_columns=tuple(field.name for field in self.source.file if field.name not in production_columns),
+            gone_columns=tuple(sorted(production_columns - set(self.source.arrow.names))),
+            production_version=None if self.production is None else self.production.version,
+            staging_version=self.staging.version,
+        )
+
+    def _open_days(self, scope: Scope) -> set[str]:
+        if self.schema.role is not Role.WINDOWED:
+            return set()
+        days = set().union(*(open_days(log.files) for log in (self.production, self.staging) if log is not None))
+        return {day for day in days if scope.holds_day(day)}
+
+    def _side(self, log: DeltaLog | None, scope: Scope, left_out: set[str]) -> Side:
+        if log is None:
+            return Side([], frozenset())
+        paths = sorted(log.files, key=lambda path: (layout.batch_of(path) or (-1, ""), path))
+        if self.schema.role is Role.WINDOWED:
+            days = {path: layout.partition_of(path)["window_date"] for path in paths}
+            paths = [path for path in paths if days[path] not in left_out and scope.holds_day(days[path])]
+        return Side([log.path / path for path in paths], frozenset(_types(log)))
+
+
+def _log(path: Path) -> DeltaLog | None:
+    if not (path / layout.LOG_FOLDER).is_dir():
+        return None
+    log = DeltaLog(path)
+    log.load()
+    return log
+
+
+def _types(log: DeltaLog) -> dict[str, Any]:
+    return {field["name"]: field["type"] for field in json.loads(log.schema_text)["fields"]}
+
+
+def _require_types(log: DeltaLog, schema: TableSchema) -> None:
+    found = _types(log)
+    wanted = json.loads(Schema.from_arrow(schema.arrow).to_json())["fields"]
+    others = [
+        f"{field['name']}: {found[field['name']]} -> {field['type']}"
+        for field in wanted
+        if field["name"] in found and found[field["name"]] != field["type"]
+    ]
+    if others:
+        raise TableError(
+            f"Columns of the Delta table at {log.path} have other types than in the code that was replayed "
+            f"(table -> code): {'; '.join(others)}.",
+            hint="such a table cannot be published into; write to a new table name",
+        )
+
+
+def _days(before: Mapping[date, int], differing: Mapping[date, Mapping[Kind, int]]) -> tuple[Day, ...]:
+    none = dict.fromkeys(KINDS, 0)
+    days = []
+    for day in sorted(before.keys() | differing.keys()):
+        kinds = differing.get(day, none)
+        changed, gone, new = (kinds[kind] for kind in KINDS)
+        production = before.get(day, 0)
+        equal = production - changed - gone
+        days.append(
+            Day(
+                day=day.isoformat(),
+                production=production,
+                staging=equal + changed + new,
+                equal=equal,
+                changed=changed,
+                only_production=gone,
+                only_staging=new,
+            )
+        )
+    return tuple(days)
+
+
+def _total(days: Sequence[Day]) -> RowCounts:
+    return RowCounts(**{name: sum(getattr(day, name) for day in days) for name in RowCounts.__struct_fields__})
+
+
+def _shown(row: Mapping[str, Any] | None) -> dict[str, SampleCell] | None:
+    return None if row is None else {name: _cell(cell) for name, cell in row.items()}
+
+
+def _cell(cell: Any) -> SampleCell:
+    """A cell as JSON can hold it, and as somebody reads it."""
+    match cell:
+        case None | bool() | int():
+            return cell
+        case float():
+            return cell if math.isfinite(cell) else str(cell)
+        case str():
+            return cell if len(cell) <= _MAX_TEXT else f"{cell[:_MAX_TEXT]}... ({len(cell):,} characters)"
+        case bytes():
+            return _cell(cell.decode(errors="backslashreplace"))
+        case Decimal():
+            return f"{cell:f}"
+        case datetime():
+            return cell.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
+        case date():
+            return cell.isoformat()
+        case dict():
+            return {str(name): _cell(part) for name, part in cell.items()}
+        case [*parts] if parts and all(isinstance(part, tuple) for part in parts):
+            return {str(name): _cell(part) for name, part in parts}
+        case [*parts]:
+            return [_cell(part) for part in parts]
+        case _:
+            return str(cell)

@@ -1,0 +1,274 @@
+"""The rows in which two versions of a table differ, found by DuckDB within a memory limit.
+
+1. Equal rows cancel each other out: both sides are counted by all their columns, one as +1, the other as -1.
+2. What remains is paired by identity, the first row of one side with the first of the other: a pair is a changed row.
+
+So rows that are there twice count twice, and only what differs is sorted and joined. NaN equals NaN, null equals null,
+numbers are never rounded, and the order of a map's entries does not matter.
+
+| table | identity |
+|---|---|
+| windowed | key, window |
+| snapshot | key |
+| append, dead letters | where the record was read, key |
+| changelog | likewise, and how many updates of this record and key came before |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any, Literal
+
+import duckdb
+import pyarrow as pa
+
+from deltaworks.lakehouse.schema import Role, TableSchema
+from deltaworks.lakehouse.scope import LETTER_SOURCE, ROW_SOURCE, Scope
+
+Kind = Literal["changed", "only in production", "only in staging"]
+_BOTH: dict[Kind, str] = {
+    "changed": "in_before AND in_after",
+    "only in production": "in_before AND NOT in_after",
+    "only in staging": "in_after AND NOT in_before",
+}
+
+
+@dataclass(frozen=True)
+class Side:
+    """What one of the two tables consists of."""
+
+    files: Sequence[Path]
+    """In the order in which they were written."""
+    columns: frozenset[str]
+    """Those that it has; it reads as null in the others."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What is compared of a row: `c<number>` in the queries here, since users may name their columns as they like."""
+
+    column: str | None
+    """None: the number of the row among those of one record and key."""
+    sql: str
+    is_identity: bool
+
+
+class Differences:
+    """The differences of one table.
+
+    Args:
+        connection: its temporary tables spill where the connection says.
+        schema: of the table; of a snapshot, too.
+        source: of the files: the table's, or its changelog's if it is a snapshot.
+        scope: which rows are compared.
+        same_batches: both sides were made of the same micro-batches; else batch ids and offsets behind hops say
+            nothing.
+    """
+
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        schema: TableSchema,
+        source: TableSchema,
+        scope: Scope,
+        *,
+        same_batches: bool,
+    ) -> None:
+        self._connection, self._schema, self._source, self._scope = connection, schema, source, scope
+        self._same_batches = same_batches
+        self.cells = self._cells()
+
+    def find(self, before: Side, after: Side) -> None:
+        """Compares; afterwards the other methods can tell."""
+        for name, side in (("before", before), ("after", after)):
+            rows = self._reduced(side) if self._schema.role is Role.SNAPSHOT else self._rows(side)
+            materialized = "TABLE" if self._schema.role is Role.SNAPSHOT else "VIEW"
+            self._connection.execute(f"CREATE OR REPLACE TEMP {materialized} {name}_rows AS {rows}")
+        cells = ", ".join(f"c{number}" for number in range(len(self.cells)))
+        self._connection.execute(f"""
+            CREATE OR REPLACE TEMP TABLE remainder AS
+            SELECT {cells}, sum(side)::BIGINT AS net,
+                CASE WHEN net > 0 THEN min(place) FILTER (side = 1) ELSE min(place) FILTER (side = -1) END AS place
+            FROM (SELECT *, 1 AS side FROM before_rows UNION ALL SELECT *, -1 AS side FROM after_rows)
+            GROUP BY {cells} HAVING net <> 0
+        """)
+        self._connection.execute(f"""
+            CREATE OR REPLACE TEMP TABLE pairs AS
+            WITH b AS ({self._numbered("net")}), a AS ({self._numbered("-net")})
+            SELECT {", ".join(f"b.c{n} AS b{n}, a.c{n} AS a{n}" for n in range(len(self.cells)))},
+                b.number IS NOT NULL AS in_before, a.number IS NOT NULL AS in_after
+            FROM b FULL JOIN a ON {" AND ".join(f"b.c{n} IS NOT DISTINCT FROM a.c{n}" for n in self._identity)}
+                AND b.number = a.number
+        """)
+
+    def rows_per_day(self) -> dict[date, int]:
+        """Rows before, by UTC day of the window's start or the row's timestamp."""
+        rows = self._connection.execute(
+            f"SELECT {_day(f'c{self._time}')} AS day, count(*) FROM before_rows GROUP BY day"
+        )
+        return dict(rows.fetchall())
+
+    def per_day(self) -> dict[date, dict[Kind, int]]:
+        """Rows that differ; a changed row counts on the day that it has before."""
+        counts = ", ".join(f"count(*) FILTER ({condition})" for condition in _BOTH.values())
+        day = _day(f"CASE WHEN in_before THEN b{self._time} ELSE a{self._time} END")
+        rows = self._connection.execute(f"SELECT {day} AS day, {counts} FROM pairs GROUP BY day").fetchall()
+        return {row[0]: dict(zip(_BOTH, row[1:], strict=True)) for row in rows}
+
+    def per_column(self) -> dict[str, int]:
+        """Changed rows in which a column differs; none for columns that are part of the identity."""
+        columns = {number: cell.column for number, cell in enumerate(self.cells) if not cell.is_identity}
+        if not columns:
+            return {}
+        counts = ", ".join(f"count(*) FILTER (b{number} IS DISTINCT FROM a{number})" for number in columns)
+        (row,) = self._connection.execute(f"SELECT {counts} FROM pairs WHERE {_BOTH['changed']}").fetchall()
+        return {str(name): count for name, count in zip(columns.values(), row, strict=True)}
+
+    def samples(self, kind: Kind, limit: int) -> list[tuple[dict[str, Any] | None, dict[str, Any] | None]]:
+        """The first rows that differ in a way, by identity: before, after."""
+        order = ", ".join(f"coalesce(b{n}, a{n})" for n in self._identity)
+        found = self._connection.sql(f"SELECT * FROM pairs WHERE {_BOTH[kind]} ORDER BY {order} LIMIT {limit}")
+        return [
+            (self._row("b", row) if row["in_before"] else None, self._row("a", row) if row["in_after"] else None)
+            for row in found.to_arrow_table().to_pylist()
+        ]
+
+    def _row(self, side: str, row: dict[str, Any]) -> dict[str, Any]:
+        return {cell.column: row[f"{side}{n}"] for n, cell in enumerate(self.cells) if cell.column is not None}
+
+    @property
+    def _identity(self) -> list[int]:
+        return [number for number, cell in enumerate(self.cells) if cell.is_identity]
+
+    @property
+    def _time(self) -> int:
+        """The number of the cell that says to which day a row belongs."""
+        wanted = "window_start" if self._schema.role is Role.WINDOWED else "timestamp"
+        return next(number for number, cell in enumerate(self.cells) if cell.column == wanted)
+
+    def _cells(self) -> list[Cell]:
+        identity = _identity_of(self._schema)
+        cells = [
+            Cell(field.name, self._value(field), field.name in identity)
+            for field in self._schema.arrow
+            if field.name not in self._schema.partition_by
+        ]
+        if self._schema.role is Role.CHANGELOG:
+            names = ", ".join(cell.sql for cell in cells if cell.is_identity)
+            order = "batch_id, file_index, file_row_number"
+            cells.append(Cell(None, f"row_number() OVER (PARTITION BY {names} ORDER BY {order})", True))
+        return cells
+
+    def _value(self, field: pa.Field) -> str:
+        """A column as it is compared."""
+        name = _quoted(field.name)
+        ours = {column for column, _ in self._schema.rest}
+        if not self._same_batches and field.name in ours:
+            letters = self._schema.role is Role.DEAD_LETTERS
+            topic, partition, offset = LETTER_SOURCE if letters else ROW_SOURCE
+            if field.name in (partition, offset):
+                return f"CASE WHEN {self._scope.is_source(topic)} THEN {name} END"
+            if field.name == "batch_id":
+                return "NULL::BIGINT"
+        return _unordered(name, field.type)
+
+    def _rows(self, side: Side) -> str:
+        chosen = ", ".join(f"{cell.sql} AS c{number}" for number, cell in enumerate(self.cells))
+        place = "(file_index::BIGINT << 32) + file_row_number AS place"
+        return f"SELECT {chosen}, {place} FROM {self._read(side)} WHERE {self._scope.condition(self._schema)}"
+
+    def _reduced(self, side: Side) -> str:
+        """The last row per key of a changelog."""
+        chosen = ", ".join(f"{cell.sql} AS c{number}" for number, cell in enumerate(self.cells))
+        keys = ", ".join(map(_quoted, self._schema.key_names))
+        return f"""
+            SELECT {chosen}, 0::BIGINT AS place FROM (
+                SELECT * FROM {self._read(side)} WHERE {self._scope.condition(self._source)}
+                QUALIFY row_number() OVER (
+                    PARTITION BY {keys} ORDER BY batch_id DESC, file_index DESC, file_row_number DESC
+                ) = 1
+            ) WHERE op <> 'delete'
+        """
+
+    def _read(self, side: Side) -> str:
+        """A table with every column, and where each row stands."""
+        if not side.files:
+            nothing = ", ".join(f"NULL::{_type(field.type)} AS {_quoted(field.name)}" for field in self._source.file)
+            return f"(SELECT {nothing}, 0 AS file_index, 0 AS file_row_number WHERE FALSE)"
+        columns = ", ".join(
+            _quoted(field.name) if field.name in side.columns else f"NULL::{_type(field.type)} AS {_quoted(field.name)}"
+            for field in self._source.file
+        )
+        paths = ", ".join(_text(_literal_path(path)) for path in side.files)
+        return (
+            f"(SELECT {columns}, file_index, file_row_number FROM read_parquet([{paths}], hive_partitioning = false))"
+        )
+
+    def _numbered(self, times: str) -> str:
+        """The remaining rows of one side, each as often as it is there, numbered per identity."""
+        names = ", ".join(f"c{number}" for number in self._identity)
+        return f"""
+            SELECT *, row_number() OVER (PARTITION BY {names} ORDER BY place) AS number
+            FROM (SELECT *, unnest(range({times})) FROM remainder WHERE {times} > 0)
+        """
+
+
+def _identity_of(schema: TableSchema) -> set[str]:
+    match schema.role:
+        case Role.WINDOWED:
+            return {*schema.key_names, "window_start", "window_end"}
+        case Role.SNAPSHOT:
+            return set(schema.key_names)
+        case Role.DEAD_LETTERS:
+            return {*LETTER_SOURCE, "key"}
+        case _:
+            return {*schema.key_names, *ROW_SOURCE}
+
+
+def _unordered(sql: str, kind: pa.DataType, depth: int = 0) -> str:
+    """Maps with their entries in the order of names, wherever they are."""
+    if not _has_map(kind):
+        return sql
+    item = f"x{depth}"
+    if pa.types.is_map(kind):
+        value = _unordered(f"{item}.value", kind.item_type, depth + 1)
+        entries = f"list_transform(map_entries({sql}), lambda {item}: {{'key': {item}.key, 'value': {value}}})"
+        return f"map_from_entries(list_sort({entries}))"
+    if pa.types.is_list(kind):
+        return f"list_transform({sql}, lambda {item}: {_unordered(item, kind.value_type, depth + 1)})"
+    parts = [f"{_text(part.name)}: {_unordered(f'({sql}).{_quoted(part.name)}', part.type, depth)}" for part in kind]
+    return f"CASE WHEN {sql} IS NOT NULL THEN {{{', '.join(parts)}}} END"
+
+
+def _has_map(kind: pa.DataType) -> bool:
+    if pa.types.is_map(kind):
+        return True
+    return any(_has_map(kind.field(number).type) for number in range(kind.num_fields))
+
+
+def _type(kind: pa.DataType) -> str:
+    """DuckDB's name of a type."""
+    empty = pa.table({"c": pa.nulls(0, kind)})
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        return str(connection.from_arrow(empty).types[0])
+
+
+def _day(time: str) -> str:
+    return f"CAST(timezone('UTC', {time}) AS DATE)"
+
+
+def _literal_path(path: Path) -> str:
+    """A path in which nothing is a wildcard."""
+    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in str(path))
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
