@@ -1,0 +1,237 @@
+"""Reads archives (`archive`): records by offset, in order, with memory that does not depend on how many there are.
+
+A record lies in the folder of its date, and late ones among others, so the files of a partition overlap: they are
+merged by offset. Readers need no lock. The stream goes on meanwhile and merges small files, and removes what it has
+merged after a while; then the reader looks where the rows are now.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from deltaworks.errors import TableError
+from deltaworks.kernel.records import Headers, RecordBatch
+from deltaworks.lakehouse import layout
+from deltaworks.lakehouse.archive import span_of
+from deltaworks.lakehouse.log import DeltaLog
+from deltaworks.lakehouse.schema import archive_schema
+from deltaworks.topology.archives import Archives
+
+CHUNK_ROWS = 2_000
+"""Rows of each open file in memory; also the records of a `RecordBatch` at most, but for late ones."""
+
+_NO_ROWS = pa.table({"offset": pa.array([], pa.int64())})
+
+
+class ArchiveReader:
+    """The archives of a pipeline.
+
+    Args:
+        root: folder of all tables.
+        archives: topic -> table; tables that are not there hold nothing.
+    """
+
+    def __init__(self, root: Path, archives: Archives) -> None:
+        self._root, self._archives = root, archives
+        self._logs: dict[str, DeltaLog | None] = {}
+
+    def table(self, topic: str) -> str | None:
+        """The archive of a topic, whether it is there or not."""
+        return self._archives.table(topic)
+
+    def spans(self, topic: str, partition: int) -> list[tuple[int, int]]:
+        """What it holds: `(start, stop)`, in order, with a gap between each two."""
+        log = self._log(topic)
+        if log is None:
+            return []
+        steps = ((layout.step_of(app), version) for app, version in log.transactions.items())
+        spans = [span for step, stop in steps if (span := span_of(step, stop)) is not None]
+        mine = sorted((s.start, s.stop) for s in spans if (s.topic, s.partition) == (topic, partition))
+        merged: list[tuple[int, int]] = []
+        for start, stop in mine:
+            if merged and start <= merged[-1][1]:
+                merged[-1] = merged[-1][0], max(stop, merged[-1][1])
+            else:
+                merged.append((start, stop))
+        return merged
+
+    def read(self, topic: str, partition: int, start: int, stop: int) -> Iterator[RecordBatch]:
+        """The records of the offsets from `start` to before `stop`, each once; which are there, `spans` says.
+
+        Raises:
+            TableError: a file of the table is gone.
+        """
+        while (log := self._log(topic)) is not None:
+            try:
+                for rows in _merged(_files(log, topic, partition, start, stop), topic, start, stop):
+                    batch = _batch(topic, partition, rows)
+                    start = batch.offsets[-1] + 1
+                    yield batch
+            except FileNotFoundError as error:
+                version = log.version
+                self.refresh()
+                if (log := self._log(topic)) is None or log.version == version:
+                    raise TableError(
+                        f"The archive at {self._root / (self.table(topic) or '')} names a file that is gone: {error}",
+                        hint="files of a Delta table are removed by the stream only; bring it back from a backup",
+                    ) from error
+            else:
+                return
+
+    def refresh(self) -> None:
+        """From now on it sees what has been archived since."""
+        self._logs.clear()
+
+    def _log(self, topic: str) -> DeltaLog | None:
+        table = self.table(topic)
+        if table is None:
+            return None
+        if table not in self._logs:
+            self._logs[table] = self._open(table)
+        return self._logs[table]
+
+    def _open(self, table: str) -> DeltaLog | None:
+        path = self._root / table
+        if not (path / layout.LOG_FOLDER).is_dir():
+            return None
+        log = DeltaLog(path)
+        log.load()
+        # Else it is a table that has the name of an archive, but is none.
+        return log if log.partition_by == archive_schema(table).partition_by else None
+
+
+@dataclass(frozen=True)
+class _File:
+    path: Path
+    lowest: int
+    highest: int
+
+
+def _files(log: DeltaLog, topic: str, partition: int, start: int, stop: int) -> list[_File]:
+    """Those that may hold records of the range, by their lowest offset."""
+    found = []
+    for path, entry in log.files.items():
+        if layout.partition_of(path)["partition"] != str(partition):
+            continue
+        statistics: dict[str, Any] = json.loads(entry.statistics or "{}")
+        least, most = statistics["minValues"], statistics["maxValues"]
+        file = _File(log.path / path, least["offset"], most["offset"])
+        if file.lowest < stop and file.highest >= start and least["topic"] <= topic <= most["topic"]:
+            found.append(file)
+    return sorted(found, key=lambda file: file.lowest)
+
+
+def _merged(files: Sequence[_File], topic: str, start: int, stop: int) -> Iterator[pa.Table]:
+    """Rows in the order of their offsets, each once, though two files may hold the same record.
+
+    That is so where a line of the stream was given up, and the one before it has read the same records.
+    """
+    waiting = list(reversed(files))
+    open_files: list[_OpenFile] = []
+    while waiting or open_files:
+        if not open_files:
+            open_files.append(_OpenFile(waiting.pop(), topic, start, stop))
+        upto = min(file.newest for file in open_files)
+        while waiting and waiting[-1].lowest <= upto:
+            file = _OpenFile(waiting.pop(), topic, start, stop)
+            open_files.append(file)
+            upto = min(upto, file.newest)
+        taken = [rows for file in open_files if (rows := file.take(upto)).num_rows]
+        open_files = [file for file in open_files if not file.exhausted]
+        if len(taken) == 1:
+            yield taken[0]
+        elif taken:
+            yield _in_order(pa.concat_tables(taken))
+
+
+class _OpenFile:
+    """A file whose rows are read a chunk at a time."""
+
+    def __init__(self, file: _File, topic: str, start: int, stop: int) -> None:
+        self._chunks = _chunks(file.path, topic, start, stop)
+        self._end = stop
+        self._rows = _NO_ROWS
+        self.exhausted = False
+        self._refill()
+
+    @property
+    def newest(self) -> int:
+        """The highest offset at hand."""
+        return self._end if self.exhausted else int(self._rows["offset"][-1].as_py())
+
+    def take(self, upto: int) -> pa.Table:
+        """The rows at hand up to an offset."""
+        count = pc.sum(pc.less_equal(self._rows["offset"], upto)).as_py() or 0
+        taken = self._rows.slice(0, count)
+        self._rows = self._rows.slice(count)
+        if not self._rows.num_rows:
+            self._refill()
+        return taken
+
+    def _refill(self) -> None:
+        found = next(self._chunks, None)
+        self.exhausted = found is None
+        self._rows = _NO_ROWS if found is None else found
+
+
+def _chunks(path: Path, topic: str, start: int, stop: int) -> Iterator[pa.Table]:
+    """The rows of a range in order, never none."""
+
+    def wanted(rows: pa.Table) -> pa.Table:
+        offsets = rows["offset"]
+        inside = pc.and_(pc.greater_equal(offsets, start), pc.less(offsets, stop))
+        return rows.filter(pc.and_(inside, pc.equal(rows["topic"], topic)))
+
+    with pq.ParquetFile(path) as file:
+        if file.metadata.num_rows > CHUNK_ROWS:
+            offsets = wanted(file.read(["offset", "topic"], use_threads=False))["offset"].combine_chunks()
+            if pc.all(pc.less(offsets[:-1], offsets[1:]), min_count=0).as_py():
+                yield from _streamed(file, wanted, len(offsets))
+                return
+        if (rows := wanted(file.read(use_threads=False))).num_rows:
+            yield _in_order(rows)
+
+
+def _streamed(file: pq.ParquetFile, wanted: Callable[[pa.Table], pa.Table], count: int) -> Iterator[pa.Table]:
+    """The wanted rows, `count` in all, of a file that has them in order."""
+    for batch in file.iter_batches(CHUNK_ROWS, use_threads=False):
+        if not count:
+            return
+        if (rows := wanted(pa.Table.from_batches([batch]))).num_rows:
+            count -= rows.num_rows
+            yield rows
+
+
+def _in_order(rows: pa.Table) -> pa.Table:
+    rows = rows.sort_by("offset")
+    offsets = rows["offset"].combine_chunks()
+    new = pc.not_equal(offsets[1:], offsets[:-1])
+    return rows.filter(pa.concat_arrays([pa.array([True]), new]))
+
+
+def _batch(topic: str, partition: int, rows: pa.Table) -> RecordBatch:
+    micros = rows["timestamp"].cast(pa.int64())
+    times = pc.coalesce(rows["timestamp_ms"], pc.divide(micros, 1000))
+    return RecordBatch(
+        topic,
+        partition,
+        rows["offset"].to_pylist(),
+        times.to_pylist(),
+        rows["key"].to_pylist(),
+        rows["value"].to_pylist(),
+        _headers(rows["headers"]),
+    )
+
+
+def _headers(column: pa.ChunkedArray) -> list[Headers] | None:
+    if not pc.any(pc.greater(pc.list_value_length(column), 0)).as_py():
+        return None
+    return [tuple((each["name"], each["value"]) for each in cell) for cell in column.to_pylist()]
