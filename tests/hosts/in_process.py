@@ -21,6 +21,8 @@ from pyspark.sql import Row
 
 from deltaworks import faults
 from deltaworks.control import batches, topics
+from deltaworks.control.checkpoint import CheckpointPlan
+from deltaworks.control.paths import PipelinePaths
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.kafka import admin
 from deltaworks.kafka.ranges import Offsets
@@ -30,12 +32,14 @@ from deltaworks.lakehouse.committer import TableCommitter
 from deltaworks.settings import Settings
 from deltaworks.spark import rows
 from deltaworks.spark.local_store import Changes, LocalStore, Stamp, discard
-from deltaworks.spark.protocol import open_store
+from deltaworks.spark.protocol import Truth, open_store
 from deltaworks.spark.routes import Operator, Routes
 from deltaworks.spark.rows import BatchPlan, TaskResult
+from deltaworks.spark.seed import seeded
 from deltaworks.spark.slot import run_slot
 from deltaworks.spark.source import TICK, plan_rows, source_config
-from deltaworks.spark.worker import Clients, HostConfig, KafkaClients, TaskId, Worker
+from deltaworks.spark.turns import TaskId
+from deltaworks.spark.worker import Clients, HostConfig, KafkaClients, Worker
 from tests.faults.hooks import InjectedFault
 from tests.hosts.memory_kafka import MemoryKafka
 from tests.task_state import TaskState
@@ -62,6 +66,7 @@ class InProcessStream:
         query_id: of the checkpoint.
         kafka: a broker in memory; None: the real one.
         slots: slots per stage.
+        line: what it was switched to, which has a query id and slots of its own; None: it begins at the first batch.
         clock: batch id -> its time, where the test does not say.
     """
 
@@ -73,25 +78,33 @@ class InProcessStream:
         *,
         kafka: MemoryKafka | None = None,
         slots: int = 2,
+        line: CheckpointPlan | None = None,
         clock: Callable[[int], int] = lambda batch_id: _FIRST_WALL_MS + 1000 * batch_id,
     ) -> None:
+        query_id, slots = (query_id, slots) if line is None else (line.query_id, line.slots)
         self.pipeline, self.settings, self.query_id, self.kafka = pipeline, settings, query_id, kafka
-        self._clock = clock
+        self.paths = PipelinePaths.of(settings, pipeline.name)
+        self.clock = clock
         self.plan = pipeline.plan()
         read, self._partitions = self._topics()
         self.tasks = self.plan.tasks(read)
         self._hop_partitions = self.plan.hop_partitions(read)
         self._routing = Routes.of(self.plan, self.tasks, slots)
         self.routes = self._routing.by_task()
-        folder = settings.pipeline(pipeline.name)
-        self.batches = folder / "batches"
+        self.batches = self.paths.batches
         self._source = source_config(
             pipeline, self.plan, settings, self._partitions, self._routing,
-            drain_file=folder / "drain", tick_file=folder / "next-tick",
+            drain_file=self.paths.drain(1), tick_file=self.paths.next_tick,
         )  # fmt: skip
         self.states: dict[TaskId, TaskState] = {task: TaskState() for task in self.routes}
         self.offsets: Offsets = {t: {str(p): 0 for p in range(n)} for t, n in self._partitions.items()}
         self.batch_id = 0
+        self._seeds: Path | None = None
+        if line is not None:
+            assert line.seed is not None and line.start is not None
+            self._seeds, self.batch_id = self.paths.line.root / line.seed, line.first_batch
+            self.offsets = {t: parts | line.start.get(t, {}) for t, parts in self.offsets.items()}
+            self.offsets |= {TICK: line.start[TICK]} if TICK in line.start else {}
         self.openings: list[str] = []
         self.skipped_transactions = 0
         self.failed_at: set[str] = set()
@@ -216,9 +229,13 @@ class InProcessStream:
         opened = {}
         for task, state in self.states.items():
             hosted = self.worker.task(*task)
-            header, _ = open_store(hosted.local, state)
+            header, _ = open_store(hosted.local, self.truth(task, state))
             opened[task] = self.worker.kernel(hosted, *task, header.stamp, self._next_wall_ms)
         return opened
+
+    def truth(self, task: TaskId, state: TaskState) -> Truth:
+        """What Spark's state says of a task."""
+        return state if self._seeds is None else seeded(state, self._seeds, *task)
 
     def open_globals(self) -> None:
         """Brings the global tables to where the last batch has read."""
@@ -251,10 +268,10 @@ class InProcessStream:
         while True:
             changed: dict[TaskId, TaskState] = {}
 
-            def truth(task: TaskId, changed: dict[TaskId, TaskState] = changed) -> TaskState:
+            def truth(task: TaskId, changed: dict[TaskId, TaskState] = changed) -> Truth:
                 if task not in changed:
                     changed[task] = copy.deepcopy(self.states[task])
-                return changed[task]
+                return self.truth(task, changed[task])
 
             try:
                 output = list(run_slot(self.worker, operator, self.batch_id, inputs, truth))
@@ -276,11 +293,11 @@ class InProcessStream:
 
     @property
     def _next_wall_ms(self) -> int:
-        return self._clock(self.batch_id)
+        return self.clock(self.batch_id)
 
     @property
     def _local(self) -> Path:
-        return self.settings.pipeline(self.pipeline.name) / "local"
+        return self.paths.local
 
     def _topics(self) -> tuple[dict[str, int], dict[str, int]]:
         """Partitions of the topics whose records go to tasks, and of those of global tables besides."""
@@ -298,7 +315,7 @@ class InProcessStream:
             bootstrap=self.settings.bootstrap,
             query_id=self.query_id,
             generation=1,
-            fence=str(self.settings.pipeline(self.pipeline.name) / "generation"),
+            fence=str(self.paths.fence),
             local_root=str(self._local),
             tables_root=str(self.settings.tables),
             tasks=self.tasks,
@@ -329,7 +346,7 @@ class InProcessStream:
     def close(self) -> None:
         """Brings every local store to the committed state, then lets go of stores, consumers and producers."""
         for task, state in self.states.items():
-            open_store(self.worker.task(*task).local, state)
+            open_store(self.worker.task(*task).local, self.truth(task, state))
         self.worker.close()
 
 

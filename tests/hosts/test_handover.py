@@ -1,0 +1,345 @@
+"""A line that goes on with the stores of a replay leaves what a stream leaves that had the code from the beginning."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from decimal import Decimal
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from deltalake import DeltaTable
+
+from deltaworks import Pipeline, StreamsBuilder
+from deltaworks.control import batches
+from deltaworks.control.paths import PipelinePaths
+from deltaworks.kafka.ranges import Offsets
+from deltaworks.kernel.task import TASK_STORE
+from deltaworks.settings import Settings
+from deltaworks.spark import handover
+from deltaworks.spark.source import TICK
+from deltaworks.testing.topics import RawRecord
+from jobs import fraud, inventory, invoices, orders
+from jobs.model.fraud import Profile
+from jobs.sample_data import fraud as fraud_data
+from jobs.sample_data import inventory as inventory_data
+from jobs.sample_data import invoices as invoices_data
+from jobs.sample_data import orders as orders_data
+from jobs.sample_data.kafka import PARTITIONS, SampleData
+from tests.hosts.in_process import InProcessStream
+from tests.hosts.memory_kafka import MemoryKafka
+
+POINTS = [
+    "task.opened", "task.processed", "task.flushed", "store.after_local_commit", "store.after_append",
+    "store.after_stamp", "driver.after_tasks", "driver.after_tables", "driver.end",
+]  # fmt: skip
+Records = dict[str, dict[int, list[RawRecord]]]
+Ends = dict[str, dict[int, int]]
+Stores = dict[tuple[int, int], dict[str, list[tuple[bytes, bytes]]]]
+Step = tuple[Offsets, int]
+"""Where a batch ends, and its wall clock."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A pipeline, its input, and what was wrong in its code before."""
+
+    pipeline: Pipeline
+    kafka: MemoryKafka
+    """With all input, and nothing else."""
+    wrong: tuple[tuple[Any, str, Any], ...]
+    """Of what, the name, the value that the old code had there."""
+    ticks: float = 0.0
+    """Share of the batches."""
+
+    @contextmanager
+    def old_code(self) -> Iterator[None]:
+        with pytest.MonkeyPatch.context() as patch:
+            for target, name, value in self.wrong:
+                patch.setattr(target, name, value)
+            yield
+
+    def broker(self) -> MemoryKafka:
+        """One of its own for each stream."""
+        inputs = {t: {p: list(records) for p, records in parts.items()} for t, parts in self.kafka.records.items()}
+        return MemoryKafka(dict(self.kafka.partitions), inputs)
+
+    def stream(self, home: Path, **options: Any) -> InProcessStream:
+        return InProcessStream(self.pipeline, settings_of(home), **({"kafka": self.broker()} | options))
+
+    def steps(self, home: Path, rng: random.Random, count: int) -> list[Step]:
+        """Random cuts of everything into batches."""
+        stream = self.stream(home)
+        end, at, wall_ms, steps = stream.end(), stream.offsets, 1_800_000_000_000, []
+        stream.close()
+        for left in range(count, 0, -1):
+            cut = {
+                topic: {
+                    p: at[topic][p] + min(n := stop - at[topic][p], rng.randint(0, 2 * n // left))
+                    for p, stop in parts.items()
+                }
+                for topic, parts in end.items()
+            }
+            wall_ms += rng.choice([500, 4_000, 11_000, 3_700_000])
+            ticked = {TICK: {"0": wall_ms}} if rng.random() < self.ticks else {TICK: at[TICK]} if TICK in at else {}
+            at = cut | ticked
+            steps.append((end | ticked if left == 1 else at, wall_ms))
+        return steps
+
+
+def job(pipeline: Pipeline, data: SampleData, *wrong: tuple[Any, str, Any], ticks: float = 0.0) -> Case:
+    kafka = MemoryKafka({topic.name: PARTITIONS for topic in pipeline.topics})
+    for record in data.records(500, 11):
+        partition = None if record.key is not None else record.partition
+        kafka.write(record.topic, RawRecord(record.key, record.value, record.timestamp_ms), partition)
+    return Case(pipeline, kafka, wrong, ticks)
+
+
+def small(topology: Callable[[StreamsBuilder], None], inputs: dict[str, int], *wrong: tuple[Any, str, Any]) -> Case:
+    rng, kafka = random.Random(5), MemoryKafka({**inputs, "out": 2})
+    for number in range(300):
+        topic = rng.choice(list(inputs))
+        value = None if rng.random() < 0.1 else f"k{rng.randrange(9)}".encode()
+        kafka.write(topic, RawRecord(f"k{rng.randrange(9)}".encode(), value, 1_000 * number))
+    return Case(Pipeline(name="under-test", topology=topology), kafka, wrong)
+
+
+class Words:
+    joint = "+"
+
+
+def circle(builder: StreamsBuilder) -> None:
+    left = builder.table("left", key=str, value=str, store="left")
+    right = builder.table("right", key=str, value=str, store="right")
+    joined = left.left_join_foreign_key(
+        right, lambda _, key: key, lambda a, b: f"{a}{Words.joint}{b}", value=str, store="joined", name="by-value"
+    )
+    joined.to_stream().to("out")
+    joined.to_delta("joined")
+
+
+def global_names(builder: StreamsBuilder) -> None:
+    names = builder.global_table("names", key=str, value=str, store="names")
+    ids = builder.stream("ids", key=str, value=str)
+    joined = ids.left_join_global(names, lambda _, value: value, lambda a, b: f"{a}{Words.joint}{b}", value=str)
+    joined.group_by_key().reduce(lambda a, b: f"{a[-20:]}{b}", store="last").to_delta("last")
+
+
+def without_counts(stock: inventory.Stock, moved: inventory.Movement, after: Any = inventory.Stock.after) -> Any:
+    return stock if moved.kind == "count" else after(stock, moved)
+
+
+def in_cents(order: orders.Order, user: orders.User, enrich: Any = orders.enrich) -> orders.EnrichedOrder:
+    enriched: orders.EnrichedOrder = enrich(msgspec.structs.replace(order, amount=order.amount * 100), user)
+    return enriched
+
+
+WRONG_JOINT = (Words, "joint", "-")
+CASES: dict[str, Callable[[], Case]] = {
+    "orders": lambda: job(
+        orders.pipeline, orders_data, (orders, "enrich", in_cents), (orders, "GRACE", timedelta(seconds=1))
+    ),
+    "invoices": lambda: job(invoices.pipeline, invoices_data, (invoices, "POINTS_PER_AMOUNT", Decimal("0.03"))),
+    "fraud": lambda: job(fraud.pipeline, fraud_data, (Profile, "after", lambda profile, *_: profile), ticks=0.4),
+    "inventory": lambda: job(inventory.pipeline, inventory_data, (inventory.Stock, "after", without_counts)),
+    "a circle": lambda: small(circle, {"left": 3, "right": 3}, WRONG_JOINT),
+    "a global table": lambda: small(global_names, {"ids": 3, "names": 2}, WRONG_JOINT),
+}
+
+
+def settings_of(home: Path) -> Settings:
+    return replace(Settings.from_environment({}), home=home)
+
+
+def run(stream: InProcessStream, steps: Sequence[Step], fail: Callable[[], list[str]] = list) -> None:
+    for end, wall_ms in steps:
+        stream.run(end, fail(), wall_ms=wall_ms)
+
+
+def ends(kafka: MemoryKafka) -> Ends:
+    return {topic: {p: len(records) for p, records in parts.items()} for topic, parts in kafka.records.items()}
+
+
+def stores(stream: InProcessStream) -> Stores:
+    """Every entry of every task, as committed."""
+    stream.kernels()
+    found = {}
+    for stage, task in stream.states:
+        local = stream.worker.task(stage, task).local
+        names = [*(store.name for store in stream.plan.stages[stage].stores), TASK_STORE]
+        found[stage, task] = {name: list(local.reader(name).scan(b"", None)) for name in names}
+    return found
+
+
+def topics(stream: InProcessStream, since: Ends) -> Records:
+    """What it has written to topics after some offsets."""
+    kafka = stream.kafka
+    assert kafka is not None
+    written = {topic: kafka.records[topic] for topic in kafka.sent}
+    return {t: {p: found[since.get(t, {}).get(p, 0) :] for p, found in parts.items()} for t, parts in written.items()}
+
+
+def tables(stream: InProcessStream) -> dict[str, list[str]]:
+    """All rows of all tables, with all columns."""
+    stream.committer.refresh_snapshots(force=True)
+    found = {name: DeltaTable(stream.settings.tables / name).to_pyarrow_table() for name in stream.committer.tables}
+    return {name: sorted(map(repr, table.to_pylist())) for name, table in found.items()}
+
+
+class Handover:
+    """A pipeline whose first line has old code."""
+
+    def __init__(self, case: Case, home: Path, steps: Sequence[Step], done: int) -> None:
+        """
+        Args:
+            case: the pipeline.
+            home: an empty folder.
+            steps: all batches.
+            done: how many of them the old code runs.
+        """
+        self.case, self.home, self.steps = case, home, steps
+        self.settings = settings_of(home / "live")
+        self.paths = PipelinePaths.of(self.settings, case.pipeline.name)
+        with case.old_code():
+            self.old = case.stream(home / "live", query_id="old")
+            run(self.old, steps[:done])
+            self.old.close()
+        assert self.old.kafka is not None
+        self.kafka = self.old.kafka
+
+    def replay(self, run_id: str, done: int) -> InProcessStream:
+        """The first batches once more, with the new code."""
+        replay = self.case.stream(self.home / run_id, query_id=run_id)
+        run(replay, self.steps[:done])
+        return replay
+
+    def switch(self, run_id: str, done: int, *, slots: int = 2) -> InProcessStream:
+        """Hands over; the line has the tables that the replay has written."""
+        replay = self.replay(run_id, done)
+        replay.close()
+        line = handover.make_line(
+            self.paths,
+            replay.plan,
+            tasks=replay.tasks,
+            slots=slots,
+            partitions={topic: self.case.kafka.count(topic) for topic in replay.plan.source_topics},
+            run_id=run_id,
+            last_batch=done - 1,
+            offsets=handover.offsets_after(self.paths, done - 1),
+            state=replay.paths.local,
+        )
+        handover.switch(self.paths, run_id)
+        self.settings.tables.rename(self.home / f"before {run_id}")
+        replay.settings.tables.rename(self.settings.tables)
+        self.since, self.done = ends(self.kafka), done
+        return self.case.stream(self.home / "live", kafka=self.kafka, line=line)
+
+    def assert_right(self, line: InProcessStream) -> None:
+        """Compares with a stream that runs all batches with the new code: all that is left, all written since."""
+        whole = self.replay("whole", self.done)
+        assert whole.kafka is not None
+        since = ends(whole.kafka)
+        run(whole, self.steps[self.done :])
+
+        assert stores(line) == stores(whole)
+        assert topics(line, self.since) == topics(whole, since)
+        assert tables(line) == tables(whole)
+        assert list(batches.read(line.batches)) == list(batches.read(whole.batches))
+        line.close()
+        whole.close()
+
+
+@pytest.mark.parametrize(("name", "slots"), list(zip(CASES, cycle([1, 2]), strict=False)))
+def test_the_new_line_goes_on_without_gap_and_without_double(tmp_path: Path, name: str, slots: int) -> None:
+    rng, case = random.Random(f"{name} {slots}"), CASES[name]()
+    handed = Handover(case, tmp_path, case.steps(tmp_path / "cuts", rng, 12), done=7)
+
+    line = handed.switch("run", done=7, slots=slots)
+    run(line, handed.steps[7:])
+
+    assert "rebuild" in line.openings
+    handed.assert_right(line)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_old_code_leaves_something_else(tmp_path: Path, name: str) -> None:
+    case = CASES[name]()
+    handed = Handover(case, tmp_path, case.steps(tmp_path / "cuts", random.Random(name), 2), done=2)
+    replay = handed.replay("run", done=2)
+
+    assert stores(handed.old) != stores(replay)
+    handed.old.close()
+    replay.close()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_failures_right_after_the_switch_change_nothing(tmp_path: Path, name: str) -> None:
+    rng, case = random.Random(name), CASES[name]()
+    handed = Handover(case, tmp_path, case.steps(tmp_path / "cuts", rng, 11), done=5)
+
+    line = handed.switch("run", done=5)
+    disturb = [line.lose_disk, line.lose_worker, line.restart]
+    for number, (end, wall_ms) in enumerate(handed.steps[5:], start=len(name)):
+        line.run(end, rng.sample(POINTS, 3), wall_ms=wall_ms)
+        disturb[number % len(disturb)]()
+
+    assert "undo" in line.openings
+    handed.assert_right(line)
+
+
+def test_the_first_batch_of_the_line_may_run_on_another_machine(tmp_path: Path) -> None:
+    case = CASES["a circle"]()
+    steps = case.steps(tmp_path / "cuts", random.Random(1), 9)
+    handed = Handover(case, tmp_path, steps, done=4)
+
+    line = handed.switch("run", done=4)
+    steps[4] = steps[4][0], line.clock(4)
+    line.run_on_another_machine(steps[4][0])
+    run(line, steps[5:])
+
+    handed.assert_right(line)
+
+
+def test_a_line_may_follow_a_line(tmp_path: Path) -> None:
+    case = CASES["a circle"]()
+    handed = Handover(case, tmp_path, case.steps(tmp_path / "cuts", random.Random(3), 9), done=3)
+    first = handed.switch("first", done=3)
+    run(first, handed.steps[3:6])
+    first.close()
+
+    second = handed.switch("second", done=6, slots=1)
+    run(second, handed.steps[6:])
+
+    assert handed.paths.switched == ("first", "second")
+    handed.assert_right(second)
+
+
+def test_after_an_undo_the_line_before_goes_on_as_if_there_had_been_none(tmp_path: Path) -> None:
+    case = CASES["inventory"]()
+    handed = Handover(case, tmp_path, case.steps(tmp_path / "cuts", random.Random(2), 10), done=5)
+    line = handed.switch("run", done=5)
+    run(line, handed.steps[5:8])
+    line.close()
+
+    handover.undo(handed.paths)
+    handover.undo(handed.paths, "run")  # once more
+
+    assert [record.batch for record in batches.read(handed.paths.batches)] == [0, 1, 2, 3, 4]
+    assert [record.batch for record in batches.read(handed.paths.line_of("run").set_aside)] == [5, 6, 7]
+    handed.settings.tables.rename(tmp_path / "of the line")
+    (tmp_path / "before run").rename(handed.settings.tables)
+    with case.old_code():
+        handed.old.restart()
+        run(handed.old, handed.steps[5:])
+        whole = handed.replay("old", done=10)
+    assert stores(handed.old) == stores(whole)
+    assert tables(handed.old) == tables(whole)
+    assert list(batches.read(handed.old.batches)) == list(batches.read(whole.batches))
+    handed.old.close()
+    whole.close()
