@@ -11,6 +11,7 @@ from typing import Protocol
 
 from deltaworks.control import batches
 from deltaworks.control.batches import BatchRecord
+from deltaworks.control.checkpoint import stored_plan
 from deltaworks.control.heartbeat import Heartbeat
 from deltaworks.control.model import Command
 from deltaworks.control.paths import PipelinePaths
@@ -64,7 +65,8 @@ class RegistryReporter:
 
     - Of the heartbeats that come faster than they can be written only the latest is; a change of state goes at once.
     - The batch record in the registry is a copy of the files (`control.batches`): what an outage or an earlier driver
-      left out is read from there, in order, before anything new. So the copy never has a gap.
+      left out is read from there, in order, before anything new. So the copy never has a gap. A line that follows
+      another one (`control.paths`) sends its own batches; those before are there under the other's query id.
     - While the registry is away it is tried again and again, and logged once.
 
     What it does not do: keep the driver from working when it is fenced. It says so in `asked_to_drain`.
@@ -78,7 +80,7 @@ class RegistryReporter:
         self._generation = generation
         self._period_s = period_s
         self._close_s = close_s
-        self._files = PipelinePaths.of(settings, pipeline).batches
+        self._paths = PipelinePaths.of(settings, pipeline)
         self._host = socket.gethostname()
 
         self._lock = threading.Lock()  # guards what follows
@@ -173,11 +175,15 @@ class RegistryReporter:
         if catch_up:
             # Whatever is written from here on comes through `batch`; what comes both ways is sent once.
             known = registry.last_batch(self._pipeline, query_id)
-            self._sent_batch = -1 if known is None else known
-            missing = (record for record in batches.read(self._files) if record.batch > self._sent_batch)
+            self._sent_batch = self._first_batch(query_id) - 1 if known is None else known
+            missing = (record for record in batches.read(self._paths.batches) if record.batch > self._sent_batch)
             while chunk := list(islice(missing, _CHUNK)):
                 self._send(registry, query_id, chunk)
         self._send(registry, query_id, [record for record in fresh if record.batch > self._sent_batch])
+
+    def _first_batch(self, query_id: str) -> int:
+        plan = stored_plan(self._paths.plan)
+        return plan.first_batch if plan is not None and plan.query_id == query_id else 0
 
     def _send(self, registry: Registry, query_id: str, records: list[BatchRecord]) -> None:
         if records:
