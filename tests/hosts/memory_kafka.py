@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from deltaworks.errors import KafkaReadError
 from deltaworks.kafka.ranges import Range
 from deltaworks.kernel.partitioning import partition_of
 from deltaworks.kernel.records import Headers, RecordBatch
@@ -23,6 +24,8 @@ class MemoryKafka:
     """Topic -> the part of its records that tasks have written."""
     markers: dict[tuple[int, int], int] = field(default_factory=dict)
     """`(stage, task)` -> the next batch that it has not committed."""
+    removed: dict[tuple[str, int], int] = field(default_factory=dict)
+    """Topic and partition -> the first offset that retention has left."""
 
     def count(self, topic: str) -> int:
         """How many partitions a topic has."""
@@ -62,11 +65,13 @@ class MemoryReader:
             yield batches
 
     def beginning(self, topic: str, partition: int) -> int:
-        return 0
+        return self._kafka.removed.get((topic, partition), 0)
 
     def close(self) -> None: ...
 
     def _batch(self, wanted: Range) -> RecordBatch:
+        if wanted.start < self.beginning(wanted.topic, wanted.partition):
+            raise KafkaReadError(f"{wanted.topic}-{wanted.partition} [{wanted.start}, {wanted.stop}): out of range")
         records = self._kafka.records[wanted.topic][wanted.partition][wanted.start : wanted.stop]
         headers = [record.headers for record in records]
         return RecordBatch(
