@@ -17,9 +17,12 @@ from deltaworks.settings import Settings
 
 _FILE = '''"""Airflow's entry to jobs/{name}.py. Written by deltaworks.airflow.bundle; changes here are lost."""
 
+from deltaworks.airflow.replay import replay_dag, reprocess_dag
 from deltaworks.airflow.stream import stream_dag
 
-dag = stream_dag("{name}")
+stream = stream_dag("{name}")
+replay = replay_dag("{name}")
+reprocess = reprocess_dag("{name}")
 '''
 
 

@@ -12,10 +12,14 @@ from deltaworks.control import jobs
 from deltaworks.settings import Settings
 from tests.unit.airflow.parsing import ROOT, ParsedFile, found_in
 
-SLOW = ("pyspark", "py4j", "delta", "deltalake", "pyarrow", "pandas", "duckdb", "confluent_kafka", "psycopg")
+SLOW = (
+    *("pyspark", "py4j", "delta", "deltalake", "pyarrow", "pandas", "duckdb", "confluent_kafka", "psycopg"),
+    "great_expectations",
+)
 
 PIPELINES = jobs.names(Settings.from_environment({"DELTAWORKS_PROJECT": str(ROOT)}))
-DAGS = sorted([*(f"{name}__stream" for name in PIPELINES), "streams__reconcile"])
+KINDS = ("stream", "replay", "reprocess")
+DAGS = sorted([*(f"{name}__{kind}" for name in PIPELINES for kind in KINDS), "streams__reconcile"])
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +36,7 @@ def test_no_dag_file_has_an_error(files: list[ParsedFile]) -> None:
     assert [file.errors for file in files if file.errors] == []
 
 
-def test_every_pipeline_has_a_dag_and_there_is_one_reconciler(files: list[ParsedFile]) -> None:
+def test_every_pipeline_has_its_dags_and_there_is_one_reconciler(files: list[ParsedFile]) -> None:
     assert sorted(dag_id for file in files for dag_id in file.dags) == DAGS
 
 

@@ -1,0 +1,118 @@
+"""The DAGs `<name>__replay` and `<name>__reprocess` of one pipeline.
+
+```
+plan --> run --> compare --> gate --> approve --> publish --> verify --> clean
+                                             '-> discard (rejected)
+```
+
+The first one is for a range of days that somebody chooses in its form. The second one is its calendar: a run is for one
+day, its partition, so that a backfill publishes one day after the other, and each has its entry in the history. It has
+a schedule because only a periodic DAG can have a backfill; the schedule itself has ended before it began.
+
+What a task does is one call of `deltaworks.replay`, the same as behind the command line. A gate that was not passed
+fails the run and keeps the staging tables for whoever wants to know why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+from airflow.sdk import DAG, CronPartitionTimetable, TriggerRule, task
+from airflow.sdk.api.datamodels._generated import DagRunType
+
+from deltaworks.airflow import replay_tasks
+from deltaworks.airflow.docs import replay_doc, reprocess_doc
+from deltaworks.airflow.replay_form import Tables, replay_form, reprocess_form
+from deltaworks.airflow.replay_operators import ApproveReplayOperator, PhaseOperator
+from deltaworks.airflow.stream import DEFAULTS
+from deltaworks.control import jobs
+from deltaworks.settings import Settings
+
+_SHORT = timedelta(minutes=15)
+_LONG = timedelta(hours=12)
+_RUN = timedelta(days=2)
+"""A run that takes longer is tried again, and goes on where it was."""
+_REPLAY = "{{ ti.xcom_pull(task_ids='plan') }}"
+"""The id, as the tasks after `plan` get it."""
+_SCHEDULE_ENDED = datetime(2000, 1, 1, tzinfo=UTC)
+"""A backfill and a run by hand do not care; without this a DAG that is not paused would start one every midnight."""
+
+
+def replay_dag(name: str) -> DAG | None:
+    """Makes the DAG for a range of days; None for a pipeline that writes no table."""
+    pipeline = jobs.load(Settings.from_environment(), name)
+    tables = Tables.of(pipeline)
+    if not tables.with_days and not tables.whole:
+        return None
+    return _dag(
+        name,
+        replay_dag_id(name),
+        replay_tasks.plan,
+        description=f"Processes the history of {name} again, compares, checks and publishes it.",
+        schedule=None,
+        params=replay_form(tables),
+        allowed_run_types=[DagRunType.MANUAL, DagRunType.OPERATOR_TRIGGERED],
+        max_active_runs=4,  # one may wait for its approval while another one is at work on other days
+        doc_md=replay_doc(name, tables),
+    )
+
+
+def reprocess_dag(name: str) -> DAG | None:
+    """Makes the DAG for single days; None for a pipeline that writes no table with days."""
+    pipeline = jobs.load(Settings.from_environment(), name)
+    tables = Tables.of(pipeline)
+    if not tables.with_days:
+        return None
+    return _dag(
+        name,
+        reprocess_dag_id(name),
+        replay_tasks.plan_day,
+        description=f"Processes the history of {name} again and publishes one day of it; for backfills.",
+        schedule=CronPartitionTimetable("0 0 * * *", timezone="UTC", key_format="%Y-%m-%d"),
+        end_date=_SCHEDULE_ENDED,
+        is_paused_upon_creation=True,
+        params=reprocess_form(tables),
+        allowed_run_types=[DagRunType.BACKFILL, DagRunType.MANUAL, DagRunType.SCHEDULED],
+        max_active_runs=1,
+        doc_md=reprocess_doc(name, tables),
+    )
+
+
+def replay_dag_id(name: str) -> str:
+    """Of the DAG for a range of days."""
+    return f"{name}__replay"
+
+
+def reprocess_dag_id(name: str) -> str:
+    """Of the DAG for single days."""
+    return f"{name}__reprocess"
+
+
+def _dag(name: str, dag_id: str, make_plan: Callable[..., str], **properties: Any) -> DAG:
+    with DAG(dag_id=dag_id, catchup=False, default_args=DEFAULTS, tags=["replay", name], **properties) as dag:
+        plan = task(task_id="plan", execution_timeout=_SHORT)(make_plan)(name)
+        run = _heavy(name, "run", _RUN)
+        compare = task(task_id="compare", execution_timeout=_LONG, max_active_tis_per_dag=1)(replay_tasks.compare)
+        compared = compare(name, _REPLAY)
+        gate = _heavy(name, "gate", _LONG)
+        approve = ApproveReplayOperator(
+            task_id="approve", pipeline=name, replay=_REPLAY, publish="publish", discard="discard"
+        )
+        # A skipped approval is one that nobody asked for. What was rejected is skipped, whatever the rule says.
+        publish = task(task_id="publish", execution_timeout=_SHORT, trigger_rule=TriggerRule.NONE_FAILED)
+        published = publish(replay_tasks.publish)(name, _REPLAY)
+        verified = task(task_id="verify", execution_timeout=_LONG)(replay_tasks.verify)(name, _REPLAY)
+        cleaned = task(task_id="clean", execution_timeout=_SHORT)(replay_tasks.clean)(name, _REPLAY)
+        discarded = task(task_id="discard", execution_timeout=_SHORT)(replay_tasks.discard)(name, _REPLAY)
+        plan >> run >> compared >> gate >> approve >> [published, discarded]
+        published >> verified >> cleaned
+    return dag
+
+
+def _heavy(name: str, phase: Literal["run", "gate"], limit: timedelta) -> PhaseOperator:
+    """One at a time, whatever a backfill thinks of the DAG's `max_active_runs`: it fills the machine."""
+    return PhaseOperator(
+        task_id=phase, phase=phase, execution_timeout=limit, max_active_tis_per_dag=1, pipeline=name, replay=_REPLAY
+    )

@@ -1,0 +1,142 @@
+"""The tasks of a replay that are more than a call: the heavy phases, and the question whether to publish."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any, Literal, NoReturn
+
+from airflow.providers.standard.operators.hitl import HITLBranchOperator
+from airflow.sdk import BaseOperator
+from airflow.sdk.definitions.context import Context
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+
+from deltaworks.airflow import replay_tasks
+from deltaworks.airflow.child import Child
+from deltaworks.airflow.tasks import no_retry_where_it_cannot_help
+from deltaworks.control.logs import why
+from deltaworks.exits import LEASE, NO_RESTART
+from deltaworks.settings import Settings
+
+APPROVE, REJECT = "Approve", "Reject"
+_LINES = 5
+_USAGE = 2
+_NOT_PASSED = 1
+_REPEAT_CANNOT_HELP = (NO_RESTART - {LEASE}) | {_USAGE}
+"""That somebody else works on the run passes."""
+
+
+class PhaseOperator(BaseOperator):
+    """Does a heavy phase of a replay in a process of its own; its lines are the log of the task.
+
+    A try that follows one that was killed goes on where that one was. However the task ends, nothing of the process is
+    left (see `child`).
+
+    What it does not do: the phases before. It fails if they are not done.
+
+    Args:
+        pipeline: whose replay.
+        replay: its id.
+        phase: which one.
+    """
+
+    template_fields: Sequence[str] = ("replay",)
+    ui_color = "#e8ddf3"
+
+    def __init__(self, *, pipeline: str, replay: str, phase: Literal["run", "gate"], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.pipeline = pipeline
+        self.replay = replay
+        self.phase = phase
+        self._child: Child | None = None
+
+    def execute(self, context: Context) -> None:
+        settings = Settings.from_environment()
+        if replay_tasks.has_ended(settings, self.pipeline, self.replay):
+            self.log.info("replay %s has ended: there is nothing to do", self.replay)
+            return
+        with no_retry_where_it_cannot_help():
+            paths = replay_tasks.resume(settings, self.replay).paths
+        state = paths.read_state()
+        replay_tasks.require_turn(state, self.phase)
+        if self.phase not in state.done:
+            log = paths.root / "log"
+            self._child = Child(settings.run, f"replay-{self.replay}", log, env=settings.process_environment())
+            code = self._child.execute(self._command(), lambda line: self.log.info("%s", line))
+            state = paths.read_state()
+            if self.phase not in state.done or code not in (0, _NOT_PASSED):
+                self._fail(code, why(log, after=self._child.begin))
+        if self.phase == "gate" and not state.passed:
+            raise AirflowFailException(self._not_passed())
+
+    def on_kill(self) -> None:
+        """Called in the main thread, wherever that is."""
+        if self._child is not None:
+            self._child.end()
+
+    def _command(self) -> list[str]:
+        """The command line of the phase."""
+        arguments = ["replay", self.pipeline, "--resume", self.replay, "--until", self.phase]
+        return [sys.executable, "-u", "-m", "deltaworks.cli", *arguments]
+
+    def _fail(self, code: int, lines: Sequence[str]) -> NoReturn:
+        ended = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        reason = "\n".join([f"{self.phase} {ended}:", *lines[-_LINES:]])
+        raise AirflowFailException(reason) if code in _REPEAT_CANNOT_HELP else AirflowException(reason)
+
+    def _not_passed(self) -> str:
+        return (
+            f"Replay {self.replay} has not passed the gate; nothing was published. Its staging tables are kept, so "
+            "that you can look at them, and no other replay may publish the same days meanwhile.\n"
+            f"When you have seen enough: deltaworks discard {self.replay}"
+        )
+
+
+class ApproveReplayOperator(HITLBranchOperator):
+    """Asks a person whether to publish, and shows what would change and what the gate has found.
+
+    It waits without a worker and without a trigger. It is skipped if the form asks for no approval, and if there is
+    nothing left to approve.
+
+    Args:
+        pipeline: whose replay.
+        replay: its id.
+        publish: task that comes after an approval.
+        discard: task that comes after a rejection.
+    """
+
+    template_fields: Sequence[str] = ("subject", "replay")  # not the body: it has values of tables in it
+
+    def __init__(self, *, pipeline: str, replay: str, publish: str, discard: str, **kwargs: Any) -> None:
+        super().__init__(
+            subject=f"Publish this replay of {pipeline}?",
+            options=[APPROVE, REJECT],
+            options_mapping={APPROVE: publish, REJECT: discard},
+            **kwargs,
+        )
+        self.pipeline = pipeline
+        self.replay = replay
+
+    def execute(self, context: Context) -> None:
+        from deltaworks.airflow.replay_report import markdown
+
+        if not context["params"]["approval"]:
+            raise AirflowSkipException("no approval was asked for")
+        settings = Settings.from_environment()
+        if replay_tasks.has_ended(settings, self.pipeline, self.replay):
+            raise AirflowSkipException(f"replay {self.replay} has ended: there is nothing to approve")
+        with no_retry_where_it_cannot_help():
+            run = replay_tasks.resume(settings, self.replay)
+        state = run.paths.read_state()
+        replay_tasks.require_turn(state, "publish")
+        if "publish" in state.done:
+            raise AirflowSkipException(f"replay {self.replay} is published: there is nothing to approve")
+        self.body = markdown(run.paths, run.plan, state)
+        super().execute(context)
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
+        """Called with the answer."""
+        if event.get("chosen_options") == [APPROVE]:
+            user = event.get("responded_by_user") or {}
+            context["ti"].xcom_push(key="approved_by", value=user.get("name") or user.get("id") or "somebody")
+        return super().execute_complete(context, event)

@@ -1,0 +1,139 @@
+"""What a replay would change and what the gate has found, for the person who is asked whether to publish."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from deltaworks.lakehouse.comparison import Comparison, TableComparison
+from deltaworks.quality.verdict import Outcome, Verdict
+from deltaworks.replay.model import ReplayPaths, ReplayPlan, ReplayState, day_of
+
+_MOST = 10
+"""Days, columns and findings that are shown of a table; the page is read by a person."""
+_ANSWER = """**Approve** publishes it, in one commit per table, also under a running stream; `deltaworks rollback {run}`
+brings back what was there before. **Reject** throws it away."""
+
+
+def markdown(paths: ReplayPaths, plan: ReplayPlan, state: ReplayState) -> str:
+    """The body of the question.
+
+    Args:
+        paths: of a run that is compared and has passed the gate.
+        plan: of the run.
+        state: how far it is.
+    """
+    comparison = msgspec.json.decode(paths.comparison.read_bytes(), type=Comparison)
+    verdicts = msgspec.json.decode(paths.verdicts.read_bytes(), type=list[Verdict])
+    parts = [
+        *_run(plan, state),
+        *_differences(comparison),
+        *_gate(verdicts),
+        "### Your answer",
+        _ANSWER.format(run=plan.run_id),
+    ]
+    return "\n\n".join(parts)
+
+
+def _run(plan: ReplayPlan, state: ReplayState) -> Iterator[str]:
+    request = plan.request
+    begin = "the beginning" if state.from_ms is None else day_of(state.from_ms)
+    end = "the last batch" if state.to_ms is None else day_of(state.to_ms)
+    yield _table(
+        ("", ""),
+        [
+            ("Replay", f"`{plan.run_id}`"),
+            ("Asked for by", _text(request.requested_by)),
+            ("Why", _text(request.reason)),
+            ("Days", f"{begin} to {end} (exclusive), UTC"),
+            (
+                "Batches",
+                f"{plan.first_batch:,} to {plan.last_batch:,}, {plan.records:,} records, {request.order} order",
+            ),
+            ("Code", f"`{plan.code_version}`"),
+        ],
+    )
+
+
+def _differences(comparison: Comparison) -> Iterator[str]:
+    yield "### What would change"
+    yield "Nothing: every row is as in production." if comparison.equal else f"{comparison.differences:,} rows differ."
+    yield _table(
+        ("Table", "In production", "In the replay", "Equal", "Changed", "Only in production", "Only in the replay"),
+        (
+            (
+                f"`{table.table}`",
+                *map(_number, (table.rows.production, table.rows.staging, table.rows.equal, table.rows.changed)),
+                *map(_number, (table.rows.only_production, table.rows.only_staging)),
+            )
+            for table in comparison.tables
+        ),
+        numbers=True,
+    )
+    for table in comparison.tables:
+        if lines := list(_details(table)):
+            yield f"**{table.table}**"
+            yield "\n".join(f"- {line}" for line in lines)
+
+
+def _details(table: TableComparison) -> Iterator[str]:
+    columns = sorted(((count, name) for name, count in table.columns.items() if count), reverse=True)
+    if columns:
+        yield "changed: " + _some([f"`{name}` in {count:,} rows" for count, name in columns])
+    days = [f"{day.day} ({day.different:,} of {day.production:,})" for day in table.days if day.different]
+    if days:
+        yield "days: " + _some(days)
+    for what, names in (
+        ("columns that production does not have", table.new_columns),
+        ("columns that only production has", table.gone_columns),
+        ("days that are not published, since their windows may still change", table.open_days),
+    ):
+        if names:
+            yield f"{what}: {_some(names)}"
+
+
+def _gate(verdicts: Sequence[Verdict]) -> Iterator[str]:
+    found = [verdict for verdict in verdicts if not verdict.passed]
+    yield "### What the gate says"
+    yield f"{len(verdicts) - len(found):,} of {len(verdicts):,} expectations and invariants hold."
+    if found:
+        yield _table(
+            ("Table", "Expected", "Found", "Severity"),
+            (
+                (f"`{verdict.table}`", _text(verdict.expects), _finding(verdict), _text(verdict.severity))
+                for verdict in found[:_MOST]
+            ),
+        )
+    if len(found) > _MOST:
+        yield f"... and {len(found) - _MOST:,} more."
+
+
+def _finding(verdict: Verdict) -> str:
+    if verdict.outcome is Outcome.ERROR:
+        return _text(f"not checked: {verdict.error}")
+    if verdict.unexpected is not None:
+        return f"{verdict.unexpected:,} of {verdict.rows or 0:,} rows"
+    return _text(verdict.observed or "")
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: bool = False) -> str:
+    sides = ["---", *(["---:" if numbers else "---"] * (len(columns) - 1))]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (columns, sides, *rows))
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST:,} more" if len(names) > _MOST else ""
+    return ", ".join(names[:_MOST]) + more
+
+
+def _number(number: int) -> str:
+    return f"{number:,}"
+
+
+def _text(text: str) -> str:
+    """Text of others inside a table: on one line, with nothing in it that markdown or HTML would read."""
+    line = " ".join(text.split())
+    for sign in "\\`*_[]|":
+        line = line.replace(sign, "\\" + sign)
+    return line.replace("<", "&lt;").replace(">", "&gt;")
