@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 import duckdb
 import pyarrow as pa
+import pyarrow.dataset as pads
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Source: TypeAlias = Union[pa.Table, "pd.DataFrame", Path, str]
-"""An Arrow table, a data frame, or the path of a Delta table."""
+Source: TypeAlias = Union[pa.Table, pads.Dataset, "pd.DataFrame", Path, str]
+"""An Arrow table or dataset, a data frame, or the path of a Delta table."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Tables:
 
 
 def _open(source: Source) -> Any:
-    if isinstance(source, pa.Table):
+    if isinstance(source, pa.Table | pads.Dataset):
         return source
     if isinstance(source, Path | str):
         from deltalake import DeltaTable

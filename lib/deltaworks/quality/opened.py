@@ -1,0 +1,106 @@
+"""The tables of one pipeline below one root, all of them after the same micro-batch.
+
+The driver commits a batch one table after the other, so whoever opens table after table while a stream runs gets some
+with a batch and some without it, and finds differences that nobody else will ever see. The batch record says which
+batches every table has; a version that is newer is left aside. Delta keeps the older one long enough
+(`TableOptions.keep_replaced_ms`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from deltalake import DeltaTable
+
+from deltaworks.lakehouse import layout
+from deltaworks.lakehouse.layout import PageName
+from deltaworks.lakehouse.log import DeltaLog
+from deltaworks.lakehouse.schema import TableSchema
+
+
+@dataclass(frozen=True)
+class OpenedTable:
+    """One table at one version."""
+
+    schema: TableSchema
+    rows: Any
+    """A dataset of Arrow; nothing is read yet."""
+    as_of_batch: int | None = None
+    """Snapshots: the last batch that it shows; None: nothing is known."""
+    closed_before_ms: Mapping[int, int] = field(default_factory=dict)
+    """Windowed tables: task -> windows that end before are final."""
+    pages: tuple[PageName, ...] = ()
+    """Windowed tables: files with windows that may still change."""
+
+
+@dataclass(frozen=True)
+class OpenedTables:
+    """Those that there are."""
+
+    by_name: Mapping[str, OpenedTable]
+    missing: tuple[str, ...]
+
+    @classmethod
+    def below(cls, root: Path, schemas: Sequence[TableSchema], last_batch: int | None = None) -> OpenedTables:
+        """Opens the tables of a pipeline.
+
+        Args:
+            root: folder of all tables.
+            schemas: what there should be.
+            last_batch: later batches are left aside; None: nobody writes.
+        """
+        there = [schema for schema in schemas if (root / schema.name / layout.LOG_FOLDER).is_dir()]
+        opened = {schema.name: _open(root / schema.name, schema, last_batch) for schema in there}
+        return cls(opened, tuple(schema.name for schema in schemas if schema.name not in opened))
+
+    @property
+    def sources(self) -> dict[str, Any]:
+        """For `validate`: name -> dataset."""
+        return {name: table.rows for name, table in self.by_name.items()}
+
+
+def _open(path: Path, schema: TableSchema, last_batch: int | None) -> OpenedTable:
+    log = DeltaLog(path)
+    log.load()
+    version = log.version if last_batch is None else _version_at(path, log.version, last_batch)
+    table = DeltaTable(path, version=version)
+    known = {app: table.transaction_version(app) for app in log.transactions}
+    steps = [(layout.step_of(app), number) for app, number in known.items() if number is not None]
+    as_of = [number for step, number in steps if step == layout.SNAPSHOT]
+    closed: dict[int, int] = {}
+    for step, before_ms in steps:
+        if (task := layout.closed_task(step)) is not None:
+            closed[task] = max(before_ms, closed.get(task, before_ms))
+    pages = tuple(PageName(name) for name in log.files if layout.is_page(name)) if version == log.version else ()
+    return OpenedTable(schema, table.to_pyarrow_dataset(), max(as_of, default=None), closed, pages)
+
+
+def _version_at(path: Path, version: int, last_batch: int) -> int:
+    """The last version without a later batch; what the driver did between two batches is part of either."""
+    found = version
+    for number in range(version, 0, -1):
+        try:
+            lines = (path / layout.LOG_FOLDER / f"{number:020d}.json").read_bytes().splitlines()
+        except FileNotFoundError:
+            break  # a checkpoint covers it, so it is old
+        batches = [batch for line in lines if (batch := _batch_in(msgspec.json.decode(line))) is not None]
+        if batches and max(batches) <= last_batch:
+            break
+        if batches:
+            found = number - 1
+    return found
+
+
+def _batch_in(action: Mapping[str, Any]) -> int | None:
+    match action:
+        case {"txn": {"appId": str(app), "version": int(version)}} if layout.step_of(app) in (
+            layout.ROWS,
+            layout.SNAPSHOT,
+        ):
+            return version
+        case _:
+            return None
