@@ -30,7 +30,8 @@ from deltaworks.lakehouse.writes import NewFile
 
 PAGE_ROWS = 4096
 """Reading and writing a page of this size costs about as much per file as per row."""
-_NEVER_MS = (1 << 63) - 1
+_NEVER = layout.closes_text((1 << 63) - 1)
+"""Of pages without an open window, which were left behind once."""
 
 Identity = tuple[Any, ...]
 """Key cells, window start and window end (ms) of a row."""
@@ -109,7 +110,7 @@ class PageWriter:
                 changes.removed.append(pages[touched.page])
             if not rewritten.rows.num_rows:
                 continue
-            if pc.all(rewritten.rows.column("is_final")).as_py():
+            if _is_closed(rewritten.rows):
                 final[touched.day].append(rewritten.rows)
                 continue
             adjacent = previous is not None and touched.page == previous + 1
@@ -117,14 +118,14 @@ class PageWriter:
                 pending.rows = pa.concat_tables([pending.rows, rewritten.rows])
             else:
                 if pending is not None:
-                    changes.added += self._write(pending, is_last=False)
+                    changes.added += self._write(pending, final, is_last=False)
                 pending = rewritten
             previous = touched.page
             if touched.page is None or _is_last_of_day(pages, touched.page):
-                changes.added += self._write(pending, is_last=True)
+                changes.added += self._write(pending, final, is_last=True)
                 pending = None
         if pending is not None:
-            changes.added += self._write(pending, is_last=False)
+            changes.added += self._write(pending, final, is_last=False)
         for day, tables in final.items():
             changes.added.append(self._write_final(day, pa.concat_tables(tables)))
         return changes
@@ -196,7 +197,8 @@ class PageWriter:
     def _joinable(self, left: _Rewritten, right: _Rewritten) -> bool:
         return left.day == right.day and left.rows.num_rows + right.rows.num_rows <= self._page_rows // 2
 
-    def _write(self, page: _Rewritten, *, is_last: bool) -> list[NewFile]:
+    def _write(self, page: _Rewritten, final: dict[str, list[pa.Table]], *, is_last: bool) -> list[NewFile]:
+        """One page, or several; a part whose windows are all closed goes to `final`."""
         if page.rows.num_rows <= self._page_rows:
             return [self._write_page(page.day, page.position, page.rows)]
         positions = [position_of(identity) for identity in identities(page.rows, self._schema)]
@@ -205,13 +207,17 @@ class PageWriter:
         starts = [0, *_cuts([positions[number] for number in order], self._page_rows, is_last=is_last)]
         written = []
         for begin, end in zip(starts, [*starts[1:], len(order)], strict=True):
+            part = rows.slice(begin, end - begin)
+            if _is_closed(part):
+                final[page.day].append(part)
+                continue
             position = positions[order[begin]] if begin else page.position
-            written.append(self._write_page(page.day, position, rows.slice(begin, end - begin)))
+            written.append(self._write_page(page.day, position, part))
         return written
 
     def _write_page(self, day: str, position: Position, rows: pa.Table) -> NewFile:
         is_open = rows.filter(pc.invert(rows.column("is_final")))
-        closes_ms = _lowest_ms(is_open.column("window_end")) if is_open.num_rows else _NEVER_MS
+        closes_ms = _lowest_ms(is_open.column("window_end"))
         path = layout.page_path(day, self._task, *position, closes_ms, rows.num_rows, self._batch_id, self._tag)
         return parquet.write(self._root, self._schema, path, rows)
 
@@ -258,9 +264,13 @@ def _close(rows: pa.Table, before_ms: int) -> pa.Table:
     return rows.set_column(index, rows.schema.field(index), closed)
 
 
+def _is_closed(rows: pa.Table) -> bool:
+    return bool(pc.all(rows.column("is_final")).as_py())
+
+
 def _closing(pages: Sequence[str], before_ms: int) -> list[int]:
     limit = layout.closes_text(before_ms)
-    return [number for number, path in enumerate(pages) if layout.page_closes(path) < limit]
+    return [number for number, path in enumerate(pages) if not limit <= layout.page_closes(path) < _NEVER]
 
 
 def _lowest_ms(column: pa.ChunkedArray) -> int:

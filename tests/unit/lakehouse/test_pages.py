@@ -326,3 +326,16 @@ def test_random_batches_give_what_a_dictionary_gives(tmp_path: Path, seed: int, 
         windows.pages()
 
     assert windows.rows() == sorted((*key, value, key[2] < bound) for key, value in expected.items())
+
+
+def test_a_part_of_a_page_whose_windows_are_all_closed_is_no_page(tmp_path: Path) -> None:
+    windows = Windows(tmp_path)
+
+    windows.batch(*many(12, 0), *many(6, 5), close=hour(3)[0])
+
+    table = windows.committer.tables["t"]
+    assert all(layout.page_closes(path) == layout.closes_text(hour(5)[1]) for path in windows.pages())
+    windows.batch(close=hour(9)[0])
+    assert not windows.pages()
+    assert sum(entry.rows for entry in table.log.files.values()) == 18
+    assert all(final for *_, final in windows.rows())
