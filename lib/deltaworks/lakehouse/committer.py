@@ -18,6 +18,7 @@ from deltaworks.faults import reach
 from deltaworks.lakehouse import archive, control, layout
 from deltaworks.lakehouse.control import PageChange, PageList, PageListWriter
 from deltaworks.lakehouse.housekeeping import Housekeeping, remove_orphans
+from deltaworks.lakehouse.kept import KeptFiles
 from deltaworks.lakehouse.layout import PageName
 from deltaworks.lakehouse.log import Commit, DeltaLog
 from deltaworks.lakehouse.schema import Role, TableSchema, changelog_name, plan_schemas
@@ -34,6 +35,8 @@ class TableOptions:
     """Replaced files stay this long for readers that still use them; also how far time travel goes."""
     keep_log_ms: int = 60 * 60_000
     """Log files that a checkpoint covers stay this long."""
+    keep_releases_ms: int = 7 * 24 * 60 * 60_000
+    """What a release has replaced stays this long, so that it can be rolled back."""
 
     @property
     def properties(self) -> dict[str, str]:
@@ -68,6 +71,7 @@ class OpenTable:
     app_id: str
     tag: str
     housekeeping: Housekeeping
+    kept: KeptFiles
     pages: dict[int, PageListWriter] = field(default_factory=dict)
     """Windowed tables: per task."""
 
@@ -96,7 +100,8 @@ class TableCommitter:
         archives: Sequence[str] = (),
         options: TableOptions | None = None,
     ) -> None:
-        self._root, self._application, self._query_id = root, application, query_id
+        self.root, self.application = root, application
+        self._query_id = query_id
         self._schemas = plan_schemas(tables, dead_letter_table, archives)
         self._options = options or TableOptions()
         self.tables: dict[str, OpenTable] = {}
@@ -123,7 +128,7 @@ class TableCommitter:
                 changelog = self.tables[changelog_name(table.schema.name)]
                 source = (changelog.schema, changelog.log, changelog.app_id)
                 apps = (table.app_id, self._app(table.schema.name, layout.AS_OF_MS))
-                snapshot = Snapshot(self._root, table.schema, table.log, apps, source, table.tag, self._background)
+                snapshot = Snapshot(self.root, table.schema, table.log, apps, source, table.tag, self._background)
                 self._snapshots[changelog.schema.name] = snapshot
 
     def commit(self, batch_id: int, writes: Iterable[TableWrite]) -> list[TableCommit]:
@@ -142,6 +147,27 @@ class TableCommitter:
         return [
             self._commit(table, batch_id, by_table[name]) for name, table in self.tables.items() if name in by_table
         ]
+
+    def replace(self, table: str, commit: Commit) -> int:
+        """Commits what no batch does, such as a release; what goes on in the background with the old files is dropped.
+
+        Returns:
+            The version.
+
+        Raises:
+            FencedError, TableError: as `commit`.
+        """
+        entry = self.tables[table]
+        version = entry.log.commit(commit)
+        for changelog, snapshot in self._snapshots.items():
+            if table in (changelog, snapshot.table):
+                snapshot.replaced()
+        entry.housekeeping.after_commit(commit.added, commit.removed)
+        return version
+
+    def snapshot(self, table: str) -> Snapshot:
+        """The snapshot of a KTable, by its own name."""
+        return next(snapshot for snapshot in self._snapshots.values() if snapshot.table == table)
 
     def refresh_snapshots(self, *, force: bool = False, eager: bool = False) -> list[SnapshotRefresh]:
         """Brings the snapshots of KTables up to their changelogs, where enough has changed.
@@ -188,18 +214,19 @@ class TableCommitter:
         return version is not None and version >= batch_id
 
     def _app(self, table: str, step: str) -> str:
-        return layout.app_id(self._application, table, step, self._query_id)
+        return layout.app_id(self.application, table, step, self._query_id)
 
     def _open(self, schema: TableSchema, generation: int, uncommitted: Collection[str]) -> OpenTable:
-        log = DeltaLog.create_or_open(self._root, schema, query_id=self._query_id, properties=self._options.properties)
+        log = DeltaLog.create_or_open(self.root, schema, query_id=self._query_id, properties=self._options.properties)
         log.fence(self._app(schema.name, layout.GENERATION), generation)
         step = layout.SNAPSHOT if schema.role is Role.SNAPSHOT else layout.ROWS
         tag = layout.query_tag(self._query_id)
         remove_orphans(log, tag, uncommitted)
         control.publish_query(log.path, tag)
         keep_ms = self._options.keep_replaced_ms
-        housekeeping = Housekeeping(self._root, schema, log, tag, self._background, keep_replaced_ms=keep_ms)
-        table = OpenTable(schema, log, self._app(schema.name, step), tag, housekeeping)
+        kept = KeptFiles(log.path, keep_ms=self._options.keep_releases_ms)
+        housekeeping = Housekeeping(self.root, schema, log, tag, self._background, keep_replaced_ms=keep_ms, kept=kept)
+        table = OpenTable(schema, log, self._app(schema.name, step), tag, housekeeping, kept)
         table.pages = {task: PageListWriter(log.path, task, pages) for task, pages in self._page_lists(table).items()}
         return table
 
@@ -233,7 +260,7 @@ class TableCommitter:
                 **self._spans(table, writes),
             },
             parameters={"queryId": self._query_id, "epochId": str(batch_id), "outputMode": "Update"},
-            metadata={"pipeline": self._application, "batchId": batch_id},
+            metadata={"pipeline": self.application, "batchId": batch_id},
         )
         version = log.commit(commit)
         reach(f"delta.after_commit:{name}")

@@ -7,23 +7,17 @@ as commits have one thread. A crash loses nothing but the work.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass
 from pathlib import Path
 
 from deltaworks.faults import reach
 from deltaworks.lakehouse import layout, parquet
 from deltaworks.lakehouse.compaction import SmallFiles
+from deltaworks.lakehouse.kept import KeptFiles
 from deltaworks.lakehouse.log import Commit, DeltaLog
 from deltaworks.lakehouse.schema import TableSchema
 from deltaworks.lakehouse.writes import NewFile
-
-
-@dataclass(frozen=True)
-class _Merged:
-    group: list[str]
-    file: NewFile
 
 
 class Housekeeping:
@@ -36,21 +30,34 @@ class Housekeeping:
         tag: the query, for file names.
         background: runs what may take a while.
         keep_replaced_ms: how long replaced files stay for readers that still use them.
+        kept: what releases have removed.
     """
 
     def __init__(
-        self, root: Path, schema: TableSchema, log: DeltaLog, tag: str, background: Executor, *, keep_replaced_ms: int
+        self,
+        root: Path,
+        schema: TableSchema,
+        log: DeltaLog,
+        tag: str,
+        background: Executor,
+        *,
+        keep_replaced_ms: int,
+        kept: KeptFiles,
     ) -> None:
         self._root, self._schema, self._log, self._tag = root, schema, log, tag
-        self._background, self._keep_replaced_ms = background, keep_replaced_ms
+        self._background, self._keep_replaced_ms, self._kept = background, keep_replaced_ms, kept
         self._small = SmallFiles()
         for path, entry in log.files.items():
             self._small.add(path, entry.size_bytes)
-        self._merging: Future[_Merged] | None = None
+        self._group: list[str] = []
+        """What is being merged."""
+        self._merging: Future[NewFile] | None = None
         self._checkpoint: Future[None] | None = None
 
-    def after_commit(self, added: Sequence[NewFile]) -> None:
-        """Does what is due; `added` is what the commit added."""
+    def after_commit(self, added: Sequence[NewFile], removed: Iterable[str] = ()) -> None:
+        """Does what is due; `added` and `removed` is what the commit changed."""
+        for path in removed:
+            self._small.remove(path)
         for new in added:
             self._small.add(new.path, new.size_bytes)
         if self._merging is None or self._merging.done():
@@ -58,8 +65,10 @@ class Housekeeping:
             if (group := self._small.full_group()) is not None:
                 for path in group:
                     self._small.remove(path)
-                self._merging = self._background.submit(self._merge, group)
-        self._log.expire(time.time_ns() // 1_000_000 - self._keep_replaced_ms)
+                self._group, self._merging = group, self._background.submit(self._merge, group)
+        now_ms = time.time_ns() // 1_000_000
+        self._log.expire(now_ms - self._keep_replaced_ms)
+        self._kept.expire(now_ms)
         if self._log.checkpoint_due() and (self._checkpoint is None or self._checkpoint.done()):
             self._finish_checkpoint()
             self._log.checkpoint_begins()
@@ -70,20 +79,32 @@ class Housekeeping:
         self._finish_merge()
         self._finish_checkpoint()
 
-    def _merge(self, group: list[str]) -> _Merged:
+    def _merge(self, group: list[str]) -> NewFile:
         rows = parquet.read_all(self._root, self._schema, group)
         folder = group[0].rpartition("/")[0]
         first = layout.batch_of(group[0])
         name = layout.part_name("merged", first[0] if first else 0, 0, self._tag)
-        return _Merged(group, parquet.write(self._root, self._schema, f"{folder}/{name}" if folder else name, rows))
+        return parquet.write(self._root, self._schema, f"{folder}/{name}" if folder else name, rows)
 
     def _finish_merge(self) -> None:
         if self._merging is None:
             return
-        merged, self._merging = self._merging.result(), None
+        merging, self._merging = self._merging, None
+        if not all(path in self._log.files for path in self._group):
+            self._drop_merge(merging)
+            return
+        file = merging.result()
         reach(f"delta.before_merge:{self._schema.name}")
-        self._log.commit(Commit(added=[merged.file], removed=merged.group, data_change=False, operation="OPTIMIZE"))
-        self._small.add(merged.file.path, merged.file.size_bytes)
+        self._log.commit(Commit(added=[file], removed=self._group, data_change=False, operation="OPTIMIZE"))
+        self._small.add(file.path, file.size_bytes)
+
+    def _drop_merge(self, merging: Future[NewFile]) -> None:
+        """A release has removed some of the files meanwhile: their rows must not come back."""
+        if merging.exception() is None:
+            (self._log.path / merging.result().path).unlink(missing_ok=True)
+        for path in self._group:
+            if (entry := self._log.files.get(path)) is not None:
+                self._small.add(path, entry.size_bytes)
 
     def _finish_checkpoint(self) -> None:
         if self._checkpoint is not None:

@@ -3,8 +3,11 @@
 ```
 <table>/_delta_log/                                          Delta's log: the only truth
 <table>/_deltaworks/                                         what the driver tells tasks (`control`)
+<table>/_releases/<time>-<round>-<run>/                      what a release has removed, until nobody wants it back
 <table>/part-b<batch>-t<task>-<query>-<nonce>.parquet        appended rows
 <table>/merged-b<batch>-t0000-<query>-<nonce>.parquet        small files merged by the driver
+<table>/published-b<batch>-t<task>-<query>-<nonce>.parquet   rows of a replay; also below window_date=<date>/
+<table>/remaining-b<batch>-t<task>-<query>-<nonce>.parquet   rows that a release has left of a file
 <table>/window_date=<date>/final-b<batch>-...parquet         closed windows
 <table>/window_date=<date>/open-t<task>-<start>-<hash>-<close>-<rows>-b<batch>-<query>-<nonce>.parquet   a page
 ```
@@ -24,11 +27,14 @@ from deltaworks.errors import TableError
 
 CONTROL_FOLDER = "_deltaworks"
 LOG_FOLDER = "_delta_log"
+RELEASES_FOLDER = "_releases"
 ROWS, SNAPSHOT, AS_OF_MS, GENERATION = "rows", "snapshot", "as-of-ms", "generation"
+RELEASE, ROLLBACK = "release", "rollback"
+PUBLISHED, REMAINING = "published", "remaining"
 _CLOSED = "closed-t"
 _MS_PER_DAY = 86_400_000
 _OURS = re.compile(
-    r"(?:part|merged|final|open|snapshot)-(?:.*-)?b(\d{10})-(?:t\d{4}-)?([0-9a-f]{8})-[0-9a-f]{12}\.parquet$"
+    r"(?:part|merged|final|open|snapshot|published|remaining)-(?:.*-)?b(\d{10})-(?:t\d{4}-)?([0-9a-f]{8})-[0-9a-f]{12}\.parquet$"
 )
 
 
@@ -71,7 +77,10 @@ def query_tag(query_id: str) -> str:
 
 
 def app_id(application: str, table: str, step: str, query_id: str) -> str:
-    """The application id of Delta transactions; steps are rows, snapshot, as-of-ms and closed-t<task>."""
+    """The application id of Delta transactions; steps are rows, snapshot, as-of-ms and closed-t<task>.
+
+    A replay's run id takes the place of the query with the steps release and rollback.
+    """
     return f"{application}/{table}/{step}/{query_id}"
 
 
@@ -96,7 +105,7 @@ def nonce() -> str:
 
 
 def part_name(kind: str, batch_id: int, task: int, tag: str) -> str:
-    """A file that is not a page; `kind` is part, merged, final or snapshot."""
+    """A file that is not a page; `kind` is part, merged, final, snapshot, published or remaining."""
     return f"{kind}-b{batch_id:010d}-t{task:04d}-{tag}-{nonce()}.parquet"
 
 
@@ -148,6 +157,11 @@ def window_day(start_ms: int) -> str:
 def day_end_ms(start_ms: int) -> int:
     """The first moment of the next UTC date."""
     return (start_ms // _MS_PER_DAY + 1) * _MS_PER_DAY
+
+
+def is_released(path: str) -> bool:
+    """Whether a release wrote the file, so that a rollback must find it."""
+    return path.rpartition("/")[2].startswith((f"{PUBLISHED}-", f"{REMAINING}-"))
 
 
 def partition_of(path: str) -> dict[str, str]:

@@ -177,6 +177,22 @@ class DeltaLog:
         """The highest version committed under an application id."""
         return self.transactions.get(app_id)
 
+    def find(self, app_id: str, version: int, after: int) -> int:
+        """The version of the table, after another one, that has a transaction.
+
+        Its own commit says so, unless a checkpoint has taken its place long ago; then the next one is what it was.
+        """
+        for number in range(after + 1, self.version + 1):
+            try:
+                lines = self._commit_path(number).read_bytes().splitlines()
+            except FileNotFoundError:
+                continue
+            for line in lines:
+                transaction = msgspec.json.decode(line).get("txn", {})
+                if (transaction.get("appId"), transaction.get("version")) == (app_id, version):
+                    return number
+        return after + 1
+
     def commit(self, commit: Commit) -> int:
         """Makes the next version of the table.
 
@@ -314,7 +330,7 @@ class DeltaLog:
                     "size": new.size_bytes,
                     "modificationTime": now_ms,
                     "dataChange": commit.data_change,
-                    "stats": new.statistics,
+                    "stats": new.statistics or None,
                 }
             }
             for new in commit.added

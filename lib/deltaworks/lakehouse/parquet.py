@@ -36,11 +36,11 @@ def write(root: Path, schema: TableSchema, path: str, rows: pa.Table) -> NewFile
     return NewFile(path, data.size, rows.num_rows, statistics(rows, schema.statistics))
 
 
-def read(root: Path, schema: TableSchema, path: str) -> pa.Table:
-    """The rows of one file."""
+def read(root: Path, schema: TableSchema, path: str, columns: Sequence[str] | None = None) -> pa.Table:
+    """The rows of one file; of all columns, or of some."""
     data = (root / schema.name / path).read_bytes()
     with pq.ParquetFile(pa.BufferReader(data)) as file:
-        return file.read(use_threads=False)
+        return file.read(columns=columns, use_threads=False)
 
 
 def read_all(root: Path, schema: TableSchema, paths: Sequence[str]) -> pa.Table:

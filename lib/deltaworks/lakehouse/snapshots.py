@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ import pyarrow.compute as pc
 
 from deltaworks.faults import reach
 from deltaworks.lakehouse import layout, parquet
-from deltaworks.lakehouse.log import Commit, DeltaLog
+from deltaworks.lakehouse.log import Commit, DeltaLog, FileEntry
 from deltaworks.lakehouse.schema import TableSchema
 from deltaworks.lakehouse.writes import NewFile
 
@@ -87,8 +88,11 @@ class Snapshot:
         self._changelog_schema, self._changelog, self._changelog_app_id = changelog
         self._tag, self._background = tag, background
         self._writing: Future[_Written] | None = None
-        self._held_rows = sum(entry.rows for entry in log.files.values())
-        self._grown_rows = sum(self._changelog.files[path].rows for path in self._news())
+        self._epoch = 0
+        """Counts how often the past has been changed."""
+        self._begun = 0
+        """The epoch in which the rows that are being written were read."""
+        self._count_rows()
 
     @property
     def table(self) -> str:
@@ -110,6 +114,31 @@ class Snapshot:
         """The changelog has that many more rows."""
         self._grown_rows += rows
 
+    def replaced(self) -> None:
+        """The snapshot or its changelog was replaced: rows that are being written come of a past that is none."""
+        self._epoch += 1
+        self._count_rows()
+
+    def write(self, held: pa.Table, news: pa.Table, as_of_batch: int, target: int) -> list[NewFile]:
+        """Writes a snapshot that nobody has committed.
+
+        Args:
+            held: rows of a snapshot.
+            news: rows of a changelog, in the order of files; those between the two batches count.
+            as_of_batch: `held` is right as of this batch; -1: it is empty.
+            target: the batch that the new snapshot shows.
+        """
+        rows = self._latest(held, news, as_of_batch, target)
+        files = []
+        for begin in range(0, rows.num_rows, FILE_ROWS):
+            name = layout.part_name("snapshot", target, 0, self._tag)
+            files.append(parquet.write(self._root, self._schema, name, rows.slice(begin, FILE_ROWS)))
+        return files
+
+    def transactions(self, as_of_batch: int, as_of_ms: int) -> dict[str, int]:
+        """What a commit says about the batch and the time that its rows show."""
+        return {self._app_id: as_of_batch, self._as_of_app_id: as_of_ms}
+
     @property
     def stale(self) -> bool:
         """The changelog has changes that the snapshot does not show."""
@@ -125,17 +154,21 @@ class Snapshot:
         """
         refreshed = []
         if self._writing is not None and (force or self._writing.done()):
-            refreshed.append(self._finish())
+            refreshed += self._finish()
         if self._writing is None and self._is_due(force or eager):
             job = self._job()
-            self._grown_rows = 0
+            self._grown_rows, self._begun = 0, self._epoch
             self._writing = self._background.submit(self._write, job)
             if force:
-                refreshed.append(self._finish())
+                refreshed += self._finish()
         return refreshed
 
     def _is_due(self, eager: bool) -> bool:
         return self.stale and (eager or self._grown_rows >= max(MIN_GROWTH_ROWS, GROWTH * self._held_rows))
+
+    def _count_rows(self) -> None:
+        self._held_rows = sum(entry.rows for entry in self._log.files.values())
+        self._grown_rows = sum(self._changelog.files[path].rows for path in self._news())
 
     def _job(self) -> _Job:
         target = self._changelog.transaction_version(self._changelog_app_id)
@@ -144,23 +177,25 @@ class Snapshot:
 
     def _write(self, job: _Job) -> _Written:
         """In the background: the files it reads stay, even if others replace them meanwhile."""
-        rows = self._latest(job)
-        files = []
-        for begin in range(0, rows.num_rows, FILE_ROWS):
-            name = layout.part_name("snapshot", job.target, 0, self._tag)
-            files.append(parquet.write(self._root, self._schema, name, rows.slice(begin, FILE_ROWS)))
-        return _Written(job, rows.num_rows, files)
+        held = parquet.read_all(self._root, self._schema, job.held)
+        news = parquet.read_all(self._root, self._changelog_schema, job.news)
+        files = self.write(held, news, job.as_of_batch, job.target)
+        return _Written(job, sum(file.rows for file in files), files)
 
-    def _finish(self) -> SnapshotRefresh:
+    def _finish(self) -> list[SnapshotRefresh]:
         assert self._writing is not None
-        written, self._writing = self._writing.result(), None
+        writing, self._writing = self._writing, None
+        if self._begun != self._epoch:
+            self._drop(writing)
+            return []
+        written = writing.result()
         job = written.job
         reach(f"snapshot.before_commit:{self._schema.name}")
         self._log.commit(
             Commit(
                 added=written.files,
                 removed=job.held,
-                transactions={self._app_id: job.target, self._as_of_app_id: job.as_of_ms},
+                transactions=self.transactions(job.target, job.as_of_ms),
                 operation="WRITE",
                 parameters={"mode": "Overwrite"},
                 metadata={"asOfBatch": job.target, "asOfMs": job.as_of_ms},
@@ -169,21 +204,22 @@ class Snapshot:
         reach(f"snapshot.after_commit:{self._schema.name}")
         self._held_rows = written.rows
         seconds = time.perf_counter() - job.begun
-        return SnapshotRefresh(self._schema.name, job.target, job.as_of_ms, written.rows, seconds)
+        return [SnapshotRefresh(self._schema.name, job.target, job.as_of_ms, written.rows, seconds)]
+
+    def _drop(self, writing: Future[_Written]) -> None:
+        """Rows of a past that was replaced meanwhile, perhaps together with the files that they came from."""
+        if writing.exception() is None:
+            for file in writing.result().files:
+                (self._log.path / file.path).unlink(missing_ok=True)
 
     def _news(self) -> list[str]:
-        """Files of the changelog that hold batches that the snapshot does not, oldest first."""
-        as_of = self.as_of_batch
-        news = [path for path, entry in self._changelog.files.items() if _last_batch(entry.statistics) > as_of]
-        return sorted(news, key=lambda path: (layout.batch_of(path) or (-1, ""), path))
+        return news(self._changelog.files, self.as_of_batch)
 
-    def _latest(self, job: _Job) -> pa.Table:
+    def _latest(self, held: pa.Table, news: pa.Table, as_of_batch: int, target: int) -> pa.Table:
         """The last row per key; the order of rows of one key is that of batches, then of the file."""
-        held = parquet.read_all(self._root, self._schema, job.held)
         held = held.append_column("op", pa.repeat(pa.scalar("upsert"), held.num_rows))
-        news = parquet.read_all(self._root, self._changelog_schema, job.news)
         batch_ids = news.column("batch_id")
-        wanted = pc.and_(pc.greater(batch_ids, job.as_of_batch), pc.less_equal(batch_ids, job.target))
+        wanted = pc.and_(pc.greater(batch_ids, as_of_batch), pc.less_equal(batch_ids, target))
         news = news.filter(wanted).select(held.column_names).sort_by([("batch_id", "ascending")])
         rows = pa.concat_tables([held, news])
         numbered = rows.select(self._schema.key_names).append_column(
@@ -194,9 +230,16 @@ class Snapshot:
         return rows.filter(pc.not_equal(rows.column("op"), "delete")).drop_columns(["op"])
 
 
+def news(changelog: Mapping[str, FileEntry], as_of_batch: int) -> list[str]:
+    """Files of a changelog that may hold later batches, oldest first."""
+    found = [path for path, entry in changelog.items() if last_batch(entry.statistics) > as_of_batch]
+    return sorted(found, key=lambda path: (layout.batch_of(path) or (-1, ""), path))
+
+
+def last_batch(statistics: str | None) -> int:
+    """The last batch in a file of a changelog; a very high one if nothing is known about it."""
+    return int(json.loads(statistics or "{}").get("maxValues", {}).get("batch_id", 1 << 62))
+
+
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-def _last_batch(statistics: str | None) -> int:
-    return int(json.loads(statistics or "{}").get("maxValues", {}).get("batch_id", 1 << 62))

@@ -1,0 +1,462 @@
+"""Publishing the tables of a replay under a live stream, and taking it back: one Delta commit per table, exactly once.
+
+Whoever is the only committer of the tables does it, between two batches. A release is written down before its first
+commit, with every file that it removes and adds, and completed after its last one. A crash in between changes nothing
+about that: the same call again goes on with the tables that the logs do not have it for.
+
+1. Everything that can refuse is asked, of all tables, before anything is made.
+2. The files are made, and what they replace is kept under a second name (`kept`).
+3. The record is written.
+4. A commit per table: application id `pipeline/table/release/run`, the version counts how often the run was published.
+5. The record is completed.
+
+Snapshots are committed before their changelogs: if the stream goes on in between, a snapshot takes only rows of later
+batches from its changelog, and those are the same before and after.
+
+A rollback removes exactly what was added and adds exactly what was removed, in the same five steps. A snapshot, which
+the stream has rewritten since, is made from the one that was there before and its changelog.
+
+Not here: what is replaced (`replacement`, `scope`), and who says so (`control.publication`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+import pyarrow as pa
+
+from deltaworks.errors import TableError
+from deltaworks.faults import reach
+from deltaworks.files import replace_file
+from deltaworks.lakehouse import layout, parquet, snapshots
+from deltaworks.lakehouse.committer import OpenTable, TableCommitter
+from deltaworks.lakehouse.log import Commit, FileEntry
+from deltaworks.lakehouse.replacement import Replacement, Replacing, Staging, check_days, discard, rewritten_snapshot
+from deltaworks.lakehouse.schema import Role, changelog_name
+from deltaworks.lakehouse.scope import Scope
+from deltaworks.lakehouse.writes import NewFile
+
+State = Literal["publishing", "published", "rolling back", "rolled back"]
+_MS_PER_DAY = 86_400_000
+
+
+class ReleaseRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What to publish."""
+
+    run_id: str
+    """Of the replay; the query id of its staging tables."""
+    pipeline: str
+    code_version: str
+    batches: tuple[int, int]
+    """The first and the last one that were processed again."""
+    end_offsets: dict[str, dict[str, int]]
+    """`{source topic: {partition: next offset}}` after the last batch."""
+    from_ms: int | None = None
+    """Start of the first UTC day; None: from the beginning."""
+    to_ms: int | None = None
+    """Start of the UTC day after the last; None: to the end."""
+    tables: tuple[str, ...]
+    """A changelog brings its snapshot along, and the other way round."""
+    reason: str = ""
+    requested_by: str
+
+    @property
+    def scope(self) -> Scope:
+        """The rows that are replaced."""
+        return Scope(from_ms=self.from_ms, to_ms=self.to_ms, end_offsets=self.end_offsets, last_batch=self.batches[1])
+
+
+class TableRelease(msgspec.Struct, frozen=True, kw_only=True):
+    """What a release does to one table."""
+
+    version_before: int
+    """Delta version."""
+    version_after: int | None = None
+    """None: not committed yet."""
+    rolled_back_version: int | None = None
+    """The version that took it back."""
+    removed_files: int
+    removed_rows: int
+    """In these files; rows that stay are in added ones."""
+    added_files: int
+    added_rows: int
+
+
+class Release(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run has published."""
+
+    request: ReleaseRequest
+    state: State
+    round: int
+    """How often the run has been published, this time included; a rollback comes between."""
+    tables: dict[str, TableRelease]
+    begun_ms: int
+    published_ms: int | None = None
+    rolled_back_ms: int | None = None
+
+
+class Files(msgspec.Struct, frozen=True, kw_only=True):
+    """Exactly what a release removes from a table and adds to it."""
+
+    removed: tuple[NewFile, ...]
+    added: tuple[NewFile, ...]
+    kept: str
+    """Where the removed ones are found again; see `KeptFiles`."""
+    as_of_batch: int = -1
+    """Of a snapshot: the batch that it showed before."""
+
+
+class ReleaseRecord(Release, frozen=True, kw_only=True):
+    """A release as it is written down."""
+
+    files: dict[str, Files]
+
+    def save(self, releases: Path) -> None:
+        """Whoever reads it sees all of it."""
+        replace_file(_path(releases, self.request.run_id), msgspec.json.format(msgspec.json.encode(self), indent=1))
+
+    def summary(self) -> Release:
+        """Without the files."""
+        return Release(**{name: getattr(self, name) for name in Release.__struct_fields__})
+
+
+def publish(committer: TableCommitter, staging_root: Path, request: ReleaseRequest, releases: Path) -> Release:
+    """Puts the rows of a replay in the place of production's; the same request again completes it, or finds it done.
+
+    Args:
+        committer: of the production tables, open; nobody else commits meanwhile.
+        staging_root: folder of the replay's tables; not needed for tables that are published already.
+        request: what to publish.
+        releases: folder of the records, one file per run.
+
+    Raises:
+        TableError: it cannot be published, and why; nothing has changed.
+        FencedError: a newer generation of the pipeline has taken over.
+    """
+    record = _read(releases, request.run_id)
+    tables = _tables(committer, request)
+    number = _round(committer, record, request, tables)
+    if record is not None and record.round < number:
+        record = None
+    committed = {table.schema.name for table in tables if _version(committer, table, layout.RELEASE, request) >= number}
+    pending = [table for table in tables if table.schema.name not in committed]
+    staging = Staging(staging_root, request.run_id)
+    _check(committer, staging, request, pending)
+
+    begun_ms = record.begun_ms if record is not None else _now_ms()
+    made = _make(committer, staging, request, number, pending, record)
+    mine = {name: made[name][1] if name in made else record.files[name] for name in _names(tables)}  # type: ignore[union-attr]
+    told = {name: _told(made[name]) if name in made else record.tables[name] for name in mine}  # type: ignore[union-attr]
+    if made or record is None:
+        reach("release.before_record")
+        record = ReleaseRecord(
+            request=request, state="publishing", round=number, tables=told, begun_ms=begun_ms, files=mine
+        )
+        record.save(releases)
+    reach("release.after_record")
+    for index, table in enumerate(pending):
+        if index:
+            reach("release.between_tables")
+        name = table.schema.name
+        reach(f"release.before_commit:{name}")
+        app_id = layout.app_id(committer.application, name, layout.RELEASE, request.run_id)
+        committer.replace(name, _commit("PUBLISH", made[name][0], {app_id: number}, request))
+        reach(f"release.after_commit:{name}")
+    reach("release.after_commits")
+    if record.state != "published":
+        done = {name: _committed(committer, record, name, layout.RELEASE) for name in record.tables}
+        record = msgspec.structs.replace(record, state="published", tables=done, published_ms=_now_ms())
+        record.save(releases)
+    return record.summary()
+
+
+def rollback(committer: TableCommitter, releases: Path, run_id: str) -> Release:
+    """Takes back what a run has published; the same call again completes it, or finds it done.
+
+    Args:
+        committer: as for `publish`.
+        releases: folder of the records.
+        run_id: of the replay.
+
+    Raises:
+        TableError: there is no such release, a later one has replaced some of it, or it is too old; nothing has
+            changed.
+        FencedError: a newer generation of the pipeline has taken over.
+    """
+    record = _read(releases, run_id)
+    if record is None:
+        known = sorted(path.stem for path in releases.glob("*.json"))
+        raise TableError(f"Run {run_id} has published nothing.", hint=f"releases: {', '.join(known) or 'none'}")
+    request = record.request
+    tables = _tables(committer, request)
+    pending = [table for table in tables if _in_effect(committer, table, record)]
+    _check_rollback(committer, releases, record, pending)
+
+    made = {table.schema.name: _undo(committer, table, record) for table in pending}
+    if record.state != "rolled back":
+        reach("rollback.before_record")
+        record = msgspec.structs.replace(record, state="rolling back")
+        record.save(releases)
+    reach("rollback.after_record")
+    for index, table in enumerate(pending):
+        if index:
+            reach("rollback.between_tables")
+        name = table.schema.name
+        reach(f"rollback.before_commit:{name}")
+        app_id = layout.app_id(committer.application, name, layout.ROLLBACK, run_id)
+        committer.replace(name, _commit("ROLLBACK", made[name], {app_id: record.round}, request))
+        reach(f"rollback.after_commit:{name}")
+    reach("rollback.after_commits")
+    if record.state != "rolled back":
+        done = {name: _committed(committer, record, name, layout.ROLLBACK) for name in record.tables}
+        record = msgspec.structs.replace(record, state="rolled back", tables=done, rolled_back_ms=_now_ms())
+        record.save(releases)
+    for table in tables:
+        table.kept.forget(record.files[table.schema.name].kept)
+    return record.summary()
+
+
+def read(releases: Path, run_id: str) -> Release | None:
+    """What a run has published; None: nothing."""
+    record = _read(releases, run_id)
+    return None if record is None else record.summary()
+
+
+def _tables(committer: TableCommitter, request: ReleaseRequest) -> list[OpenTable]:
+    """What a request concerns: snapshots, then the other tables."""
+    known = committer.tables
+    if unknown := [name for name in request.tables if name not in known]:
+        raise TableError(
+            f"Pipeline '{committer.application}' writes no table {', '.join(unknown)}.",
+            hint=f"tables: {', '.join(known)}",
+        )
+    names = set(request.tables)
+    for name, table in known.items():
+        if table.schema.role is Role.SNAPSHOT and names & {name, changelog_name(name)}:
+            names |= {name, changelog_name(name)}
+    chosen = [known[name] for name in known if name in names]
+    return sorted(chosen, key=lambda table: table.schema.role is not Role.SNAPSHOT)
+
+
+def _round(
+    committer: TableCommitter, record: ReleaseRecord | None, request: ReleaseRequest, tables: Iterable[OpenTable]
+) -> int:
+    """How often the run has been published when this is done."""
+    run = request.run_id
+    if record is None:
+        versions = [_version(committer, t, step, request) for t in tables for step in (layout.RELEASE, layout.ROLLBACK)]
+        if max(versions, default=0):
+            raise TableError(
+                f"Run {run} was published before, and the record of what it has replaced is gone.",
+                hint="bring back the file, or publish a new replay",
+            )
+        return 1
+    if record.state == "rolling back":
+        raise TableError(
+            f"Run {run} is being rolled back.", hint=f"complete that first: deltaworks rollback {run}; then publish"
+        )
+    if record.state == "rolled back":
+        return record.round + 1
+    if record.request != request:
+        raise TableError(
+            f"Run {run} was published with another request, or is being published.",
+            hint=f"publish with the same request, or deltaworks rollback {run} first",
+        )
+    return record.round
+
+
+def _check(committer: TableCommitter, staging: Staging, request: ReleaseRequest, pending: Iterable[OpenTable]) -> None:
+    """Everything that can refuse; nothing has been made yet."""
+    if request.pipeline != committer.application:
+        raise TableError(
+            f"Run {request.run_id} is a replay of '{request.pipeline}', not of '{committer.application}'.",
+            hint=f"publish it into the tables of '{request.pipeline}'",
+        )
+    for bound_ms in (request.from_ms, request.to_ms):
+        if bound_ms is not None and bound_ms % _MS_PER_DAY:
+            raise TableError(f"{layout.utc(bound_ms)} is not the beginning of a UTC day.", hint="publish whole days")
+    if request.from_ms is not None and request.to_ms is not None and request.from_ms >= request.to_ms:
+        raise TableError("The range of days is empty.", hint="its end is the day after the last")
+    for table in pending:
+        staging.open(table.schema, request.batches[1])
+    for table in pending:
+        if table.schema.role is Role.WINDOWED:
+            check_days(table, staging, request.scope)
+
+
+def _make(
+    committer: TableCommitter,
+    staging: Staging,
+    request: ReleaseRequest,
+    number: int,
+    pending: Iterable[OpenTable],
+    record: ReleaseRecord | None,
+) -> dict[str, tuple[Replacement, Files, int]]:
+    """Replacement, files and version before of every table that is not committed yet."""
+    replacing = Replacing(committer, staging, request.scope)
+    made = {}
+    now_ms = _now_ms()
+    for table in pending:
+        name = table.schema.name
+        if record is not None:  # of an attempt that did not get so far
+            discard(table, record.files[name].added)
+        replacement = replacing.make(table)
+        kept = table.kept.keep(request.run_id, number, now_ms, (file.path for file in replacement.removed))
+        as_of = committer.snapshot(name).as_of_batch if table.schema.role is Role.SNAPSHOT else -1
+        files = Files(removed=tuple(replacement.removed), added=tuple(replacement.added), kept=kept, as_of_batch=as_of)
+        made[name] = replacement, files, table.log.version
+    return made
+
+
+def _told(made: tuple[Replacement, Files, int]) -> TableRelease:
+    replacement, _, version = made
+    return TableRelease(
+        version_before=version,
+        removed_files=len(replacement.removed),
+        removed_rows=sum(file.rows for file in replacement.removed),
+        added_files=len(replacement.added),
+        added_rows=sum(file.rows for file in replacement.added),
+    )
+
+
+def _commit(operation: str, made: Replacement, marks: Mapping[str, int], request: ReleaseRequest) -> Commit:
+    first, last = request.batches
+    return Commit(
+        added=made.added,
+        removed=[file.path for file in made.removed],
+        transactions={**made.transactions, **marks},
+        operation=operation,
+        parameters={"run": request.run_id, "mode": "Overwrite"},
+        metadata={
+            "pipeline": request.pipeline,
+            "run": request.run_id,
+            "codeVersion": request.code_version,
+            "batches": [first, last],
+            "endOffsets": request.end_offsets,
+            "fromMs": request.from_ms,
+            "toMs": request.to_ms,
+            "reason": request.reason,
+            "requestedBy": request.requested_by,
+        },
+    )
+
+
+def _check_rollback(
+    committer: TableCommitter, releases: Path, record: ReleaseRecord, pending: Iterable[OpenTable]
+) -> None:
+    run = record.request.run_id
+    others = [other for other in _all(releases) if other.request.run_id != run]
+    for table in pending:
+        name, files = table.schema.name, record.files[table.schema.name]
+        for other in others:
+            if _is_later(committer, table, other, record):
+                raise TableError(
+                    f"Run {other.request.run_id} has replaced some of what run {run} published in table '{name}'.",
+                    hint=f"deltaworks rollback {other.request.run_id} first",
+                )
+        gone = [file.path for file in files.added if file.path not in table.log.files]
+        if gone and table.schema.role is not Role.SNAPSHOT:
+            raise TableError(
+                f"{gone[0]}, which run {run} added to table '{name}', was removed by somebody else.",
+                hint="look at the table's history; what the replay published cannot be told from the rest any more",
+            )
+        if lost := table.kept.missing(files.kept, (file.path for file in files.removed)):
+            raise TableError(
+                f"Run {run} cannot be rolled back any more: {lost[0]}, which it removed from table '{name}', is gone.",
+                hint="publish a new replay, with the code of before",
+            )
+
+
+def _undo(committer: TableCommitter, table: OpenTable, record: ReleaseRecord) -> Replacement:
+    files = record.files[table.schema.name]
+    if table.schema.role is Role.SNAPSHOT:
+        return _undo_snapshot(committer, table, record)
+    table.kept.restore(files.kept, (file.path for file in files.removed))
+    return Replacement(list(files.added), list(files.removed))
+
+
+def _undo_snapshot(committer: TableCommitter, table: OpenTable, record: ReleaseRecord) -> Replacement:
+    """What was there before, and the changelog as it will be."""
+    files = record.files[table.schema.name]
+    kept = [table.kept.path(files.kept, file.path) for file in files.removed]
+    held = parquet.read_all(committer.root, table.schema, kept)
+    changelog = committer.tables[changelog_name(table.schema.name)]
+    entries = dict(changelog.log.files)
+    places: dict[str, str] = {}
+    if _in_effect(committer, changelog, record):
+        theirs = record.files[changelog.schema.name]
+        for file in theirs.added:
+            del entries[file.path]
+        for file in theirs.removed:
+            entries[file.path] = FileEntry(file.size_bytes, file.statistics)
+            places[file.path] = changelog.kept.path(theirs.kept, file.path)
+    news = [places.get(path, path) for path in snapshots.news(entries, files.as_of_batch)]
+    rows: pa.Table = parquet.read_all(committer.root, changelog.schema, news)
+    return rewritten_snapshot(committer, table, held, rows, files.as_of_batch, record.request.batches[1])
+
+
+def _is_later(committer: TableCommitter, table: OpenTable, other: ReleaseRecord, record: ReleaseRecord) -> bool:
+    """Whether another release that stands has come after one, over some of the same rows."""
+    name = table.schema.name
+    if name not in other.tables or not _in_effect(committer, table, other):
+        return False
+    if other.tables[name].version_before < record.tables[name].version_before:
+        return False
+    if table.schema.role in (Role.CHANGELOG, Role.SNAPSHOT):
+        return True
+    mine, theirs = record.request, other.request
+    before = theirs.to_ms is not None and mine.from_ms is not None and theirs.to_ms <= mine.from_ms
+    after = theirs.from_ms is not None and mine.to_ms is not None and mine.to_ms <= theirs.from_ms
+    return not before and not after
+
+
+def _in_effect(committer: TableCommitter, table: OpenTable, record: ReleaseRecord) -> bool:
+    """Whether a table holds what the record says, by its log."""
+    released = _version(committer, table, layout.RELEASE, record.request)
+    return released >= record.round > _version(committer, table, layout.ROLLBACK, record.request)
+
+
+def _version(committer: TableCommitter, table: OpenTable, step: str, request: ReleaseRequest) -> int:
+    """How often a run was published in a table, or rolled back."""
+    app_id = layout.app_id(committer.application, table.schema.name, step, request.run_id)
+    return table.log.transaction_version(app_id) or 0
+
+
+def _committed(committer: TableCommitter, record: ReleaseRecord, name: str, step: str) -> TableRelease:
+    """What the record says about a table, with the Delta version of its commit."""
+    table, told = committer.tables[name], record.tables[name]
+    app_id = layout.app_id(committer.application, name, step, record.request.run_id)
+    if table.log.transaction_version(app_id) != record.round:
+        return told
+    if step == layout.RELEASE:
+        return msgspec.structs.replace(told, version_after=table.log.find(app_id, record.round, told.version_before))
+    since = told.version_before if told.version_after is None else told.version_after
+    return msgspec.structs.replace(told, rolled_back_version=table.log.find(app_id, record.round, since))
+
+
+def _all(releases: Path) -> Iterator[ReleaseRecord]:
+    for path in sorted(releases.glob("*.json")):
+        yield msgspec.json.decode(path.read_bytes(), type=ReleaseRecord)
+
+
+def _read(releases: Path, run_id: str) -> ReleaseRecord | None:
+    try:
+        return msgspec.json.decode(_path(releases, run_id).read_bytes(), type=ReleaseRecord)
+    except FileNotFoundError:
+        return None
+
+
+def _path(releases: Path, run_id: str) -> Path:
+    return releases / f"{run_id}.json"
+
+
+def _names(tables: Iterable[OpenTable]) -> list[str]:
+    return [table.schema.name for table in tables]
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,281 @@
+"""What a publish does to one table: which files go, and which come instead, made but not yet committed.
+
+| table | goes | comes |
+|---|---|---|
+| windowed | the files of the days | those of staging |
+| append, dead letters | files whose rows are all in the scope; others are rewritten without those rows | likewise |
+| changelog | rows of the batches up to the replay's last one, likewise | all files of staging |
+| snapshot | all files | the changelog of the replay and the later batches of production, reduced |
+
+Files of staging come in as second links to the same data, under new names that carry production's query, as files
+are cleaned up by it. What is made and not committed is removed by the next driver's start.
+
+Not here: in which order tables are committed, and what is remembered about it (`release`).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltaworks.errors import TableError
+from deltaworks.lakehouse import layout, parquet, snapshots
+from deltaworks.lakehouse.committer import OpenTable, TableCommitter
+from deltaworks.lakehouse.kept import link
+from deltaworks.lakehouse.log import DeltaLog, FileEntry
+from deltaworks.lakehouse.schema import Role, TableSchema, changelog_name
+from deltaworks.lakehouse.scope import LETTER_SOURCE, ROW_SOURCE, Scope, open_days
+from deltaworks.lakehouse.writes import NewFile
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """One table, before its commit."""
+
+    removed: list[NewFile] = field(default_factory=list)
+    added: list[NewFile] = field(default_factory=list)
+    transactions: dict[str, int] = field(default_factory=dict)
+    """Of a snapshot: the batch and the time that it shows."""
+
+
+class Staging:
+    """The tables of one replay.
+
+    Args:
+        root: folder of the staging tables.
+        query_id: under which the replay has written them.
+    """
+
+    def __init__(self, root: Path, query_id: str) -> None:
+        self.root, self._query_id = root, query_id
+        self._logs: dict[str, DeltaLog] = {}
+
+    def open(self, schema: TableSchema, last_batch: int) -> None:
+        """Reads the log of a table.
+
+        Raises:
+            TableError: there is no such table, it has other columns or another owner, or it holds later batches.
+        """
+        path = self.root / schema.name
+        if not (path / layout.LOG_FOLDER).is_dir():
+            raise TableError(
+                f"Run {self._query_id} has no staging table '{schema.name}' below {self.root}.",
+                hint="run the replay with the code that is to be published, then publish again",
+            )
+        log = DeltaLog(path)
+        log.load()
+        log.check(schema, self._query_id)
+        held = [batch for app, batch in log.transactions.items() if layout.step_of(app) == layout.ROWS]
+        if max(held, default=-1) > last_batch:
+            raise TableError(
+                f"Staging table '{schema.name}' of run {self._query_id} holds batch {max(held)}, but batches up to "
+                f"{last_batch} were to be published.",
+                hint="publish with the last batch that the replay has processed",
+            )
+        self._logs[schema.name] = log
+
+    def log(self, table: str) -> DeltaLog:
+        """Of a table that was opened."""
+        return self._logs[table]
+
+
+def check_days(table: OpenTable, staging: Staging, scope: Scope) -> None:
+    """Whether the days of a windowed table can be replaced.
+
+    Raises:
+        TableError: one of them has windows that may still change.
+    """
+    name = table.schema.name
+    for place, log in (("production", table.log), ("the replay", staging.log(name))):
+        if days := sorted(day for day in open_days(log.files) if scope.holds_day(day)):
+            raise TableError(
+                f"{days[0]} of table '{name}' is not complete: {place} has windows of that day that may still change.",
+                hint=f"publish the days before {days[0]}, or wait until they are closed",
+            )
+
+
+class Replacing:
+    """Makes the files of one publish.
+
+    Args:
+        committer: of the production tables.
+        staging: tables of the replay, opened.
+        scope: what the replay stands for.
+    """
+
+    def __init__(self, committer: TableCommitter, staging: Staging, scope: Scope) -> None:
+        self._committer, self._staging, self._scope = committer, staging, scope
+
+    def make(self, table: OpenTable) -> Replacement:
+        """The files of one table, on disk, with what has to be committed."""
+        match table.schema.role:
+            case Role.WINDOWED:
+                return self._whole_days(table)
+            case Role.APPEND | Role.DEAD_LETTERS:
+                return self._rows(table, _columns_of_scope(table.schema))
+            case Role.CHANGELOG:
+                return self._rows(table, ["batch_id"])
+            case Role.SNAPSHOT:
+                return self._snapshot(table)
+            case role:
+                raise TableError(
+                    f"'{table.schema.name}' is a table of {role.value}, which a replay reads and does not replace.",
+                    hint="publish the tables that the pipeline computes",
+                )
+
+    def _whole_days(self, table: OpenTable) -> Replacement:
+        made = Replacement()
+        for path, entry in table.log.files.items():
+            if self._scope.holds_day(_day(path)):
+                made.removed.append(as_file(path, entry))
+        for path, entry in self._staging.log(table.schema.name).files.items():
+            if self._scope.holds_day(_day(path)):
+                made.added.append(self._link(table, path, entry))
+        return made
+
+    def _rows(self, table: OpenTable, columns: list[str]) -> Replacement:
+        made = Replacement()
+        for path, entry in table.log.files.items():
+            mask = self._mask(self._committer.root, table.schema, path, entry, columns)
+            if mask is None or not pc.any(mask).as_py():
+                continue
+            made.removed.append(as_file(path, entry))
+            if not pc.all(mask).as_py():
+                rows = parquet.read(self._committer.root, table.schema, path).filter(pc.invert(mask))
+                made.added.append(self._write(table, layout.REMAINING, path, rows))
+        for path, entry in self._staging.log(table.schema.name).files.items():
+            mask = self._mask(self._staging.root, table.schema, path, entry, columns)
+            if mask is None or not pc.any(mask).as_py():
+                continue
+            if pc.all(mask).as_py():
+                made.added.append(self._link(table, path, entry))
+            else:
+                rows = parquet.read(self._staging.root, table.schema, path).filter(mask)
+                made.added.append(self._write(table, layout.PUBLISHED, path, rows))
+        return made
+
+    def _mask(
+        self, root: Path, schema: TableSchema, path: str, entry: FileEntry, columns: list[str]
+    ) -> pa.ChunkedArray | None:
+        """Which rows of a file are in the scope; None: its statistics say that none is."""
+        bounds = Bounds.of(entry)
+        if schema.role is Role.CHANGELOG:
+            if bounds.lowest("batch_id") > self._scope.last_batch:
+                return None
+            if bounds.highest("batch_id") <= self._scope.last_batch:
+                return pa.chunked_array([pa.repeat(True, entry.rows)])
+        elif not bounds.overlaps(self._scope):
+            return None
+        return self._scope.mask(schema, parquet.read(root, schema, path, columns))
+
+    def _snapshot(self, table: OpenTable) -> Replacement:
+        """From the replay's own snapshot on, which is its changelog up to some batch."""
+        schema, changelog = table.schema, self._committer.tables[changelog_name(table.schema.name)]
+        staged, last = self._staging.log(schema.name), self._scope.last_batch
+        as_of = next((b for app, b in staged.transactions.items() if layout.step_of(app) == layout.SNAPSHOT), -1)
+        held = parquet.read_all(self._staging.root, schema, list(staged.files))
+        news = snapshots.news(self._staging.log(changelog.schema.name).files, as_of)
+        later = snapshots.news(changelog.log.files, last)
+        rows = parquet.read_all(self._committer.root, changelog.schema, later)
+        parts = [
+            parquet.read_all(self._staging.root, changelog.schema, news),
+            rows.filter(pc.greater(rows.column("batch_id"), last)),
+        ]
+        return rewritten_snapshot(self._committer, table, held, pa.concat_tables(parts), as_of, last)
+
+    def _link(self, table: OpenTable, path: str, entry: FileEntry) -> NewFile:
+        new = _renamed(layout.PUBLISHED, path, table.tag)
+        link(self._staging.root / table.schema.name / path, table.log.path / new)
+        return as_file(new, entry)
+
+    def _write(self, table: OpenTable, kind: str, path: str, rows: pa.Table) -> NewFile:
+        return parquet.write(self._committer.root, table.schema, _renamed(kind, path, table.tag), rows)
+
+
+def rewritten_snapshot(
+    committer: TableCommitter, table: OpenTable, held: pa.Table, news: pa.Table, as_of_batch: int, last_batch: int
+) -> Replacement:
+    """All files of a snapshot anew.
+
+    Args:
+        committer: of the tables.
+        table: the snapshot.
+        held: rows as of `as_of_batch`.
+        news: rows of the changelog since, in the order of files.
+        as_of_batch: -1: `held` is empty.
+        last_batch: of the release; the snapshot shows it, or a later one that its changelog holds.
+    """
+    snapshot = committer.snapshot(table.schema.name)
+    held_batch = committer.committed_batch(snapshot.changelog)
+    target = max(last_batch, snapshot.as_of_batch, -1 if held_batch is None else held_batch)
+    files = snapshot.write(held, news, as_of_batch, target)
+    removed = [as_file(path, entry) for path, entry in table.log.files.items()]
+    return Replacement(removed, files, snapshot.transactions(target, time.time_ns() // 1_000_000))
+
+
+def as_file(path: str, entry: FileEntry) -> NewFile:
+    """A file of a table as something that can be added."""
+    return NewFile(path, entry.size_bytes, entry.rows, entry.statistics or "")
+
+
+def discard(table: OpenTable, files: Iterable[NewFile]) -> None:
+    """Deletes files that were made and not committed."""
+    for file in files:
+        if file.path not in table.log.files:
+            (table.log.path / file.path).unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What the log says about the rows of a file."""
+
+    lows: dict[str, object]
+    highs: dict[str, object]
+
+    @classmethod
+    def of(cls, entry: FileEntry) -> Bounds:
+        statistics = json.loads(entry.statistics or "{}")
+        return cls(statistics.get("minValues", {}), statistics.get("maxValues", {}))
+
+    def lowest(self, column: str) -> int:
+        """A very low number if nothing is known."""
+        return int(str(self.lows.get(column, -(1 << 62))))
+
+    def highest(self, column: str) -> int:
+        """A very high number if nothing is known."""
+        return int(str(self.highs.get(column, 1 << 62)))
+
+    def overlaps(self, scope: Scope) -> bool:
+        """Whether a row can lie in the time range."""
+        low, high = self.lows.get("timestamp"), self.highs.get("timestamp")
+        if low is None or high is None:
+            return True
+        ends_before = scope.from_ms is not None and _ms(high) < scope.from_ms
+        return not ends_before and (scope.to_ms is None or _ms(low) < scope.to_ms)
+
+
+def _ms(text: object) -> int:
+    return round(datetime.fromisoformat(str(text)).timestamp() * 1000)
+
+
+def _day(path: str) -> str:
+    return layout.partition_of(path)["window_date"]
+
+
+def _renamed(kind: str, path: str, tag: str) -> str:
+    """Another kind of file, in the place and of the batch of `path`."""
+    folder, _, _ = path.rpartition("/")
+    found = layout.batch_of(path)
+    name = layout.part_name(kind, found[0] if found else 0, 0, tag)
+    return f"{folder}/{name}" if folder else name
+
+
+def _columns_of_scope(schema: TableSchema) -> list[str]:
+    return ["timestamp", *(LETTER_SOURCE if schema.role is Role.DEAD_LETTERS else ROW_SOURCE)]
