@@ -193,7 +193,7 @@ def _different(each: Asked, observed: Observed, local: Observed) -> str | None:
     """
     if (observed.error is not None) is not each.fails:
         return f"error: {observed.error}"
-    ours, theirs = _per_key(observed), _per_key(local)
+    ours, theirs = _per_key(observed, each.partitions), _per_key(local, each.partitions)
     if ours != theirs:
         return f"outputs: {ours}, in process: {theirs}"
     if observed.error is not None:  # the failed batch may be in the local stores until it is undone
@@ -203,11 +203,15 @@ def _different(each: Asked, observed: Observed, local: Observed) -> str | None:
     return None if stores == others else f"stores: {stores}, in process: {others}"
 
 
-def _per_key(observed: Observed) -> dict[tuple[str, bytes | None], list[RawRecord]]:
+def _per_key(observed: Observed, partitions: int) -> dict[tuple[str, bytes | None], list[RawRecord]]:
+    """In order; but those without a key come from several tasks, whose transactions have no order."""
     found: dict[tuple[str, bytes | None], list[RawRecord]] = {}
     for topic, records in observed.topics.items():
         for record in records:
             found.setdefault((topic, record.key), []).append(replace(record, timestamp_ms=max(record.timestamp_ms, 1)))
+    for (_, key), keyless in found.items():
+        if key is None and partitions > 1:
+            keyless.sort(key=lambda record: (record.timestamp_ms, record.value or b"", record.headers))
     return found
 
 
