@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 from deltaworks.control import batches
@@ -81,10 +82,11 @@ def make_line(
         run_id: of the replay; becomes the query id.
         last_batch: the last one that is in the stores.
         offsets: where its source goes on; see `offsets_after`.
-        state: folder with a local store per task, `<stage>-<task>`; a task without one begins empty.
+        state: folder with a local store per task, `<stage>-<task>`, that nobody has open; a task without one begins
+            empty.
 
     Raises:
-        ConflictError: the line has been switched to already.
+        ConflictError: the line has been switched to already, or a store holds later batches too.
     """
     line = _line(paths, run_id)
     if run_id in paths.switched or line.undone.exists():
@@ -98,11 +100,10 @@ def make_line(
     for stage in plan.stages:
         stores = {store.name: store.timed for store in stage.stores} | {TASK_STORE: False}
         for task in range(tasks[stage.index]):
-            folder = local_path(state, stage.index, task)
-            local = LocalStore(folder, stores) if folder.exists() else None
-            seed.write(seed.seed_path(made.seed, stage.index, task), local, stores, last_batch + 1)
-            if local is not None:
-                local.close()
+            path, target = local_path(state, stage.index, task), seed.seed_path(made.seed, stage.index, task)
+            with closing(LocalStore(path, stores)) if path.exists() else nullcontext() as local:
+                _require_stand(local, path, last_batch)
+                seed.write(target, local, stores, last_batch + 1)
     checkpoint = CheckpointPlan(
         query_id=run_id,
         fingerprint=plan.fingerprint(),
@@ -187,6 +188,16 @@ def _line(paths: PipelinePaths, query_id: str) -> LinePaths:
             f"{query_id!r} cannot name a line.", hint="letters, digits, '.', '_', '-'; as a folder may be called"
         )
     return paths.line_of(query_id)
+
+
+def _require_stand(local: LocalStore | None, path: Path, last_batch: int) -> None:
+    """A stamp counts batches. (Of a task that had nothing to do in some of them, it is lower.)"""
+    header = None if local is None else local.header()
+    if header is not None and header.stamp.version > last_batch + 1:
+        raise ConflictError(
+            f"The store {path} is at batch {header.stamp.version - 1}, after batch {last_batch}.",
+            hint="let the replay finish what it has begun, and hand over where it ends",
+        )
 
 
 def _require_end(paths: PipelinePaths, plan: CheckpointPlan, *, accept_unfinished: bool) -> None:

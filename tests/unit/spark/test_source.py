@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 
 from deltaworks.kafka.ranges import Offsets, Range
 from deltaworks.spark import rows
 from deltaworks.spark.rows import BatchPlan
-from deltaworks.spark.source import TICK, SourceConfig, StageInput, plan_rows
+from deltaworks.spark.source import TICK, KafkaRangesReader, SourceConfig, StageInput, plan_rows
 
 
 def planned(
@@ -52,3 +53,15 @@ def test_topics_of_global_tables_are_read_by_no_task_but_their_position_is_told(
     assert batch.ranges == [Range("a", 0, 0, 1), Range("g", 0, 2, 5)]
     assert inputs == {(7, 0, 0): [Range("a", 0, 0, 1)]}
     assert position == {"g": {"0": 5}}
+
+
+@pytest.mark.parametrize("tick", [{}, {TICK: {"0": 5_000}}])
+def test_a_line_begins_where_the_one_before_has_ended(monkeypatch: pytest.MonkeyPatch, tick: Offsets) -> None:
+    begin = {"a": {"0": 1, "1": 2}, "b": {"0": 3, "1": 4}}
+    monkeypatch.setattr(KafkaRangesReader, "_offsets", lambda reader, spec: begin)
+    goes_on: Offsets = {"a": {"0": 11, "1": 12}, "b": {"1": 14}, "gone": {"0": 9}}
+
+    started = KafkaRangesReader(config(goes_on_at=goes_on | tick, tick_file="due")).initialOffset()
+
+    assert started == {"a": {"0": 11, "1": 12}, "b": {"0": 3, "1": 14}, TICK: {"0": 0}} | tick
+    assert TICK not in KafkaRangesReader(config(goes_on_at=goes_on | tick)).initialOffset()
