@@ -7,7 +7,7 @@ production nor one of the replay.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -45,12 +45,12 @@ def publishable(
         TableError: days that were asked for have windows that are still open, or the range would grow too far.
     """
     tables = [(root, name) for root in roots for name in windowed]
-    open_days = {name: min(_open_days(root / name), default=None) for root, name in tables}
-    first_open = min((day for root, name in tables for day in _open_days(root / name)), default=None)
+    open_days = {(root, name): _first_open_day(root / name) for root, name in tables}
+    first_open = min((day for day in open_days.values() if day is not None), default=None)
     if to_ms is not None and first_open is not None and first_open < to_ms:
-        late = sorted({name for name, day in open_days.items() if day is not None and day < to_ms})
+        late = sorted({name for (_, name), day in open_days.items() if day is not None and day < to_ms})
         raise TableError(
-            f"{day_of(first_open)} is not complete: {', '.join(late) or 'a table'} still has windows that may change.",
+            f"{day_of(first_open)} is not complete: {', '.join(late)} still has windows that may change.",
             hint=f"--to {day_of(first_open)} publishes the days before it",
         )
     end = to_ms if to_ms is not None else first_open
@@ -73,15 +73,13 @@ def publishable(
     return begin, end
 
 
-def _open_days(table: Path) -> Iterator[int]:
-    """The days (ms) with windows that may still change."""
+def _first_open_day(table: Path) -> int | None:
+    """The first day (ms) with windows that may still change."""
     if not (table / layout.LOG_FOLDER).is_dir():
-        return
+        return None
     log = DeltaLog(table)
     log.load()
-    for path in log.files:
-        if layout.is_page(path):
-            yield PageName(path).start_ms // DAY_MS * DAY_MS
+    return min((PageName(path).start_ms // DAY_MS * DAY_MS for path in log.files if layout.is_page(path)), default=None)
 
 
 def _grown(connection: duckdb.DuckDBPyConnection, tables: int, border_ms: int, reaches: str) -> int:

@@ -51,6 +51,8 @@ class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Per source topic: the next offset after the last batch."""
     partitions: dict[str, int]
     """Of the source topics."""
+    global_partitions: dict[str, int]
+    """Of the topics of global tables."""
     sink_partitions: dict[str, int]
     """Of the topics that the pipeline writes: its partitioners ask for them."""
     tasks: tuple[int, ...]
@@ -109,6 +111,11 @@ class ReplayPaths:
     def tables(self) -> Path:
         """The staging tables."""
         return self.root / "tables"
+
+    @property
+    def scratch(self) -> Path:
+        """Spark's."""
+        return self.root / "scratch"
 
     @property
     def comparison(self) -> Path:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from types import ModuleType
 
 import msgspec
 
@@ -27,7 +28,13 @@ from deltaworks.topology.stages import Plan
 DAY_MS = 86_400_000
 
 
-def make_plan(settings: Settings, pipeline: Pipeline, request: ReplayRequest, topics: Mapping[str, int]) -> ReplayPlan:
+def make_plan(
+    settings: Settings,
+    pipeline: Pipeline,
+    request: ReplayRequest,
+    topics: Mapping[str, int],
+    run_id: str | None = None,
+) -> ReplayPlan:
     """What a run will do, as of now; reads the batch record, changes nothing.
 
     Args:
@@ -35,6 +42,7 @@ def make_plan(settings: Settings, pipeline: Pipeline, request: ReplayRequest, to
         pipeline: with the code to replay with.
         request: what is wanted.
         topics: partitions of every topic that the broker has.
+        run_id: letters, digits, `-` and `_`; None: a new one.
 
     Raises:
         ConfigurationError: the request makes no sense, or the pipeline never ran.
@@ -45,28 +53,38 @@ def make_plan(settings: Settings, pipeline: Pipeline, request: ReplayRequest, to
     first, last, records, ends = _extent(paths, pipeline.name)
     partitions = _partitions(pipeline, plan, checkpoint, ends)
     return ReplayPlan(
-        run_id=f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}",
+        run_id=run_id or f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}",
         request=request,
         created_ms=time.time_ns() // 1_000_000,
-        code_version=code_version(settings),
+        code_version=code_version(settings, pipeline),
         query_id=checkpoint.query_id,
         first_batch=first.batch,
         last_batch=last.batch,
         records=records,
         end_offsets=ends,
         partitions=partitions,
+        global_partitions={topic: topics[topic] for topic in plan.global_topics},
         sink_partitions={topic: topics[topic] for topic in plan.sink_topics if topic in topics},
         tasks=plan.tasks(partitions),
         tables=_tables(pipeline, plan, request),
     )
 
 
-def code_version(settings: Settings) -> str:
-    """Twelve digits that stand for the code of the jobs that have been imported: each file of `jobs/` counts."""
+def code_version(settings: Settings, pipeline: Pipeline) -> str:
+    """Twelve digits that stand for the code of a pipeline: its file, and whatever it takes from `jobs/`."""
     folder = settings.project / "jobs"
-    files = {Path(file) for module in list(sys.modules.values()) if (file := getattr(module, "__file__", None))}
+    left, files = [f"jobs.{pipeline.name}"], dict[str, Path]()
+    while left:
+        name = left.pop()
+        module = sys.modules.get(name)
+        file = Path(getattr(module, "__file__", None) or "/")
+        if name in files or not file.is_relative_to(folder):
+            continue
+        files[name] = file
+        for value in vars(module).values():
+            left.append(value.__name__ if isinstance(value, ModuleType) else str(getattr(value, "__module__", "")))
     digest = hashlib.sha256()
-    for file in sorted(file for file in files if file.is_relative_to(folder)):
+    for file in sorted(files.values()):
         digest.update(file.relative_to(folder).as_posix().encode() + b"\0" + file.read_bytes() + b"\0")
     return digest.hexdigest()[:12]
 

@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from deltaworks import faults
-from deltaworks.control import batches, fence, heartbeat, topics
+from deltaworks.control import batches, fence, heartbeat, publication, topics
 from deltaworks.control.checkpoint import CheckpointPlan, open_plan
 from deltaworks.control.heartbeat import Heartbeat, State
 from deltaworks.control.lease import Lease
@@ -346,6 +346,7 @@ class StreamDriver:
             if self._beat.state == "draining" and not query.status["isTriggerActive"]:
                 query.stop()
                 break
+            self._obey(committer)
             if time.monotonic() - last_beat >= _IDLE_BEAT_S:
                 self._measure_lag()
                 if time.monotonic() - self._batch_ended > _QUIET_S:
@@ -357,6 +358,11 @@ class StreamDriver:
         error = query.exception()
         if error is not None:
             raise error
+
+    def _obey(self, committer: TableCommitter) -> None:
+        """Publishes and rolls back, between the commits of two batches."""
+        by = f"generation {self._generation}"
+        publication.carry_out(self._paths, self._pipeline.name, committer, self._committing, self._generation, by=by)
 
     def _refresh_snapshots(self, committer: TableCommitter) -> None:
         with self._committing:

@@ -1,0 +1,138 @@
+"""Publishing and rolling back, as commands to the only committer of a pipeline's tables.
+
+With the stream running that is its driver, which carries commands out between two batches; with the stream stopped it
+is whoever asks, who takes the lease for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from deltaworks.control import commands, fence
+from deltaworks.control.checkpoint import CheckpointPlan
+from deltaworks.control.commands import Answer, Command
+from deltaworks.control.lease import Lease
+from deltaworks.control.paths import PipelinePaths
+from deltaworks.dsl.pipeline import Pipeline
+from deltaworks.errors import DeltaworksError, TableError
+from deltaworks.lakehouse import release
+from deltaworks.lakehouse.committer import TableCommitter
+from deltaworks.lakehouse.release import Release, ReleaseRequest
+from deltaworks.settings import Settings
+
+_log = logging.getLogger(__name__)
+
+
+def publish(
+    settings: Settings, pipeline: Pipeline, staging: Path, request: ReleaseRequest, *, timeout_s: float = 600.0
+) -> Release:
+    """Publishes staging tables; the same request again finds it done.
+
+    Args:
+        settings: where the pipeline's tables are.
+        pipeline: whose.
+        staging: folder of the staging tables.
+        request: what to publish of them.
+        timeout_s: for a driver that is busy with a batch.
+
+    Raises:
+        TableError: it cannot be published, and why; production is as it was.
+        TransientError: the driver did not answer in time; it will not be published later.
+    """
+    arguments = {"staging": str(staging), "request": msgspec.to_builtins(request)}
+    return _ask(settings, pipeline, "publish", request.run_id, arguments, request.requested_by, timeout_s)
+
+
+def rollback(
+    settings: Settings, pipeline: Pipeline, run_id: str, *, requested_by: str, timeout_s: float = 600.0
+) -> Release:
+    """Takes back what a run has published; raises as `publish`."""
+    return _ask(settings, pipeline, "rollback", run_id, {}, requested_by, timeout_s)
+
+
+def carry_out(
+    paths: PipelinePaths, pipeline: str, committer: TableCommitter, committing: threading.Lock, generation: int, by: str
+) -> None:
+    """Carries out what is pending; for the holder of the lease, which must not be committing anything else.
+
+    A command that fails is answered with its error and changes nothing about the driver.
+    """
+    for command in commands.pending(paths.commands):
+        begun = time.monotonic()
+        with committing:
+            fence.check(paths.fence, generation, pipeline)
+            begun_work = time.monotonic()
+            try:
+                said = Answer(result=_execute(paths, committer, command), seconds=0.0, by=by)
+            except DeltaworksError as error:
+                said = Answer(error=error.message, hint=error.hint, seconds=0.0, by=by)
+        seconds = time.monotonic() - begun_work
+        commands.answer(paths.commands, command, msgspec.structs.replace(said, seconds=seconds))
+        _log.info(
+            "command %s: %s in %.2f s, after waiting %.2f s",
+            command.id,
+            said.error or "done",
+            seconds,
+            begun_work - begun,
+        )
+
+
+def _execute(paths: PipelinePaths, committer: TableCommitter, command: Command) -> dict[str, Any]:
+    match command.kind:
+        case "publish":
+            request = msgspec.convert(command.arguments["request"], ReleaseRequest)
+            done = release.publish(committer, Path(command.arguments["staging"]), request, paths.releases)
+        case "rollback":
+            done = release.rollback(committer, paths.releases, command.arguments["run_id"])
+        case kind:
+            raise TableError(f"There is no command {kind!r}.", hint="the driver and the caller have different versions")
+    result: dict[str, Any] = msgspec.to_builtins(done)
+    return result
+
+
+def _ask(
+    settings: Settings,
+    pipeline: Pipeline,
+    kind: str,
+    run_id: str,
+    arguments: Mapping[str, Any],
+    by: str,
+    timeout_s: float,
+) -> Release:
+    paths = PipelinePaths.of(settings, pipeline.name)
+    command = Command(
+        id=f"{kind}-{run_id}-{secrets.token_hex(2)}",
+        kind=kind,
+        arguments={"run_id": run_id, **arguments},
+        requested_by=by,
+        at_ms=time.time_ns() // 1_000_000,
+    )
+    commands.put(paths.commands, command)
+    said = commands.wait(paths.commands, command, act=lambda: _act(settings, pipeline, paths, by), timeout_s=timeout_s)
+    if said.result is None:
+        raise TableError(said.error or "it was not done", hint=said.hint)
+    return msgspec.convert(said.result, Release)
+
+
+def _act(settings: Settings, pipeline: Pipeline, paths: PipelinePaths, by: str) -> None:
+    """Carries out what is pending, if no driver runs; raises `LeaseError` if one does."""
+    generation = fence.read(paths.fence) + 1
+    with Lease(paths.lease, pipeline.name, generation):
+        fence.advance(paths.fence, generation, pipeline.name)
+        checkpoint = msgspec.json.decode(paths.plan.read_bytes(), type=CheckpointPlan)
+        committer = TableCommitter(
+            settings.tables, pipeline.name, checkpoint.query_id, pipeline.plan().tables, pipeline.dead_letter_table
+        )
+        committer.open(generation)
+        try:
+            carry_out(paths, pipeline.name, committer, threading.Lock(), generation, by)
+        finally:
+            committer.close()
