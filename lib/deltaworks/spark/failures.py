@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-from pyspark.errors import StreamingQueryException
-
 from deltaworks import errors
 from deltaworks.errors import ConfigurationError, DeltaworksError, QueryError, TopologyError
 
@@ -13,7 +11,7 @@ _END = r"^\s*at [\w.$]+\(|^JVM stacktrace|^\S+Exception|\s+SQLSTATE: |^=== Strea
 _CAUSE = re.compile(rf"^deltaworks\.errors\.(\w+): (.*?)(?={_END})", re.S | re.M)
 
 
-def as_error(error: StreamingQueryException) -> DeltaworksError:
+def as_error(error: Exception) -> DeltaworksError:
     """The last error of ours in the chain, without Spark's frames; its exit code is that of a driver that raised it."""
     found = _CAUSE.findall(str(error))
     if not found:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
 from deltaworks.control.batches import BatchRecord
 from deltaworks.kafka.ranges import Offsets, Range
+
+_STEP_COST = 25
+"""What a step costs besides its records, in records."""
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,7 +24,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     tick: bool = False
     """Tasks that depend on the wall clock run, with records or without."""
     globals: Offsets = {}
-    """How far the topics of global tables have been read: the next offsets."""
+    """How far the topics of global tables have been read: the next offset of each of their partitions."""
 
     @property
     def records(self) -> int:
@@ -29,22 +32,68 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
         return sum(each.stop - each.start for each in self.ranges)
 
 
-def recorded_steps(records: Iterable[BatchRecord], global_topics: Collection[str]) -> Iterator[Step]:
+def globals_start(records: Iterable[BatchRecord], topics: Mapping[str, int]) -> Offsets:
+    """Where the stream began to read the topics of its global tables; 0 where it never read anything.
+
+    Args:
+        records: all of them.
+        topics: the topics of global tables, with their partitions.
+    """
+    start: Offsets = {topic: {} for topic in topics}
+    for record in records:
+        for topic in topics.keys() & record.offsets.keys():
+            for partition, (first, _) in record.offsets[topic].items():
+                start[topic].setdefault(partition, first)
+    return {topic: {str(p): start[topic].get(str(p), 0) for p in range(count)} for topic, count in topics.items()}
+
+
+def recorded_steps(records: Iterable[BatchRecord], start: Offsets) -> Iterator[Step]:
     """The batches of a stream, in order.
 
     Args:
         records: from the first batch of the checkpoint on, since only together they say how far global tables were.
-        global_topics: topics of global tables.
+        start: where the topics of global tables began, see `globals_start`; other topics are those of tasks.
     """
-    globals_: Offsets = {}
+    position = start
     for record in records:
         ranges = []
         for topic, parts in record.offsets.items():
-            for partition, (start, stop) in parts.items():
-                if topic in global_topics:
-                    globals_ = {**globals_, topic: {**globals_.get(topic, {}), partition: stop}}
-                else:
-                    ranges.append(Range(topic, int(partition), start, stop))
+            if topic in start:
+                position = {**position, topic: {**position[topic], **{p: stop for p, (_, stop) in parts.items()}}}
+            else:
+                ranges += [Range(topic, int(p), first, stop) for p, (first, stop) in parts.items()]
         yield Step(
-            batch=record.batch, wall_ms=record.wall_clock_ms, ranges=tuple(ranges), tick=record.tick, globals=globals_
+            batch=record.batch, wall_ms=record.wall_clock_ms, ranges=tuple(ranges), tick=record.tick, globals=position
         )
+
+
+def chunks(steps: Iterable[Step], max_records: int, first_ends: int | None = None) -> Iterator[list[Step]]:
+    """Consecutive steps that are committed together.
+
+    Args:
+        steps: in order.
+        max_records: of a chunk; a step that has more is one alone.
+        first_ends: the last batch of the first chunk, whatever it holds; None: as the others.
+
+    Raises:
+        ValueError: there is no such batch, or batches are not in order.
+    """
+    chunk: list[Step] = []
+    size, last = 0, -1
+    for step in steps:
+        if step.batch <= last:
+            raise ValueError(f"batch {step.batch} comes after batch {last}")
+        last = step.batch
+        cost = step.records + _STEP_COST
+        if chunk and first_ends is None and size + cost > max_records:
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(step)
+        size += cost
+        if step.batch == first_ends:
+            yield chunk
+            chunk, size, first_ends = [], 0, None
+    if first_ends is not None:
+        raise ValueError(f"batch {first_ends}, up to which tasks have been replayed, is not among the batches")
+    if chunk:
+        yield chunk

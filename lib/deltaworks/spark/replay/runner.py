@@ -1,0 +1,254 @@
+"""Runs units: step by step as a stream runs micro-batches, with one transaction per local store for the whole chunk.
+
+The order at the end is table files, result, local stores. A unit that died before its first local store was written
+does everything again; if all of them are written it answers from the result; a circle that died in between takes back
+those that are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from functools import partial
+
+import msgspec
+
+from deltaworks.errors import KafkaReadError, StateError
+from deltaworks.faults import reach
+from deltaworks.files import replace_file
+from deltaworks.kafka.ranges import Range
+from deltaworks.kernel.records import Headers, RecordBatch
+from deltaworks.kernel.stores.build import Store
+from deltaworks.kernel.task import Task, TaskMetrics
+from deltaworks.lakehouse.writes import TableWrite
+from deltaworks.spark.collector import TaskCollector
+from deltaworks.spark.global_tables import GlobalTables
+from deltaworks.spark.local_store import LocalStore, LocalTransaction, Stamp
+from deltaworks.spark.protocol import EMPTY, local_path
+from deltaworks.spark.replay.hops import HopReader, HopWriter
+from deltaworks.spark.replay.reading import read_steps
+from deltaworks.spark.replay.units import Unit, UnitResult, UnitStep, Work
+from deltaworks.spark.turns import Inputs, Sent, TaskId, process, take_turns
+from deltaworks.spark.worker import new_kernel, stores_of
+from deltaworks.topology.nodes import GlobalTableJoin
+from deltaworks.topology.stages import Stage
+
+_NONCE = b"replay"
+
+
+class UnitRunner:
+    """Runs the units of one run in this process."""
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+        self._plan = work.pipeline.plan()
+
+    def run(self, unit: Unit) -> UnitResult:
+        """Does it, or says what was done if it has been done already.
+
+        Raises:
+            StreamsError: a record failed, and the pipeline says fail.
+            KafkaReadError: also with a new reader.
+            StateError: the local stores are ahead of this chunk, or cannot be read.
+        """
+        try:
+            return self._attempt(unit)
+        except KafkaReadError:
+            return self._attempt(unit)
+
+    def _attempt(self, unit: Unit) -> UnitResult:
+        paths, stamp = self.work.paths, Stamp(unit.commit_id + 1, _NONCE)
+        result_path = paths.results(unit.commit_id) / unit.name
+        with ExitStack() as opened:
+            stores = [opened.enter_context(closing(self._local(task))) for task in unit.members]
+            transactions = [opened.enter_context(store.transaction()) for store in stores]
+            reach("replay.opened")
+            found = [_stamp(transaction) for transaction in transactions]
+            if any(each.version > stamp.version for each in found):
+                raise StateError(f"the stores of task {unit.name} are ahead of batch {unit.commit_id}")
+            if all(each == stamp for each in found):
+                return msgspec.msgpack.decode(result_path.read_bytes(), type=UnitResult)
+            before = [
+                transaction.undo() if each == stamp else each
+                for transaction, each in zip(transactions, found, strict=True)
+            ]
+            for transaction in transactions:
+                transaction.forget_images()
+            result = self._process(unit, transactions)
+            replace_file(result_path, msgspec.msgpack.encode(result))
+            reach("replay.result_written")
+            for transaction, previous in zip(transactions, before, strict=True):
+                transaction.commit(stamp, previous if len(transactions) > 1 else None)
+                reach("replay.local_committed")
+        return result
+
+    def _process(self, unit: Unit, transactions: Sequence[LocalTransaction]) -> UnitResult:
+        paths = self.work.paths
+        with HopWriter(paths.hops(unit.commit_id), unit.name) as hops, ExitStack() as opened:
+            tables = self._global_tables(unit)
+            if tables is not None:
+                opened.enter_context(closing(tables))
+            members = {
+                task: self._member(unit, place, transaction, opened)
+                for place, (task, transaction) in enumerate(zip(unit.members, transactions, strict=True))
+            }
+            position = b""
+            for step in unit.steps:
+                inputs = {unit.members[place]: Inputs([*ranges]) for place, ranges in step.inputs.items()}
+                for task, member in members.items():
+                    if arrived := member.arrived(step.batch):
+                        inputs.setdefault(task, Inputs()).hops.extend(arrived)
+                if not inputs:
+                    continue
+                if tables is not None and step.position != position:
+                    position = step.position
+                    if tables.at(position):
+                        for member in members.values():
+                            member.forget()  # it reads the global stores of before
+                globals_ = {} if tables is None else tables.stores
+                for member in members.values():
+                    member.begin(step, globals_)
+                for to, records in take_turns(unit.members, inputs, members.__getitem__, circular=unit.circular):
+                    hops.add(step.batch, to, records)
+                reach("replay.step")
+            writes = [write for member in members.values() for write in member.finish()]
+        metrics = [member.metrics for member in members.values()]
+        return UnitResult(
+            writes=tuple(writes),
+            hops=hops.files,
+            sent=dict(sum((member.sink.sent for member in members.values()), Counter())),
+            dropped=sum(each.dropped for each in metrics),
+            late=sum(each.late for each in metrics),
+            dead_letters=sum(each.dead_letters for each in metrics),
+        )
+
+    def _local(self, task: TaskId) -> LocalStore:
+        return LocalStore(local_path(self.work.paths.state, *task), stores_of(self._plan.stages[task[0]]))
+
+    def _global_tables(self, unit: Unit) -> GlobalTables | None:
+        if not self._plan.global_stages or not any(
+            _reads_globals(self._plan.stages[stage]) for stage, _ in unit.members
+        ):
+            return None
+        work = self.work
+        return GlobalTables(self._plan, work.pipeline, work.paths.globals(unit.name), work.clients)
+
+    def _member(self, unit: Unit, place: int, transaction: LocalTransaction, opened: ExitStack) -> _Member:
+        work, plan, task = self.work, self._plan, unit.members[place]
+        sink = _Counting(work.sink_partitions)
+        collector = TaskCollector(work.pipeline, plan, work.paths.tables, *task, lambda: sink)
+        collector.begin(unit.commit_id)
+        ranges = [step.inputs[place] for step in unit.steps if step.inputs.get(place)]
+        records: Iterator[Iterable[list[RecordBatch]]] = iter(())
+        if ranges:
+            reader = opened.enter_context(closing(work.clients()))
+            records = read_steps(reader, ranges)
+        kernel = partial(
+            new_kernel, work.pipeline, plan, task, transaction, collector, hop_partitions=work.hop_partitions
+        )
+        hops = HopReader(file for to, file in unit.hops if to == place)
+        return _Member(kernel, transaction, collector, sink, records, hops, keep_images=len(unit.members) > 1)
+
+
+class _Member:
+    """One task in one chunk."""
+
+    def __init__(
+        self,
+        new: Callable[..., Task],
+        transaction: LocalTransaction,
+        collector: TaskCollector,
+        sink: _Counting,
+        records: Iterator[Iterable[list[RecordBatch]]],
+        hops: HopReader,
+        *,
+        keep_images: bool,
+    ) -> None:
+        """
+        Args:
+            new: makes the kernel task; wants the global stores and the wall clock.
+            transaction: its state.
+            collector: has begun.
+            sink: of the collector.
+            records: for each step in which it reads topics.
+            hops: what others have sent to it.
+            keep_images: its changes may have to be undone.
+        """
+        self._new, self._transaction, self._collector, self._keep_images = new, transaction, collector, keep_images
+        self._records, self._hops = records, hops
+        self._kernel: Task | None = None
+        self._globals: Mapping[str, Store] = {}
+        self._step: UnitStep | None = None
+        self.arrived = hops.take
+        self.sink = sink
+        self.metrics = TaskMetrics()
+
+    def begin(self, step: UnitStep, globals_: Mapping[str, Store]) -> None:
+        """What follows is of this micro-batch."""
+        self._step, self._globals = step, globals_
+        self._collector.step(step.batch)
+
+    def turn(self, inputs: Inputs, *, last: bool) -> Sent:
+        """See `turns.Member`; what it changes can be read in its next turn."""
+        step = self._step
+        assert step is not None
+        if self._kernel is None:
+            self._kernel = self._new(global_stores=self._globals, wall_clock_ms=step.wall_ms)
+        process(self._kernel, inputs, self._read, step.wall_ms)
+        self._transaction.apply(self._kernel.commit(), keep_images=self._keep_images)
+        self.metrics = self._kernel.metrics.after(self.metrics)
+        return self._collector.take_hops()
+
+    def forget(self) -> None:
+        """The next turn makes the kernel task anew, from the state."""
+        self._kernel = None
+
+    def finish(self) -> list[TableWrite]:
+        """Writes the files of its tables."""
+        return self._collector.finish()
+
+    def _read(self, ranges: list[Range]) -> Iterable[list[RecordBatch]]:
+        return next(self._records)
+
+
+class _Counting:
+    """`Sink` that counts records and drops them."""
+
+    def __init__(self, partitions: Mapping[str, int]) -> None:
+        self._partitions = partitions
+        self.sent: Counter[str] = Counter()
+
+    def begin(self, batch_id: int) -> bool:
+        return True
+
+    def send(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp_ms: int,
+        headers: Headers = (),
+        partition_key: bytes | None = None,
+        partition: int | None = None,
+    ) -> None:
+        self.sent[topic] += 1
+
+    def partitions(self, topic: str) -> int:
+        return self._partitions.get(topic, 1)
+
+    def commit(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def _stamp(transaction: LocalTransaction) -> Stamp:
+    header = transaction.header()
+    return EMPTY if header is None else header.stamp
+
+
+def _reads_globals(stage: Stage) -> bool:
+    """Its tasks may look something up in a global table; processors of users may in any."""
+    return stage.has_processors or any(isinstance(node, GlobalTableJoin) for node in stage.nodes)
