@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from deltaworks.cli import demo, pipelines, quality, stack, tables
+from deltaworks.cli import demo, pipelines, quality, replay, stack, tables
 from deltaworks.cli.console import err, print_error
 from deltaworks.errors import DeltaworksError
 from deltaworks.exits import INTERNAL, INTERRUPTED, code_of
@@ -35,7 +35,7 @@ def options(
     """Options of all commands; `main` reads them."""
 
 
-for group in (stack, pipelines, tables, quality, demo):
+for group in (stack, pipelines, tables, replay, quality, demo):
     group.add_to(app)
 
 

@@ -1,0 +1,200 @@
+"""`replay`, `replays`, `rollback`, `discard`: history processed again, and published or not."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from deltaworks.cli.console import Steps, out, print_table
+from deltaworks.cli.pipelines import Name, user
+from deltaworks.errors import ConfigurationError
+from deltaworks.settings import Settings
+
+if TYPE_CHECKING:
+    from deltaworks.replay.model import Phase, ReplayState
+    from deltaworks.replay.phases import ReplayRun, Report
+
+Until = Literal["plan", "run", "compare", "gate", "publish", "verify", "clean"]
+_TITLES = {
+    "run": "run the batches again, into staging tables",
+    "compare": "compare with production",
+    "gate": "gate: suite and invariants on the staging tables",
+    "publish": "publish",
+    "verify": "verify: production against what was published",
+    "clean": "clean up",
+}
+
+
+def add_to(app: typer.Typer) -> None:
+    """Registers the commands."""
+    for command in (replay, replays, discard, rollback):
+        app.command(rich_help_panel="Replays")(command)
+
+
+def replay(
+    name: Name,
+    from_: Annotated[
+        str | None, typer.Option("--from", metavar="DATE", help="First UTC day to publish; default: the beginning.")
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to", metavar="DATE", help="First UTC day not to publish; default: as far as days are complete."
+        ),
+    ] = None,
+    tables: Annotated[
+        list[str] | None, typer.Option("--table", help="What to publish; default: every table that has days.")
+    ] = None,
+    order: Annotated[
+        Literal["recorded", "time"],
+        typer.Option(help="As the stream processed the records, or by their timestamps."),
+    ] = "recorded",
+    reason: Annotated[str, typer.Option(help="Why; kept in the history of the tables.")] = "",
+    until: Annotated[Until, typer.Option(help="The last phase to do; `--resume` goes on.")] = "clean",
+    yes: Annotated[bool, typer.Option("--yes", help="Publish without asking, if the gate is passed.")] = False,
+    resume: Annotated[str | None, typer.Option(metavar="RUN", help="Go on with a run that is not finished.")] = None,
+) -> None:
+    """Process a pipeline's history again with the code of now, compare, check, and publish it.
+
+    Nothing that others read changes before the phase `publish`. Exit code 1 if the gate was not passed.
+    """
+    from deltaworks.replay.model import PHASES, ReplayRequest
+    from deltaworks.replay.phases import ReplayRun
+
+    settings, steps = Settings.from_environment(), Steps()
+    with steps.step(f"plan a replay of {name}") as report:
+        if resume is not None:
+            run = ReplayRun.resume(settings, resume)
+        else:
+            request = ReplayRequest(
+                pipeline=name,
+                from_ms=_day(from_, "--from"),
+                to_ms=_day(to, "--to"),
+                tables=tuple(tables or ()),
+                order=order,
+                reason=reason,
+                requested_by=user(),
+            )
+            run = ReplayRun.start(settings, request)
+        plan = run.plan
+        report(
+            f"run {plan.run_id}: batches {plan.first_batch} to {plan.last_batch}, {plan.records:,} records, "
+            f"code {plan.code_version}, tables {', '.join(plan.tables)}"
+        )
+    with run.held():
+        before = until if PHASES.index(until) <= PHASES.index("gate") else "gate"
+        state = _advance(run, before, steps)
+        if state.done[-1] == "gate" and before != until:
+            _show(run)
+            if not state.passed:
+                out.print(f"Nothing was published. deltaworks discard {plan.run_id} throws the staging tables away.")
+                raise typer.Exit(1)
+            if not yes and not _agreed(plan.run_id):
+                out.print(f"Nothing was published. deltaworks replay {name} --resume {plan.run_id} asks again.")
+                return
+        _advance(run, until, steps)
+    if until in ("publish", "verify", "clean"):
+        out.print(f"deltaworks rollback {plan.run_id} brings back what was there before.")
+
+
+def replays(name: Annotated[str | None, typer.Argument(help="Only those of this pipeline.")] = None) -> None:
+    """List the runs that are not finished, and what was published."""
+    import msgspec
+
+    from deltaworks.lakehouse.release import Release
+    from deltaworks.replay import phases
+
+    settings = Settings.from_environment()
+    print_table(
+        "Replays that are not finished",
+        ("run", "pipeline", "since", "done", "gate", "differences", "error"),
+        (
+            (
+                plan.run_id,
+                plan.request.pipeline,
+                datetime.fromtimestamp(plan.created_ms // 1000, UTC),
+                state.done[-1] if state.done else "",
+                None if state.passed is None else ("passed" if state.passed else "failed"),
+                state.differences,
+                (state.error or "").partition("\n")[0],
+            )
+            for paths, plan in phases.all_unfinished(settings)
+            if name in (None, plan.request.pipeline)
+            for state in (paths.read_state(),)
+        ),
+        right=("differences",),
+    )
+    files = settings.pipeline(name or "*").parent.glob(f"{name or '*'}/releases/*.json")
+    print_table(
+        "Releases",
+        ("run", "pipeline", "state", "tables", "reason"),
+        (
+            (done.request.run_id, done.request.pipeline, done.state, ", ".join(done.tables), done.request.reason)
+            for file in sorted(files)
+            for done in (msgspec.json.decode(file.read_bytes(), type=Release),)
+        ),
+    )
+
+
+def discard(run: Annotated[str, typer.Argument(help="Id of a replay that is not finished.")]) -> None:
+    """Throw a replay away that was not published."""
+    from deltaworks.replay import phases
+
+    phases.discard(Settings.from_environment(), run)
+    out.print(f"Run {run} is gone; production is as it was.")
+
+
+def rollback(run: Annotated[str, typer.Argument(help="Id of a replay that was published.")]) -> None:
+    """Bring back what a replay has replaced, in one commit per table; the stream may run."""
+    from deltaworks.replay import phases
+
+    with Steps().step(f"roll back {run}") as report:
+        done = phases.rollback(Settings.from_environment(), run, requested_by=user())
+        report(f"{len(done.tables)} tables are as they were")
+
+
+def _advance(run: ReplayRun, until: Until, steps: Steps) -> ReplayState:
+    from contextlib import ExitStack
+
+    from deltaworks.replay import work
+
+    state = run.paths.read_state()
+    while state.next is not None and state.next != "plan":
+        phase = state.next
+        with ExitStack() as stack:
+
+            def report_of(phase: Phase, stack: ExitStack = stack) -> Report:
+                return stack.enter_context(steps.step(_TITLES[phase]))
+
+            after = run.advance(phase, report_of, work)
+        if after.done == state.done or phase == until or phase == "clean":
+            return after
+        state = after
+    return state
+
+
+def _show(run: ReplayRun) -> None:
+    """What the run would change, and what the gate found."""
+
+
+def _agreed(run_id: str) -> bool:
+    if not sys.stdin.isatty():
+        raise ConfigurationError(
+            f"Run {run_id} passed the gate, and nobody is there to be asked whether to publish it.",
+            hint=f"deltaworks replay ... --resume {run_id} --yes",
+        )
+    return typer.confirm("Publish?")
+
+
+def _day(text: str | None, option: str) -> int | None:
+    """The first millisecond of a date."""
+    if text is None:
+        return None
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        raise ConfigurationError(f"{option} is {text!r}, which is no date.", hint=f"{option} 2026-11-22") from None
+    return (day - date(1970, 1, 1)) // timedelta(milliseconds=1)

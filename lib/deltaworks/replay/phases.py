@@ -1,0 +1,345 @@
+"""A run, phase by phase: plan, run, compare, gate, publish, verify, clean.
+
+Each phase can be done again: a run whose process died goes on with the phase that it was in. Until `publish` nothing
+outside the folder of the run has changed. Runs that would publish the same days of the same table exclude each other
+from the plan to the end, whether they are at work or lie there unfinished.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from deltaworks.control import jobs, publication
+from deltaworks.control.paths import PipelinePaths
+from deltaworks.dsl.pipeline import Pipeline
+from deltaworks.errors import ConfigurationError, ConflictError, TableError
+from deltaworks.files import replace_file
+from deltaworks.kafka import admin
+from deltaworks.lakehouse import comparison
+from deltaworks.lakehouse.comparison import Comparison
+from deltaworks.lakehouse.release import Release, ReleaseRequest
+from deltaworks.lakehouse.schema import Role, TableSchema, plan_schemas
+from deltaworks.lakehouse.scope import Scope
+from deltaworks.replay import days
+from deltaworks.replay.model import PHASES, Phase, ReplayPaths, ReplayPlan, ReplayRequest, ReplayState, day_of
+from deltaworks.replay.plan import code_version, make_plan
+from deltaworks.settings import Settings
+from deltaworks.topology.nodes.aggregates import SessionAggregate
+
+Report = Callable[[str], None]
+
+
+class Engines(Protocol):
+    """The phases that need Spark and Great Expectations; `replay.work` has them."""
+
+    def process(
+        self, settings: Settings, pipeline: Pipeline, paths: ReplayPaths, plan: ReplayPlan, report: Report
+    ) -> None:
+        """Runs the batches of a plan into staging tables; goes on where an earlier attempt was."""
+
+    def judge(
+        self,
+        settings: Settings,
+        pipeline: Pipeline,
+        paths: ReplayPaths,
+        plan: ReplayPlan,
+        scope: Scope,
+        report: Report,
+    ) -> bool:
+        """Whether the staging tables may be published."""
+
+
+@dataclass(frozen=True)
+class ReplayRun:
+    """One run of a replay; `with run.held():` around everything that it does."""
+
+    settings: Settings
+    pipeline: Pipeline
+    paths: ReplayPaths
+    plan: ReplayPlan
+
+    @classmethod
+    def start(cls, settings: Settings, request: ReplayRequest, *, run_id: str | None = None) -> ReplayRun:
+        """Plans a new run; with an id of the caller's, the run of that id if it is planned already.
+
+        Raises:
+            ConfigurationError: the request makes no sense, or the pipeline never ran.
+            ConflictError: another run would publish some of the same.
+        """
+        pipeline = jobs.load(settings, request.pipeline)
+        own = PipelinePaths.of(settings, request.pipeline)
+        with _locked(own.replays / "lock", wait=True):
+            if run_id is not None and ReplayPaths.of(own, run_id).plan.exists():
+                return cls.resume(settings, run_id)
+            plan = make_plan(settings, pipeline, request, admin.partition_counts(settings.bootstrap), run_id)
+            for other in unfinished(settings, request.pipeline):
+                _require_apart(plan, other)
+            paths = ReplayPaths.of(own, plan.run_id)
+            paths.root.mkdir(parents=True, exist_ok=True)
+            paths.write_state(ReplayState(done=["plan"]))
+            replace_file(paths.plan, msgspec.json.format(msgspec.json.encode(plan), indent=1))
+        return cls(settings, pipeline, paths, plan)
+
+    @classmethod
+    def resume(cls, settings: Settings, run_id: str) -> ReplayRun:
+        """An unfinished run.
+
+        Raises:
+            ConfigurationError: there is no such run, or the code has changed since it was planned.
+        """
+        paths, plan = find(settings, run_id)
+        pipeline = jobs.load(settings, plan.request.pipeline)
+        version = code_version(settings, pipeline)
+        if version != plan.code_version:
+            raise ConfigurationError(
+                f"Run {run_id} was planned with code {plan.code_version}; the code in jobs/ is {version} now.",
+                hint=f"bring that code back, or `deltaworks discard {run_id}` and start another replay",
+            )
+        return cls(settings, pipeline, paths, plan)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Nobody else works on the run.
+
+        Raises:
+            ConflictError: somebody does.
+        """
+        with _locked(self.paths.lock, wait=False):
+            yield
+
+    def advance(self, until: Phase, report: Callable[[Phase], Report], engines: Engines | None = None) -> ReplayState:
+        """Does what has not been done, up to a phase; stops before `publish` if the gate was not passed.
+
+        Args:
+            until: the last phase to do.
+            report: gives, per phase, what to call with lines of progress.
+            engines: for `run` and `gate`; None: they are done already.
+        """
+        work: dict[Phase, Callable[[ReplayState, Report], None]] = {
+            "run": partial(self._run, engines),
+            "compare": self._compare,
+            "gate": partial(self._gate, engines),
+            "publish": self._publish,
+            "verify": self._verify,
+            "clean": self._clean,
+        }
+        state = self.paths.read_state()
+        while (phase := state.next) is not None and PHASES.index(phase) <= PHASES.index(until):
+            if phase == "publish" and not state.passed:
+                break
+            state.error, state.process = None, os.getpid()
+            self._write(state)
+            try:
+                work[phase](state, report(phase))
+            except Exception as error:
+                state.error = f"{phase}: {error}"
+                self._write(state)
+                raise
+            state.done.append(phase)
+            if phase == "clean":
+                break
+            self._write(state)
+        return state
+
+    def scope(self, state: ReplayState) -> Scope:
+        """What the run stands for."""
+        return Scope(
+            from_ms=state.from_ms,
+            to_ms=state.to_ms,
+            end_offsets=self.plan.end_offsets,
+            last_batch=self.plan.last_batch,
+        )
+
+    @property
+    def schemas(self) -> list[TableSchema]:
+        """Of the tables that are published."""
+        schemas = plan_schemas(self.pipeline.plan().tables, self.pipeline.dead_letter_table)
+        return [schema for schema in schemas if schema.name in self.plan.tables]
+
+    def _run(self, engines: Engines | None, state: ReplayState, report: Report) -> None:
+        assert engines is not None
+        engines.process(self.settings, self.pipeline, self.paths, self.plan, report)
+        windowed = [schema.name for schema in self.schemas if schema.role is Role.WINDOWED]
+        stages = self.pipeline.plan().stages
+        by_sessions = {node.name for stage in stages for node in stage.nodes if isinstance(node, SessionAggregate)}
+        sessions = {sink.table for sink in self.pipeline.plan().tables if sink.window_node in by_sessions}
+        request = self.plan.request
+        state.from_ms, state.to_ms = days.publishable(
+            (self.settings.tables, self.paths.tables),
+            windowed,
+            sessions.intersection(windowed),
+            request.from_ms,
+            request.to_ms,
+        )
+        report(f"days {_day(state.from_ms, 'the beginning')} to {_day(state.to_ms, 'the last batch')}")
+
+    def _compare(self, state: ReplayState, report: Report) -> None:
+        found = self._comparison(state, report)
+        replace_file(self.paths.comparison, msgspec.json.encode(found))
+        state.differences = found.differences
+        report(f"{found.differences:,} rows differ from production")
+
+    def _gate(self, engines: Engines | None, state: ReplayState, report: Report) -> None:
+        assert engines is not None
+        scope = self.scope(state)
+        state.passed = engines.judge(self.settings, self.pipeline, self.paths, self.plan, scope, report)
+
+    def _publish(self, state: ReplayState, report: Report) -> None:
+        request = self.plan.request
+        done = publication.publish(
+            self.settings,
+            self.pipeline,
+            self.paths.tables,
+            ReleaseRequest(
+                run_id=self.plan.run_id,
+                pipeline=self.pipeline.name,
+                code_version=self.plan.code_version,
+                batches=(self.plan.first_batch, self.plan.last_batch),
+                end_offsets=self.plan.end_offsets,
+                from_ms=state.from_ms,
+                to_ms=state.to_ms,
+                tables=self.plan.tables,
+                reason=request.reason,
+                requested_by=request.requested_by,
+            ),
+        )
+        report(f"{len(done.tables)} tables")
+
+    def _verify(self, state: ReplayState, report: Report) -> None:
+        found = self._comparison(state, report)
+        if found.differences:
+            raise TableError(
+                f"{found.differences:,} rows of production are not those that run {self.plan.run_id} has published.",
+                hint=f"`deltaworks rollback {self.plan.run_id}` brings back what was there; then look at the tables",
+            )
+        report("production holds what was published, row by row")
+
+    def _clean(self, state: ReplayState, report: Report) -> None:
+        shutil.rmtree(self.paths.root)
+        report("the staging tables are gone; the release can be rolled back")
+
+    def _comparison(self, state: ReplayState, report: Report) -> Comparison:
+        return comparison.compare(
+            plan_schemas(self.pipeline.plan().tables, self.pipeline.dead_letter_table),
+            self.settings.tables,
+            self.paths.tables,
+            from_ms=state.from_ms,
+            to_ms=state.to_ms,
+            end_offsets=self.plan.end_offsets,
+            last_batch=self.plan.last_batch,
+            tables=self.plan.tables,
+            same_batches=self.plan.request.order == "recorded",
+            report=report,
+        )
+
+    def _write(self, state: ReplayState) -> None:
+        state.updated_ms = time.time_ns() // 1_000_000
+        self.paths.write_state(state)
+
+
+def find(settings: Settings, run_id: str) -> tuple[ReplayPaths, ReplayPlan]:
+    """A run that was not finished.
+
+    Raises:
+        ConfigurationError: there is none of that id.
+    """
+    for root in settings.pipeline("*").parent.glob(f"*/replays/{run_id}/plan.json"):
+        paths = ReplayPaths.of(PipelinePaths(root.parents[2]), run_id)
+        return paths, paths.read_plan()
+    known = [plan.run_id for _, plan in all_unfinished(settings)]
+    raise ConfigurationError(
+        f"There is no unfinished replay {run_id!r}.", hint=f"unfinished: {', '.join(known) or 'none'}"
+    )
+
+
+def all_unfinished(settings: Settings) -> list[tuple[ReplayPaths, ReplayPlan]]:
+    """Of all pipelines, oldest first."""
+    names = sorted(path.parent.name for path in settings.pipeline("*").parent.glob("*/replays"))
+    found = [run for name in names for run in _runs(settings, name)]
+    return sorted(found, key=lambda run: run[1].created_ms)
+
+
+def unfinished(settings: Settings, name: str) -> list[ReplayPlan]:
+    """The plans of the runs of a pipeline that are neither cleaned up nor discarded."""
+    return [plan for _, plan in _runs(settings, name)]
+
+
+def _runs(settings: Settings, name: str) -> Iterator[tuple[ReplayPaths, ReplayPlan]]:
+    own = PipelinePaths.of(settings, name)
+    for file in sorted(own.replays.glob("*/plan.json")):
+        paths = ReplayPaths.of(own, file.parent.name)
+        yield paths, paths.read_plan()
+
+
+def discard(settings: Settings, run_id: str) -> None:
+    """Throws a run away; production stays as it is.
+
+    Raises:
+        ConfigurationError: there is no such run.
+        ConflictError: somebody works on it.
+    """
+    paths, _ = find(settings, run_id)
+    with _locked(paths.lock, wait=False):
+        shutil.rmtree(paths.root)
+
+
+def release_of(settings: Settings, run_id: str) -> tuple[str, Path]:
+    """The pipeline and the record of what a run has published.
+
+    Raises:
+        ConfigurationError: it has published nothing that is still known.
+    """
+    for file in settings.pipeline("*").parent.glob(f"*/releases/{run_id}.json"):
+        return file.parents[1].name, file
+    known = sorted(path.stem for path in settings.pipeline("*").parent.glob("*/releases/*.json"))
+    raise ConfigurationError(
+        f"No release of a run {run_id!r} is known.", hint=f"releases: {', '.join(known) or 'none'}"
+    )
+
+
+def rollback(settings: Settings, run_id: str, *, requested_by: str) -> Release:
+    """Takes back what a run has published, also under a running stream."""
+    name, _ = release_of(settings, run_id)
+    return publication.rollback(settings, jobs.load(settings, name), run_id, requested_by=requested_by)
+
+
+def _require_apart(plan: ReplayPlan, other: ReplayPlan) -> None:
+    tables = sorted(set(plan.tables) & set(other.tables))
+    mine, theirs = plan.request, other.request
+    before = mine.to_ms is not None and theirs.from_ms is not None and mine.to_ms <= theirs.from_ms
+    after = theirs.to_ms is not None and mine.from_ms is not None and theirs.to_ms <= mine.from_ms
+    if tables and not before and not after:
+        raise ConflictError(
+            f"Run {other.run_id} replays some of the same days of {', '.join(tables)}, and is not finished.",
+            hint=f"go on with it (deltaworks replay {theirs.pipeline} --resume {other.run_id}) "
+            f"or throw it away (deltaworks discard {other.run_id})",
+        )
+
+
+def _day(time_ms: int | None, otherwise: str) -> str:
+    return otherwise if time_ms is None else day_of(time_ms)
+
+
+@contextmanager
+def _locked(path: Path, *, wait: bool) -> Iterator[None]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            raise ConflictError(
+                f"Another process works on the replay {path.parent.name}.",
+                hint="wait for it; a process that dies lets go of it",
+            ) from None
+        yield

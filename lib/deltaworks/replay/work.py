@@ -1,0 +1,119 @@
+"""The phases that need heavy libraries: Spark processes, Great Expectations judges (`phases.Engines`)."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from itertools import takewhile
+from pathlib import Path
+
+import msgspec
+
+from deltaworks.control import batches
+from deltaworks.control.paths import PipelinePaths
+from deltaworks.dsl.pipeline import Pipeline
+from deltaworks.files import replace_file
+from deltaworks.lakehouse.schema import plan_schemas
+from deltaworks.lakehouse.scope import Scope
+from deltaworks.quality import suites
+from deltaworks.quality.gate import gate
+from deltaworks.quality.verdict import Verdict
+from deltaworks.replay.model import ReplayPaths, ReplayPlan
+from deltaworks.settings import Settings
+from deltaworks.spark import session
+from deltaworks.spark.history import History
+from deltaworks.spark.replay.executors import OnSpark
+from deltaworks.spark.replay.host import Progress, ReplayHost
+from deltaworks.spark.replay.steps import globals_start, recorded_steps
+from deltaworks.topology.archives import Archives
+
+Report = Callable[[str], None]
+
+
+def process(settings: Settings, pipeline: Pipeline, paths: ReplayPaths, plan: ReplayPlan, report: Report) -> None:
+    """Runs the batches of a plan into staging tables; goes on where an earlier attempt was.
+
+    Raises:
+        StreamsError: a record failed, and the pipeline says fail.
+        KafkaReadError: records are gone, or the broker did not answer.
+    """
+    topology = pipeline.plan()
+    record = PipelinePaths.of(settings, pipeline.name).batches
+    begin = globals_start(batches.read(record), plan.global_partitions)
+    recorded = takewhile(lambda each: each.batch <= plan.last_batch, batches.read(record))
+    spark = session.build(
+        f"deltaworks-replay-{pipeline.name}",
+        cores=settings.cores,
+        partitions=settings.cores,
+        driver_memory=settings.driver_memory,
+        scratch=paths.scratch,
+        python_path=os.pathsep.join(map(str, settings.python_path)),
+    )
+    try:
+        host = ReplayHost(
+            pipeline,
+            tasks=plan.tasks,
+            hop_partitions=topology.hop_partitions(plan.partitions),
+            sink_partitions=plan.sink_partitions,
+            root=paths.root,
+            run_id=plan.run_id,
+            clients=History(
+                settings.bootstrap,
+                settings.tables,
+                Archives.of(topology),
+                frozenset(topic.name for topic in pipeline.topics if topic.compacted),
+            ),
+            executor=OnSpark(spark, fault_hook=settings.fault_hook),
+        )
+        estimate = _Estimate(plan.records, host.progress.records)
+        host.run(recorded_steps(recorded, begin), lambda progress: report(estimate.line(progress)))
+    finally:
+        spark.stop()
+
+
+class _Estimate:
+    """How long it will take, from how long it took."""
+
+    def __init__(self, total: int, done: int) -> None:
+        self._total, self._done, self._begun = total, done, time.monotonic()
+
+    def line(self, progress: Progress) -> str:
+        """For people."""
+        seconds = time.monotonic() - self._begun
+        rate = (progress.records - self._done) / max(seconds, 1e-9)
+        share = progress.records / max(self._total, 1)
+        left = (self._total - progress.records) / max(rate, 1e-9)
+        return (
+            f"{progress.records:,} of {self._total:,} records, {share:.0%}, {rate:,.0f} a second, "
+            f"batch {progress.last_batch}, about {left:.0f} s left"
+        )
+
+
+def judge(
+    settings: Settings, pipeline: Pipeline, paths: ReplayPaths, plan: ReplayPlan, scope: Scope, report: Report
+) -> bool:
+    """Whether the staging tables may be published; the verdicts are kept in the folder of the run."""
+    report("loading Great Expectations")
+    found = suites.load(settings, pipeline.name) if _has_suite(settings.project, pipeline.name) else {}
+    verdicts = gate(
+        paths.tables,
+        settings.tables,
+        schemas=plan_schemas(pipeline.plan().tables, pipeline.dead_letter_table),
+        suites=found,
+        scope=scope,
+        published=plan.tables,
+    )
+    replace_file(paths.verdicts, msgspec.json.encode(verdicts, enc_hook=str))
+    blocking = [verdict for verdict in verdicts if verdict.blocks]
+    report(f"{len(verdicts)} checks, {len(blocking)} not passed")
+    return not blocking
+
+
+def _has_suite(project: Path, name: str) -> bool:
+    return (project / "jobs" / "quality" / f"{name}.py").is_file()
+
+
+def verdicts_of(paths: ReplayPaths) -> list[Verdict]:
+    """What the gate found."""
+    return msgspec.json.decode(paths.verdicts.read_bytes(), type=list[Verdict])
