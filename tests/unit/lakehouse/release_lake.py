@@ -5,7 +5,9 @@ The model is plain Python: lists and dictionaries of rows that remember the batc
 
 from __future__ import annotations
 
+import dataclasses
 import random
+import shutil
 from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -36,6 +38,7 @@ SINKS = (
     DeltaSink(name="c", table="users", kind=TableKind.CHANGELOG, key=str, value=int),
     DeltaSink(name="d", table="counts", kind=TableKind.WINDOWED, key=str, value=int),
 )
+TABLES = ("orders", "hopped", "users", "users_changelog", "counts", DEAD)
 ALL = ("orders", "hopped", "users", "counts", DEAD)
 
 
@@ -115,6 +118,9 @@ class Stream:
     code: int = 0
     options: TableOptions = field(default_factory=TableOptions)
     rows: Rows = field(default_factory=Rows)
+    """What the tables must hold."""
+    written: Rows = field(default_factory=Rows)
+    """What they would hold if nothing had been published."""
     next_batch: int = 0
     states: dict[tuple[str, int], int] = field(default_factory=dict)
     """Of the windows: what the code has counted, whatever the table holds by now."""
@@ -128,6 +134,24 @@ class Stream:
         self.committer = TableCommitter(self.root, "shop", self.query, SINKS, DEAD, options=self.options)
         self.committer.open(self.generation)
         self.tasks = [TaskTables(self.root, SINKS, DEAD, stage=0, task=t, page_rows=PAGE_ROWS) for t in range(TASKS)]
+
+    def copy(self, root: Path) -> Stream:
+        """The same stream at another place, with a driver of its own."""
+        self.committer.settle()
+        shutil.copytree(self.root, root)
+        others = {
+            "root": root,
+            "rows": deepcopy(self.rows),
+            "written": deepcopy(self.written),
+            "states": dict(self.states),
+        }
+        return dataclasses.replace(self, **others)  # type: ignore[arg-type]
+
+    def restart(self) -> None:
+        """The driver died, and another one takes over."""
+        self.committer.settle()  # a thread of a dead process writes no more; one of a test would
+        self.generation += 1
+        self.open()
 
     def run(self, batches: int, *, refresh: bool = True) -> None:
         """The next batches."""
@@ -162,20 +186,24 @@ class Stream:
             match kind:
                 case "orders":
                     task.append_row(kind, key, value, time_ms, source)
-                    self.rows.lists[kind].append(row)
+                    self._note(kind, row)
                 case "hopped":
                     task.append_row(kind, key, value, time_ms, Coordinates("hop", number, hop_offset))
-                    self.rows.lists[kind].append(Row(batch, time_ms, key, value, hop_offset))
+                    self._note(kind, Row(batch, time_ms, key, value, hop_offset))
                 case "users":
                     task.change_row(kind, key, None if gone else value, time_ms, source)
-                    self.rows.lists[kind].append(Row(batch, time_ms, key, None if gone else value, offset))
+                    self._note(kind, Row(batch, time_ms, key, None if gone else value, offset))
                 case "counts":
                     self._count(task, key, time_ms, value, batch)
                 case _:
                     task.dead_letter(
                         DeadLetter(key.encode(), b"%d" % value, (), time_ms, source, "E", "bad", "op", "at x")
                     )
-                    self.rows.lists[kind].append(row)
+                    self._note(kind, row)
+
+    def _note(self, table: str, row: Row) -> None:
+        for rows in (self.rows, self.written):
+            rows.lists[table].append(row)
 
     def _count(self, task: TaskTables, key: str, time_ms: int, value: int, batch: int) -> None:
         start = time_ms // HOUR_MS * HOUR_MS
@@ -184,14 +212,15 @@ class Stream:
         total = self.states.get((key, start), 0) + value
         self.states[key, start] = total
         task.window_row("counts", key, start, start + HOUR_MS, total, time_ms)
-        self.rows.windows[key, start] = total
+        for rows in (self.rows, self.written):
+            rows.windows[key, start] = total
 
     def replay(self, root: Path, run_id: str, code: int, *, batches: int | None = None) -> Stream:
         """The batches again, with other code, into staging."""
         staging = Stream(root, run_id, code)
         staging.run(self.next_batch if batches is None else batches)
         staging.committer.refresh_snapshots()
-        staging.committer.close()
+        staging.committer.settle()
         return staging
 
 
