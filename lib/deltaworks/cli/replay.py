@@ -157,22 +157,22 @@ def rollback(run: Annotated[str, typer.Argument(help="Id of a replay that was pu
 
 
 def _advance(run: ReplayRun, until: Until, steps: Steps) -> ReplayState:
+    """Phase after phase, each a step on the screen; never one after `until`."""
     from contextlib import ExitStack
 
     from deltaworks.replay import work
+    from deltaworks.replay.model import PHASES
 
     state = run.paths.read_state()
-    while state.next is not None and state.next != "plan":
-        phase = state.next
+    while (phase := state.next) is not None and PHASES.index(phase) <= PHASES.index(until):
         with ExitStack() as stack:
 
             def report_of(phase: Phase, stack: ExitStack = stack) -> Report:
                 return stack.enter_context(steps.step(_TITLES[phase]))
 
-            after = run.advance(phase, report_of, work)
-        if after.done == state.done or phase == until or phase == "clean":
-            return after
-        state = after
+            state = run.advance(phase, report_of, work)
+        if phase not in state.done:
+            break
     return state
 
 
