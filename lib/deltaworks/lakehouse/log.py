@@ -111,9 +111,14 @@ class DeltaLog:
         log.check(schema, query_id)
         return log
 
+    @property
+    def owner(self) -> str | None:
+        """The query that the table belongs to."""
+        return self.properties.get(_QUERY_PROPERTY)
+
     def check(self, schema: TableSchema, query_id: str) -> None:
         """Raises `TableError` when this log is not that of `schema`, written by `query_id`."""
-        owner = self.properties.get(_QUERY_PROPERTY)
+        owner = self.owner
         if owner is not None and owner != query_id:
             raise TableError(
                 f"Delta table '{schema.name}' at {self.path} belongs to the checkpoint of query {owner}, "

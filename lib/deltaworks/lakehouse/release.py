@@ -352,16 +352,18 @@ def _check_rollback(
     others = [other for other in _all(releases) if other.request.run_id != run]
     for table in pending:
         name, files = table.schema.name, record.files[table.schema.name]
+        gone = {file.path for file in files.added if file.path not in table.log.files}
+        if table.schema.role is Role.SNAPSHOT:
+            gone = set()  # the stream rewrites it
         for other in others:
-            if _is_later(committer, table, other, record):
+            if _is_later(committer, table, other, record, gone):
                 raise TableError(
                     f"Run {other.request.run_id} has replaced some of what run {run} published in table '{name}'.",
                     hint=f"deltaworks rollback {other.request.run_id} first",
                 )
-        gone = [file.path for file in files.added if file.path not in table.log.files]
-        if gone and table.schema.role is not Role.SNAPSHOT:
+        if gone:
             raise TableError(
-                f"{gone[0]}, which run {run} added to table '{name}', was removed by somebody else.",
+                f"{min(gone)}, which run {run} added to table '{name}', was removed by somebody else.",
                 hint="look at the table's history; what the replay published cannot be told from the rest any more",
             )
         if lost := table.kept.missing(files.kept, (file.path for file in files.removed)):
@@ -399,13 +401,17 @@ def _undo_snapshot(committer: TableCommitter, table: OpenTable, record: ReleaseR
     return rewritten_snapshot(committer, table, held, rows, files.as_of_batch, record.request.batches[1])
 
 
-def _is_later(committer: TableCommitter, table: OpenTable, other: ReleaseRecord, record: ReleaseRecord) -> bool:
-    """Whether another release that stands has come after one, over some of the same rows."""
+def _is_later(
+    committer: TableCommitter, table: OpenTable, other: ReleaseRecord, record: ReleaseRecord, gone: set[str]
+) -> bool:
+    """Whether another release that stands has come after one, over some of the same rows or files."""
     name = table.schema.name
     if name not in other.tables or not _in_effect(committer, table, other):
         return False
     if other.tables[name].version_before < record.tables[name].version_before:
         return False
+    if any(file.path in gone for file in other.files[name].removed):
+        return True
     if table.schema.role in (Role.CHANGELOG, Role.SNAPSHOT):
         return True
     mine, theirs = record.request, other.request

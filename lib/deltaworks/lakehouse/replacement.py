@@ -71,6 +71,12 @@ class Staging:
             )
         log = DeltaLog(path)
         log.load()
+        if log.owner != self._query_id:
+            raise TableError(
+                f"Staging table '{schema.name}' below {self.root} is that of run {log.owner}, not of run "
+                f"{self._query_id}.",
+                hint="each run has a folder of its own",
+            )
         log.check(schema, self._query_id)
         held = [batch for app, batch in log.transactions.items() if layout.step_of(app) == layout.ROWS]
         if max(held, default=-1) > last_batch:

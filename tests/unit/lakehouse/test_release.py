@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
+import errno
+import json
+import shutil
+import time
 from collections.abc import Iterator
+from copy import deepcopy
 from pathlib import Path
 
+import msgspec
 import pytest
+from deltalake import DeltaTable
+from msgspec.structs import replace
 
 from deltaworks import faults
-from deltaworks.lakehouse import release
-from tests.unit.lakehouse.release_lake import TABLES, Stream, check, contents, publish, request_for
+from deltaworks.errors import FencedError, TableError
+from deltaworks.lakehouse import compaction, kept, release
+from deltaworks.lakehouse.committer import TableOptions
+from tests.unit.lakehouse.release_lake import (
+    DAY_MS,
+    FIRST_MS,
+    TABLES,
+    Stream,
+    check,
+    contents,
+    expected,
+    publish,
+    request_for,
+)
 
 DAYS = (0, 3)
 
@@ -161,7 +181,7 @@ def test_a_publish_that_crashed_is_completed_by_the_same_call(
     assert_no_stray_files(live)
     rolled_back = release.rollback(live.committer, releases, "run-1")
     assert all(told.rolled_back_version is not None for told in rolled_back.tables.values())
-    live.rows = live.written
+    live.rows = deepcopy(live.written)
     check(live)
 
 
@@ -213,3 +233,260 @@ def test_the_names_of_all_points_are_those_that_are_reached(releases: Path, live
         *PUBLISH_POINTS,
         *ROLLBACK_POINTS,
     }
+
+
+def test_the_commit_says_what_was_published_and_why(releases: Path, live: Stream, staging: Stream) -> None:
+    done = release.publish(live.committer, staging.root, request_for(staging, days=DAYS, reason="tax"), releases)
+
+    log = live.committer.tables["orders"].log
+    entry = DeltaTable(log.path).history(1)[0]
+    said = json.loads(entry["userMetadata"])
+    assert entry["version"] == done.tables["orders"].version_after
+    assert (entry["operation"], entry["operationParameters"]["run"]) == ("PUBLISH", "run-1")
+    assert (said["codeVersion"], said["batches"], said["reason"]) == ("abc", [0, 12], "tax")
+    assert said["endOffsets"] == {"raw": {"0": 13000, "1": 13000}}
+    assert log.transaction_version("shop/orders/release/run-1") == 1
+
+
+def test_readers_see_the_old_rows_or_the_new_ones(releases: Path, live: Stream, staging: Stream) -> None:
+    before = {name: DeltaTable(live.root / name).version() for name in TABLES}
+    rows = {name: DeltaTable(live.root / name).to_pyarrow_dataset() for name in TABLES}
+    old = {name: dataset.count_rows() for name, dataset in rows.items()}
+
+    done = publish(live, staging, request_for(staging, days=DAYS), releases)
+
+    for name in TABLES:
+        assert DeltaTable(live.root / name).version() == before[name] + 1 == done.tables[name].version_after
+        assert DeltaTable(live.root / name, version=before[name]).to_pyarrow_dataset().to_table().num_rows == old[name]
+        assert rows[name].to_table().num_rows == old[name], "a reader that had begun goes on with the old files"
+    assert contents(live.root) == expected(live.rows) | {"users": contents(live.root)["users"]}
+
+
+def test_the_staging_tables_are_not_needed_any_more(
+    tmp_path: Path, releases: Path, live: Stream, staging: Stream
+) -> None:
+    copy = staging.copy(tmp_path / "copy")
+    request = request_for(copy, days=DAYS)
+    publish(live, copy, request, releases)
+    shutil.rmtree(copy.root)
+
+    assert release.publish(live.committer, copy.root, request, releases).state == "published"
+    live.run(2)
+    check(live)
+
+
+def test_on_another_disk_files_are_copied(live: Stream, staging: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    def other_disk(source: Path, target: Path) -> None:
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    monkeypatch.setattr("os.link", other_disk)
+    entry = live.committer.tables["orders"]
+    path = next(iter(staging.committer.tables["orders"].log.files))
+
+    kept.link(staging.root / "orders" / path, entry.log.path / "copied")
+
+    assert (entry.log.path / "copied").read_bytes() == (staging.root / "orders" / path).read_bytes()
+    assert (entry.log.path / "copied").stat().st_nlink == 1
+
+
+def test_published_again_after_a_rollback(releases: Path, live: Stream, staging: Stream) -> None:
+    request = request_for(staging, days=DAYS)
+    publish(live, staging, request, releases)
+    release.rollback(live.committer, releases, "run-1")
+    live.rows = deepcopy(live.written)
+    live.run(2)
+
+    done = publish(live, staging, request, releases)
+
+    assert done.round == 2
+    live.run(1)
+    check(live)
+    release.rollback(live.committer, releases, "run-1")
+    live.rows = deepcopy(live.written)
+    check(live)
+
+
+def test_a_later_release_has_to_go_first(tmp_path: Path, releases: Path, live: Stream, staging: Stream) -> None:
+    publish(live, staging, request_for(staging, days=(0, 2)), releases)
+    live.run(3)
+    after_first = deepcopy(live.rows)
+    second = live.replay(tmp_path / "second", "run-2", 2)
+    publish(live, second, request_for(second, days=(1, 4)), releases)
+    check(live)
+
+    with pytest.raises(TableError, match=r"Run run-2 has replaced some of what run run-1 published in table"):
+        release.rollback(live.committer, releases, "run-1")
+    check(live)
+
+    release.rollback(live.committer, releases, "run-2")
+    live.rows = after_first
+    check(live)
+    release.rollback(live.committer, releases, "run-1")
+    live.rows = deepcopy(live.written)
+    check(live)
+
+
+def test_releases_of_other_days_do_not_stand_in_each_others_way(
+    tmp_path: Path, releases: Path, live: Stream, staging: Stream
+) -> None:
+    publish(live, staging, request_for(staging, days=(0, 1), tables=("counts",)), releases)
+    second = live.replay(tmp_path / "second", "run-2", 2)
+    publish(live, second, request_for(second, days=(1, 3), tables=("counts",)), releases)
+
+    release.rollback(live.committer, releases, "run-1")
+
+    live.rows = live.rows.replaced(live.written, ("counts",), FIRST_MS, FIRST_MS + DAY_MS, 12)
+    check(live)
+
+
+def test_a_later_release_of_other_rows_in_the_same_files_has_to_go_first(
+    tmp_path: Path, releases: Path, live: Stream, staging: Stream
+) -> None:
+    publish(live, staging, request_for(staging, days=(0, 1), tables=("orders",)), releases)
+    second = live.replay(tmp_path / "second", "run-2", 2)
+    publish(live, second, request_for(second, days=(1, 3), tables=("orders",)), releases)
+    check(live)
+
+    with pytest.raises(TableError, match=r"Run run-2 has replaced some of what run run-1 published"):
+        release.rollback(live.committer, releases, "run-1")
+
+
+def test_a_snapshot_that_is_being_written_does_not_bring_old_rows_back(
+    releases: Path, live: Stream, staging: Stream
+) -> None:
+    for is_published in (True, False):
+        live.batch()
+        live.committer.refresh_snapshots(eager=True)
+        live.committer.settle()
+        if is_published:
+            publish(live, staging, request_for(staging, tables=("users",)), releases)
+        else:
+            release.rollback(live.committer, releases, "run-1")
+            live.rows = deepcopy(live.written)
+        written = set(live.committer.tables["users"].log.files)
+        assert live.committer.refresh_snapshots() == []
+        assert set(live.committer.tables["users"].log.files) == written
+        check(live)
+        live.run(1)
+        check(live)
+
+
+def test_small_files_that_are_being_merged_do_not_come_back(
+    releases: Path, live: Stream, staging: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compaction, "_FAN_IN", (6, 8, 8))
+    live.restart()
+    live.batch()  # begins to merge
+    live.committer.settle()
+    assert any("merged-" in file.name for file in (live.root / "orders").glob("*.parquet"))
+
+    publish(live, staging, request_for(staging, days=DAYS), releases)
+
+    live.run(6)
+    check(live)
+    merged = [path for path in live.committer.tables["orders"].log.files if path.startswith("merged-")]
+    assert merged, "the stream goes on merging"
+    release.rollback(live.committer, releases, "run-1")
+    live.rows = deepcopy(live.written)
+    live.run(2)
+    check(live)
+
+
+def test_what_was_replaced_is_kept_whatever_is_cleaned_up(tmp_path: Path, releases: Path, staging: Stream) -> None:
+    live = Stream(tmp_path / "tables", options=TableOptions(keep_replaced_ms=0))
+    live.run(13)
+    publish(live, staging, request_for(staging, days=DAYS), releases)
+    live.run(3)
+    for table in live.committer.tables.values():
+        table.log.checkpoint()
+    live.restart()
+    live.run(1)
+    removed = [file.path for file in read_record(releases).files["orders"].removed]
+    assert not any((live.root / "orders" / path).exists() for path in removed)
+
+    release.rollback(live.committer, releases, "run-1")
+
+    live.rows = deepcopy(live.written)
+    live.run(1)
+    check(live)
+    assert not list((live.root / "orders" / "_releases").iterdir())
+
+
+def test_a_release_can_be_rolled_back_as_long_as_it_is_kept(tmp_path: Path, releases: Path, staging: Stream) -> None:
+    live = Stream(tmp_path / "tables", options=TableOptions(keep_releases_ms=3_600_000))
+    live.run(13)
+    publish(live, staging, request_for(staging, days=DAYS), releases)
+    folders = [live.root / name / "_releases" for name in TABLES]
+    assert all(len(list(folder.iterdir())) == 1 for folder in folders)
+    for table in live.committer.tables.values():
+        table.kept.expire(time.time_ns() // 1_000_000 + 3_500_000)
+    assert all(len(list(folder.iterdir())) == 1 for folder in folders)
+
+    for table in live.committer.tables.values():
+        table.kept.expire(time.time_ns() // 1_000_000 + 3_700_000)
+
+    assert not any(list(folder.iterdir()) for folder in folders)
+    with pytest.raises(TableError, match="cannot be rolled back any more"):
+        release.rollback(live.committer, releases, "run-1")
+    check(live)
+
+
+def test_an_older_generation_publishes_nothing(releases: Path, live: Stream, staging: Stream) -> None:
+    zombie = live.committer
+    live.restart()
+    before = files_of(live)
+
+    with pytest.raises(FencedError):
+        release.publish(zombie, staging.root, request_for(staging, days=DAYS), releases)
+
+    live.restart()
+    assert files_of(live) == before
+
+
+def test_what_cannot_be_published_is_refused_and_changes_nothing(
+    tmp_path: Path, releases: Path, live: Stream, staging: Stream
+) -> None:
+    good = request_for(staging, days=DAYS)
+    other = request_for(staging, days=(0, 1))
+    cases = [
+        (replace(good, pipeline="taxi"), r"a replay of 'taxi', not of 'shop'"),
+        (replace(good, tables=("orders", "nothing")), r"'shop' writes no table nothing"),
+        (replace(good, run_id="run-9"), r"'users' below .* is that of run run-1, not of run run-9"),
+        (replace(good, batches=(0, 11)), r"holds batch 12, but batches up to 11"),
+        (replace(good, from_ms=1), r"1970-01-01T00:00:00.001\+00:00 is not the beginning of a UTC day"),
+        (replace(good, from_ms=good.to_ms), r"The range of days is empty"),
+        (request_for(staging), r"2024-10-0\d of table 'counts' is not complete: production has windows"),
+    ]
+    before = files_of(live)
+    for request, message in cases:
+        with pytest.raises(TableError, match=message):
+            release.publish(live.committer, staging.root, request, releases)
+    with pytest.raises(TableError, match=r"no staging table 'users' below"):
+        release.publish(live.committer, tmp_path / "nowhere", good, releases)
+    with pytest.raises(TableError, match=r"Run run-1 has published nothing"):
+        release.rollback(live.committer, releases, "run-1")
+    assert files_of(live) == before
+    assert not releases.exists()
+
+    release.publish(live.committer, staging.root, good, releases)
+    with pytest.raises(TableError, match=r"was published with another request"):
+        release.publish(live.committer, staging.root, other, releases)
+    crash_at("rollback.after_record")
+    with pytest.raises(Crash):
+        release.rollback(live.committer, releases, "run-1")
+    with pytest.raises(TableError, match=r"is being rolled back"):
+        release.publish(live.committer, staging.root, good, releases)
+    (releases / "run-1.json").unlink()
+    with pytest.raises(TableError, match=r"record of what it has replaced is gone"):
+        release.publish(live.committer, staging.root, good, releases)
+
+
+def test_a_day_that_is_still_open_in_staging_is_refused(tmp_path: Path, releases: Path, live: Stream) -> None:
+    short = live.replay(tmp_path / "short", "run-2", 2, batches=8)
+
+    with pytest.raises(TableError, match=r"of table 'counts' is not complete: the replay has windows of that day"):
+        release.publish(live.committer, short.root, request_for(short, days=DAYS), releases)
+
+
+def read_record(releases: Path) -> release.ReleaseRecord:
+    return msgspec.json.decode((releases / "run-1.json").read_bytes(), type=release.ReleaseRecord)
