@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from deltaworks import StreamsBuilder
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import TableError, TopologyError
 from deltaworks.kernel.records import Headers, RecordBatch
+from deltaworks.lakehouse import archive_reader
 from deltaworks.lakehouse.archive import ArchiveWriter
 from deltaworks.lakehouse.archive_reader import ArchiveReader
 from deltaworks.lakehouse.catalog import duckdb_connection
@@ -141,7 +143,43 @@ def test_what_is_held_is_known_after_a_restart_and_from_a_checkpoint(tmp_path: P
     assert [each[0] for each in read(tmp_path, "words", 0, 0, 4)] == [0, 3]
 
 
-def test_a_record_that_two_lines_of_the_stream_have_read_comes_once(tmp_path: Path) -> None:
+def test_batches_that_follow_each_other_are_one_entry_of_the_log(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    for batch_id in range(5):
+        lake.commit(batch_id, *((Span("words", p, batch_id, batch_id + 1), [plain(batch_id)]) for p in range(2)))
+    assert sum("/span-" in app for app in lake.committer.tables["words_archive"].log.transactions) == 2
+
+
+@pytest.mark.parametrize("file_bytes", [100, 1 << 26])
+def test_an_attempt_that_failed_leaves_nothing(tmp_path: Path, file_bytes: int) -> None:
+    Lake(tmp_path)
+    writer = ArchiveWriter(tmp_path, WORDS.table, task=0, file_bytes=file_bytes)
+    for _ in range(2):
+        writer.begin(0)
+        writer.has_read(Span("words", 0, 0, 30))
+        for offset in range(0, 30, 10):
+            writer.add(as_batch("words", 0, [plain(offset + n) for n in range(10)]))
+    (write,) = writer.finish()
+    assert (write.changed_rows, write.spans) == (30, (Span("words", 0, 0, 30),))
+
+
+def test_the_files_of_a_batch_are_merged_in_its_order(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, file_bytes=1)
+    for batch_id in range(20):
+        start = batch_id * 5
+        lake.commit(batch_id, (Span("words", 0, start, start + 5), [plain(start + n) for n in range(5)]))
+        lake.committer.settle()
+    merged = {path for path in lake.committer.tables["words_archive"].log.files if "merged-" in path}
+    assert merged
+    for path in merged:
+        offsets = pq.read_table(tmp_path / "words_archive" / path, columns=["offset"])["offset"].to_pylist()
+        assert offsets == sorted(offsets)
+
+
+def test_a_record_that_two_lines_of_the_stream_have_read_comes_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive_reader, "CHUNK_ROWS", 10)
     lake = Lake(tmp_path)
     for batch_id in range(40):  # enough that files are merged in which offsets go back
         start = batch_id % 20 * 2

@@ -147,6 +147,7 @@ def test_retention_may_overtake_a_reader(tmp_path: Path) -> None:
     archive = Archive(tmp_path)
     archive.keep(connections.kafka, Range("words", 0, 0, 20))
     reader = HistoryReader(connections, archive.reader())
+    assert reader.beginning("words", 0) == 0  # it has looked at the archive, too
     portions = reader.read([Range("words", 0, 0, 100)])
     found = [*next(portions)]
     archive.keep(connections.kafka, Range("words", 0, 20, 60))
