@@ -71,6 +71,18 @@ class Rows:
                 table[row.key] = row.value
         return table
 
+    def restored(self, before: Rows, tables: Iterable[str], first_ms: int, end_ms: int, next_batch: int) -> Rows:
+        """What a rollback makes of it; `before` was there when `next_batch` was the next one."""
+        after = deepcopy(self)
+        for table in tables:
+            if table == "counts":
+                after.windows = {at: v for at, v in self.windows.items() if not first_ms <= at[1] < end_ms}
+                after.windows |= {at: v for at, v in before.windows.items() if first_ms <= at[1] < end_ms}
+            else:
+                since = [row for row in self.lists[table] if row.batch >= next_batch]
+                after.lists[table] = before.lists[table] + since
+        return after
+
     def replaced(self, other: Rows, tables: Iterable[str], first_ms: int, end_ms: int, last_batch: int) -> Rows:
         """What a publish of `other` makes of it."""
         after = deepcopy(self)
@@ -162,14 +174,20 @@ class Stream:
 
     def batch(self) -> None:
         """The next batch."""
-        batch, self.next_batch = self.next_batch, self.next_batch + 1
+        self.chunk(1)
+
+    def chunk(self, batches: int) -> None:
+        """The next batches, in one commit."""
+        first, self.next_batch = self.next_batch, self.next_batch + batches
         writes = []
         for number, task in enumerate(self.tasks):
-            task.begin(batch)
-            self._process(task, number, batch)
-            task.close_windows("counts", closed_ms(batch))
+            task.begin(self.next_batch - 1)
+            for batch in range(first, self.next_batch):
+                task.step(batch)
+                self._process(task, number, batch)
+                task.close_windows("counts", closed_ms(batch))
             writes += task.finish()
-        self.committer.commit(batch, writes)
+        self.committer.commit(self.next_batch - 1, writes)
 
     def _process(self, task: TaskTables, number: int, batch: int) -> None:
         choose = random.Random(f"{batch}/{number}")
@@ -215,11 +233,13 @@ class Stream:
         for rows in (self.rows, self.written):
             rows.windows[key, start] = total
 
-    def replay(self, root: Path, run_id: str, code: int, *, batches: int | None = None) -> Stream:
+    def replay(self, root: Path, run_id: str, code: int, *, batches: int | None = None, chunk: int = 1) -> Stream:
         """The batches again, with other code, into staging."""
         staging = Stream(root, run_id, code)
-        staging.run(self.next_batch if batches is None else batches)
-        staging.committer.refresh_snapshots()
+        end = self.next_batch if batches is None else batches
+        while staging.next_batch < end:
+            staging.chunk(min(chunk, end - staging.next_batch))
+            staging.committer.refresh_snapshots(eager=staging.next_batch % 3 == 0)
         staging.committer.settle()
         return staging
 

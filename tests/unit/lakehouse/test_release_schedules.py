@@ -1,0 +1,163 @@
+"""Whatever happens in whatever order, the tables hold what a model in plain Python says."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from deltaworks import faults
+from deltaworks.errors import TableError
+from deltaworks.lakehouse import compaction, release
+from deltaworks.lakehouse.committer import TableOptions
+from deltaworks.lakehouse.release import ReleaseRequest
+from tests.unit.lakehouse.release_lake import (
+    ALL,
+    DAY_MS,
+    FIRST_MS,
+    Rows,
+    Stream,
+    check,
+    closed_ms,
+    replaced,
+    request_for,
+)
+
+STEPS = 14
+MAX_BATCHES = 30
+
+
+class Crash(Exception):
+    """Stands for the end of the process."""
+
+
+@pytest.fixture(autouse=True)
+def no_faults() -> Iterator[None]:
+    yield
+    faults.arm(None)
+
+
+@dataclass
+class Published:
+    """A release that stands."""
+
+    request: ReleaseRequest
+    before: Rows
+    next_batch: int
+
+
+class Schedule:
+    """A stream, and what has been published under it."""
+
+    def __init__(self, root: Path, seed: int) -> None:
+        self.choose = random.Random(seed)
+        self.root, self.releases = root, root / "releases"
+        keep_ms = self.choose.choice([0, 900_000])
+        self.live = Stream(root / "tables", options=TableOptions(keep_replaced_ms=keep_ms))
+        self.standing: list[Published] = []
+        self.runs = self.crashes = self.refused = 0
+
+    def step(self) -> None:
+        """Anything."""
+        choices = [self.go_on] * 3 + [self.publish] * 3 + [self.roll_back] * 2 + [self.live.restart, self.refresh]
+        self.choose.choice(choices)()
+
+    def go_on(self) -> None:
+        if self.live.next_batch < MAX_BATCHES:
+            self.live.run(self.choose.randrange(1, 4), refresh=self.choose.random() < 0.5)
+
+    def refresh(self) -> None:
+        self.live.committer.refresh_snapshots(eager=True)
+        if self.choose.random() < 0.5:
+            self.live.committer.settle()
+
+    def publish(self) -> None:
+        self.runs += 1
+        batches = self.live.next_batch
+        staging = self.live.replay(
+            self.root / f"staging-{self.runs}", f"run-{self.runs}", self.runs, chunk=self.choose.randrange(1, 5)
+        )
+        self.live.run(self.choose.randrange(2))
+        complete = (closed_ms(batches - 1) - 1 - FIRST_MS) // DAY_MS
+        if complete < 1:
+            return
+        first = self.choose.randrange(complete)
+        days = (first, self.choose.randrange(first, complete) + 1)
+        tables = tuple(self.choose.sample(ALL, self.choose.randrange(1, len(ALL) + 1)))
+        request = request_for(staging, days=days, tables=tables)
+        before, next_batch = deepcopy(self.live.rows), self.live.next_batch
+        self.repeat("release", lambda: release.publish(self.live.committer, staging.root, request, self.releases))
+        since = self.live.next_batch
+        self.live.rows = replaced(self.live, staging, request)
+        assert next_batch <= since
+        self.standing.append(Published(request, before, next_batch))
+
+    def roll_back(self) -> None:
+        if not self.standing:
+            return
+        if len(self.standing) > 1 and self.choose.random() < 0.3:
+            self.roll_back_too_early()
+        last = self.standing.pop()
+        run_id = last.request.run_id
+        self.repeat("rollback", lambda: release.rollback(self.live.committer, self.releases, run_id))
+        first, end = last.request.from_ms or 0, last.request.to_ms or 0
+        self.live.rows = self.live.rows.restored(last.before, last.request.tables, first, end, last.next_batch)
+
+    def roll_back_too_early(self) -> None:
+        """One that a later one has replaced some of."""
+        mine, last = self.standing[-2].request, self.standing[-1].request
+        overlaps = (mine.from_ms or 0) < (last.to_ms or 0) and (last.from_ms or 0) < (mine.to_ms or 0)
+        tables = set(mine.tables) & set(last.tables)
+        if "users" in tables or (overlaps and tables):
+            self.refused += 1
+            with pytest.raises(TableError, match=rf"Run {last.run_id} has replaced some of what"):
+                release.rollback(self.live.committer, self.releases, mine.run_id)
+
+    def repeat(self, kind: str, call: object) -> None:
+        """The call, with crashes at points of its own; the stream goes on in between."""
+        assert callable(call)
+        while True:
+            left = self.choose.choice([None, 0, 1, 3, 6, 9])
+
+            def hook(reached: str) -> None:
+                nonlocal left
+                if left is not None and reached.startswith(f"{kind}."):
+                    left -= 1
+                    if left < 0:
+                        raise Crash(reached)
+
+            faults.arm(hook if left is not None else None)
+            try:
+                call()
+                return
+            except Crash:
+                self.crashes += 1
+                faults.arm(None)
+                if self.choose.random() < 0.8:
+                    self.live.restart()
+                if self.choose.random() < 0.5:
+                    self.live.run(1)
+            finally:
+                faults.arm(None)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_tables_hold_what_the_model_says(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compaction, "_FAN_IN", (4, 4, 4))
+    schedule = Schedule(tmp_path, seed)
+    schedule.live.run(7)
+    for _ in range(STEPS):
+        schedule.step()
+        check(schedule.live)
+    while schedule.standing:
+        schedule.roll_back()
+    check(schedule.live)
+
+    schedule.live.restart()
+    check(schedule.live)
+    assert schedule.live.rows.windows == schedule.live.written.windows
+    assert schedule.runs
