@@ -13,11 +13,15 @@ import pytest
 from deltaworks import Pipeline, StreamsBuilder, Topic
 from deltaworks.errors import StreamsError
 from deltaworks.kernel.records import Headers
+from deltaworks.lakehouse.archive_reader import ArchiveReader
 from deltaworks.lakehouse.catalog import duckdb_connection, table_names
 from deltaworks.settings import Settings
+from deltaworks.spark.history import HistoryReader
 from deltaworks.testing.topics import RawRecord
+from deltaworks.topology.archives import Archives
 from tests.hosts.in_process import InProcessStream
 from tests.hosts.memory_kafka import MemoryKafka
+from tests.hosts.replays import assert_same, replay_host, steps_of
 
 DAY_MS = 86_400_000
 POINTS = [
@@ -122,6 +126,36 @@ def test_each_topic_has_an_archive_and_those_of_a_pattern_share_one(settings: Se
     assert table_names(settings.tables) == ["raw_orders_1_archive", "sensor_archive"]
     assert archived(settings.tables, "raw_orders_1_archive") == in_kafka(kafka, "raw.orders-1")
     assert archived(settings.tables, "sensor_archive") == in_kafka(kafka, "sensor-1", "sensor-2")
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_what_kafka_has_removed_is_replayed(settings: Settings, seed: int) -> None:
+    def topology(builder: StreamsBuilder) -> None:
+        names = builder.table("names", key=str, value=str, store="names")
+        words = builder.stream("words", key=str, value=str)
+        words.join(names, lambda word, name: f"{name} says {word}", value=str).to_delta("said")
+        words.group_by(lambda _, word: word, key=str, name="by-word").count(store="counts").to_delta("counts")
+
+    rng = random.Random(seed)
+    kafka = MemoryKafka({"words": 3, "names": 3})
+    for number in range(200):
+        for topic in ("words", "names"):
+            record = RawRecord(b"k%d" % rng.randrange(9), b"%s-%d" % (topic.encode(), number % 20), 1_000 + number)
+            kafka.write(topic, record)
+    stream = InProcessStream(pipeline(topology), settings, kafka=kafka)
+    stream.run_to_the_end(rng, 9)
+    for topic in ("words", "names"):
+        for partition in range(3):
+            kafka.removed[topic, partition] = rng.randrange(kafka.end(topic, partition) + 1)
+
+    def history() -> HistoryReader:
+        return HistoryReader(kafka.reader, ArchiveReader(settings.tables, Archives.of(stream.plan)))
+
+    root = settings.home / "run"
+    replay_host(stream, root, max_records=60, clients=history).run(steps_of(stream))
+    assert_same(stream, root)
+    assert "words_archive" not in table_names(root / "tables")
+    stream.close()
 
 
 def test_records_that_go_in_a_circle_are_kept_once(settings: Settings) -> None:

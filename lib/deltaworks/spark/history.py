@@ -135,22 +135,26 @@ class HistoryReader:
     def _next(self, wanted: Range, position: int) -> tuple[bool, int]:
         """Who has the records from a position on (True: the archive), and up to where."""
         topic, partition = wanted.topic, wanted.partition
+        if topic in self._compacted and (held_to := self._held_to(wanted, position)) is not None:
+            return True, min(held_to, wanted.stop)
         low = self._beginning(topic, partition)
-        archive_first = topic in self._compacted
-        if not archive_first and position >= low:
-            return False, wanted.stop
-        for refreshed in (False, True):
-            if refreshed and self._archive is not None:
-                self._archive.refresh()
-            spans = self._spans(topic, partition)
-            held_to = next((stop for start, stop in spans if start <= position < stop), None)
-            if held_to is not None:
-                return True, min(held_to, wanted.stop if archive_first else min(wanted.stop, low))
-            if position >= low:
-                return False, min([wanted.stop, *(start for start, _ in spans if start > position)])
-        raise self._missing(wanted, position, low, spans)
+        if position >= low:
+            later = [start for start, _ in self._spans(topic, partition)] if topic in self._compacted else []
+            return False, min([wanted.stop, *(start for start in later if start > position)])
+        if (held_to := self._held_to(wanted, position)) is None and self._archive is not None:
+            self._archive.refresh()  # it may have been written after this reader has looked
+            held_to = self._held_to(wanted, position)
+        if held_to is None:
+            raise self._missing(wanted, position, low)
+        return True, min(held_to, wanted.stop, low)
 
-    def _missing(self, wanted: Range, position: int, low: int, spans: Sequence[tuple[int, int]]) -> KafkaReadError:
+    def _held_to(self, wanted: Range, position: int) -> int | None:
+        """Up to where the archive has everything from a position on; None: not even the first."""
+        spans = self._spans(wanted.topic, wanted.partition)
+        return next((stop for start, stop in spans if start <= position < stop), None)
+
+    def _missing(self, wanted: Range, position: int, low: int) -> KafkaReadError:
+        spans = self._spans(wanted.topic, wanted.partition)
         next_there = min([low, wanted.stop, *(start for start, _ in spans if start > position)])
         table = None if self._archive is None else self._archive.table(wanted.topic)
         held = ", ".join(f"{start} to {stop - 1}" for start, stop in spans) or "none of this partition"

@@ -163,6 +163,8 @@ def test_of_a_compacted_topic_the_archive_comes_first(tmp_path: Path) -> None:
     archive.keep(connections.kafka, Range("words", 0, 10, 40))
     archive.keep(connections.kafka, Range("words", 0, 60, 70))
     reader = HistoryReader(connections, archive.reader(), compacted=["words"])
+    assert all_of(reader, Range("words", 0, 12, 40)) == in_kafka(connections.kafka, [Range("words", 0, 12, 40)])
+    assert connections.opened == 0
     assert all_of(reader, Range("words", 0, 0, 100)) == in_kafka(connections.kafka, [Range("words", 0, 0, 100)])
     assert [(each.start, each.stop) for each in connections.asked] == [(0, 10), (40, 60), (70, 100)]
 
