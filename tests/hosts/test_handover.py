@@ -23,6 +23,8 @@ from deltaworks.kafka.ranges import Offsets
 from deltaworks.kernel.task import TASK_STORE
 from deltaworks.settings import Settings
 from deltaworks.spark import handover
+from deltaworks.spark.replay.executors import InProcess
+from deltaworks.spark.replay.host import ReplayHost
 from deltaworks.spark.source import TICK
 from deltaworks.testing.topics import RawRecord
 from jobs import fraud, inventory, invoices, orders
@@ -34,6 +36,7 @@ from jobs.sample_data import orders as orders_data
 from jobs.sample_data.kafka import PARTITIONS, SampleData
 from tests.hosts.in_process import InProcessStream
 from tests.hosts.memory_kafka import MemoryKafka
+from tests.hosts.replays import steps_of
 
 POINTS = [
     "task.opened", "task.processed", "task.flushed", "store.after_local_commit", "store.after_append",
@@ -213,36 +216,48 @@ class Handover:
         assert self.old.kafka is not None
         self.kafka = self.old.kafka
 
-    def replay(self, run_id: str, done: int) -> InProcessStream:
-        """The first batches once more, with the new code."""
-        replay = self.case.stream(self.home / run_id, query_id=run_id)
-        run(replay, self.steps[:done])
-        return replay
+    def other(self, done: int) -> InProcessStream:
+        """A stream that has run the first batches with the code as it is now."""
+        other = self.case.stream(self.home / "other", query_id="other")
+        run(other, self.steps[:done])
+        return other
 
     def switch(self, run_id: str, done: int, *, slots: int = 2) -> InProcessStream:
-        """Hands over; the line has the tables that the replay has written."""
-        replay = self.replay(run_id, done)
-        replay.close()
+        """Replays the batches and hands over; the line has the tables that the replay has written."""
+        old, root = self.old, self.home / run_id
+        host = ReplayHost(
+            self.case.pipeline,
+            tasks=old.tasks,
+            hop_partitions=old.worker.config.hop_partitions,
+            sink_partitions=self.kafka.partitions,
+            root=root,
+            run_id=run_id,
+            clients=self.kafka.reader,
+            executor=InProcess(),
+            max_records=100,
+        )
+        progress = host.run(steps_of(old))
+        assert progress.last_batch == done - 1
         line = handover.make_line(
             self.paths,
-            replay.plan,
-            tasks=replay.tasks,
+            self.case.pipeline.plan(),
+            tasks=old.tasks,
             slots=slots,
-            partitions={topic: self.case.kafka.count(topic) for topic in replay.plan.source_topics},
+            partitions={topic: self.kafka.count(topic) for topic in old.plan.source_topics},
             run_id=run_id,
-            last_batch=done - 1,
-            offsets=handover.offsets_after(self.paths, done - 1),
-            state=replay.paths.local,
+            last_batch=progress.last_batch,
+            offsets=handover.offsets_after(self.paths, progress.last_batch),
+            state=root / "state",
         )
         handover.switch(self.paths, run_id)
         self.settings.tables.rename(self.home / f"before {run_id}")
-        replay.settings.tables.rename(self.settings.tables)
+        (root / "tables").rename(self.settings.tables)
         self.since, self.done = ends(self.kafka), done
         return self.case.stream(self.home / "live", kafka=self.kafka, line=line)
 
     def assert_right(self, line: InProcessStream) -> None:
         """Compares with a stream that runs all batches with the new code: all that is left, all written since."""
-        whole = self.replay("whole", self.done)
+        whole = self.other(self.done)
         assert whole.kafka is not None
         since = ends(whole.kafka)
         run(whole, self.steps[self.done :])
@@ -271,7 +286,7 @@ def test_the_new_line_goes_on_without_gap_and_without_double(tmp_path: Path, nam
 def test_the_old_code_leaves_something_else(tmp_path: Path, name: str) -> None:
     case = CASES[name]()
     handed = Handover(case, tmp_path, case.steps(tmp_path / "cuts", random.Random(name), 2), done=2)
-    replay = handed.replay("run", done=2)
+    replay = handed.other(done=2)
 
     assert stores(handed.old) != stores(replay)
     handed.old.close()
@@ -337,7 +352,7 @@ def test_after_an_undo_the_line_before_goes_on_as_if_there_had_been_none(tmp_pat
     with case.old_code():
         handed.old.restart()
         run(handed.old, handed.steps[5:])
-        whole = handed.replay("old", done=10)
+        whole = handed.other(done=10)
     assert stores(handed.old) == stores(whole)
     assert tables(handed.old) == tables(whole)
     assert list(batches.read(handed.old.batches)) == list(batches.read(whole.batches))
