@@ -136,7 +136,8 @@ class ApproveReplayOperator(HITLBranchOperator):
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
         """Called with the answer."""
-        if event.get("chosen_options") == [APPROVE]:
+        if chosen := event.get("chosen_options"):
             user = event.get("responded_by_user") or {}
-            context["ti"].xcom_push(key="approved_by", value=user.get("name") or user.get("id") or "somebody")
+            key = "approved_by" if chosen == [APPROVE] else "rejected_by"
+            context["ti"].xcom_push(key=key, value=user.get("name") or user.get("id") or "somebody")
         return super().execute_complete(context, event)

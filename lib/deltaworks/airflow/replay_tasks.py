@@ -20,7 +20,7 @@ from datetime import date, timedelta
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from deltaworks.airflow.tasks import no_retry_where_it_cannot_help, reporter, requester
 from deltaworks.control.paths import PipelinePaths
@@ -73,7 +73,7 @@ def publish(name: str, run: str, params: Any = None, ti: Any = None) -> None:
     approved_by = ti.xcom_pull(task_ids="approve", key="approved_by")
     if params["approval"] and approved_by is None:
         raise AirflowFailException(
-            "Nobody has approved this: marking the task `approve` is no approval. Clear it, and answer."
+            "Nobody has approved this: marking the task `approve` is no answer. Clear it, and answer."
         )
     if approved_by is not None:
         log.info("approved by %s", approved_by)
@@ -92,10 +92,14 @@ def clean(name: str, run: str) -> None:
     shutil.rmtree(_paths(Settings.from_environment(), name, run).root, ignore_errors=True)
 
 
-def discard(name: str, run: str) -> None:
+def discard(name: str, run: str, ti: Any = None) -> None:
     """Throws away what was rejected; production is as it was."""
     from deltaworks.replay import phases
 
+    rejected_by = ti.xcom_pull(task_ids="approve", key="rejected_by")
+    if rejected_by is None:
+        raise AirflowSkipException("nobody has rejected this: marking the task `approve` is no answer")
+    log.info("rejected by %s", rejected_by)
     settings = Settings.from_environment()
     paths = _paths(settings, name, run)
     if paths.plan.exists():

@@ -92,6 +92,54 @@ def test_a_stream_is_deployed_then_supervised_or_it_is_stopped(dags: dict[str, d
     }
 
 
+@pytest.mark.parametrize("kind", ["replay", "reprocess"])
+@pytest.mark.parametrize("name", PIPELINES)
+def test_a_replay_goes_from_plan_to_clean_and_is_approved_or_discarded_after_the_gate(
+    dags: dict[str, dict[str, Any]], name: str, kind: str
+) -> None:
+    tasks = dags[f"{name}__{kind}"]["tasks"]
+
+    assert {name: task["downstream"] for name, task in tasks.items()} == {
+        "plan": ["run"],
+        "run": ["compare"],
+        "compare": ["gate"],
+        "gate": ["approve"],
+        "approve": ["discard", "publish"],
+        "publish": ["verify"],
+        "verify": ["clean"],
+        "clean": [],
+        "discard": [],
+    }
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_a_replay_has_a_form_and_runs_when_somebody_says_so(dags: dict[str, dict[str, Any]], name: str) -> None:
+    dag = dags[f"{name}__replay"]
+
+    assert dag["params"] == ["from", "to", "tables", "order", "approval", "reason"]
+    assert (dag["scheduled"], dag["catchup"]) == (False, False)
+    assert dag["run_types"] == ["manual", "operator_triggered"]
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_single_days_are_for_backfills_one_after_the_other_and_nothing_starts_them(
+    dags: dict[str, dict[str, Any]], name: str
+) -> None:
+    dag = dags[f"{name}__reprocess"]
+
+    assert dag["params"] == ["tables", "order", "approval", "reason"]
+    assert (dag["scheduled"], dag["catchup"], dag["max_active_runs"]) == (True, False, 1)
+    assert "backfill" in dag["run_types"]
+
+
+def test_the_page_of_a_replay_says_how_to_make_a_backfill_and_how_to_roll_back(dags: dict[str, dict[str, Any]]) -> None:
+    for dag_id in ("orders__replay", "orders__reprocess"):
+        doc = dags[dag_id]["doc_md"]
+        for word in ("`order_counts`", "deltaworks discard RUN", "deltaworks rollback RUN", "Required Actions"):
+            assert word in doc
+    assert "airflow backfill create --dag-id orders__reprocess" in dags["orders__reprocess"]["doc_md"]
+
+
 def test_the_page_of_a_stream_says_what_it_reads_and_writes_and_how_to_stop_it(dags: dict[str, dict[str, Any]]) -> None:
     doc = dags["orders__stream"]["doc_md"]
 

@@ -1,0 +1,177 @@
+"""Runs of a replay's DAG under Airflow's own rules (`dag.test`, SQLite), with phases that take notes; prints the ends.
+
+Run as a process of its own (`ended`), since Airflow reads its settings when it is imported.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import msgspec
+
+ROOT = Path(__file__).parents[3]
+NAME = "wordcount"
+
+
+class Run(msgspec.Struct, frozen=True):
+    """How a run of the DAG has ended."""
+
+    state: str
+    tasks: dict[str, str]
+    phases: list[str]
+    """What was done, in order."""
+    asked: list[str]
+    """The questions that a person was asked."""
+    left: list[str]
+    """Folders of replays that are still there."""
+
+
+def ended() -> dict[str, Run]:
+    """Each scenario."""
+    with tempfile.TemporaryDirectory() as home:
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": home,
+            "PYTHONPATH": f"{ROOT / 'lib'}:{ROOT}",
+            "DELTAWORKS_PROJECT": str(ROOT),
+            "DELTAWORKS_HOME": f"{home}/deltaworks",
+            "AIRFLOW_HOME": f"{home}/airflow",
+            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            "AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING",
+            "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": _one_dag_file(Path(home) / "dags"),
+        }
+        answer = subprocess.run(
+            [sys.executable, "-m", "tests.unit.airflow.replay_runs"],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=home,
+            env=environment,
+        )
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    return msgspec.json.decode(answer.stdout.splitlines()[-1], type=dict[str, Run])
+
+
+def _one_dag_file(folder: Path) -> str:
+    folder.mkdir()
+    (folder / "one.py").write_text(
+        f"# dag of airflow\nfrom deltaworks.airflow.replay import replay_dag\nreplay = replay_dag({NAME!r})\n"
+    )
+    path = "airflow.dag_processing.bundles.local.LocalDagBundle"
+    return json.dumps([{"name": "one", "classpath": path, "kwargs": {"path": str(folder)}}])
+
+
+def main() -> None:
+    from airflow.utils.db import initdb
+
+    initdb()
+    from deltaworks.airflow.replay import replay_dag
+
+    dag = replay_dag(NAME)
+    ends = {
+        "without approval": _run(dag, approval=False),
+        "approved": _run(dag, option="Approve"),
+        "rejected": _run(dag, option="Reject"),
+        "gate not passed": _run(dag, passes=False),
+        "approval marked as success": _run(dag, mark_success_pattern="approve"),
+    }
+    print()
+    print(msgspec.json.encode(ends).decode())
+
+
+def _run(dag: Any, *, approval: bool = True, option: str = "", passes: bool = True, **how: Any) -> Run:
+    from airflow.models.taskinstance import TaskInstance
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    from deltaworks.airflow.replay_operators import PhaseOperator
+    from deltaworks.replay import phases
+    from deltaworks.replay.phases import ReplayRun
+    from deltaworks.settings import Settings
+    from tests.unit.airflow.replays import take_notes
+
+    settings = Settings.from_environment()
+    asked: list[str] = []
+    over = threading.Event()
+    person = threading.Thread(target=_answer, args=(option, asked, over))
+    with _Patch() as patch:
+        notes = take_notes(patch)
+        notes.passes = passes
+
+        def here(operator: PhaseOperator, context: Any) -> None:
+            """Instead of another process."""
+            run = ReplayRun.resume(settings, operator.replay)
+            state = run.advance(operator.phase, lambda phase: print)
+            if operator.phase == "gate" and not state.passed:
+                from airflow.sdk.exceptions import AirflowFailException
+
+                raise AirflowFailException("not passed")
+
+        patch.setattr(PhaseOperator, "execute", here)
+        person.start()
+        try:
+            conf = {"reason": "prices", "approval": approval}
+            ended = dag.test(logical_date=None, run_conf=conf, **how)
+        finally:
+            over.set()
+            person.join()
+    with create_session() as session:
+        found = session.scalars(select(TaskInstance).where(TaskInstance.run_id == ended.run_id)).all()
+        tasks = {task.task_id: str(task.state) for task in found}
+    left = [plan.run_id for _, plan in phases.all_unfinished(settings)]
+    for run in left:
+        phases.discard(settings, run)
+    return Run(state=str(ended.state), tasks=tasks, phases=notes.done, asked=asked, left=left)
+
+
+class _Patch:
+    """`setattr` as pytest's, undone at the end."""
+
+    def __enter__(self) -> _Patch:
+        self._patches: list[Any] = []
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for patch in reversed(self._patches):
+            patch.stop()
+
+    def setattr(self, target: object, name: str, value: object) -> None:
+        patch = mock.patch.object(target, name, value)
+        patch.start()
+        self._patches.append(patch)
+
+
+def _answer(option: str, asked: list[str], over: threading.Event) -> None:
+    """A person at the page: what Airflow's API does with an answer."""
+    from airflow.models.hitl import HITLDetail
+    from airflow.models.taskinstance import TaskInstance
+    from airflow.models.trigger import handle_event_submit
+    from airflow.sdk import timezone
+    from airflow.triggers.base import TriggerEvent
+    from airflow.utils.session import create_session
+    from airflow.utils.state import TaskInstanceState
+    from sqlalchemy import select
+
+    while not over.wait(0.2):
+        with create_session() as session:
+            waiting = select(TaskInstance).where(TaskInstance.state == TaskInstanceState.AWAITING_INPUT)
+            for task in session.scalars(waiting).all():
+                detail = session.get(HITLDetail, task.id)
+                assert detail is not None
+                asked.append(detail.subject)
+                detail.chosen_options, detail.params_input = [option], {}
+                detail.responded_at, detail.responded_by = timezone.utcnow(), {"id": "1", "name": "ada"}
+                event = TriggerEvent(detail.as_resume_event_payload())  # type: ignore[no-untyped-call]
+                handle_event_submit(event, task_instance=task, session=session)
+
+
+if __name__ == "__main__":
+    main()
