@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from deltaworks.control import batches
+from deltaworks.control.paths import PipelinePaths
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.kafka.ranges import Range
 from deltaworks.kernel.errors import dead_letter_record
@@ -71,7 +72,7 @@ def compare_stores(settings: Settings, pipeline: Pipeline | None = None) -> list
     plan = pipeline.plan()
     for (stage, task), expected in recording.stores.items():
         timed = {spec.name: spec.timed for spec in plan.stages[stage].stores} | {TASK_STORE: False}
-        path = local_path(settings.pipeline(pipeline.name) / "local", stage, task)
+        path = local_path(PipelinePaths.of(settings, pipeline.name).local, stage, task)
         local = LocalStore(path, timed)
         for store in timed:
             wanted, found = dict(expected.get(store, [])), dict(local.reader(store).scan(b"", None))

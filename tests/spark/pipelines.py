@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from datetime import timedelta
 
-from deltaworks import Pipeline, StreamsBuilder, TimeWindows, Topic, exits
+from deltaworks import KStream, Pipeline, StreamsBuilder, TimeWindows, Topic, exits
 from deltaworks.errors import DeltaworksError
 from deltaworks.settings import Settings
 
@@ -17,7 +18,14 @@ def _numbers(builder: StreamsBuilder) -> None:
 
 
 def _counts(builder: StreamsBuilder) -> None:
-    words = builder.stream("words", key=str, value=str)
+    _tables(builder.stream("words", key=str, value=str))
+
+
+def _wrong_counts(builder: StreamsBuilder) -> None:
+    _tables(builder.stream("words", key=str, value=str).filter(lambda _, word: word != "a"))
+
+
+def _tables(words: KStream[str, str]) -> None:
     (
         words.group_by(lambda _, word: word, key=str, name="by-word")
         .windowed_by(TimeWindows.of_size_and_grace(10 * SECOND, 5 * SECOND))
@@ -29,6 +37,8 @@ def _counts(builder: StreamsBuilder) -> None:
 
 failing = Pipeline(name="failing", topology=_numbers, topics=(Topic("numbers", 2), Topic("doubled", 2)))
 counting = Pipeline(name="counting", topology=_counts, topics=(Topic("words", 3),), record_cache=False)
+miscounting = replace(counting, topology=_wrong_counts)
+"""What `counting` was before its code was corrected."""
 
 
 if __name__ == "__main__":
