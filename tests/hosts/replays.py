@@ -43,6 +43,7 @@ def replay_host(
     clients: Callable[[], Reader] | None = None,
     executor: Executor | None = None,
     pipeline: Pipeline | None = None,
+    run_id: str = "replay",
 ) -> ReplayHost:
     """A host that replays a stream; what is left out is as in the stream."""
     assert stream.kafka is not None
@@ -52,7 +53,7 @@ def replay_host(
         hop_partitions=stream.worker.config.hop_partitions,
         sink_partitions=stream.kafka.partitions,
         root=root,
-        run_id="replay",
+        run_id=run_id,
         clients=clients or stream.kafka.reader,
         executor=executor or InProcess(),
         max_records=max_records,

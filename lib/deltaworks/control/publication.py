@@ -128,8 +128,14 @@ def _act(settings: Settings, pipeline: Pipeline, paths: PipelinePaths, by: str) 
     with Lease(paths.lease, pipeline.name, generation):
         fence.advance(paths.fence, generation, pipeline.name)
         checkpoint = msgspec.json.decode(paths.plan.read_bytes(), type=CheckpointPlan)
+        plan = pipeline.plan()
         committer = TableCommitter(
-            settings.tables, pipeline.name, checkpoint.query_id, pipeline.plan().tables, pipeline.dead_letter_table
+            settings.tables,
+            pipeline.name,
+            checkpoint.query_id,
+            plan.tables,
+            pipeline.dead_letter_table,
+            archives=pipeline.archives(plan).tables,
         )
         committer.open(generation)
         try:

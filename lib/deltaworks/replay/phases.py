@@ -195,25 +195,24 @@ class ReplayRun:
         scope = self.scope(state)
         state.passed = engines.judge(self.settings, self.pipeline, self.paths, self.plan, scope, report)
 
-    def _publish(self, state: ReplayState, report: Report) -> None:
-        request = self.plan.request
-        done = publication.publish(
-            self.settings,
-            self.pipeline,
-            self.paths.tables,
-            ReleaseRequest(
-                run_id=self.plan.run_id,
-                pipeline=self.pipeline.name,
-                code_version=self.plan.code_version,
-                batches=(self.plan.first_batch, self.plan.last_batch),
-                end_offsets=self.plan.end_offsets,
-                from_ms=state.from_ms,
-                to_ms=state.to_ms,
-                tables=self.plan.tables,
-                reason=request.reason,
-                requested_by=request.requested_by,
-            ),
+    def release_request(self) -> ReleaseRequest:
+        """What is asked of the committer of the tables."""
+        state, request = self.paths.read_state(), self.plan.request
+        return ReleaseRequest(
+            run_id=self.plan.run_id,
+            pipeline=self.pipeline.name,
+            code_version=self.plan.code_version,
+            batches=(self.plan.first_batch, self.plan.last_batch),
+            end_offsets=self.plan.end_offsets,
+            from_ms=state.from_ms,
+            to_ms=state.to_ms,
+            tables=self.plan.tables,
+            reason=request.reason,
+            requested_by=request.requested_by,
         )
+
+    def _publish(self, state: ReplayState, report: Report) -> None:
+        done = publication.publish(self.settings, self.pipeline, self.paths.tables, self.release_request())
         report(f"{len(done.tables)} tables")
 
     def _verify(self, state: ReplayState, report: Report) -> None:

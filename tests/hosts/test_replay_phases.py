@@ -1,0 +1,230 @@
+"""A replay from the request to the clean-up, and back, beside a stream in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+from deltalake import DeltaTable
+
+from deltaworks import Pipeline
+from deltaworks.control import commands, jobs, publication
+from deltaworks.control.checkpoint import CheckpointPlan
+from deltaworks.control.lease import Lease
+from deltaworks.control.paths import PipelinePaths
+from deltaworks.errors import ConfigurationError, ConflictError, TableError
+from deltaworks.lakehouse.scope import Scope
+from deltaworks.replay import phases
+from deltaworks.replay.model import PHASES, Phase, ReplayPaths, ReplayPlan, ReplayRequest
+from deltaworks.replay.phases import ReplayRun, Report
+from deltaworks.settings import Settings
+from tests.hosts.in_process import InProcessStream
+from tests.hosts.replays import replay_host, steps_of, tables_of
+from tests.hosts.test_replay_of_jobs import streamed
+
+DAY = 86_400_000
+MARCH_1 = 20_513 * DAY
+Rows = dict[str, list[dict[str, Any]]]
+
+
+@dataclass
+class Engines:
+    """Spark's part in this process; the gate says what the test wants."""
+
+    stream: InProcessStream
+    passes: bool = True
+
+    def process(
+        self, settings: Settings, pipeline: Pipeline, paths: ReplayPaths, plan: ReplayPlan, report: Report
+    ) -> None:
+        steps = [step for step in steps_of(self.stream) if step.batch <= plan.last_batch]
+        host = replay_host(self.stream, paths.root, max_records=400, pipeline=pipeline, run_id=plan.run_id)
+        host.run(steps, lambda progress: report(f"{progress.records} records"))
+
+    def judge(
+        self,
+        settings: Settings,
+        pipeline: Pipeline,
+        paths: ReplayPaths,
+        plan: ReplayPlan,
+        scope: Scope,
+        report: Report,
+    ) -> bool:
+        return self.passes
+
+
+@dataclass
+class Beside:
+    """A stream of `orders` that has processed its records, and is stopped."""
+
+    stream: InProcessStream
+    pipeline: Pipeline
+    """What a replay finds in `jobs/`."""
+
+    @property
+    def settings(self) -> Settings:
+        return self.stream.settings
+
+    def request(self, **options: Any) -> ReplayRequest:
+        return ReplayRequest(pipeline="orders", requested_by="a test", **options)
+
+    def start(self, **options: Any) -> ReplayRun:
+        return ReplayRun.start(self.settings, self.request(**options))
+
+    def advance(self, run: ReplayRun, until: Phase = "clean", *, passes: bool = True) -> list[Phase]:
+        with run.held():
+            return run.advance(until, lambda phase: lambda line: None, Engines(self.stream, passes)).done
+
+    def rows(self) -> Rows:
+        return tables_of(self.settings.tables, self.stream.pipeline)
+
+
+@pytest.fixture
+def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Beside]:
+    stream = streamed("orders", tmp_path, 3)
+    stream.committer.close()
+    found = Beside(stream, stream.pipeline)
+    plan = CheckpointPlan(
+        query_id=stream.query_id,
+        fingerprint=stream.plan.fingerprint(),
+        partitions=dict.fromkeys(stream.plan.source_topics, 4),
+        tasks=stream.tasks,
+        slots=2,
+    )
+    PipelinePaths.of(stream.settings, "orders").plan.write_bytes(msgspec.json.encode(plan))
+    assert stream.kafka is not None
+    monkeypatch.setattr(phases, "admin", SimpleNamespace(partition_counts=lambda _: dict(stream.kafka.partitions)))
+    monkeypatch.setattr(jobs, "load", lambda settings, name: found.pipeline)
+    yield found
+
+
+def worse(pipeline: Pipeline) -> Pipeline:
+    """Code that forgets every third order."""
+    build: Callable[..., Any] = pipeline.topology
+
+    def topology(builder: Any) -> None:
+        stream = builder.stream
+
+        def thinned(topic: str, **options: Any) -> Any:
+            found = stream(topic, **options)
+            return found.filter(lambda key, _: hash(key) % 3 == 0) if topic == "raw-orders" else found
+
+        builder.stream = thinned
+        build(builder)
+
+    return replace(pipeline, topology=topology)
+
+
+def test_the_same_code_says_the_same_and_publishing_it_changes_no_row(beside: Beside) -> None:
+    before = beside.rows()
+    run = beside.start(tables=("order_counts", "user_revenue", "enriched_orders", "dead_letters"))
+
+    assert beside.advance(run, "compare") == ["plan", "run", "compare"]
+    state = run.paths.read_state()
+    assert state.differences == 0
+
+    assert beside.advance(run) == list(PHASES)
+    assert not run.paths.root.exists() and run.paths.release.exists()
+    assert beside.rows() == before
+    history = DeltaTable(beside.settings.tables / "order_counts").history(1)[0]
+    assert run.plan.run_id in str(history) and run.plan.code_version in str(history)
+
+
+def test_other_code_is_compared_published_and_rolled_back(beside: Beside) -> None:
+    before = beside.rows()
+    beside.pipeline = worse(beside.pipeline)
+    run = beside.start(tables=("order_counts", "enriched_orders"), reason="what if")
+
+    beside.advance(run, "compare")
+    assert (run.paths.read_state().differences or 0) > 50
+    assert beside.rows() == before
+
+    beside.advance(run)
+    after = beside.rows()
+    assert len(after["enriched_orders"]) < len(before["enriched_orders"])
+    assert {name for name in before if before[name] != after[name]} == {"order_counts", "enriched_orders"}
+
+    phases.rollback(beside.settings, run.plan.run_id, requested_by="a test")
+    assert beside.rows() == before
+
+
+def test_a_gate_that_is_not_passed_publishes_nothing(beside: Beside) -> None:
+    before = beside.rows()
+    run = beside.start()
+
+    assert beside.advance(run, passes=False) == ["plan", "run", "compare", "gate"]
+    assert beside.rows() == before
+    assert run.paths.tables.exists()
+
+    phases.discard(beside.settings, run.plan.run_id)
+    assert phases.unfinished(beside.settings, "orders") == []
+
+
+def test_runs_exclude_each_other_where_they_overlap(beside: Beside) -> None:
+    first = beside.start(from_ms=MARCH_1, to_ms=MARCH_1 + DAY, tables=("order_counts",))
+    with pytest.raises(ConflictError, match=first.plan.run_id):
+        beside.start(tables=("order_counts", "user_revenue"))
+    beside.start(from_ms=MARCH_1 + DAY, to_ms=MARCH_1 + 2 * DAY, tables=("order_counts",))
+    beside.start(tables=("enriched_orders",))
+    assert len(phases.all_unfinished(beside.settings)) == 3
+
+
+def test_only_one_process_works_on_a_run(beside: Beside) -> None:
+    run = beside.start()
+    with run.held():
+        other = ReplayRun.resume(beside.settings, run.plan.run_id)
+        with pytest.raises(ConflictError, match="Another process"), other.held():
+            pass
+        with pytest.raises(ConflictError, match="Another process"):
+            phases.discard(beside.settings, run.plan.run_id)
+
+
+def test_a_day_that_is_not_complete_is_refused_with_what_can_be_asked_for(beside: Beside) -> None:
+    run = beside.start(from_ms=MARCH_1, to_ms=MARCH_1 + 400 * DAY, tables=("user_revenue",))
+    with pytest.raises(TableError, match="user_revenue still has windows that may change") as refused:
+        beside.advance(run)
+    assert "--to 2026-03" in (refused.value.hint or "")
+    assert "run: " in (run.paths.read_state().error or "")
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"from_ms": MARCH_1 + 1}, "not the beginning of a UTC day"),
+        ({"from_ms": MARCH_1, "to_ms": MARCH_1}, "range of days is empty"),
+        ({"tables": ("nowhere",)}, "writes no table nowhere"),
+        ({"from_ms": MARCH_1, "tables": ("users",)}, "a table without windows has no days"),
+    ],
+)
+def test_a_request_that_makes_no_sense_is_refused(beside: Beside, options: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        beside.start(**options)
+    assert phases.all_unfinished(beside.settings) == []
+
+
+def test_a_changelog_brings_its_snapshot_along(beside: Beside) -> None:
+    assert beside.start(tables=("users",)).plan.tables == ("users_changelog", "users")
+
+
+def test_a_run_of_other_code_is_not_gone_on_with(beside: Beside, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = beside.start()
+    monkeypatch.setattr(phases, "code_version", lambda settings, pipeline: "another")
+    with pytest.raises(ConfigurationError, match="was planned with code"):
+        ReplayRun.resume(beside.settings, run.plan.run_id)
+
+
+def test_a_command_that_a_driver_left_is_carried_out_by_who_asks_next(beside: Beside) -> None:
+    paths = PipelinePaths.of(beside.settings, "orders")
+    run = beside.start(tables=("order_counts",))
+    beside.advance(run, "gate")
+    with Lease(paths.lease, "orders", 1), run.held(), pytest.raises(Exception, match="did not carry out"):
+        publication.publish(
+            beside.settings, beside.pipeline, run.paths.tables, run.release_request(), timeout_s=0.2
+        )
+    assert list(commands.pending(paths.commands)) == []
+    assert beside.advance(run) == list(PHASES)
