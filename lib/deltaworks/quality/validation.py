@@ -40,9 +40,10 @@ def validate(tables: Mapping[str, Source], suites: Suites, *, samples: int = 5) 
 def _of_table(tables: Tables, name: str, suite: Sequence[Expectation], samples: int) -> Iterator[Verdict]:
     from great_expectations.expectations import UnexpectedRowsExpectation
 
+    in_sql = [isinstance(expectation, UnexpectedRowsExpectation) for expectation in suite]
     try:
         table = tables.arrow(name)
-        rows = Rows.of(table, samples)
+        rows = None if all(in_sql) else Rows.of(table, samples)
     except Exception as error:
         for expectation in suite:
             yield replace(_unknown(name, expectation, None), outcome=Outcome.ERROR, error=str(error))
@@ -52,7 +53,7 @@ def _of_table(tables: Tables, name: str, suite: Sequence[Expectation], samples: 
         try:
             if isinstance(expectation, UnexpectedRowsExpectation):
                 yield query.check(tables, expectation, verdict, samples)
-            else:
+            elif rows is not None:
                 yield rows.check(expectation, verdict)
         except Exception as error:
             yield replace(verdict, outcome=Outcome.ERROR, error=f"{type(error).__name__}: {error}")
