@@ -1,0 +1,125 @@
+"""What was found, kept: two Delta tables beside those of the pipelines, for whoever asks since when something is wrong.
+
+| table | a row per | columns |
+|---|---|---|
+| `quality_results` | verdict | run_id, pipeline, table, all fields of the verdict but the sample, blocks, at |
+| `quality_failures` | failing row that was sampled | run_id, pipeline, table, expectation, expects, at, row (JSON) |
+
+Replays, DAGs and people append at the same time: each append is a commit of its own, tried again where another one was
+first. The tables keep themselves in order; readers need no lock (`deltaworks.lakehouse.catalog`).
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+
+from deltaworks.errors import TableError
+from deltaworks.lakehouse.columns import TIMESTAMP
+from deltaworks.quality.verdict import Verdict
+
+RESULTS, FAILURES = "quality_results", "quality_failures"
+_WHICH = [("run_id", pa.string()), ("pipeline", pa.string()), ("table", pa.string()), ("expectation", pa.string())]
+_RESULT = pa.schema(
+    [
+        *_WHICH,
+        ("expects", pa.string()),
+        ("why", pa.string()),
+        ("severity", pa.string()),
+        ("outcome", pa.string()),
+        ("blocks", pa.bool_()),
+        ("unexpected", pa.int64()),
+        ("rows", pa.int64()),
+        ("observed", pa.string()),
+        ("error", pa.string()),
+        ("at", TIMESTAMP),
+    ]
+)
+_FAILURE = pa.schema([*_WHICH, ("expects", pa.string()), ("at", TIMESTAMP), ("row", pa.string())])
+_ATTEMPTS = 20
+_PAUSE_S = 0.05
+_TOO_MANY_FILES = 100
+
+
+def append(root: Path, run_id: str, pipeline: str, verdicts: Sequence[Verdict], at: datetime) -> None:
+    """Adds the verdicts of one run.
+
+    Args:
+        root: folder of all tables.
+        run_id: of the replay, or of whoever asked.
+        pipeline: whose tables were judged.
+        verdicts: all of them, passed or not.
+        at: when; aware.
+
+    Raises:
+        TableError: others were first, again and again.
+    """
+    results = [_shared(run_id, pipeline, each, at) | _of_verdict(each) for each in verdicts]
+    failures = [_shared(run_id, pipeline, each, at) | {"row": _json(row)} for each in verdicts for row in each.sample]
+    _append(root / RESULTS, pa.Table.from_pylist(results, schema=_RESULT))
+    _append(root / FAILURES, pa.Table.from_pylist(failures, schema=_FAILURE))
+
+
+def _shared(run_id: str, pipeline: str, verdict: Verdict, at: datetime) -> dict[str, object]:
+    return {
+        "run_id": run_id,
+        "pipeline": pipeline,
+        "table": verdict.table,
+        "expectation": verdict.expectation,
+        "expects": verdict.expects,
+        "at": at,
+    }
+
+
+def _of_verdict(verdict: Verdict) -> dict[str, object]:
+    return {
+        "why": verdict.why,
+        "severity": verdict.severity,
+        "outcome": verdict.outcome.value,
+        "blocks": verdict.blocks,
+        "unexpected": verdict.unexpected,
+        "rows": verdict.rows,
+        "observed": verdict.observed,
+        "error": verdict.error,
+    }
+
+
+def _json(row: object) -> str:
+    """Decimals as text, so that no reader rounds them; bytes in base 64."""
+    return msgspec.json.encode(row, enc_hook=str).decode()
+
+
+def _append(path: Path, rows: pa.Table) -> None:
+    """An append never contradicts another one, but the first two both want to create the table."""
+    if not len(rows) and DeltaTable.is_deltatable(str(path)):
+        return
+    for attempt in range(_ATTEMPTS):
+        try:
+            write_deltalake(path, rows, mode="append")
+            break
+        except DeltaError as error:
+            if attempt + 1 == _ATTEMPTS:
+                raise TableError(
+                    f"Delta table '{path.name}' at {path.parent} does not take what was found: {error}",
+                    hint="others write to it all the time; try again",
+                ) from error
+            time.sleep(random.uniform(0, _PAUSE_S * (attempt + 1)))
+    _keep_in_order(path)
+
+
+def _keep_in_order(path: Path) -> None:
+    """Many small files become one; whoever else does that at the same moment may be first."""
+    with suppress(CommitFailedError, TableNotFoundError):
+        table = DeltaTable(path)
+        if len(table.file_uris()) > _TOO_MANY_FILES:
+            table.optimize.compact()
+            table.vacuum(dry_run=False)
