@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -38,10 +39,21 @@ def quality(
         report(f"{sum(map(len, suite.values()))} expectations about {len(suite)} tables")
         tables = {table: settings.tables / table for table in catalog.table_names(settings.tables)}
         verdicts = validate(tables, suite, samples=samples)
+    print_verdicts(f"Quality of {name}", verdicts)
+    if any(verdict.blocks for verdict in verdicts):
+        raise typer.Exit(1)
+
+
+def print_verdicts(title: str, verdicts: Sequence[Verdict], *, only_failed: bool = False) -> None:
+    """A row each, then what is known of those that did not pass."""
     print_table(
-        f"Quality of {name}",
+        title,
         ("table", "rows", "expects", "unexpected", "outcome"),
-        ((v.table, v.rows, v.expects, v.unexpected or None, _outcome(v)) for v in verdicts),
+        (
+            (v.table, v.rows, v.expects, v.unexpected or None, _outcome(v))
+            for v in verdicts
+            if not (only_failed and v.passed)
+        ),
         right=("rows", "unexpected"),
     )
     for verdict in verdicts:
@@ -49,8 +61,6 @@ def quality(
             _explain(verdict)
     counts = Counter(verdict.outcome.value for verdict in verdicts)
     out.print(", ".join(f"{count} {outcome}" for outcome, count in counts.items()))
-    if any(verdict.blocks for verdict in verdicts):
-        raise typer.Exit(1)
 
 
 def _outcome(verdict: Verdict) -> Text:

@@ -178,6 +178,19 @@ def _advance(run: ReplayRun, until: Until, steps: Steps) -> ReplayState:
 
 def _show(run: ReplayRun) -> None:
     """What the run would change, and what the gate found."""
+    import msgspec
+
+    from deltaworks.cli.quality import print_verdicts
+    from deltaworks.cli.replay_report import print_comparison
+    from deltaworks.lakehouse.comparison import Comparison
+    from deltaworks.replay.work import verdicts_of
+
+    print_comparison(msgspec.json.decode(run.paths.comparison.read_bytes(), type=Comparison))
+    verdicts = verdicts_of(run.paths)
+    if all(verdict.passed for verdict in verdicts):
+        out.print(f"The gate: {len(verdicts)} checks, all passed.")
+    else:
+        print_verdicts("The gate", verdicts, only_failed=True)
 
 
 def _agreed(run_id: str) -> bool:
