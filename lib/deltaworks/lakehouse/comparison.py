@@ -26,12 +26,11 @@ from deltalake import Schema
 
 from deltaworks.errors import TableError
 from deltaworks.lakehouse import layout
-from deltaworks.lakehouse.differences import Differences, Kind, Side
+from deltaworks.lakehouse.differences import KINDS, Differences, Kind, Side
 from deltaworks.lakehouse.log import DeltaLog
 from deltaworks.lakehouse.schema import Role, TableSchema, changelog_name
 from deltaworks.lakehouse.scope import Scope, open_days
 
-KINDS: tuple[Kind, ...] = ("changed", "only in production", "only in staging")
 MEMORY_MB = 512
 _MAX_TEXT = 1_000
 
@@ -127,6 +126,8 @@ class Limits:
     """Where temporary files are kept meanwhile; None: where the system has them."""
     samples: int = 5
     """Rows to keep per table and kind of difference."""
+    parts: int = 1
+    """Into how many parts rows are divided to begin with; more of them if memory is short."""
 
 
 def compare(
@@ -213,16 +214,9 @@ class _Pair:
             engine.execute("SET memory_limit = ?", [f"{limits.memory_mb}MB"])
             engine.execute("SET temp_directory = ?", [folder])
             engine.execute("SET preserve_insertion_order = false")
-            found = Differences(engine, self.schema, self.source, scope, same_batches=same_batches)
+            differences = Differences(engine, self.schema, self.source, scope, same_batches=same_batches)
             try:
-                found.find(before, after)
-                days = _days(found.rows_per_day(), found.per_day())
-                columns = found.per_column()
-                samples = [
-                    Sample(kind=kind, before=_shown(old), after=_shown(new))
-                    for kind in KINDS
-                    for old, new in found.samples(kind, limits.samples)
-                ]
+                found = differences.find(before, after, limits.samples, limits.parts)
             except duckdb.IOException as error:
                 raise TableError(
                     f"Files of the table '{self.source.name}' cannot be read: {error}",
@@ -233,13 +227,14 @@ class _Pair:
                     f"The comparison of '{self.schema.name}' needs more than {limits.memory_mb} MB: {error}",
                     hint="give it more memory, or compare fewer days",
                 ) from error
+        days = _days(found.before, found.kinds)
         return TableComparison(
             table=self.schema.name,
             role=self.schema.role.value,
             rows=_total(days),
             days=days,
-            columns=columns,
-            samples=tuple(samples),
+            columns=dict(found.columns),
+            samples=tuple(Sample(kind=kind, before=_shown(old), after=_shown(new)) for kind, old, new in found.samples),
             open_days=tuple(sorted(left_out)),
             new_columns=tuple(field.name for field in self.source.file if field.name not in production_columns),
             gone_columns=tuple(sorted(production_columns - set(self.source.arrow.names))),

@@ -3,8 +3,11 @@
 1. Equal rows cancel each other out: both sides are counted by all their columns, one as +1, the other as -1.
 2. What remains is paired by identity, the first row of one side with the first of the other: a pair is a changed row.
 
-So rows that are there twice count twice, and only what differs is sorted and joined. NaN equals NaN, null equals null,
-numbers are never rounded, and the order of a map's entries does not matter.
+So rows that are there twice count twice, and only what differs is sorted and joined. NaN
+equals NaN, null equals null, numbers are never rounded, and the order of a map's entries does not matter.
+
+What does not fit into memory is spilled; if DuckDB cannot, rows are compared in parts, by a hash of the identity, each
+with a scan of its own.
 
 | table | identity |
 |---|---|
@@ -16,8 +19,9 @@ numbers are never rounded, and the order of a map's entries does not matter.
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from typing import Any, Literal
@@ -29,7 +33,9 @@ from deltaworks.lakehouse.schema import Role, TableSchema
 from deltaworks.lakehouse.scope import LETTER_SOURCE, ROW_SOURCE, Scope
 
 Kind = Literal["changed", "only in production", "only in staging"]
-_BOTH: dict[Kind, str] = {
+KINDS: tuple[Kind, ...] = ("changed", "only in production", "only in staging")
+_MAX_PARTS = 1024
+_CONDITION: dict[Kind, str] = {
     "changed": "in_before AND in_after",
     "only in production": "in_before AND NOT in_after",
     "only in staging": "in_after AND NOT in_before",
@@ -54,6 +60,20 @@ class Cell:
     """None: the number of the row among those of one record and key."""
     sql: str
     is_identity: bool
+
+
+@dataclass
+class Found:
+    """How the rows of a table differ, summed over its parts."""
+
+    before: Counter[date] = field(default_factory=Counter)
+    """Rows before, by UTC day of the window's start or the row's timestamp."""
+    kinds: dict[date, Counter[Kind]] = field(default_factory=lambda: defaultdict(Counter))
+    """Rows that differ; a changed row counts on the day that it has before."""
+    columns: Counter[str] = field(default_factory=Counter)
+    """Changed rows in which a column differs; 0 too, but nothing for columns that are part of the identity."""
+    samples: list[tuple[Kind, dict[str, Any] | None, dict[str, Any] | None]] = field(default_factory=list)
+    """Before and after, of each kind the first by identity."""
 
 
 class Differences:
@@ -81,21 +101,54 @@ class Differences:
         self._same_batches = same_batches
         self.cells = self._cells()
 
-    def find(self, before: Side, after: Side) -> None:
-        """Compares; afterwards the other methods can tell."""
+    def find(self, before: Side, after: Side, samples: int, parts: int = 1) -> Found:
+        """Compares.
+
+        Args:
+            before: production.
+            after: staging.
+            samples: how many rows of each kind to keep.
+            parts: to begin with; more of them when memory is short.
+
+        Raises:
+            duckdb.Error: files cannot be read, or memory is short even for a small part of the rows.
+        """
+        while True:
+            try:
+                return self._find(before, after, samples, parts)
+            except duckdb.OutOfMemoryException:
+                if parts >= _MAX_PARTS:
+                    raise
+                parts *= 4
+
+    def _find(self, before: Side, after: Side, samples: int, parts: int) -> Found:
+        found = Found(columns=Counter(dict.fromkeys(self._counted.values(), 0)))
+        self._execute("DROP TABLE IF EXISTS samples")
+        for part in range(parts):
+            self._pair(before, after, part, parts)
+            self._count(found)
+            self._keep(samples)
+        for kind in KINDS:
+            found.samples += [(kind, *rows) for rows in self._samples(kind, samples)]
+        return found
+
+    def _pair(self, before: Side, after: Side, part: int, parts: int) -> None:
+        """Makes the table `pairs`: what differs, before beside after."""
         for name, side in (("before", before), ("after", after)):
-            rows = self._reduced(side) if self._schema.role is Role.SNAPSHOT else self._rows(side)
-            materialized = "TABLE" if self._schema.role is Role.SNAPSHOT else "VIEW"
-            self._connection.execute(f"CREATE OR REPLACE TEMP {materialized} {name}_rows AS {rows}")
+            kept = "VIEW"
+            rows = self._rows(side, part, parts)
+            if self._schema.role is Role.SNAPSHOT:
+                kept, rows = "TABLE", self._reduced(side, part, parts)
+            self._execute(f"CREATE OR REPLACE TEMP {kept} {name}_rows AS {rows}")
         cells = ", ".join(f"c{number}" for number in range(len(self.cells)))
-        self._connection.execute(f"""
+        self._execute(f"""
             CREATE OR REPLACE TEMP TABLE remainder AS
             SELECT {cells}, sum(side)::BIGINT AS net,
                 CASE WHEN net > 0 THEN min(place) FILTER (side = 1) ELSE min(place) FILTER (side = -1) END AS place
             FROM (SELECT *, 1 AS side FROM before_rows UNION ALL SELECT *, -1 AS side FROM after_rows)
             GROUP BY {cells} HAVING net <> 0
         """)
-        self._connection.execute(f"""
+        self._execute(f"""
             CREATE OR REPLACE TEMP TABLE pairs AS
             WITH b AS ({self._numbered("net")}), a AS ({self._numbered("-net")})
             SELECT {", ".join(f"b.c{n} AS b{n}, a.c{n} AS a{n}" for n in range(len(self.cells)))},
@@ -104,37 +157,36 @@ class Differences:
                 AND b.number = a.number
         """)
 
-    def rows_per_day(self) -> dict[date, int]:
-        """Rows before, by UTC day of the window's start or the row's timestamp."""
-        rows = self._connection.execute(
-            f"SELECT {_day(f'c{self._time}')} AS day, count(*) FROM before_rows GROUP BY day"
-        )
-        return dict(rows.fetchall())
-
-    def per_day(self) -> dict[date, dict[Kind, int]]:
-        """Rows that differ; a changed row counts on the day that it has before."""
-        counts = ", ".join(f"count(*) FILTER ({condition})" for condition in _BOTH.values())
+    def _count(self, found: Found) -> None:
+        day = _day(f"c{self._time}")
+        found.before.update(dict(self._execute(f"SELECT {day} AS day, count(*) FROM before_rows GROUP BY day")))
         day = _day(f"CASE WHEN in_before THEN b{self._time} ELSE a{self._time} END")
-        rows = self._connection.execute(f"SELECT {day} AS day, {counts} FROM pairs GROUP BY day").fetchall()
-        return {row[0]: dict(zip(_BOTH, row[1:], strict=True)) for row in rows}
+        counts = ", ".join(f"count(*) FILTER ({_CONDITION[kind]})" for kind in KINDS)
+        for row in self._execute(f"SELECT {day} AS day, {counts} FROM pairs GROUP BY day"):
+            found.kinds[row[0]].update(dict(zip(KINDS, row[1:], strict=True)))
+        if self._counted:
+            counts = ", ".join(f"count(*) FILTER (b{number} IS DISTINCT FROM a{number})" for number in self._counted)
+            (row,) = self._execute(f"SELECT {counts} FROM pairs WHERE {_CONDITION['changed']}")
+            found.columns.update(dict(zip(self._counted.values(), row, strict=True)))
 
-    def per_column(self) -> dict[str, int]:
-        """Changed rows in which a column differs; none for columns that are part of the identity."""
-        columns = {number: cell.column for number, cell in enumerate(self.cells) if not cell.is_identity}
-        if not columns:
-            return {}
-        counts = ", ".join(f"count(*) FILTER (b{number} IS DISTINCT FROM a{number})" for number in columns)
-        (row,) = self._connection.execute(f"SELECT {counts} FROM pairs WHERE {_BOTH['changed']}").fetchall()
-        return {str(name): count for name, count in zip(columns.values(), row, strict=True)}
+    def _keep(self, limit: int) -> None:
+        self._execute("CREATE TEMP TABLE IF NOT EXISTS samples AS SELECT * FROM pairs LIMIT 0")
+        for kind in KINDS:
+            self._execute(f"INSERT INTO samples {self._first('pairs', kind, limit)}")
 
-    def samples(self, kind: Kind, limit: int) -> list[tuple[dict[str, Any] | None, dict[str, Any] | None]]:
-        """The first rows that differ in a way, by identity: before, after."""
-        order = ", ".join(f"coalesce(b{n}, a{n})" for n in self._identity)
-        found = self._connection.sql(f"SELECT * FROM pairs WHERE {_BOTH[kind]} ORDER BY {order} LIMIT {limit}")
+    def _samples(self, kind: Kind, limit: int) -> list[tuple[dict[str, Any] | None, dict[str, Any] | None]]:
+        found = self._connection.sql(self._first("samples", kind, limit)).to_arrow_table().to_pylist()
         return [
             (self._row("b", row) if row["in_before"] else None, self._row("a", row) if row["in_after"] else None)
-            for row in found.to_arrow_table().to_pylist()
+            for row in found
         ]
+
+    def _first(self, table: str, kind: Kind, limit: int) -> str:
+        order = ", ".join(f"coalesce(b{n}, a{n})" for n in self._identity)
+        return f"(SELECT * FROM {table} WHERE {_CONDITION[kind]} ORDER BY {order} LIMIT {limit})"
+
+    def _execute(self, sql: str) -> list[tuple[Any, ...]]:
+        return self._connection.execute(sql).fetchall()
 
     def _row(self, side: str, row: dict[str, Any]) -> dict[str, Any]:
         return {cell.column: row[f"{side}{n}"] for n, cell in enumerate(self.cells) if cell.column is not None}
@@ -142,6 +194,11 @@ class Differences:
     @property
     def _identity(self) -> list[int]:
         return [number for number, cell in enumerate(self.cells) if cell.is_identity]
+
+    @property
+    def _counted(self) -> dict[int, str]:
+        """The columns that two rows of one identity may differ in."""
+        return {number: str(cell.column) for number, cell in enumerate(self.cells) if not cell.is_identity}
 
     @property
     def _time(self) -> int:
@@ -175,37 +232,52 @@ class Differences:
                 return "NULL::BIGINT"
         return _unordered(name, field.type)
 
-    def _rows(self, side: Side) -> str:
-        chosen = ", ".join(f"{cell.sql} AS c{number}" for number, cell in enumerate(self.cells))
+    def _rows(self, side: Side, part: int, parts: int) -> str:
         place = "(file_index::BIGINT << 32) + file_row_number AS place"
-        return f"SELECT {chosen}, {place} FROM {self._read(side)} WHERE {self._scope.condition(self._schema)}"
+        condition = f"{self._scope.condition(self._schema)} AND {self._is_in(part, parts)}"
+        return f"SELECT {self._chosen}, {place} FROM {self._read(side)} WHERE {condition}"
 
-    def _reduced(self, side: Side) -> str:
+    def _reduced(self, side: Side, part: int, parts: int) -> str:
         """The last row per key of a changelog."""
-        chosen = ", ".join(f"{cell.sql} AS c{number}" for number, cell in enumerate(self.cells))
         keys = ", ".join(map(_quoted, self._schema.key_names))
         return f"""
-            SELECT {chosen}, 0::BIGINT AS place FROM (
-                SELECT * FROM {self._read(side)} WHERE {self._scope.condition(self._source)}
+            SELECT {self._chosen}, 0::BIGINT AS place FROM (
+                SELECT * FROM {self._read(side)}
+                WHERE {self._scope.condition(self._source)} AND {self._is_in(part, parts)}
                 QUALIFY row_number() OVER (
                     PARTITION BY {keys} ORDER BY batch_id DESC, file_index DESC, file_row_number DESC
                 ) = 1
             ) WHERE op <> 'delete'
         """
 
+    @property
+    def _chosen(self) -> str:
+        return ", ".join(f"{cell.sql} AS c{number}" for number, cell in enumerate(self.cells))
+
+    def _is_in(self, part: int, parts: int) -> str:
+        """Whether a row belongs to a part; rows of one identity all belong to the same one."""
+        if parts == 1:
+            return "TRUE"
+        identity = ", ".join(cell.sql for cell in self.cells if cell.is_identity and cell.column is not None)
+        return f"hash({identity}) % {parts} = {part}"
+
     def _read(self, side: Side) -> str:
         """A table with every column, and where each row stands."""
-        if not side.files:
-            nothing = ", ".join(f"NULL::{_type(field.type)} AS {_quoted(field.name)}" for field in self._source.file)
-            return f"(SELECT {nothing}, 0 AS file_index, 0 AS file_row_number WHERE FALSE)"
+        there = side.columns if side.files else frozenset()
         columns = ", ".join(
-            _quoted(field.name) if field.name in side.columns else f"NULL::{_type(field.type)} AS {_quoted(field.name)}"
+            _quoted(field.name) if field.name in there else f"NULL::{self._type(field.type)} AS {_quoted(field.name)}"
             for field in self._source.file
         )
+        if not side.files:
+            return f"(SELECT {columns}, 0 AS file_index, 0 AS file_row_number WHERE FALSE)"
         paths = ", ".join(_text(_literal_path(path)) for path in side.files)
         return (
             f"(SELECT {columns}, file_index, file_row_number FROM read_parquet([{paths}], hive_partitioning = false))"
         )
+
+    def _type(self, kind: pa.DataType) -> str:
+        """DuckDB's name of a type."""
+        return str(self._connection.from_arrow(pa.table({"c": pa.nulls(0, kind)})).types[0])
 
     def _numbered(self, times: str) -> str:
         """The remaining rows of one side, each as often as it is there, numbered per identity."""
@@ -247,14 +319,6 @@ def _has_map(kind: pa.DataType) -> bool:
     if pa.types.is_map(kind):
         return True
     return any(_has_map(kind.field(number).type) for number in range(kind.num_fields))
-
-
-def _type(kind: pa.DataType) -> str:
-    """DuckDB's name of a type."""
-    empty = pa.table({"c": pa.nulls(0, kind)})
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        return str(connection.from_arrow(empty).types[0])
 
 
 def _day(time: str) -> str:

@@ -24,8 +24,8 @@ def test_equal_tables_are_counted_and_nothing_else(capsys: pytest.CaptureFixture
 def test_what_differs_is_shown_before_and_after(capsys: pytest.CaptureFixture[str]) -> None:
     changed = Sample(
         kind="changed",
-        before={"key": "a", "amount": "0.10", "note": None, "offset": 12345},
-        after={"key": "a", "amount": "0.11", "note": "", "offset": 12345},
+        before={"key": "a", "amount": "0.10", "note": None, "other": "x", "offset": 12345},
+        after={"key": "a", "amount": "0.11", "note": "", "other": "x", "offset": 12345},
     )
     gone = Sample(kind="only in production", before={"key": "b", "amount": "1"}, after=None)
     new = Sample(kind="only in staging", before=None, after={"key": "c", "amount": "[/]"})

@@ -10,14 +10,18 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any
 
+import duckdb
 import msgspec
+import pyarrow as pa
 import pytest
 
 from deltaworks.errors import TableError
 from deltaworks.kernel.records import Coordinates, DeadLetter
 from deltaworks.lakehouse import layout, parquet
+from deltaworks.lakehouse.columns import TIMESTAMP
 from deltaworks.lakehouse.committer import TableCommitter
 from deltaworks.lakehouse.comparison import Comparison, Limits, TableComparison, compare
+from deltaworks.lakehouse.differences import Differences, Side
 from deltaworks.lakehouse.log import Commit
 from deltaworks.lakehouse.schema import plan_schemas, schemas
 from deltaworks.lakehouse.tables import TaskTables
@@ -85,7 +89,7 @@ def test_random_tables_differ_as_the_model_says(tmp_path: Path, seed: int) -> No
     write(tmp_path / "staging", after)
     from_ms, to_ms = choose.choice([(None, None), (START_MS + DAY_MS, None), (START_MS, START_MS + DAY_MS)])
 
-    found = compare_all(tmp_path, from_ms=from_ms, to_ms=to_ms)
+    found = compare_all(tmp_path, from_ms=from_ms, to_ms=to_ms, parts=1 + seed % 3)
 
     assert [table.table for table in found.tables] == list(NAMES)
     for table in found.tables:
@@ -115,7 +119,7 @@ def test_the_replay_of_a_part_is_not_compared_with_what_the_stream_did_since(tmp
     write(tmp_path / "production", [*early, row("users", 9, one, value(5)), row("users", 9, two, None)])
     write(tmp_path / "staging", early)
 
-    users = table(compare_all(tmp_path), "users")
+    users = table(compare_all(tmp_path, tables=("users",)), "users")
 
     assert (users.rows.production, users.rows.staging, users.rows.equal) == (2, 2, 2)
 
@@ -125,7 +129,7 @@ def test_money_is_exact_and_nan_equals_nan(tmp_path: Path) -> None:
     write(tmp_path / "production", [row("orders", 0, "a", one), row("orders", 0, "b", one, offset=1)])
     write(tmp_path / "staging", [row("orders", 0, "a", one), row("orders", 0, "b", other, offset=1)])
 
-    orders = table(compare_all(tmp_path), "orders")
+    orders = table(compare_all(tmp_path, tables=("orders",)), "orders")
 
     assert (orders.rows.equal, orders.rows.changed) == (1, 1)
     assert {name for name, count in orders.columns.items() if count} == {"amount"}
@@ -148,7 +152,7 @@ def test_nested_cells_that_differ_are_shown(tmp_path: Path) -> None:
     write(tmp_path / "production", [row("orders", 0, "a", Value(Decimal(1), 1.0, [Part("p", None, {"x": 1})]))])
     write(tmp_path / "staging", [row("orders", 0, "a", Value(Decimal(1), 1.0, [Part("p", NAN, {"x": 2})]))])
 
-    (sample,) = table(compare_all(tmp_path), "orders").samples
+    (sample,) = table(compare_all(tmp_path, tables=("orders",)), "orders").samples
 
     assert sample.before is not None and sample.after is not None
     assert sample.before["parts"] == [{"name": "p", "rate": None, "tags": {"x": 1}}]
@@ -161,7 +165,7 @@ def test_a_row_more_of_the_same_record_is_found(tmp_path: Path) -> None:
     write(tmp_path / "production", doubled[:1])
     write(tmp_path / "staging", doubled)
 
-    rows = table(compare_all(tmp_path), "orders").rows
+    rows = table(compare_all(tmp_path, tables=("orders",)), "orders").rows
 
     assert (rows.equal, rows.changed, rows.only_production, rows.only_staging) == (1, 0, 0, 1)
 
@@ -172,7 +176,7 @@ def test_a_window_that_is_there_twice_is_found(tmp_path: Path) -> None:
     write(tmp_path / "staging", rows, closed_ms=START_MS + DAY_MS)
     double_files(tmp_path / "staging", "hours")
 
-    counts = table(compare_all(tmp_path), "hours").rows
+    counts = table(compare_all(tmp_path, tables=("hours",)), "hours").rows
 
     assert (counts.production, counts.staging, counts.equal, counts.only_staging) == (3, 6, 3, 3)
 
@@ -193,11 +197,11 @@ def test_days_with_windows_that_may_change_are_left_out_and_named(tmp_path: Path
     write(tmp_path / "production", rows, closed_ms=START_MS + 2 * DAY_MS)
     write(tmp_path / "staging", rows, closed_ms=START_MS + DAY_MS)
 
-    hours = table(compare_all(tmp_path), "hours")
+    hours = table(compare_all(tmp_path, tables=("hours",)), "hours")
 
     assert hours.open_days == ("2024-10-05", "2024-10-06")
     assert [day.day for day in hours.days] == ["2024-10-04"]
-    assert table(compare_all(tmp_path, to_ms=START_MS + DAY_MS), "hours").open_days == ()
+    assert table(compare_all(tmp_path, to_ms=START_MS + DAY_MS, tables=("hours",)), "hours").open_days == ()
 
 
 def test_batches_and_hop_offsets_say_nothing_if_the_replay_made_its_own_batches(tmp_path: Path) -> None:
@@ -211,14 +215,14 @@ def test_batches_and_hop_offsets_say_nothing_if_the_replay_made_its_own_batches(
         ]
         write(tmp_path / root, rows)
 
-    assert not table(compare_all(tmp_path), "orders").equal
+    assert not table(compare_all(tmp_path, tables=("orders",)), "orders").equal
     assert compare_all(tmp_path, same_batches=False).equal
 
 
 def test_a_table_that_production_does_not_have_is_new_throughout(tmp_path: Path) -> None:
     write(tmp_path / "staging", [row("orders", 0, "a", value(1))])
 
-    orders = table(compare_all(tmp_path), "orders")
+    orders = table(compare_all(tmp_path, tables=("orders",)), "orders")
 
     assert (orders.production_version, orders.rows.only_staging, orders.new_columns) == (None, 1, ())
     assert not orders.equal
@@ -261,14 +265,15 @@ def test_folders_may_be_named_like_patterns(tmp_path: Path) -> None:
     write(tmp_path / "a[1]*?" / "production", [row("orders", 0, "a", value(1))])
     write(tmp_path / "a[1]*?" / "staging", [row("orders", 0, "a", value(2))])
 
-    assert table(compare_all(tmp_path / "a[1]*?"), "orders").rows.changed == 1
+    assert table(compare_all(tmp_path / "a[1]*?", tables=("orders",)), "orders").rows.changed == 1
 
 
-def test_samples_are_the_first_rows_by_identity_of_each_kind(tmp_path: Path) -> None:
+@pytest.mark.parametrize("parts", [1, 4])
+def test_samples_are_the_first_rows_by_identity_of_each_kind(tmp_path: Path, parts: int) -> None:
     write(tmp_path / "production", [row("orders", 0, "a", value(1), offset=n) for n in range(9, -1, -1)])
     write(tmp_path / "staging", [row("orders", 0, "a", value(1 + n % 2), offset=n) for n in range(5, 15)])
 
-    samples = table(compare_all(tmp_path, samples=2), "orders").samples
+    samples = table(compare_all(tmp_path, samples=2, parts=parts, tables=("orders",)), "orders").samples
 
     shown = [(s.kind, (s.before or s.after or {})["source_offset"]) for s in samples]
     assert shown == [
@@ -279,6 +284,40 @@ def test_samples_are_the_first_rows_by_identity_of_each_kind(tmp_path: Path) -> 
         ("only in staging", 10),
         ("only in staging", 11),
     ]
+
+
+@pytest.mark.slow
+def test_a_million_rows_need_little_memory(tmp_path: Path) -> None:
+    rows = 1_000_000
+    for root, every in (("production", rows + 1), ("staging", 1000)):
+        write(tmp_path / root, [])
+        add_windows(tmp_path / root, rows, every)
+
+    hours = table(compare_all(tmp_path, tables=("hours",), memory_mb=100), "hours")
+
+    assert (hours.rows.production, hours.rows.equal, hours.rows.changed) == (rows, rows - 1000, 1000)
+    assert hours.rows.different == hours.columns["rate"] == 1000
+
+
+def test_rows_that_do_not_fit_are_compared_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = stream(random.Random(3))
+    write(tmp_path / "production", rows)
+    write(tmp_path / "staging", mutated(random.Random(4), rows))
+    whole = compare_all(tmp_path)
+    tried = []
+    pair = Differences._pair
+
+    def short_of_memory(self: Differences, before: Side, after: Side, part: int, parts: int) -> None:
+        pair(self, before, after, part, parts)
+        tried.append((part, parts))
+        if parts < 16 and part == parts - 1:
+            raise duckdb.OutOfMemoryException("no")
+
+    monkeypatch.setattr(Differences, "_pair", short_of_memory)
+    found = compare_all(tmp_path)
+
+    assert found.tables == whole.tables
+    assert (0, 1) in tried and (3, 4) in tried and (15, 16) in tried
 
 
 # What is there, and what is expected of it.
@@ -374,7 +413,7 @@ def write(
     committer = TableCommitter(root, "app", "q", sinks, DEAD)
     committer.open(1)
     tasks = [TaskTables(root, sinks, DEAD, stage=0, task=task, page_rows=16) for task in range(TASKS)]
-    for batch in range(BATCHES + 1):
+    for batch in sorted({each.batch for each in rows} | {BATCHES}):
         for task in tasks:
             task.begin(batch)
         for each in rows:
@@ -420,6 +459,27 @@ def double_files(root: Path, name: str) -> None:
     committer.close()
 
 
+def add_windows(root: Path, rows: int, every: int) -> None:
+    """Adds final windows in ten files; each `every`-th but the first has another rate."""
+    (schema,) = schemas(HOURS)
+    committer = TableCommitter(root, "app", "q", SINKS, DEAD)
+    committer.open(2)
+    added = []
+    for begin in range(0, rows, rows // 10):
+        numbers = pa.array(range(begin, begin + rows // 10), pa.int64())
+        start_ms = START_MS + begin * 10 // rows % 2 * DAY_MS
+        rates = [float((number + 1) % every == 0) for number in numbers.to_pylist()]
+        known = {"key": numbers.cast(pa.string()), "rate": pa.array(rates), "is_final": pa.repeat(True, len(numbers))}
+        for name, time_ms in (("window_start", start_ms), ("window_end", start_ms + HOUR_MS), ("timestamp", start_ms)):
+            known[name] = pa.repeat(pa.scalar(time_ms * 1000, pa.int64()), len(numbers)).cast(TIMESTAMP)
+        columns = [known.get(field.name, pa.nulls(len(numbers), field.type)) for field in schema.file]
+        name = layout.part_name("final", BATCHES + 1, 0, layout.query_tag("q"))
+        path = f"window_date={layout.window_day(start_ms)}/{name}"
+        added.append(parquet.write(root, schema, path, pa.table(columns, schema=schema.file)))
+    committer.tables["hours"].log.commit(Commit(added=added))
+    committer.close()
+
+
 def compare_all(
     folder: Path,
     *,
@@ -428,6 +488,8 @@ def compare_all(
     tables: tuple[str, ...] = NAMES,
     samples: int = 5,
     same_batches: bool = True,
+    parts: int = 1,
+    memory_mb: int = 200,
 ) -> Comparison:
     return compare(
         SCHEMAS,
@@ -439,7 +501,7 @@ def compare_all(
         last_batch=LAST_BATCH,
         tables=tables,
         same_batches=same_batches,
-        limits=Limits(memory_mb=200, folder=folder, samples=samples),
+        limits=Limits(memory_mb=memory_mb, folder=folder, samples=samples, parts=parts),
     )
 
 
