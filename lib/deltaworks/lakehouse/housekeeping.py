@@ -12,11 +12,11 @@ from concurrent.futures import Executor, Future
 from pathlib import Path
 
 from deltaworks.faults import reach
-from deltaworks.lakehouse import layout, parquet
+from deltaworks.lakehouse import layout, origins, parquet
 from deltaworks.lakehouse.compaction import SmallFiles
 from deltaworks.lakehouse.kept import KeptFiles
 from deltaworks.lakehouse.log import Commit, DeltaLog
-from deltaworks.lakehouse.schema import TableSchema
+from deltaworks.lakehouse.schema import Role, TableSchema
 from deltaworks.lakehouse.writes import NewFile
 
 
@@ -65,7 +65,10 @@ class Housekeeping:
             if (group := self._small.full_group()) is not None:
                 for path in group:
                     self._small.remove(path)
-                self._group, self._merging = group, self._background.submit(self._merge, group)
+                self._group, self._merging = (
+                    group,
+                    self._background.submit(self._merge, {path: self._log.files[path].rows for path in group}),
+                )
         now_ms = time.time_ns() // 1_000_000
         self._log.expire(now_ms - self._keep_replaced_ms)
         self._kept.expire(now_ms)
@@ -79,12 +82,20 @@ class Housekeeping:
         self._finish_merge()
         self._finish_checkpoint()
 
-    def _merge(self, group: list[str]) -> NewFile:
+    def _merge(self, counted: dict[str, int]) -> NewFile:
+        """Path -> rows; in the background."""
+        group = list(counted)
         rows = parquet.read_all(self._root, self._schema, group)
+        batches = None
+        if self._schema.role in (Role.APPEND, Role.DEAD_LETTERS):
+            parts = [origins.of_file(self._root, self._schema, path, count) for path, count in counted.items()]
+            known = [part for part in parts if part is not None]
+            if len(known) == len(parts):
+                rows, batches = origins.in_order(rows, known)
         folder = group[0].rpartition("/")[0]
         first = layout.batch_of(group[0])
         name = layout.part_name("merged", first[0] if first else 0, 0, self._tag)
-        return parquet.write(self._root, self._schema, f"{folder}/{name}" if folder else name, rows)
+        return parquet.write(self._root, self._schema, f"{folder}/{name}" if folder else name, rows, batches)
 
     def _finish_merge(self) -> None:
         if self._merging is None:

@@ -17,12 +17,25 @@ from deltaworks.lakehouse.writes import NewFile
 
 _MAX_TEXT = 64
 _HIGHEST_CHARACTER = "\U0010ffff"
+_ORIGINS = b"deltaworks.batches"
 
 
-def write(root: Path, schema: TableSchema, path: str, rows: pa.Table) -> NewFile:
-    """Writes `rows` to `path` inside the table; the name must be new."""
+def write(
+    root: Path, schema: TableSchema, path: str, rows: pa.Table, origins: Sequence[tuple[int, int]] | None = None
+) -> NewFile:
+    """Writes `rows` to `path` inside the table; the name must be new.
+
+    Args:
+        root: folder of all tables.
+        schema: of the table.
+        path: inside the table.
+        rows: columns of a data file.
+        origins: what the footer is to say about the batches that wrote the rows; see `origins`.
+    """
     buffer = pa.BufferOutputStream()
     texts = [field.name for field in schema.file if pa.types.is_string(field.type)]
+    if origins is not None:
+        rows = rows.replace_schema_metadata({_ORIGINS: json.dumps([list(run) for run in origins])})
     pq.write_table(rows, buffer, compression="zstd", use_dictionary=texts, column_encoding=_encodings(schema))
     data = buffer.getvalue()
     target = root / schema.name / path
@@ -40,7 +53,13 @@ def read(root: Path, schema: TableSchema, path: str, columns: Sequence[str] | No
     """The rows of one file; of all columns, or of some."""
     data = (root / schema.name / path).read_bytes()
     with pq.ParquetFile(pa.BufferReader(data)) as file:
-        return file.read(columns=columns, use_threads=False)
+        return file.read(columns=columns, use_threads=False).replace_schema_metadata(None)
+
+
+def origins(root: Path, schema: TableSchema, path: str) -> list[tuple[int, int]] | None:
+    """What the footer of a file says about the batches that wrote its rows; None: nothing."""
+    found = (pq.read_metadata(root / schema.name / path).metadata or {}).get(_ORIGINS)
+    return None if found is None else [(batch, rows) for batch, rows in json.loads(found)]
 
 
 def read_all(root: Path, schema: TableSchema, paths: Sequence[str]) -> pa.Table:

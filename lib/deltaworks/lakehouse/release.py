@@ -35,7 +35,15 @@ from deltaworks.files import replace_file
 from deltaworks.lakehouse import layout, parquet, snapshots
 from deltaworks.lakehouse.committer import OpenTable, TableCommitter
 from deltaworks.lakehouse.log import Commit, FileEntry
-from deltaworks.lakehouse.replacement import Replacement, Replacing, Staging, check_days, discard, rewritten_snapshot
+from deltaworks.lakehouse.replacement import (
+    Replacement,
+    Replacing,
+    Staging,
+    check_days,
+    check_reach,
+    discard,
+    rewritten_snapshot,
+)
 from deltaworks.lakehouse.schema import Role, changelog_name
 from deltaworks.lakehouse.scope import Scope
 from deltaworks.lakehouse.writes import NewFile
@@ -286,6 +294,8 @@ def _check(committer: TableCommitter, staging: Staging, request: ReleaseRequest,
     for table in pending:
         if table.schema.role is Role.WINDOWED:
             check_days(table, staging, request.scope)
+        elif table.schema.role in (Role.APPEND, Role.DEAD_LETTERS):
+            check_reach(committer.root, table, request.scope)
 
 
 def _make(

@@ -3,12 +3,13 @@
 | table | goes | comes |
 |---|---|---|
 | windowed | the files of the days | those of staging |
-| append, dead letters | files whose rows are all in the scope; others are rewritten without those rows | likewise |
-| changelog | rows of the batches up to the replay's last one, likewise | all files of staging |
+| append, dead letters | rows of the time range and of the batches up to the replay's last one | likewise |
+| changelog | rows of the batches up to the replay's last one | all files of staging |
 | snapshot | all files | the changelog of the replay and the later batches of production, reduced |
 
-Files of staging come in as second links to the same data, under new names that carry production's query, as files
-are cleaned up by it. What is made and not committed is removed by the next driver's start.
+A file of which some rows go is replaced by one with the others. Files of staging come in as second links to the same
+data, under new names that carry production's query, as files are cleaned up by it. What is made and not committed is
+removed by the next driver's start.
 
 Not here: in which order tables are committed, and what is remembered about it (`release`).
 """
@@ -26,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltaworks.errors import TableError
-from deltaworks.lakehouse import layout, parquet, snapshots
+from deltaworks.lakehouse import layout, origins, parquet, snapshots
 from deltaworks.lakehouse.committer import OpenTable, TableCommitter
 from deltaworks.lakehouse.kept import link
 from deltaworks.lakehouse.log import DeltaLog, FileEntry
@@ -107,6 +108,24 @@ def check_days(table: OpenTable, staging: Staging, scope: Scope) -> None:
             )
 
 
+def check_reach(root: Path, table: OpenTable, scope: Scope) -> None:
+    """Whether the rows of an append-only table can be told apart from those that were published before.
+
+    Raises:
+        TableError: an earlier release covers later batches; the rows of a replay do not say exactly which batch it was.
+    """
+    for path, entry in table.log.files.items():
+        if not path.startswith(f"{layout.PUBLISHED}-") or not Bounds.of(entry).overlaps(scope):
+            continue
+        last = max((batch for batch, _ in origins.of_file(root, table.schema, path, entry.rows) or ()), default=-1)
+        if last > scope.last_batch:
+            raise TableError(
+                f"Table '{table.schema.name}' holds rows that a replay up to batch {last} has published; "
+                f"this one ends with batch {scope.last_batch}.",
+                hint="roll that one back first, or replay up to a later batch",
+            )
+
+
 class Replacing:
     """Makes the files of one publish.
 
@@ -124,10 +143,8 @@ class Replacing:
         match table.schema.role:
             case Role.WINDOWED:
                 return self._whole_days(table)
-            case Role.APPEND | Role.DEAD_LETTERS:
-                return self._rows(table, _columns_of_scope(table.schema))
-            case Role.CHANGELOG:
-                return self._rows(table, ["batch_id"])
+            case Role.APPEND | Role.DEAD_LETTERS | Role.CHANGELOG:
+                return self._rows(table)
             case Role.SNAPSHOT:
                 return self._snapshot(table)
             case role:
@@ -146,40 +163,42 @@ class Replacing:
                 made.added.append(self._link(table, path, entry))
         return made
 
-    def _rows(self, table: OpenTable, columns: list[str]) -> Replacement:
+    def _rows(self, table: OpenTable) -> Replacement:
         made = Replacement()
+        root, schema = self._committer.root, table.schema
         for path, entry in table.log.files.items():
-            mask = self._mask(self._committer.root, table.schema, path, entry, columns)
-            if mask is None or not pc.any(mask).as_py():
+            mask = self._mask(root, schema, path, entry)
+            if not pc.any(mask).as_py():
                 continue
             made.removed.append(as_file(path, entry))
             if not pc.all(mask).as_py():
-                rows = parquet.read(self._committer.root, table.schema, path).filter(pc.invert(mask))
-                made.added.append(self._write(table, layout.REMAINING, path, rows))
-        for path, entry in self._staging.log(table.schema.name).files.items():
-            mask = self._mask(self._staging.root, table.schema, path, entry, columns)
-            if mask is None or not pc.any(mask).as_py():
-                continue
+                made.added.append(self._write(table, layout.REMAINING, (root, path, entry), pc.invert(mask)))
+        root = self._staging.root
+        for path, entry in self._staging.log(schema.name).files.items():
+            mask = self._mask(root, schema, path, entry)
             if pc.all(mask).as_py():
                 made.added.append(self._link(table, path, entry))
-            else:
-                rows = parquet.read(self._staging.root, table.schema, path).filter(mask)
-                made.added.append(self._write(table, layout.PUBLISHED, path, rows))
+            elif pc.any(mask).as_py():
+                made.added.append(self._write(table, layout.PUBLISHED, (root, path, entry), mask))
         return made
 
-    def _mask(
-        self, root: Path, schema: TableSchema, path: str, entry: FileEntry, columns: list[str]
-    ) -> pa.ChunkedArray | None:
-        """Which rows of a file are in the scope; None: its statistics say that none is."""
-        bounds = Bounds.of(entry)
+    def _mask(self, root: Path, schema: TableSchema, path: str, entry: FileEntry) -> pa.Array | pa.ChunkedArray:
+        """Which rows of a file are in the scope; the file is read only if the log does not say it of all."""
+        bounds, last = Bounds.of(entry), self._scope.last_batch
         if schema.role is Role.CHANGELOG:
-            if bounds.lowest("batch_id") > self._scope.last_batch:
-                return None
-            if bounds.highest("batch_id") <= self._scope.last_batch:
-                return pa.chunked_array([pa.repeat(True, entry.rows)])
-        elif not bounds.overlaps(self._scope):
-            return None
-        return self._scope.mask(schema, parquet.read(root, schema, path, columns))
+            if bounds.lowest("batch_id") > last or bounds.highest("batch_id") <= last:
+                return pa.repeat(bounds.lowest("batch_id") <= last, entry.rows)
+            return self._scope.mask(schema, parquet.read(root, schema, path, ["batch_id"]))
+        if not bounds.overlaps(self._scope):
+            return pa.repeat(False, entry.rows)
+        if (written := origins.of_file(root, schema, path, entry.rows)) is None:
+            return self._scope.mask(schema, parquet.read(root, schema, path, _columns_of_scope(schema)))
+        replayed = origins.rows_up_to(written, last)
+        is_replayed = pa.concat_arrays([pa.repeat(True, replayed), pa.repeat(False, entry.rows - replayed)])
+        if replayed == 0 or bounds.lies_within(self._scope):
+            return is_replayed
+        times = parquet.read(root, schema, path, ["timestamp"]).column("timestamp")
+        return pc.and_(self._scope.is_in_time(times), pa.chunked_array([is_replayed]))
 
     def _snapshot(self, table: OpenTable) -> Replacement:
         """From the replay's own snapshot on, which is its changelog up to some batch."""
@@ -201,8 +220,17 @@ class Replacing:
         link(self._staging.root / table.schema.name / path, table.log.path / new)
         return as_file(new, entry)
 
-    def _write(self, table: OpenTable, kind: str, path: str, rows: pa.Table) -> NewFile:
-        return parquet.write(self._committer.root, table.schema, _renamed(kind, path, table.tag), rows)
+    def _write(
+        self, table: OpenTable, kind: str, source: tuple[Path, str, FileEntry], mask: pa.Array | pa.ChunkedArray
+    ) -> NewFile:
+        """Some rows of a file as a file of their own."""
+        root, path, entry = source
+        rows = parquet.read(root, table.schema, path).filter(mask)
+        written = None
+        if table.schema.role is not Role.CHANGELOG:  # whose rows say it themselves
+            whole = origins.of_file(root, table.schema, path, entry.rows)
+            written = None if whole is None else origins.chosen(whole, mask)
+        return parquet.write(self._committer.root, table.schema, _renamed(kind, path, table.tag), rows, written)
 
 
 def rewritten_snapshot(
@@ -265,6 +293,14 @@ class Bounds:
             return True
         ends_before = scope.from_ms is not None and _ms(high) < scope.from_ms
         return not ends_before and (scope.to_ms is None or _ms(low) < scope.to_ms)
+
+    def lies_within(self, scope: Scope) -> bool:
+        """Whether every row lies in the time range."""
+        low, high = self.lows.get("timestamp"), self.highs.get("timestamp")
+        if low is None or high is None:
+            return False
+        begins = scope.from_ms is None or scope.from_ms <= _ms(low)
+        return begins and (scope.to_ms is None or _ms(high) < scope.to_ms)
 
 
 def _ms(text: object) -> int:

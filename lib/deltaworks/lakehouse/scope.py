@@ -11,6 +11,9 @@
 A record was read by the replay if its offset lies below the end of its topic and partition. Behind a hop the offset
 says which batch it was (`kernel/hops.py`). A row that no record has caused, and that does not say its batch either
 (`source_offset` is -1), is nobody's: it stays as it is.
+
+That is what rows say themselves. A publish knows better, from which file a row is: what counts is the batch that wrote
+it (`origins`), so that a result that a later batch has written of an earlier record stays.
 """
 
 from __future__ import annotations
@@ -77,6 +80,10 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
             case _:
                 assert_never(schema.role)
         return pc.fill_null(found, False)
+
+    def is_in_time(self, times: pa.ChunkedArray) -> pa.ChunkedArray:
+        """A boolean per timestamp; no nulls."""
+        return self._time_mask(times)
 
     def is_source(self, topic: str) -> str:
         """Whether a column names a source topic, not a hop, as an SQL condition."""

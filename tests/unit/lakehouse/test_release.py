@@ -17,10 +17,11 @@ from msgspec.structs import replace
 
 from deltaworks import faults
 from deltaworks.errors import FencedError, TableError
-from deltaworks.lakehouse import compaction, kept, release
+from deltaworks.lakehouse import compaction, kept, origins, parquet, release
 from deltaworks.lakehouse.committer import TableOptions
 from tests.unit.lakehouse.release_lake import (
     DAY_MS,
+    DEAD,
     FIRST_MS,
     TABLES,
     Stream,
@@ -486,6 +487,54 @@ def test_a_day_that_is_still_open_in_staging_is_refused(tmp_path: Path, releases
 
     with pytest.raises(TableError, match=r"of table 'counts' is not complete: the replay has windows of that day"):
         release.publish(live.committer, short.root, request_for(short, days=DAYS), releases)
+
+
+def test_an_older_replay_cannot_replace_a_part_of_what_a_newer_one_has_published(
+    tmp_path: Path, releases: Path, live: Stream, staging: Stream
+) -> None:
+    publish(live, staging, request_for(staging, days=DAYS, tables=("orders",)), releases)
+    older = live.replay(tmp_path / "older", "run-2", 2, batches=8)
+
+    with pytest.raises(TableError, match=r"'orders' holds rows that a replay up to batch 12 has published; .* batch 7"):
+        release.publish(live.committer, older.root, request_for(older, days=DAYS, tables=("orders",)), releases)
+
+
+def test_merged_files_say_which_batch_wrote_each_row(live: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compaction, "_FAN_IN", (6, 2, 2))
+    live.restart()
+    for _ in range(6):
+        live.batch()
+        live.committer.settle()
+    live.batch()
+
+    table = live.committer.tables["orders"]
+    merged = [path for path in table.log.files if path.startswith("merged-")]
+    assert merged
+    for path in merged:
+        rows = parquet.read(live.root, table.schema, path)
+        written = origins.of_file(live.root, table.schema, path, rows.num_rows)
+        assert written is not None
+        assert [batch for batch, _ in written] == sorted({batch for batch, _ in written})
+        told = [batch for batch, count in written for _ in range(count)]
+        values = rows.column("value").to_pylist()
+        assert told == [value // 10_000 for value in values]
+
+
+def test_of_a_merged_file_without_account_the_rows_say_what_was_read(
+    releases: Path, live: Stream, staging: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compaction, "_FAN_IN", (6, 8, 8))
+    with monkeypatch.context() as patch:
+        patch.setattr(origins, "of_file", lambda *_: None)
+        live.restart()
+        live.batch()
+        live.committer.settle()
+        live.batch()
+    assert any(path.startswith("merged-") for path in live.committer.tables[DEAD].log.files)
+
+    publish(live, staging, request_for(staging, days=DAYS, tables=(DEAD,)), releases)
+
+    check(live)
 
 
 def read_record(releases: Path) -> release.ReleaseRecord:

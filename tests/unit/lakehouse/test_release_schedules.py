@@ -13,7 +13,6 @@ import pytest
 from deltaworks import faults
 from deltaworks.errors import TableError
 from deltaworks.lakehouse import compaction, release
-from deltaworks.lakehouse.committer import TableOptions
 from deltaworks.lakehouse.release import ReleaseRequest
 from tests.unit.lakehouse.release_lake import (
     ALL,
@@ -56,14 +55,14 @@ class Schedule:
     def __init__(self, root: Path, seed: int) -> None:
         self.choose = random.Random(seed)
         self.root, self.releases = root, root / "releases"
-        keep_ms = self.choose.choice([0, 900_000])
-        self.live = Stream(root / "tables", options=TableOptions(keep_replaced_ms=keep_ms))
+        self.live = Stream(root / "tables")
         self.standing: list[Published] = []
         self.runs = self.crashes = self.refused = 0
 
     def step(self) -> None:
         """Anything."""
-        choices = [self.go_on] * 3 + [self.publish] * 3 + [self.roll_back] * 2 + [self.live.restart, self.refresh]
+        choices = [self.go_on] * 3 + [self.publish] * 3 + [self.roll_back] * 2
+        choices += [self.live.restart, self.refresh, self.clean]
         self.choose.choice(choices)()
 
     def go_on(self) -> None:
@@ -74,6 +73,16 @@ class Schedule:
         self.live.committer.refresh_snapshots(eager=True)
         if self.choose.random() < 0.5:
             self.live.committer.settle()
+
+    def clean(self) -> None:
+        """Time passes: replaced files go, and checkpoints know of none that are long gone."""
+        self.live.committer.settle()  # what is under way has read its files
+        for table in self.live.committer.tables.values():
+            table.log.expire(1 << 60)
+            if self.choose.random() < 0.5:
+                table.log.checkpoint()
+        if self.choose.random() < 0.5:
+            self.live.restart()
 
     def publish(self) -> None:
         self.runs += 1
