@@ -1,0 +1,80 @@
+"""What Spark calls a batch in a line that follows another one, and what its tasks begin with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from deltaworks import StreamsBuilder
+from deltaworks.spark import seed, task_host
+from deltaworks.spark.protocol import EMPTY, Truth
+from deltaworks.spark.routes import Routes
+from deltaworks.spark.task_host import TaskHost
+from deltaworks.spark.worker import HostConfig
+
+
+class NoState:
+    """A checkpoint in which nothing is yet."""
+
+    def getMapState(self, *_: str) -> NoState:
+        return self
+
+    def getValue(self, _: object) -> None:
+        return None
+
+
+def host(**options: Any) -> TaskHost:
+    builder = StreamsBuilder()
+    builder.stream("in", key=str, value=str).to("out")
+    routes = Routes.of(builder.build(), (1,), 1)
+    config = HostConfig(
+        pipeline=b"", bootstrap="", query_id="run", generation=1, fence="", local_root="", tables_root="", tasks=(1,),
+        hop_partitions={}, marker_topic=None, **options,
+    )  # fmt: skip
+    return TaskHost(config, routes.operators[0], routes.by_task())
+
+
+Ran = Callable[[TaskHost, str], tuple[int, Truth]]
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> Ran:
+    """Runs one of Spark's batches; the id that its tasks are told, and the state of task (0, 0)."""
+
+    def run(host: TaskHost, spark_batch: str) -> tuple[int, Truth]:
+        found: list[Any] = []
+
+        def run_slot(worker: Any, operator: Any, batch_id: int, rows: Any, truths: Any) -> Iterator[None]:
+            found.extend((batch_id, truths((0, 0))))
+            yield None
+
+        monkeypatch.setattr(task_host, "run_slot", run_slot)
+        monkeypatch.setattr(task_host, "worker_for", lambda config, routes: None)
+        context = SimpleNamespace(getLocalProperty={"streaming.sql.batchId": spark_batch}.get)
+        monkeypatch.setattr(task_host.TaskContext, "get", lambda: context)  # type: ignore[attr-defined]
+        host.init(NoState())  # type: ignore[arg-type]
+        (route,) = host._mine
+        assert list(host.handleInputRows((route,), iter(()), None)) == [None]  # type: ignore[arg-type]
+        return found[0], found[1]
+
+    return run
+
+
+def test_batches_are_counted_from_the_first_one_of_the_pipeline(ran: Ran) -> None:
+    assert [ran(host(), "0")[0], ran(host(), "7")[0]] == [0, 7]
+    assert [ran(host(first_batch=40), "0")[0], ran(host(first_batch=40), "7")[0]] == [40, 47]
+
+
+def test_tasks_of_a_line_with_seeds_take_them(ran: Ran, tmp_path: Path) -> None:
+    seed.write(seed.seed_path(tmp_path, 0, 0), None, {}, batches=1)
+
+    _, alone = ran(host(), "0")
+    _, seeded = ran(host(seed=str(tmp_path)), "0")
+
+    header = seeded.header()
+    assert alone.header() is None
+    assert header is not None and header.stamp == EMPTY
