@@ -231,15 +231,23 @@ class LocalTransaction:
                 self._put(name, key, None, images)
 
     def _put(self, name: str, key: bytes, value: bytes | None, images: list[_Image] | None) -> None:
-        txn, entries, stored = self._txn, self._databases.entries[name], _stored(key)
+        txn, entries, times = self._txn, self._databases.entries[name], self._databases.times.get(name)
+        stored = _stored(key)
+        if value is not None and len(key) > _LONG_KEY:
+            value = len(key).to_bytes(4, "big") + key + value
+        if images is None and times is None:  # nobody has to know what was there
+            if value is None:
+                txn.delete(stored, db=entries)
+            else:
+                txn.put(stored, value, db=entries)
+            return
         old = txn.get(stored, db=entries)
         if images is not None:
             images.append((name, key, None if old is None else _value(key, old)))
         if value is not None:
-            txn.put(stored, value if len(key) <= _LONG_KEY else len(key).to_bytes(4, "big") + key + value, db=entries)
+            txn.put(stored, value, db=entries)
         elif old is not None:
             txn.delete(stored, db=entries)
-        times = self._databases.times.get(name)
         if times is not None and (value is None) != (old is None):
             index = key[-8:] + stored
             if value is None:

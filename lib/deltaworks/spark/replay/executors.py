@@ -8,13 +8,12 @@ from functools import partial
 from typing import Protocol
 
 import msgspec
-from py4j.protocol import Py4JJavaError
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from deltaworks import faults
+from deltaworks.errors import DeltaworksError
 from deltaworks.kernel.task import GARBAGE_THRESHOLDS
-from deltaworks.spark import failures
 from deltaworks.spark.replay.runner import UnitRunner
 from deltaworks.spark.replay.units import Unit, UnitResult, Work
 
@@ -64,24 +63,29 @@ class OnSpark:
             self._work = work, cloudpickle.dumps(work)  # type: ignore[no-untyped-call]
         tasks = [msgspec.msgpack.encode(unit) for unit in units]
         rows = self._spark.sparkContext.parallelize(tasks, len(tasks))
-        try:
-            results = rows.mapPartitions(partial(_run_here, work.run_id, self._work[1], self._fault_hook)).collect()
-        except Py4JJavaError as error:
-            raise failures.as_error(error) from error
-        return [msgspec.msgpack.decode(result, type=UnitResult) for result in results]
+        outcomes = rows.mapPartitions(partial(_run_here, self._work[1], self._fault_hook)).collect()
+        results: list[UnitResult] = []
+        for outcome in outcomes:
+            if isinstance(outcome, DeltaworksError):
+                raise outcome
+            results.append(msgspec.msgpack.decode(outcome, type=UnitResult))
+        return results
 
 
-_runners: dict[str, UnitRunner] = {}
-"""By run id, at most one: a Python worker outlives the tasks that Spark runs in it."""
+_runners: dict[bytes, UnitRunner] = {}
+"""By the work, at most one: a Python worker outlives the tasks that Spark runs in it."""
 
 
-def _run_here(run_id: str, work: bytes, fault_hook: str | None, units: Iterable[bytes]) -> Iterator[bytes]:
-    """In a worker."""
-    runner = _runners.get(run_id)
+def _run_here(work: bytes, fault_hook: str | None, units: Iterable[bytes]) -> Iterator[bytes | DeltaworksError]:
+    """In a worker. What another attempt would not change is an answer, so that Spark makes none."""
+    runner = _runners.get(work)
     if runner is None:
         _runners.clear()
         gc.set_threshold(*GARBAGE_THRESHOLDS)
         faults.install(fault_hook)
-        runner = _runners[run_id] = UnitRunner(cloudpickle.loads(work))
+        runner = _runners[work] = UnitRunner(cloudpickle.loads(work))
     for unit in units:
-        yield msgspec.msgpack.encode(runner.run(msgspec.msgpack.decode(unit, type=Unit)))
+        try:
+            yield msgspec.msgpack.encode(runner.run(msgspec.msgpack.decode(unit, type=Unit)))
+        except DeltaworksError as error:
+            yield error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Protocol, runtime_checkable
 
 from deltaworks.kafka.ranges import Range
@@ -22,7 +22,7 @@ class SequentialReader(Reader, Protocol):
         """
 
 
-def read_steps(reader: Reader, steps: Sequence[Sequence[Range]]) -> Iterator[Iterable[list[RecordBatch]]]:
+def read_steps(reader: Reader, steps: Sequence[Sequence[Range]]) -> Generator[Iterable[list[RecordBatch]], None, None]:
     """Per step the records of its ranges, in portions that a task may process one after the other.
 
     What one step yields is taken before the next step is asked for.

@@ -136,14 +136,14 @@ class UnitRunner:
 
     def _member(self, unit: Unit, place: int, transaction: LocalTransaction, opened: ExitStack) -> _Member:
         work, plan, task = self.work, self._plan, unit.members[place]
-        sink = _Counting(work.sink_partitions)
+        sink = CountingSink(work.sink_partitions)
         collector = TaskCollector(work.pipeline, plan, work.paths.tables, *task, lambda: sink)
         collector.begin(unit.commit_id)
         ranges = [step.inputs[place] for step in unit.steps if step.inputs.get(place)]
         records: Iterator[Iterable[list[RecordBatch]]] = iter(())
         if ranges:
             reader = opened.enter_context(closing(work.clients()))
-            records = read_steps(reader, ranges)
+            records = opened.enter_context(closing(read_steps(reader, ranges)))
         kernel = partial(
             new_kernel, work.pipeline, plan, task, transaction, collector, hop_partitions=work.hop_partitions
         )
@@ -159,7 +159,7 @@ class _Member:
         new: Callable[..., Task],
         transaction: LocalTransaction,
         collector: TaskCollector,
-        sink: _Counting,
+        sink: CountingSink,
         records: Iterator[Iterable[list[RecordBatch]]],
         hops: HopReader,
         *,
@@ -212,7 +212,7 @@ class _Member:
         return next(self._records)
 
 
-class _Counting:
+class CountingSink:
     """`Sink` that counts records and drops them."""
 
     def __init__(self, partitions: Mapping[str, int]) -> None:
