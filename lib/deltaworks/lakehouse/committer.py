@@ -236,9 +236,8 @@ class TableCommitter:
         lists: dict[int, PageList] = defaultdict(lambda: PageList(-1 if batch_id is None else batch_id))
         for path in sorted(filter(layout.is_page, table.log.files)):
             lists[PageName(path).task].paths.append(path)
-        for app, version in table.log.transactions.items():
-            if (task := layout.closed_task(layout.step_of(app))) is not None:
-                lists[task].closed_before_ms = version
+        for task, before_ms in table.log.closed_ms.items():
+            lists[task].closed_before_ms = before_ms
         return lists
 
     def _commit(self, table: OpenTable, batch_id: int, writes: Sequence[TableWrite]) -> TableCommit:

@@ -87,7 +87,7 @@ class Housekeeping:
         group = list(counted)
         rows = parquet.read_all(self._root, self._schema, group)
         batches = None
-        if self._schema.role in (Role.APPEND, Role.DEAD_LETTERS):
+        if self._schema.role in (Role.APPEND, Role.DEAD_LETTERS, Role.WINDOWED):
             parts = [origins.of_file(self._root, self._schema, path, count) for path, count in counted.items()]
             known = [part for part in parts if part is not None]
             if len(known) == len(parts):

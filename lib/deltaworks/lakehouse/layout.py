@@ -36,6 +36,7 @@ _MS_PER_DAY = 86_400_000
 _OURS = re.compile(
     r"(?:part|merged|final|open|snapshot|published|remaining)-(?:.*-)?b(\d{10})-(?:t\d{4}-)?([0-9a-f]{8})-[0-9a-f]{12}\.parquet$"
 )
+_FINAL = re.compile(r"(?:^|/)final-b\d{10}-t(\d{4})-")
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,12 @@ def step_of(app: str) -> str:
 def closed_step(task: int) -> str:
     """The step whose version is the time up to which the windows of a task are closed."""
     return f"{_CLOSED}{task:04d}"
+
+
+def task_of(path: str) -> int | None:
+    """The task that closed the windows of a file; None: several, or it is not known."""
+    found = _FINAL.search(path)
+    return None if found is None else int(found[1])
 
 
 def closed_task(step: str) -> int | None:

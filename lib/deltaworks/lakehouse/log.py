@@ -228,6 +228,12 @@ class DeltaLog:
         self._commits_since_checkpoint += 1
         return self.version
 
+    @property
+    def closed_ms(self) -> dict[int, int]:
+        """Task -> windows that end before are final."""
+        steps = ((layout.closed_task(layout.step_of(app)), version) for app, version in self.transactions.items())
+        return {task: version for task, version in steps if task is not None}
+
     def checkpoint_due(self) -> bool:
         """Whether the log has grown enough since the last checkpoint for the next one."""
         held = len(self.files) + len(self.tombstones)

@@ -1,8 +1,9 @@
-"""Which batch wrote each row of a file of an append-only table.
+"""Which batch wrote each row of a file: one of an append-only table, or of windows that are final.
 
 A row says where its record was read, and that is not when it was written: a result that was held back (`suppress`, a
 join that waited) comes in a later batch than its record, and one that time alone has caused has no record at all. But
-a file of a task is of one batch, which its name says; a file that was made of several says it in its footer.
+a file of a task is of one batch, which its name says; a file that was made of several says it in its footer. Final
+windows are of the batch that closed them.
 
 Within a file, rows are in the order of their batches.
 """

@@ -293,7 +293,7 @@ def _check(committer: TableCommitter, staging: Staging, request: ReleaseRequest,
         staging.open(table.schema, request.batches[1])
     for table in pending:
         if table.schema.role is Role.WINDOWED:
-            check_days(table, staging, request.scope)
+            check_days(committer.root, table, staging, request.scope)
         elif table.schema.role in (Role.APPEND, Role.DEAD_LETTERS):
             check_reach(committer.root, table, request.scope)
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -93,11 +93,17 @@ class Staging:
         return self._logs[table]
 
 
-def check_days(table: OpenTable, staging: Staging, scope: Scope) -> None:
+def check_days(root: Path, table: OpenTable, staging: Staging, scope: Scope) -> None:
     """Whether the days of a windowed table can be replaced.
 
+    Args:
+        root: folder of the production tables.
+        table: of production.
+        staging: tables of the replay, opened.
+        scope: what the replay stands for.
+
     Raises:
-        TableError: one of them has windows that may still change.
+        TableError: one of them has windows that may still change, or that the replay has not read to their end.
     """
     name = table.schema.name
     for place, log in (("production", table.log), ("the replay", staging.log(name))):
@@ -106,6 +112,50 @@ def check_days(table: OpenTable, staging: Staging, scope: Scope) -> None:
                 f"{days[0]} of table '{name}' is not complete: {place} has windows of that day that may still change.",
                 hint=f"publish the days before {days[0]}, or wait until they are closed",
             )
+    staged = staging.log(name)
+    for day, end_ms in _later_windows(root, table, staged.closed_ms, scope):
+        raise TableError(
+            f"{day} of table '{name}' has windows in production, up to {layout.utc(end_ms)}, that were closed after "
+            f"batch {scope.last_batch}; the replay ends with it and may not know them.",
+            hint="replay again, up to a later batch",
+        )
+    for day, end_ms in _early_windows(staged, table.log.closed_ms, scope):
+        raise TableError(
+            f"{day} of table '{name}' has windows in the replay, up to {layout.utc(end_ms)}, to which production may "
+            "still write.",
+            hint="publish when the stream has closed them",
+        )
+
+
+def _later_windows(
+    root: Path, table: OpenTable, closed_ms: Mapping[int, int], scope: Scope
+) -> Iterator[tuple[str, int]]:
+    """Day and end of windows that a later batch has closed, and the replay perhaps never opened."""
+    for path, entry in _of_days(table.log, scope):
+        written = origins.of_file(root, table.schema, path, entry.rows)
+        end_ms = Bounds.of(entry).window_end_ms
+        is_later = written is not None and origins.rows_up_to(written, scope.last_batch) < entry.rows
+        if is_later and end_ms >= _all_closed_ms(path, closed_ms, table.log.closed_ms):
+            yield _day(path), end_ms
+
+
+def _early_windows(staged: DeltaLog, closed_ms: Mapping[int, int], scope: Scope) -> Iterator[tuple[str, int]]:
+    """Day and end of windows that the replay has closed, and the stream perhaps not."""
+    for path, entry in _of_days(staged, scope):
+        end_ms = Bounds.of(entry).window_end_ms
+        if end_ms >= _all_closed_ms(path, closed_ms, staged.closed_ms):
+            yield _day(path), end_ms
+
+
+def _of_days(log: DeltaLog, scope: Scope) -> Iterator[tuple[str, FileEntry]]:
+    return ((path, entry) for path, entry in log.files.items() if scope.holds_day(_day(path)))
+
+
+def _all_closed_ms(path: str, closed_ms: Mapping[int, int], of_file: Mapping[int, int]) -> int:
+    """Windows of a file that end before are closed on the other side too, where `closed_ms` comes from."""
+    task = layout.task_of(path)
+    tasks = of_file if task is None else [task]
+    return min((closed_ms.get(task, -1) for task in tasks), default=-1)
 
 
 def check_reach(root: Path, table: OpenTable, scope: Scope) -> None:
@@ -120,7 +170,7 @@ def check_reach(root: Path, table: OpenTable, scope: Scope) -> None:
         last = max((batch for batch, _ in origins.of_file(root, table.schema, path, entry.rows) or ()), default=-1)
         if last > scope.last_batch:
             raise TableError(
-                f"Table '{table.schema.name}' holds rows that a replay up to batch {last} has published; "
+                f"Table '{table.schema.name}' holds rows of batch {last} that another replay has published; "
                 f"this one ends with batch {scope.last_batch}.",
                 hint="roll that one back first, or replay up to a later batch",
             )
@@ -285,6 +335,11 @@ class Bounds:
     def highest(self, column: str) -> int:
         """A very high number if nothing is known."""
         return int(str(self.highs.get(column, 1 << 62)))
+
+    @property
+    def window_end_ms(self) -> int:
+        """The latest end of a window; a very late one if nothing is known."""
+        return _ms(self.highs["window_end"]) if "window_end" in self.highs else 1 << 62
 
     def overlaps(self, scope: Scope) -> bool:
         """Whether a row can lie in the time range."""

@@ -18,11 +18,14 @@ from msgspec.structs import replace
 from deltaworks import faults
 from deltaworks.errors import FencedError, TableError
 from deltaworks.lakehouse import compaction, kept, origins, parquet, release
-from deltaworks.lakehouse.committer import TableOptions
+from deltaworks.lakehouse.committer import TableCommitter, TableOptions
+from deltaworks.lakehouse.tables import TaskTables
+from deltaworks.topology.nodes.sinks import DeltaSink, TableKind
 from tests.unit.lakehouse.release_lake import (
     DAY_MS,
     DEAD,
     FIRST_MS,
+    HOUR_MS,
     TABLES,
     Stream,
     check,
@@ -495,7 +498,7 @@ def test_an_older_replay_cannot_replace_a_part_of_what_a_newer_one_has_published
     publish(live, staging, request_for(staging, days=DAYS, tables=("orders",)), releases)
     older = live.replay(tmp_path / "older", "run-2", 2, batches=8)
 
-    with pytest.raises(TableError, match=r"'orders' holds rows that a replay up to batch 12 has published; .* batch 7"):
+    with pytest.raises(TableError, match=r"'orders' holds rows of batch \d+ that another replay has published"):
         release.publish(live.committer, older.root, request_for(older, days=DAYS, tables=("orders",)), releases)
 
 
@@ -535,6 +538,74 @@ def test_of_a_merged_file_without_account_the_rows_say_what_was_read(
     publish(live, staging, request_for(staging, days=DAYS, tables=(DEAD,)), releases)
 
     check(live)
+
+
+class Windows:
+    """A windowed table of two tasks, whose batches say which windows a task writes and closes."""
+
+    def __init__(self, root: Path, query: str) -> None:
+        sink = DeltaSink(name="n", table="t", kind=TableKind.WINDOWED, key=str, value=int)
+        self.root, self.query, self.batch_id = root, query, -1
+        self.committer = TableCommitter(root, "app", query, [sink])
+        self.committer.open(1)
+        self.tasks = [TaskTables(root, [sink], None, stage=0, task=task) for task in range(2)]
+
+    def batch(self, task: int, hour: int, close: int) -> None:
+        self.batch_id += 1
+        tables, start = self.tasks[task], FIRST_MS + hour * HOUR_MS
+        tables.begin(self.batch_id)
+        tables.window_row("t", f"k{task}", start, start + HOUR_MS, 1, start)
+        tables.close_windows("t", FIRST_MS + close * HOUR_MS)
+        self.committer.commit(self.batch_id, tables.finish())
+
+    def publish(self, staging: Windows) -> release.Release:
+        request = release.ReleaseRequest(
+            run_id=staging.query,
+            pipeline="app",
+            code_version="1",
+            batches=(0, staging.batch_id),
+            end_offsets={},
+            from_ms=FIRST_MS,
+            to_ms=FIRST_MS + DAY_MS,
+            tables=("t",),
+            requested_by="somebody",
+        )
+        return release.publish(self.committer, staging.root, request, self.root.parent / "releases")
+
+    def rows(self) -> int:
+        return int(DeltaTable(self.root / "t").to_pyarrow_dataset().count_rows())
+
+
+def test_windows_that_the_replay_has_not_read_are_not_lost(tmp_path: Path) -> None:
+    live, staging = Windows(tmp_path / "live", "q"), Windows(tmp_path / "staging", "run")
+    for windows in (live, staging):
+        windows.batch(0, hour=3, close=30)
+    live.batch(1, hour=4, close=2)
+    live.batch(1, hour=26, close=30)
+
+    with pytest.raises(TableError, match=r"2024-10-04 of table 't' has windows in production, up to .*T05:00:00.000"):
+        live.publish(staging)
+
+    assert live.rows() == 3
+    staging.batch(1, hour=4, close=2)
+    staging.batch(1, hour=26, close=30)
+    live.publish(staging)
+    assert live.rows() == 3
+
+
+def test_windows_that_production_may_still_write_are_not_published(tmp_path: Path) -> None:
+    live, staging = Windows(tmp_path / "live", "q"), Windows(tmp_path / "staging", "run")
+    for windows, close in ((live, 3), (staging, 40)):
+        windows.batch(0, hour=1, close=30)
+        windows.batch(1, hour=26, close=close)
+    live.publish(staging)  # only the other task has windows of the day
+
+    late = Windows(tmp_path / "late", "run-2")
+    late.batch(0, hour=1, close=30)
+    late.batch(1, hour=5, close=2)
+    late.batch(1, hour=26, close=40)
+    with pytest.raises(TableError, match=r"windows in the replay, up to .*T06:00:00.000.*, to which production may"):
+        live.publish(late)
 
 
 def read_record(releases: Path) -> release.ReleaseRecord:
