@@ -7,7 +7,7 @@ import pandas  # noqa: F401  # PySpark loads it in every worker
 import pyspark.worker  # noqa: F401
 from pyspark.daemon import manager
 
-import deltaworks.spark.replay.executors  # noqa: F401
+import deltaworks.spark.replay.executors
 import deltaworks.spark.task_host  # noqa: F401
 
 if __name__ == "__main__":

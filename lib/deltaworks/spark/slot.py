@@ -109,7 +109,8 @@ def _try_turns(
     except (KafkaReadError, KafkaWriteError):
         for task in members:
             worker.forget_reader(task)
-        return _take_turns(worker, batch, members, inputs, truths, circular=circular)
+    # Outside the handler: dead letters tell of what they were raised in.
+    return _take_turns(worker, batch, members, inputs, truths, circular=circular)
 
 
 def _take_turns(

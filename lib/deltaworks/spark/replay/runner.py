@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from functools import partial
 
 import msgspec
@@ -52,10 +52,9 @@ class UnitRunner:
             KafkaReadError: also with a new reader.
             StateError: the local stores are ahead of this chunk, or cannot be read.
         """
-        try:
+        with suppress(KafkaReadError):
             return self._attempt(unit)
-        except KafkaReadError:
-            return self._attempt(unit)
+        return self._attempt(unit)  # outside the handler: dead letters tell of what they were raised in
 
     def _attempt(self, unit: Unit) -> UnitResult:
         paths, stamp = self.work.paths, Stamp(unit.commit_id + 1, _NONCE)
