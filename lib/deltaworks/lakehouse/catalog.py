@@ -11,11 +11,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import duckdb
-from deltalake import DeltaTable
 
 from deltaworks.errors import TableError
 from deltaworks.lakehouse import layout
 from deltaworks.lakehouse.log import DeltaLog
+from deltaworks.lakehouse.reading import dataset
 
 
 @dataclass(frozen=True)
@@ -79,8 +79,7 @@ def duckdb_connection(root: Path, *, database: str = ":memory:") -> duckdb.DuckD
     connection = duckdb.connect(database)
     connection.execute("SET TimeZone = 'UTC'")
     for name in table_names(root):
-        dataset = DeltaTable(root / name).to_pyarrow_dataset()
-        connection.register(name, dataset)
+        connection.register(name, dataset(root / name))
     return connection
 
 

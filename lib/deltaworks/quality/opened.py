@@ -19,6 +19,7 @@ from deltalake import DeltaTable
 from deltaworks.lakehouse import layout
 from deltaworks.lakehouse.layout import PageName
 from deltaworks.lakehouse.log import DeltaLog
+from deltaworks.lakehouse.reading import dataset
 from deltaworks.lakehouse.schema import TableSchema
 
 
@@ -76,7 +77,7 @@ def _open(path: Path, schema: TableSchema, last_batch: int | None) -> OpenedTabl
         if (task := layout.closed_task(step)) is not None:
             closed[task] = max(before_ms, closed.get(task, before_ms))
     pages = tuple(PageName(name) for name in log.files if layout.is_page(name)) if version == log.version else ()
-    return OpenedTable(schema, table.to_pyarrow_dataset(), max(as_of, default=None), closed, pages)
+    return OpenedTable(schema, dataset(path, table), max(as_of, default=None), closed, pages)
 
 
 def _version_at(path: Path, version: int, last_batch: int) -> int:

@@ -60,9 +60,9 @@ def _open(source: Source) -> Any:
     if isinstance(source, pa.Table | pads.Dataset):
         return source
     if isinstance(source, Path | str):
-        from deltalake import DeltaTable
+        from deltaworks.lakehouse.reading import dataset
 
-        return DeltaTable(source).to_pyarrow_dataset()
+        return dataset(Path(source))
     return pa.Table.from_pandas(source, preserve_index=False)
 
 

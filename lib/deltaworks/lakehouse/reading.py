@@ -1,0 +1,25 @@
+"""Delta tables as Arrow datasets, for DuckDB and pandas.
+
+delta-rs gives a dataset a file system that is written in Python. Arrow's threads then need Python's lock for every file
+that they open, while pyarrow holds it until they have begun: under load a query hangs now and then, for ever. Arrow's
+own file system needs no lock.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from deltalake import DeltaTable
+from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
+
+
+def dataset(path: Path, table: DeltaTable | None = None) -> Any:
+    """The rows of a table; none is read yet.
+
+    Args:
+        path: its folder.
+        table: it at some version; None: at its latest.
+    """
+    files = SubTreeFileSystem(str(path.absolute()), LocalFileSystem())
+    return (DeltaTable(path) if table is None else table).to_pyarrow_dataset(filesystem=files)
