@@ -3,5 +3,6 @@
 - `columns`, `schema`: columns from Python types
 - `tables`, `pages`, `parquet`, `writes`: inside a task: rows become Parquet files
 - `committer`, `log`, `compaction`, `snapshots`: inside the driver: files become commits
+- `release`, `replacement`, `origins`, `kept`: the rows of a replay in the place of production's, and back
 - `catalog`: for whoever reads
 """
