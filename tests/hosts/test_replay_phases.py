@@ -223,8 +223,6 @@ def test_a_command_that_a_driver_left_is_carried_out_by_who_asks_next(beside: Be
     run = beside.start(tables=("order_counts",))
     beside.advance(run, "gate")
     with Lease(paths.lease, "orders", 1), run.held(), pytest.raises(Exception, match="did not carry out"):
-        publication.publish(
-            beside.settings, beside.pipeline, run.paths.tables, run.release_request(), timeout_s=0.2
-        )
+        publication.publish(beside.settings, beside.pipeline, run.paths.tables, run.release_request(), timeout_s=0.2)
     assert list(commands.pending(paths.commands)) == []
     assert beside.advance(run) == list(PHASES)
