@@ -17,6 +17,7 @@ from deltaworks import Pipeline, StreamsBuilder, TimeWindows
 from deltaworks.kafka.ranges import Offsets, Range
 from deltaworks.settings import Settings
 from deltaworks.spark.global_tables import Reader
+from deltaworks.spark.replay import sorted_files
 from deltaworks.spark.replay.by_time import ByTime, joined, steps
 from deltaworks.spark.replay.sorted_files import read_rows, write_sorted
 from deltaworks.spark.replay.steps import Step
@@ -162,7 +163,10 @@ def test_global_tables_are_seen_as_of_the_end(settings: Settings) -> None:
     stream.close()
 
 
-def test_slices_end_at_the_same_time_everywhere_and_are_not_more_than_batches(tmp_path: Path) -> None:
+def test_slices_end_at_the_same_time_everywhere_and_are_not_more_than_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sorted_files, "GROUP_ROWS", 64)
     kafka = late_and_early(random.Random(3), count=2_000)
     ranges = [Range(topic, p, 0, 1_000) for topic in ("names", "words") for p in range(2)]
     sort_here(kafka.reader, ranges, tmp_path)

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
-from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from deltaworks.kafka.ranges import Offsets, Range
@@ -74,7 +74,7 @@ def sort(spark: SparkSession, history: Callable[[], Reader], ranges: Sequence[Ra
         with _large_batches(spark):
             try:
                 in_order.mapInArrow(partial(_write, folder), "rows bigint").collect()
-            except Py4JJavaError as error:
+            except PySparkException as error:
                 raise failures.as_error(error) from error
     done.touch()
 
