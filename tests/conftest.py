@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,9 @@ _STACK = {"spark", "integration", "faults"}
 
 def pytest_configure() -> None:
     """Whoever ends pytest politely gets the fixtures torn down, as after Ctrl-C."""
+    main = sys.modules["__main__"]
+    if not hasattr(main, "__file__"):  # one of several processes: PySpark would take it for its doctests, and end it
+        main.__file__ = __file__
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
