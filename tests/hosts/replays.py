@@ -15,13 +15,12 @@ from deltaworks import Pipeline, Plan, faults
 from deltaworks.control import batches
 from deltaworks.lakehouse.schema import plan_schemas
 from deltaworks.spark.global_tables import Reader
-from deltaworks.spark.local_store import LocalStore
+from deltaworks.spark.local_store import LocalStore, stores_of
 from deltaworks.spark.protocol import local_path, open_store
 from deltaworks.spark.replay.executors import Executor, InProcess
 from deltaworks.spark.replay.host import ReplayHost
 from deltaworks.spark.replay.steps import Step, globals_start, recorded_steps
 from deltaworks.spark.turns import TaskId
-from deltaworks.spark.worker import stores_of
 from tests.faults.hooks import InjectedFault
 from tests.hosts.in_process import InProcessStream
 

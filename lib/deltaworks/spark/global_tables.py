@@ -19,8 +19,8 @@ from deltaworks.kafka.ranges import Offsets, Range
 from deltaworks.kernel.records import Coordinates, DeadLetter, Headers, RecordBatch
 from deltaworks.kernel.stores.build import Store
 from deltaworks.kernel.stores.state import StateReader
-from deltaworks.kernel.task import TASK_STORE, Task
-from deltaworks.spark.local_store import LocalStore, Stamp
+from deltaworks.kernel.task import Task
+from deltaworks.spark.local_store import Changes, Header, LocalStore, Stamp, stores_of
 from deltaworks.topology.stages import Plan, Stage
 
 _COMMIT_RECORDS = 100_000
@@ -52,7 +52,10 @@ class GlobalTables:
         """
         root.mkdir(parents=True, exist_ok=True)
         self._lock = root / "global.lock"
-        self._tables = [_GlobalTable(stage, pipeline, root, connect) for stage in plan.global_stages]
+        self.tables = [
+            GlobalTable(stage, pipeline, LocalStore(root / f"global-{stage.index}", stores_of(stage)), connect)
+            for stage in plan.global_stages
+        ]
 
     def at(self, position: bytes) -> bool:
         """Brings every store to a position.
@@ -69,22 +72,22 @@ class GlobalTables:
         """
         wanted = msgspec.msgpack.decode(position, type=Offsets)
         with self._locked():
-            changed = [table.at(wanted) for table in self._tables]
+            changed = [table.at(wanted) for table in self.tables]
         return any(changed)
 
     @property
     def stores(self) -> Mapping[str, Store]:
         """By name."""
-        return {name: store for table in self._tables for name, store in table.stores.items()}
+        return {name: store for table in self.tables for name, store in table.stores.items()}
 
     @property
     def readers(self) -> Mapping[str, StateReader]:
         """What is committed, by name of the store."""
-        return {name: reader for table in self._tables for name, reader in table.readers.items()}
+        return {name: reader for table in self.tables for name, reader in table.readers.items()}
 
     def close(self) -> None:
         """Lets go of the local stores."""
-        for table in self._tables:
+        for table in self.tables:
             table.close()
 
     @contextmanager
@@ -94,13 +97,26 @@ class GlobalTables:
             yield
 
 
-class _GlobalTable:
+class Kept(Protocol):
+    """Where a global table keeps its entries; see `LocalStore`."""
+
+    def header(self) -> Header | None: ...
+
+    def reader(self, store: str) -> StateReader: ...
+
+    def commit(self, changes: Changes, stamp: Stamp, previous: Stamp | None) -> None: ...
+
+    def rebuild(self, history: Iterator[Changes], stamp: Stamp) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class GlobalTable:
     """One global stage."""
 
-    def __init__(self, stage: Stage, pipeline: Pipeline, root: Path, connect: Callable[[], Reader]) -> None:
-        self._stage, self._errors, self._connect = stage, pipeline.errors, connect
-        timed = {store.name: store.timed for store in stage.stores} | {TASK_STORE: False}
-        self._local = LocalStore(root / f"global-{stage.index}", timed)
+    def __init__(self, stage: Stage, pipeline: Pipeline, local: Kept, connect: Callable[[], Reader]) -> None:
+        self.stage, self.local = stage, local
+        self._errors, self._connect = pipeline.errors, connect
         self._task: Task | None = None
         self._stamp: Stamp | None = None
         """Of the state that the task's caches are valid for."""
@@ -112,18 +128,18 @@ class _GlobalTable:
 
     @property
     def readers(self) -> Mapping[str, StateReader]:
-        return {store.name: self._local.reader(store.name) for store in self._stage.stores}
+        return {store.name: self.local.reader(store.name) for store in self.stage.stores}
 
     def at(self, wanted: Offsets) -> bool:
         """Whether the stores are others than before."""
-        wanted = {topic: wanted[topic] for topic in self._stage.topics}
-        header = self._local.header()
+        wanted = {topic: wanted[topic] for topic in self.stage.topics}
+        header = self.local.header()
         stamp = Stamp(0, b"") if header is None else header.stamp
         found = msgspec.msgpack.decode(stamp.nonce, type=Offsets) if stamp.nonce else {}
         if any(stop < found.get(topic, {}).get(p, 0) for topic, parts in wanted.items() for p, stop in parts.items()):
             # An older batch runs again: it must not see what came later.
             stamp, found = Stamp(stamp.version + 1, b""), {}
-            self._local.rebuild(iter(()), stamp)
+            self.local.rebuild(iter(()), stamp)
         new = self._task is None or self._stamp != stamp
         if new:
             self._task = self._new_task()
@@ -159,13 +175,13 @@ class _GlobalTable:
     def _commit(self, task: Task, position: Offsets) -> None:
         assert self._stamp is not None
         self._stamp = Stamp(self._stamp.version + 1, msgspec.msgpack.encode(position))
-        self._local.commit(task.commit(), self._stamp, None)
+        self.local.commit(task.commit(), self._stamp, None)
 
     def _new_task(self) -> Task:
-        return Task(self._stage, 0, state=self._local, collector=_Nowhere(), errors=self._errors, hop_partitions={})
+        return Task(self.stage, 0, state=self.local, collector=_Nowhere(), errors=self._errors, hop_partitions={})
 
     def close(self) -> None:
-        self._local.close()
+        self.local.close()
 
 
 class _Nowhere:

@@ -21,6 +21,8 @@ import msgspec
 
 from deltaworks.errors import StateError
 from deltaworks.kernel.stores.state import StoreChanges
+from deltaworks.kernel.task import TASK_STORE
+from deltaworks.topology.stages import Stage
 
 _MAP_SIZE = 1 << 38
 _MAX_STORES = 256
@@ -331,6 +333,11 @@ def _entry_count(txn: _Transaction, databases: _Databases) -> int:
 
 def _unreadable(error: lmdb.Error) -> StateError:
     return StateError(f"a store on the local disk cannot be read: {type(error).__name__}: {error}")
+
+
+def stores_of(stage: Stage) -> dict[str, bool]:
+    """The stores that a task of a stage keeps: name -> whether it is timed."""
+    return {store.name: store.timed for store in stage.stores} | {TASK_STORE: False}
 
 
 def discard(path: Path) -> None:

@@ -24,14 +24,14 @@ from deltaworks.kafka.transactional import TransactionalSink
 from deltaworks.kernel.records import Collector
 from deltaworks.kernel.stores.build import Store
 from deltaworks.kernel.stores.state import StateBackend
-from deltaworks.kernel.task import GARBAGE_THRESHOLDS, TASK_STORE, Task
+from deltaworks.kernel.task import GARBAGE_THRESHOLDS, Task
 from deltaworks.spark.collector import Sink, TaskCollector
 from deltaworks.spark.consumer import RangeReader
 from deltaworks.spark.global_tables import GlobalTables, Reader
-from deltaworks.spark.local_store import LocalStore, Stamp
+from deltaworks.spark.local_store import LocalStore, Stamp, stores_of
 from deltaworks.spark.protocol import local_path
 from deltaworks.spark.turns import TaskId
-from deltaworks.topology.stages import Plan, Stage
+from deltaworks.topology.stages import Plan
 
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -187,11 +187,6 @@ class Worker:
     @property
     def _global_stores(self) -> Mapping[str, Store]:
         return {} if self.globals is None else self.globals.stores
-
-
-def stores_of(stage: Stage) -> dict[str, bool]:
-    """The stores that a task of a stage keeps, as `LocalStore` wants them."""
-    return {store.name: store.timed for store in stage.stores} | {TASK_STORE: False}
 
 
 def new_kernel(

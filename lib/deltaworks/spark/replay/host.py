@@ -235,7 +235,7 @@ class ReplayHost:
                 for number, (step, position) in enumerate(zip(chunk, positions, strict=True))
                 if (mine := {place: tuple(steps[number]) for place, steps in given.items() if number in steps}) or files
             )
-            yield Unit(chunk[-1].batch, tuple(members), group.circular, steps, files)
+            yield Unit(chunk[-1].batch, tuple(members), group.circular, steps, positions[0], files)
 
     def _note(self, progress: Progress) -> None:
         replace_file(self._paths.progress, msgspec.json.format(msgspec.json.encode(progress), indent=1))

@@ -24,13 +24,14 @@ from deltaworks.kernel.task import Task, TaskMetrics
 from deltaworks.lakehouse.writes import TableWrite
 from deltaworks.spark.collector import TaskCollector
 from deltaworks.spark.global_tables import GlobalTables
-from deltaworks.spark.local_store import LocalStore, LocalTransaction, Stamp
+from deltaworks.spark.local_store import LocalStore, LocalTransaction, Stamp, stores_of
 from deltaworks.spark.protocol import EMPTY, local_path
 from deltaworks.spark.replay.hops import HopReader, HopWriter
+from deltaworks.spark.replay.layers import Layers
 from deltaworks.spark.replay.reading import read_steps
 from deltaworks.spark.replay.units import Unit, UnitResult, UnitStep, Work
 from deltaworks.spark.turns import Inputs, Sent, TaskId, process, take_turns
-from deltaworks.spark.worker import new_kernel, stores_of
+from deltaworks.spark.worker import new_kernel
 from deltaworks.topology.nodes import GlobalTableJoin
 from deltaworks.topology.stages import Stage
 
@@ -85,9 +86,7 @@ class UnitRunner:
     def _process(self, unit: Unit, transactions: Sequence[LocalTransaction]) -> UnitResult:
         paths = self.work.paths
         with HopWriter(paths.hops(unit.commit_id), unit.name) as hops, ExitStack() as opened:
-            tables = self._global_tables(unit)
-            if tables is not None:
-                opened.enter_context(closing(tables))
+            tables = self._global_tables(unit, opened)
             members = {
                 task: self._member(unit, place, transaction, opened)
                 for place, (task, transaction) in enumerate(zip(unit.members, transactions, strict=True))
@@ -102,9 +101,7 @@ class UnitRunner:
                     continue
                 if tables is not None and step.position != position:
                     position = step.position
-                    if tables.at(position):
-                        for member in members.values():
-                            member.forget()  # it reads the global stores of before
+                    tables.at(position)
                 globals_ = {} if tables is None else tables.stores
                 for member in members.values():
                     member.begin(step, globals_)
@@ -125,13 +122,18 @@ class UnitRunner:
     def _local(self, task: TaskId) -> LocalStore:
         return LocalStore(local_path(self.work.paths.state, *task), stores_of(self._plan.stages[task[0]]))
 
-    def _global_tables(self, unit: Unit) -> GlobalTables | None:
-        if not self._plan.global_stages or not any(
-            _reads_globals(self._plan.stages[stage]) for stage, _ in unit.members
-        ):
+    def _global_tables(self, unit: Unit, opened: ExitStack) -> GlobalTables | Layers | None:
+        """Those that its tasks may look something up in, as of the first step of the chunk."""
+        stages = {stage for stage, _ in unit.members}
+        if not self._plan.global_stages or not any(_reads_globals(self._plan.stages[stage]) for stage in stages):
             return None
         work = self.work
-        return GlobalTables(self._plan, work.pipeline, work.paths.globals(unit.name), work.clients)
+        tables = GlobalTables(self._plan, work.pipeline, work.paths.globals, work.clients)
+        opened.enter_context(closing(tables))
+        tables.at(unit.position)
+        if all(step.position == unit.position for step in unit.steps):
+            return tables
+        return opened.enter_context(closing(Layers(tables, work.pipeline, work.clients)))
 
     def _member(self, unit: Unit, place: int, transaction: LocalTransaction, opened: ExitStack) -> _Member:
         work, plan, task = self.work, self._plan, unit.members[place]
@@ -198,10 +200,6 @@ class _Member:
         self._transaction.apply(self._kernel.commit(), keep_images=self._keep_images)
         self.metrics = self._kernel.metrics.after(self.metrics)
         return self._collector.take_hops()
-
-    def forget(self) -> None:
-        """The next turn makes the kernel task anew, from the state."""
-        self._kernel = None
 
     def finish(self) -> list[TableWrite]:
         """Writes the files of its tables."""

@@ -72,7 +72,7 @@ def chunks(steps: Iterable[Step], max_records: int, first_ends: int | None = Non
 
     Args:
         steps: in order.
-        max_records: of a chunk; a step that has more is one alone.
+        max_records: of a chunk, those of global tables too; a step that has more is one alone.
         first_ends: the last batch of the first chunk, whatever it holds; None: as the others.
 
     Raises:
@@ -85,11 +85,12 @@ def chunks(steps: Iterable[Step], max_records: int, first_ends: int | None = Non
             raise ValueError(f"batch {step.batch} comes after batch {last}")
         last = step.batch
         cost = step.records + _STEP_COST
-        if chunk and first_ends is None and size + cost > max_records:
+        news = _between(chunk[-1].globals, step.globals) if chunk else 0
+        if chunk and first_ends is None and size + cost + news > max_records:
             yield chunk
-            chunk, size = [], 0
+            chunk, size, news = [], 0, 0
         chunk.append(step)
-        size += cost
+        size += cost + news
         if step.batch == first_ends:
             yield chunk
             chunk, size, first_ends = [], 0, None
@@ -97,3 +98,10 @@ def chunks(steps: Iterable[Step], max_records: int, first_ends: int | None = Non
         raise ValueError(f"batch {first_ends}, up to which tasks have been replayed, is not among the batches")
     if chunk:
         yield chunk
+
+
+def _between(before: Offsets, after: Offsets) -> int:
+    """How many records global tables have got from one step to the next."""
+    if before is after:
+        return 0
+    return sum(stop - before[topic][p] for topic, parts in after.items() for p, stop in parts.items())

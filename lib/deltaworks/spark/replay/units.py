@@ -35,9 +35,10 @@ class RunPaths:
     def progress(self) -> Path:
         return self.root / "progress.json"
 
-    def globals(self, unit: str) -> Path:
-        """The global tables as a unit sees them."""
-        return self.root / "globals" / unit
+    @property
+    def globals(self) -> Path:
+        """The global tables."""
+        return self.root / "globals"
 
     def results(self, commit_id: int) -> Path:
         """What units of a chunk have done, until it is committed."""
@@ -88,6 +89,8 @@ class Unit(msgspec.Struct, frozen=True):
     members: tuple[TaskId, ...]
     circular: bool
     steps: tuple[UnitStep, ...]
+    position: bytes
+    """Of global tables, at the first step of the chunk."""
     hops: tuple[tuple[int, str], ...]
     """Member, by its place, and a file with what another unit has sent to it."""
 

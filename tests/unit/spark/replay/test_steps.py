@@ -55,6 +55,11 @@ def test_steps_without_records_do_not_make_an_endless_chunk() -> None:
     assert len(list(chunks((step(batch, 0) for batch in range(1_000)), 1_000))) > 10
 
 
+def test_records_of_global_tables_count_too() -> None:
+    steps = [Step(batch=n, wall_ms=0, ranges=(), globals={"names": {"0": 400 * n}}) for n in range(7)]
+    assert [len(chunk) for chunk in chunks(steps, 1_000)] == [3, 3, 1]
+
+
 def test_the_first_chunk_can_be_the_one_that_was_begun() -> None:
     steps = [step(batch, 10) for batch in range(6)]
     cut = list(chunks(steps, 1, first_ends=3))
