@@ -26,7 +26,7 @@ from deltalake import DeltaTable, Schema
 
 from deltaworks.errors import FencedError, TableError
 from deltaworks.lakehouse import layout
-from deltaworks.lakehouse.schema import TableSchema
+from deltaworks.lakehouse.schema import Role, TableSchema
 from deltaworks.lakehouse.writes import NewFile
 
 _CHECKPOINT_MIN_ACTIONS = 2000
@@ -123,7 +123,9 @@ class DeltaLog:
             raise TableError(
                 f"Delta table '{schema.name}' at {self.path} belongs to the checkpoint of query {owner}, "
                 f"not to that of query {query_id}; going on would write its records twice.",
-                hint="bring back the checkpoint, or remove the table's folder to build it again from the topics",
+                hint="bring back the checkpoint, or move the table's folder away: it may hold records that Kafka has not"
+                if schema.role is Role.ARCHIVE
+                else "bring back the checkpoint, or remove the table's folder to build it again from the topics",
             )
         found = {f["name"]: f["type"] for f in json.loads(self.schema_text)["fields"]}
         wanted = {f["name"]: f["type"] for f in json.loads(Schema.from_arrow(schema.arrow).to_json())["fields"]}

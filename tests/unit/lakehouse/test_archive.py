@@ -206,6 +206,12 @@ def test_reading_goes_on_when_the_stream_has_merged_and_removed_the_files(tmp_pa
     assert offsets == sorted(set(offsets))
 
 
+def test_nobody_is_told_to_remove_an_archive(tmp_path: Path) -> None:
+    Lake(tmp_path, "query")
+    with pytest.raises(TableError, match="move the table's folder away: it may hold records that Kafka has not"):
+        Lake(tmp_path, "another")
+
+
 def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
     lake = Lake(tmp_path)
     lake.commit(0, (Span("words", 0, 0, 2), [plain(0)]))
