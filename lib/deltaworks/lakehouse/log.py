@@ -123,7 +123,7 @@ class DeltaLog:
             raise TableError(
                 f"Delta table '{schema.name}' at {self.path} belongs to the checkpoint of query {owner}, "
                 f"not to that of query {query_id}; going on would write its records twice.",
-                hint="bring back the checkpoint, or move the table's folder away: it may hold records that Kafka has not"
+                hint="bring back the checkpoint, or move the table's folder away: it may hold what Kafka has not"
                 if schema.role is Role.ARCHIVE
                 else "bring back the checkpoint, or remove the table's folder to build it again from the topics",
             )

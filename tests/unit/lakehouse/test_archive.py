@@ -208,7 +208,7 @@ def test_reading_goes_on_when_the_stream_has_merged_and_removed_the_files(tmp_pa
 
 def test_nobody_is_told_to_remove_an_archive(tmp_path: Path) -> None:
     Lake(tmp_path, "query")
-    with pytest.raises(TableError, match="move the table's folder away: it may hold records that Kafka has not"):
+    with pytest.raises(TableError, match="move the table's folder away: it may hold what Kafka has not"):
         Lake(tmp_path, "another")
 
 
