@@ -25,7 +25,7 @@ import msgspec
 from deltalake import Schema
 
 from deltaworks.errors import TableError
-from deltaworks.lakehouse import layout
+from deltaworks.lakehouse import layout, origins
 from deltaworks.lakehouse.differences import KINDS, Differences, Kind, Side
 from deltaworks.lakehouse.log import DeltaLog
 from deltaworks.lakehouse.schema import Role, TableSchema, changelog_name
@@ -250,12 +250,33 @@ class _Pair:
 
     def _side(self, log: DeltaLog | None, scope: Scope, left_out: set[str]) -> Side:
         if log is None:
-            return Side([], frozenset())
+            return Side([], frozenset(), "TRUE")
         paths = sorted(log.files, key=lambda path: (layout.batch_of(path) or (-1, ""), path))
         if self.schema.role is Role.WINDOWED:
             days = {path: layout.partition_of(path)["window_date"] for path in paths}
             paths = [path for path in paths if days[path] not in left_out and scope.holds_day(days[path])]
-        return Side([log.path / path for path in paths], frozenset(_types(log)))
+        condition = scope.condition(self.source)
+        if self.schema.role in (Role.APPEND, Role.DEAD_LETTERS):
+            paths, condition = self._written(log, paths, scope)
+        return Side([log.path / path for path in paths], frozenset(_types(log)), condition)
+
+    def _written(self, log: DeltaLog, paths: Sequence[str], scope: Scope) -> tuple[list[str], str]:
+        """The files with rows of the replay's batches, and which rows those are."""
+        chosen, unknown, cases = list[str](), list[str](), list[str]()
+        for path in paths:
+            written = origins.of_file(log.path.parent, self.schema, path, log.files[path].rows)
+            count = log.files[path].rows if written is None else origins.rows_up_to(written, scope.last_batch)
+            if count == 0:
+                continue
+            if written is None:
+                unknown.append(str(len(chosen)))
+            elif count < log.files[path].rows:
+                cases.append(f"WHEN file_index = {len(chosen)} THEN file_row_number < {count}")
+            chosen.append(path)
+        if unknown:
+            cases.append(f"WHEN file_index IN ({', '.join(unknown)}) THEN {scope.condition(self.schema)}")
+        of_batches = f" AND CASE {' '.join(cases)} ELSE TRUE END" if cases else ""
+        return chosen, scope.time_condition("timestamp") + of_batches
 
 
 def _log(path: Path) -> DeltaLog | None:

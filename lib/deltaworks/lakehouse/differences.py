@@ -50,6 +50,8 @@ class Side:
     """In the order in which they were written."""
     columns: frozenset[str]
     """Those that it has; it reads as null in the others."""
+    condition: str
+    """Its rows in the scope, in SQL: columns, `file_index` (of `files`), `file_row_number` (from 0)."""
 
 
 @dataclass(frozen=True)
@@ -234,7 +236,7 @@ class Differences:
 
     def _rows(self, side: Side, part: int, parts: int) -> str:
         place = "(file_index::BIGINT << 32) + file_row_number AS place"
-        condition = f"{self._scope.condition(self._schema)} AND {self._is_in(part, parts)}"
+        condition = f"({side.condition}) AND {self._is_in(part, parts)}"
         return f"SELECT {self._chosen}, {place} FROM {self._read(side)} WHERE {condition}"
 
     def _reduced(self, side: Side, part: int, parts: int) -> str:
@@ -243,7 +245,7 @@ class Differences:
         return f"""
             SELECT {self._chosen}, 0::BIGINT AS place FROM (
                 SELECT * FROM {self._read(side)}
-                WHERE {self._scope.condition(self._source)} AND {self._is_in(part, parts)}
+                WHERE ({side.condition}) AND {self._is_in(part, parts)}
                 QUALIFY row_number() OVER (
                     PARTITION BY {keys} ORDER BY batch_id DESC, file_index DESC, file_row_number DESC
                 ) = 1

@@ -3,17 +3,17 @@
 | table | rows |
 |---|---|
 | windowed | windows that start in the time range (whole UTC days) |
-| append, dead letters | rows of records in the time range that the replay has read |
+| append, dead letters | rows in the time range that the replay's batches have written |
 | changelog | rows of the batches up to the last one of the replay, whatever their time |
 | snapshot | its changelog, reduced; the time range does not matter |
 | archive | none: it holds what a replay reads, not what comes of it |
 
-A record was read by the replay if its offset lies below the end of its topic and partition. Behind a hop the offset
-says which batch it was (`kernel/hops.py`). A row that no record has caused, and that does not say its batch either
-(`source_offset` is -1), is nobody's: it stays as it is.
+Which batch has written a row of an append-only table, its file says (`origins`), so that a result that a later batch
+has written of an earlier record stays. Where a file does not say it, the row is taken for one of the batch that read
+its record: one whose offset lies below the end of its topic and partition, or, behind a hop, says the batch
+(`kernel/hops.py`). A row that no record has caused (`source_offset` is -1) stays as it is then.
 
-That is what rows say themselves. A publish knows better, from which file a row is: what counts is the batch that wrote
-it (`origins`), so that a result that a later batch has written of an earlier record stays.
+Here is what rows say themselves; `origins` is up to those who read files (`replacement`, `comparison`).
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
         """The rows as an SQL condition (DuckDB) on the table's columns; never NULL for rows of ours."""
         match schema.role:
             case Role.WINDOWED:
-                return self._time_condition("window_start")
+                return self.time_condition("window_start")
             case Role.APPEND:
-                return f"{self._time_condition('timestamp')} AND {self._source_condition(*ROW_SOURCE)}"
+                return f"{self.time_condition('timestamp')} AND {self._source_condition(*ROW_SOURCE)}"
             case Role.DEAD_LETTERS:
-                return f"{self._time_condition('timestamp')} AND {self._source_condition(*LETTER_SOURCE)}"
+                return f"{self.time_condition('timestamp')} AND {self._source_condition(*LETTER_SOURCE)}"
             case Role.CHANGELOG | Role.SNAPSHOT:
                 return f"batch_id <= {self.last_batch}"
             case Role.ARCHIVE:
@@ -85,6 +85,11 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
         """A boolean per timestamp; no nulls."""
         return self._time_mask(times)
 
+    def time_condition(self, column: str) -> str:
+        """The time range as an SQL condition on a column."""
+        parts = [f"{column} {sign} TIMESTAMPTZ '{layout.utc(bound)}'" for sign, bound in self._time_bounds()]
+        return " AND ".join(parts) or "TRUE"
+
     def is_source(self, topic: str) -> str:
         """Whether a column names a source topic, not a hop, as an SQL condition."""
         return f'"{topic}" IN ({", ".join(map(_text, self.end_offsets))})' if self.end_offsets else "FALSE"
@@ -105,10 +110,6 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def _hop_end(self) -> int:
         return (self.last_batch + 1) << _BATCH_SHIFT
-
-    def _time_condition(self, column: str) -> str:
-        parts = [f"{column} {sign} TIMESTAMPTZ '{layout.utc(bound)}'" for sign, bound in self._time_bounds()]
-        return " AND ".join(parts) or "TRUE"
 
     def _time_mask(self, times: pa.ChunkedArray) -> pa.ChunkedArray:
         found = pc.is_valid(times)

@@ -125,6 +125,32 @@ def test_the_replay_of_a_part_is_not_compared_with_what_the_stream_did_since(tmp
     assert (users.rows.production, users.rows.staging, users.rows.equal) == (2, 2, 2)
 
 
+def test_of_files_that_were_merged_the_rows_of_the_replays_batches_are_compared(tmp_path: Path) -> None:
+    """Among them rows of earlier records, which a later batch has written, and rows of no record."""
+    sources = [Coordinates("raw", 0, 0), Coordinates("", -1, -1), Coordinates("hop", 0, 5)]
+    rows = [row("orders", batch, "a", value(batch), source=sources[batch % 3]) for batch in range(40)]
+    write(tmp_path / "production", rows)
+    write(tmp_path / "staging", [each for each in rows if each.batch <= LAST_BATCH])
+    assert len(list((tmp_path / "production" / "orders").glob("merged-*"))) == 1
+
+    counts = table(compare_all(tmp_path, tables=("orders",)), "orders").rows
+
+    assert (counts.production, counts.staging, counts.equal) == (LAST_BATCH + 1,) * 3
+
+
+def test_of_a_file_that_does_not_say_its_batches_the_records_decide(tmp_path: Path) -> None:
+    """Offset 39 was read by the replay; 40 was not, and of a row of no record nobody knows."""
+    sources = [Coordinates("raw", 0, 39), Coordinates("raw", 0, 40), Coordinates("", -1, -1)]
+    rows = [row("orders", 0, "a", value(1), source=source) for source in sources]
+    write(tmp_path / "production", rows)
+    write(tmp_path / "staging", rows[:1])
+    rename_file(tmp_path / "production", "orders", "merged")
+
+    counts = table(compare_all(tmp_path, tables=("orders",)), "orders").rows
+
+    assert (counts.production, counts.equal) == (1, 1)
+
+
 def test_money_is_exact_and_nan_equals_nan(tmp_path: Path) -> None:
     one, other = value(1, amount="0.3000", rate=NAN), value(1, amount="0.3001", rate=NAN)
     write(tmp_path / "production", [row("orders", 0, "a", one), row("orders", 0, "b", one, offset=1)])
@@ -162,9 +188,9 @@ def test_nested_cells_that_differ_are_shown(tmp_path: Path) -> None:
 
 
 def test_rows_more_of_the_same_record_are_counted(tmp_path: Path) -> None:
-    rows = [row("orders", 0, "a", value(1))] * 3
-    write(tmp_path / "production", rows[:1])
-    write(tmp_path / "staging", rows)
+    tripled = [row("orders", 0, "a", value(1))] * 3
+    write(tmp_path / "production", tripled[:1])
+    write(tmp_path / "staging", tripled)
 
     rows = table(compare_all(tmp_path, tables=("orders",)), "orders").rows
 
@@ -363,9 +389,11 @@ def stream(choose: random.Random) -> list[Row]:
     for batch in range(BATCHES):
         for task in range(TASKS):
             for number in range(choose.randrange(20)):
-                source = Coordinates("raw", task, batch * 5 + number // 4)
+                source = Coordinates("raw", task, max(0, batch - choose.randrange(3)) * 5 + number // 4)
                 if choose.random() < 0.3:
                     source = Coordinates("hop", choose.randrange(2), batch << 32 | number // 4)
+                if choose.random() < 0.1:
+                    source = Coordinates("", -1, -1)
                 name = choose.choice(["orders", "users", "hours", DEAD])
                 key = Key(task, choose.choice([None, "", "x"])) if name == "users" else f"{task}-{choose.randrange(3)}"
                 gone = name == "users" and choose.random() < 0.2
@@ -424,22 +452,23 @@ def write(
     sinks: Sequence[DeltaSink] = SINKS,
     at_once: Sequence[str] = (),
 ) -> None:
-    """Writes rows as a stream does, batch by batch; tables of `at_once` in one batch after all others."""
+    """Writes rows as a stream does, batch by batch; tables of `at_once` in the last batch of the replay."""
     root.mkdir(parents=True)
     committer = TableCommitter(root, "app", "q", sinks, DEAD)
     committer.open(1)
     tasks = [TaskTables(root, sinks, DEAD, stage=0, task=task, page_rows=16) for task in range(TASKS)]
-    for batch in sorted({each.batch for each in rows} | {BATCHES}):
+    for batch in sorted({each.batch for each in rows} | {LAST_BATCH, BATCHES}):
         for task in tasks:
             task.begin(batch)
         for each in rows:
-            if (BATCHES if each.table in at_once else each.batch) == batch:
+            if (LAST_BATCH if each.table in at_once else each.batch) == batch:
                 _write(tasks[each.task], each)
         if batch == BATCHES and HOURS in sinks:
             for task in tasks:
                 task.close_windows("hours", closed_ms + 1)
         committer.commit(batch, [write for task in tasks for write in task.finish()])
     committer.refresh_snapshots(force=True)
+    committer.settle()
     committer.close()
 
 
@@ -457,6 +486,18 @@ def _write(tables: TaskTables, row: Row) -> None:
                 str(row.key).encode(), b"{", headers, row.time_ms, row.source, "E", str(row.value), "o", ""
             )
             tables.dead_letter(letter)
+
+
+def rename_file(root: Path, name: str, kind: str) -> None:
+    """Puts a file of another kind in place of a table's only one."""
+    (schema,) = schemas(next(sink for sink in SINKS if sink.table == name))
+    committer = TableCommitter(root, "app", "q", SINKS, DEAD)
+    committer.open(2)
+    (old,) = committer.tables[name].log.files
+    rows = parquet.read(root, schema, old)
+    new = parquet.write(root, schema, layout.part_name(kind, 0, 0, layout.query_tag("q")), rows)
+    committer.tables[name].log.commit(Commit(added=[new], removed=[old]))
+    committer.close()
 
 
 def double_files(root: Path, name: str) -> None:
@@ -602,11 +643,6 @@ def _cells(value: Value | None) -> dict[str, Any]:
     return {"amount": value.amount, "rate": value.rate, "parts": parts, "c0": value.c0}
 
 
-def _is_read(row: Row) -> bool:
-    ends = ENDS.get(row.source.topic)
-    return row.batch <= LAST_BATCH if ends is None else row.source.offset < ends[str(row.source.partition)]
-
-
 def _in_order(rows: Sequence[Row], table: str) -> list[Row]:
     return sorted((row for row in rows if row.table == table), key=lambda row: (row.batch, row.task))
 
@@ -620,7 +656,7 @@ def _appended(table: str) -> Callable[..., Expected]:
                 row.time_ms,
             )
             for row in _in_order(rows, table)
-            if _is_read(row) and (from_ms or 0) <= row.time_ms < (to_ms or 1 << 60)
+            if row.batch <= LAST_BATCH and (from_ms or 0) <= row.time_ms < (to_ms or 1 << 60)
         ]
 
     return lambda before, after, *times: model(lines(before, *times), lines(after, *times))
