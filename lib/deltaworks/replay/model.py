@@ -118,6 +118,11 @@ class ReplayPaths:
         return self.root / "scratch"
 
     @property
+    def sorted(self) -> Path:
+        """All records in the order of their timestamps, if that is the order."""
+        return self.root / "sorted"
+
+    @property
     def comparison(self) -> Path:
         return self.root / "comparison.json"
 

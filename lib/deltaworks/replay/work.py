@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import takewhile
 from pathlib import Path
 
 import msgspec
+from pyspark.sql import SparkSession
 
 from deltaworks.control import batches
 from deltaworks.control.paths import PipelinePaths
@@ -22,10 +23,12 @@ from deltaworks.quality.verdict import Verdict
 from deltaworks.replay.model import ReplayPaths, ReplayPlan
 from deltaworks.settings import Settings
 from deltaworks.spark import session
+from deltaworks.spark.global_tables import Reader
 from deltaworks.spark.history import History
+from deltaworks.spark.replay import by_time
 from deltaworks.spark.replay.executors import OnSpark
 from deltaworks.spark.replay.host import Progress, ReplayHost
-from deltaworks.spark.replay.steps import globals_start, recorded_steps
+from deltaworks.spark.replay.steps import Step, globals_start, recorded_steps
 from deltaworks.topology.archives import Archives
 
 Report = Callable[[str], None]
@@ -41,7 +44,13 @@ def process(settings: Settings, pipeline: Pipeline, paths: ReplayPaths, plan: Re
     topology = pipeline.plan()
     record = PipelinePaths.of(settings, pipeline.name).batches
     begin = globals_start(batches.read(record), plan.global_partitions)
-    recorded = takewhile(lambda each: each.batch <= plan.last_batch, batches.read(record))
+    recorded = recorded_steps(takewhile(lambda each: each.batch <= plan.last_batch, batches.read(record)), begin)
+    history = History(
+        settings.bootstrap,
+        settings.tables,
+        Archives.of(topology),
+        frozenset(topic.name for topic in pipeline.topics if topic.compacted),
+    )
     spark = session.build(
         f"deltaworks-replay-{pipeline.name}",
         cores=settings.cores,
@@ -51,6 +60,12 @@ def process(settings: Settings, pipeline: Pipeline, paths: ReplayPaths, plan: Re
         python_path=os.pathsep.join(map(str, settings.python_path)),
     )
     try:
+        steps: Iterable[Step] = recorded
+        clients: Callable[[], Reader] = history
+        if plan.request.order == "time":
+            report("sorting all records by time")
+            steps = _by_time(spark, history, list(recorded), paths.sorted, plan)
+            clients = by_time.ByTime(paths.sorted, history)
         host = ReplayHost(
             pipeline,
             tasks=plan.tasks,
@@ -58,18 +73,25 @@ def process(settings: Settings, pipeline: Pipeline, paths: ReplayPaths, plan: Re
             sink_partitions=plan.sink_partitions,
             root=paths.root,
             run_id=plan.run_id,
-            clients=History(
-                settings.bootstrap,
-                settings.tables,
-                Archives.of(topology),
-                frozenset(topic.name for topic in pipeline.topics if topic.compacted),
-            ),
+            clients=clients,
             executor=OnSpark(spark, fault_hook=settings.fault_hook),
         )
         estimate = _Estimate(plan.records, host.progress.records)
-        host.run(recorded_steps(recorded, begin), lambda progress: report(estimate.line(progress)))
+        host.run(steps, lambda progress: report(estimate.line(progress)))
     finally:
         spark.stop()
+
+
+def _by_time(spark: SparkSession, history: History, recorded: list[Step], folder: Path, plan: ReplayPlan) -> list[Step]:
+    """Slices of all records in the order of their timestamps."""
+    by_time.sort(spark, history, by_time.joined(recorded), folder)
+    return by_time.steps(
+        folder,
+        batches=(plan.first_batch, plan.last_batch),
+        last_wall_ms=recorded[-1].wall_ms,
+        tick=any(step.tick for step in recorded),
+        global_offsets=recorded[-1].globals,
+    )
 
 
 class _Estimate:
