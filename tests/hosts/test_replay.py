@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 import random
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +25,8 @@ from tests.faults.hooks import InjectedFault
 from tests.hosts.in_process import InProcessStream
 from tests.hosts.memory_kafka import MemoryKafka, MemoryReader
 from tests.hosts.replays import assert_same, replay_host, steps_of, tables_of
+
+ROOT = Path(__file__).parents[2]
 
 
 def words(builder: StreamsBuilder) -> None:
@@ -178,3 +185,55 @@ def test_a_chunk_that_was_begun_is_ended_and_other_batches_are_refused(stream: I
 
 def _raise() -> None:
     raise InjectedFault
+
+
+def test_a_process_that_is_killed_leaves_what_the_next_one_needs(stream: InProcessStream, tmp_path: Path) -> None:
+    kafka, steps, file = stream.kafka, steps_of(stream), tmp_path / "work"
+    assert kafka is not None
+    options: dict[str, Any] = {
+        "pipeline": stream.pipeline, "tasks": stream.tasks, "hop_partitions": stream.worker.config.hop_partitions,
+        "sink_partitions": kafka.partitions, "root": tmp_path / "replay", "run_id": "replay", "clients": kafka.reader,
+        "max_records": 150,
+    }  # fmt: skip
+    file.write_bytes(pickle.dumps((options, steps)))
+    command = [sys.executable, "-m", "tests.hosts.killed_replay", str(file)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(["lib", "."])}
+    for point in (["replay.step", "9"], ["replay.local_committed", "4"], ["delta.after_commit", "2"], []):
+        done = subprocess.run(
+            [*command, *point], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == (-signal.SIGKILL if point else 0), done.stderr
+
+    assert_same(stream, tmp_path / "replay")
+
+
+def with_names(builder: StreamsBuilder) -> None:
+    names = builder.global_table("names", key=str, value=str, store="names")
+    said = builder.stream("words", key=str, value=str)
+    said.join_global(names, lambda key, _: key, lambda word, name: f"{name}: {word}", value=str).to_delta("said")
+
+
+def test_all_tasks_share_a_global_table_and_read_only_what_is_new_in_a_chunk(tmp_path: Path) -> None:
+    rng, kafka = random.Random(3), MemoryKafka({"words": 4, "names": 2})
+    for number in range(300):
+        kafka.write("names", RawRecord(b"k%d" % rng.randrange(9), b"name %d" % number, 0))
+        kafka.write("words", RawRecord(b"k%d" % rng.randrange(9), b"word %d" % number, 1_000 * number))
+    settings = replace(Settings.from_environment({}), home=tmp_path)
+    stream = InProcessStream(Pipeline(name="under-test", topology=with_names), settings, kafka=kafka)
+    first = stream.end()
+    first["words"] = {p: stop // 4 for p, stop in first["words"].items()}
+    first["names"] = {p: stop - 10 for p, stop in first["names"].items()}
+    stream.run(first)
+    stream.run_to_the_end(rng, 20, elsewhere=None)
+    read = 0
+
+    class Counting(MemoryReader):
+        def read(self, ranges: Sequence[Range]) -> Iterator[list[RecordBatch]]:
+            nonlocal read
+            read += sum(each.stop - each.start for each in ranges if each.topic == "names")
+            return super().read(ranges)
+
+    replay_host(stream, tmp_path / "replay", max_records=100_000, clients=lambda: Counting(kafka)).run(steps_of(stream))
+
+    assert_same(stream, tmp_path / "replay")
+    assert 280 < read <= 280 + 4 * 20
