@@ -31,6 +31,7 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGTERM, interrupt)
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of the two processes that run tests (`--dist loadgroup`), one has all that need the stack."""
     for item in items:
