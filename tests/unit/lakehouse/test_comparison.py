@@ -18,12 +18,13 @@ import pytest
 
 from deltaworks.errors import TableError
 from deltaworks.kernel.records import Coordinates, DeadLetter
-from deltaworks.lakehouse import layout, parquet
+from deltaworks.lakehouse import layout, parquet, release
 from deltaworks.lakehouse.columns import TIMESTAMP
 from deltaworks.lakehouse.committer import TableCommitter
 from deltaworks.lakehouse.comparison import Comparison, Limits, TableComparison, compare
 from deltaworks.lakehouse.differences import Differences, Side
 from deltaworks.lakehouse.log import Commit
+from deltaworks.lakehouse.release import ReleaseRequest
 from deltaworks.lakehouse.schema import plan_schemas, schemas
 from deltaworks.lakehouse.tables import TaskTables
 from deltaworks.topology.columns import DecimalDigits
@@ -98,6 +99,38 @@ def test_random_tables_differ_as_the_model_says(tmp_path: Path, seed: int) -> No
         assert summary(table) == expected.summary(), table.table
     assert found.differences > 0
     assert msgspec.json.decode(msgspec.json.encode(found), type=Comparison) == found
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_after_a_publish_nothing_differs(tmp_path: Path, seed: int) -> None:
+    choose = random.Random(seed)
+    before = stream(choose)
+    after = [row for row in mutated(choose, before) if row.batch <= LAST_BATCH]
+    write(tmp_path / "production", before)
+    write(tmp_path / "staging", after, query="run", last_batch=LAST_BATCH)
+    to_ms = START_MS + 2 * DAY_MS
+    assert compare_all(tmp_path, to_ms=to_ms).differences > 0
+    request = ReleaseRequest(
+        run_id="run",
+        pipeline="app",
+        code_version="1",
+        batches=(0, LAST_BATCH),
+        end_offsets=ENDS,
+        from_ms=None,
+        to_ms=to_ms,
+        tables=NAMES,
+        reason="",
+        requested_by="me",
+    )
+
+    committer = TableCommitter(tmp_path / "production", "app", "q", SINKS, DEAD)
+    committer.open(2)
+    release.publish(committer, tmp_path / "staging", request, tmp_path / "releases")
+    committer.close()
+
+    found = compare_all(tmp_path, to_ms=to_ms)
+    assert found.equal
+    assert all(table.rows.equal > 0 for table in found.tables)
 
 
 def test_the_same_rows_in_other_files_are_equal(tmp_path: Path) -> None:
@@ -451,19 +484,21 @@ def write(
     closed_ms: int = CLOSED_MS,
     sinks: Sequence[DeltaSink] = SINKS,
     at_once: Sequence[str] = (),
+    query: str = "q",
+    last_batch: int = BATCHES,
 ) -> None:
     """Writes rows as a stream does, batch by batch; tables of `at_once` in the last batch of the replay."""
     root.mkdir(parents=True)
-    committer = TableCommitter(root, "app", "q", sinks, DEAD)
+    committer = TableCommitter(root, "app", query, sinks, DEAD)
     committer.open(1)
     tasks = [TaskTables(root, sinks, DEAD, stage=0, task=task, page_rows=16) for task in range(TASKS)]
-    for batch in sorted({each.batch for each in rows} | {LAST_BATCH, BATCHES}):
+    for batch in sorted({each.batch for each in rows} | {LAST_BATCH, last_batch}):
         for task in tasks:
             task.begin(batch)
         for each in rows:
             if (LAST_BATCH if each.table in at_once else each.batch) == batch:
                 _write(tasks[each.task], each)
-        if batch == BATCHES and HOURS in sinks:
+        if batch == last_batch and HOURS in sinks:
             for task in tasks:
                 task.close_windows("hours", closed_ms + 1)
         committer.commit(batch, [write for task in tasks for write in task.finish()])
