@@ -21,15 +21,17 @@ from deltaworks.lakehouse.schema import TableSchema
 
 Origins = Sequence[tuple[int, int]]
 """`(batch, rows)`, in the order of a file. Of a replay's rows: the last batch of those that it committed at once."""
+_OF_SEVERAL = ("merged", layout.PUBLISHED, layout.REMAINING)
 
 
 def of_file(root: Path, schema: TableSchema, path: str, rows: int) -> Origins | None:
     """The origins of a file with so many rows; None: it was merged by a version that kept no account of them."""
-    if (written := parquet.origins(root, schema, path)) is not None:
+    found, kind = layout.batch_of(path), path.rpartition("/")[2].partition("-")[0]
+    if found is None:
+        return None
+    if kind in _OF_SEVERAL and (written := parquet.origins(root, schema, path)) is not None:
         return written
-    found = layout.batch_of(path)
-    is_merged = path.rpartition("/")[2].startswith("merged-")
-    return None if found is None or is_merged else [(found[0], rows)]
+    return None if kind == "merged" else [(found[0], rows)]
 
 
 def rows_up_to(origins: Origins, last_batch: int) -> int:
@@ -60,5 +62,5 @@ def _runs(batches: pa.Array) -> Origins:
     ends = encoded.run_ends.to_pylist()
     return [
         (batch, end - begin)
-        for batch, begin, end in zip(encoded.values.to_pylist(), [0, *ends[:-1]], ends, strict=True)
+        for batch, begin, end in zip(encoded.values.to_pylist(), [0, *ends][:-1], ends, strict=True)
     ]
