@@ -36,7 +36,7 @@ VOLUME_BAND = 3.0
 VOLUME_DAYS = 7
 VOLUME_MIN_DAYS = 3
 VOLUME_MIN_ROWS = 100
-SILENT_MIN_ROWS = 100
+SILENT_MIN_ROWS = 20
 SILENT_MIN_KEYS = 10
 
 
@@ -145,10 +145,10 @@ def _final_windows(tables: OpenedTables, name: str) -> _Rule:
     parts = [f"SELECT * FROM (VALUES {pages}) AS open_pages(task, path)"] if late else []
     if closed or not table.pages:
         highest = max(closed.values(), default=0)
-        parts.append(f"SELECT * FROM {_q(name)} WHERE is_final AND epoch_us(window_end) >= {highest} * 1000")
+        parts.append(f"SELECT * FROM {_q(name)} WHERE is_final AND epoch_ms(window_end) >= {highest}")
     if closed and {page.task for page in table.pages} <= closed.keys():
         lowest = min(closed.values())
-        parts.append(f"SELECT * FROM {_q(name)} WHERE NOT is_final AND epoch_us(window_end) < {lowest} * 1000")
+        parts.append(f"SELECT * FROM {_q(name)} WHERE NOT is_final AND epoch_ms(window_end) < {lowest}")
     return _Rule(
         "FinalWindows",
         name,

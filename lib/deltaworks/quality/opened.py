@@ -20,7 +20,7 @@ from deltaworks.lakehouse import layout
 from deltaworks.lakehouse.layout import PageName
 from deltaworks.lakehouse.log import DeltaLog
 from deltaworks.lakehouse.reading import dataset
-from deltaworks.lakehouse.schema import TableSchema
+from deltaworks.lakehouse.schema import Role, TableSchema
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class OpenedTable:
     rows: Any
     """A dataset of Arrow; nothing is read yet."""
     as_of_batch: int | None = None
-    """Snapshots: the last batch that it shows; None: nothing is known."""
+    """Snapshots: the last batch that it shows; -1: none yet; None: nothing is known."""
     closed_before_ms: Mapping[int, int] = field(default_factory=dict)
     """Windowed tables: task -> windows that end before are final."""
     pages: tuple[PageName, ...] = ()
@@ -71,13 +71,15 @@ def _open(path: Path, schema: TableSchema, last_batch: int | None) -> OpenedTabl
     table = DeltaTable(path, version=version)
     known = {app: table.transaction_version(app) for app in log.transactions}
     steps = [(layout.step_of(app), number) for app, number in known.items() if number is not None]
-    as_of = [number for step, number in steps if step == layout.SNAPSHOT]
+    as_of = [number for step, number in steps if step == layout.SNAPSHOT] or [-1]
     closed: dict[int, int] = {}
     for step, before_ms in steps:
         if (task := layout.closed_task(step)) is not None:
             closed[task] = max(before_ms, closed.get(task, before_ms))
     pages = tuple(PageName(name) for name in log.files if layout.is_page(name)) if version == log.version else ()
-    return OpenedTable(schema, dataset(path, table), max(as_of, default=None), closed, pages)
+    return OpenedTable(
+        schema, dataset(path, table), max(as_of) if schema.role is Role.SNAPSHOT else None, closed, pages
+    )
 
 
 def _version_at(path: Path, version: int, last_batch: int) -> int:

@@ -1,0 +1,97 @@
+"""The gate asks the suite and the invariants, of staging tables and of tables as they are."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import great_expectations.expectations as gxe
+import pytest
+
+from deltaworks.lakehouse.schema import plan_schemas
+from deltaworks.lakehouse.scope import Scope
+from deltaworks.quality import Outcome, Suites, Verdict
+from deltaworks.quality.gate import gate, judge
+from tests.planted_defects.defect import defect, planted
+from tests.unit.lakehouse.lake import DEAD, SINKS, run
+
+SCHEMAS = plan_schemas(SINKS, DEAD)
+NAMES = [schema.name for schema in SCHEMAS]
+SUITES: Suites = {
+    "orders": [
+        gxe.ExpectColumnValuesToNotBeNull(column="name"),
+        gxe.UnexpectedRowsExpectation(
+            unexpected_rows_query="SELECT * FROM {batch} ANTI JOIN counts ON true", description="there are counts"
+        ),
+    ]
+}
+
+
+@pytest.fixture
+def production(tmp_path: Path) -> Path:
+    committer, _ = run(tmp_path / "production", 6)
+    committer.refresh_snapshots(force=True)
+    committer.close()
+    return tmp_path / "production"
+
+
+@pytest.fixture
+def staging(production: Path) -> Path:
+    return shutil.copytree(production, production.with_name("staging"))
+
+
+def judged(staging: Path, production: Path, suites: Suites = SUITES) -> list[Verdict]:
+    scope = Scope(end_offsets={"raw": {"0": 6000, "1": 6000}}, last_batch=5)
+    return gate(staging, production, schemas=SCHEMAS, suites=suites, scope=scope)
+
+
+def test_good_tables_pass(staging: Path, production: Path) -> None:
+    verdicts = judged(staging, production)
+
+    assert [(verdict.table, verdict.expects) for verdict in verdicts if not verdict.passed] == []
+    assert {verdict.expectation for verdict in verdicts} >= {"ExpectColumnValuesToNotBeNull", "KeysUnique", "Volume"}
+
+
+def test_what_the_suite_finds_blocks(staging: Path, production: Path) -> None:
+    with planted(staging, NAMES, defect("no name", "orders", "UPDATE {} SET name = NULL WHERE rowid = 0")):
+        verdicts = judged(staging, production)
+
+    assert [verdict.expectation for verdict in verdicts if verdict.blocks] == ["ExpectColumnValuesToNotBeNull"]
+
+
+def test_what_an_invariant_finds_blocks_without_a_suite_too(staging: Path, production: Path) -> None:
+    with planted(staging, NAMES, defect("doubled", "counts", "INSERT INTO {} FROM {} LIMIT 1")):
+        verdicts = judged(staging, production, {})
+
+    assert [verdict.expectation for verdict in verdicts if verdict.blocks] == ["KeysUnique"]
+
+
+def test_an_expectation_that_raises_blocks(staging: Path, production: Path) -> None:
+    verdicts = judged(staging, production, {"orders": [gxe.ExpectColumnValuesToNotBeNull(column="lost")]})
+
+    assert [verdict.outcome for verdict in verdicts if verdict.blocks] == [Outcome.ERROR]
+
+
+def test_a_table_that_is_missing_blocks(staging: Path, production: Path) -> None:
+    shutil.rmtree(staging / "counts")
+
+    verdicts = judged(staging, production, {})
+
+    assert [(verdict.table, verdict.expectation) for verdict in verdicts if verdict.blocks] == [
+        ("counts", "TableExists")
+    ]
+
+
+def test_a_table_that_production_does_not_have_yet_can_be_published(staging: Path, production: Path) -> None:
+    shutil.rmtree(production / "counts")
+
+    assert [verdict.expects for verdict in judged(staging, production) if verdict.blocks] == []
+
+
+def test_production_is_judged_as_it_is(production: Path) -> None:
+    verdicts = judge(production, schemas=SCHEMAS, suites=SUITES, last_batch=5)
+
+    assert [(verdict.table, verdict.expects) for verdict in verdicts if not verdict.passed] == []
+    assert {verdict.expectation for verdict in verdicts}.isdisjoint({"OnlyWhatWasRead", "Volume", "EveryPartition"})
+    with planted(production, NAMES, defect("doubled", "users", "INSERT INTO {} FROM {} LIMIT 1")):
+        assert any(verdict.blocks for verdict in judge(production, schemas=SCHEMAS, suites={}))
