@@ -21,9 +21,15 @@ from pathlib import Path
 import msgspec
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.exceptions import (
+    CommitFailedError,
+    DeltaError,
+    DeltaProtocolError,
+    SchemaMismatchError,
+    TableNotFoundError,
+)
 
-from deltaworks.errors import TableError
+from deltaworks.errors import TableError, TransientError
 from deltaworks.lakehouse.columns import TIMESTAMP
 from deltaworks.quality.verdict import Verdict
 
@@ -61,7 +67,8 @@ def append(root: Path, run_id: str, pipeline: str, verdicts: Sequence[Verdict], 
         at: when; aware.
 
     Raises:
-        TableError: others were first, again and again.
+        TableError: a table has other columns.
+        TransientError: others were first, again and again.
     """
     results = [_shared(run_id, pipeline, each, at) | _of_verdict(each) for each in verdicts]
     failures = [_shared(run_id, pipeline, each, at) | {"row": _json(row)} for each in verdicts for row in each.sample]
@@ -106,9 +113,14 @@ def _append(path: Path, rows: pa.Table) -> None:
         try:
             write_deltalake(path, rows, mode="append")
             break
+        except (DeltaProtocolError, SchemaMismatchError) as error:
+            raise TableError(
+                f"Delta table '{path.name}' at {path.parent} has other columns: {error}",
+                hint="another version of deltaworks has made it: move its folder away, a new one is made",
+            ) from error
         except DeltaError as error:
             if attempt + 1 == _ATTEMPTS:
-                raise TableError(
+                raise TransientError(
                     f"Delta table '{path.name}' at {path.parent} does not take what was found: {error}",
                     hint="others write to it all the time; try again",
                 ) from error

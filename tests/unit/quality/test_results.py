@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
-from deltaworks.errors import TableError
+from deltaworks.errors import TableError, TransientError
 from deltaworks.quality import Outcome, Verdict, results
 
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -112,12 +113,19 @@ def test_a_run_without_failures_leaves_no_commit_behind(tmp_path: Path) -> None:
     assert DeltaTable(tmp_path / "quality_failures").version() == 0
 
 
-def test_others_that_are_always_first_are_an_error_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_others_that_are_always_first_are_an_error_that_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise CommitFailedError("somebody was first")
 
     monkeypatch.setattr(results, "write_deltalake", refuse)
     monkeypatch.setattr(results, "_PAUSE_S", 0.0)
 
-    with pytest.raises(TableError, match="somebody was first"):
+    with pytest.raises(TransientError, match="somebody was first"):
+        results.append(tmp_path, "run-1", "shop", [PASSED], AT)
+
+
+def test_a_table_with_other_columns_is_left_alone(tmp_path: Path) -> None:
+    write_deltalake(tmp_path / "quality_results", pa.table({"run": [1]}))
+
+    with pytest.raises(TableError, match="has other columns"):
         results.append(tmp_path, "run-1", "shop", [PASSED], AT)
