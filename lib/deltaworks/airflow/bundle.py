@@ -8,21 +8,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from airflow.dag_processing.bundles.base import BaseDagBundle
 
+from deltaworks.airflow.quality import SUITES
 from deltaworks.control import jobs
 from deltaworks.settings import Settings
 
 _FILE = '''"""Airflow's entry to jobs/{name}.py. Written by deltaworks.airflow.bundle; changes here are lost."""
 
+from deltaworks.airflow.quality import quality_dag
 from deltaworks.airflow.replay import replay_dag, reprocess_dag
 from deltaworks.airflow.stream import stream_dag
 
 stream = stream_dag("{name}")
 replay = replay_dag("{name}")
 reprocess = reprocess_dag("{name}")
+quality = quality_dag("{name}")
 '''
 
 
@@ -57,7 +61,8 @@ def dag_files(settings: Settings) -> Path:
 def write_dag_files(settings: Settings, names: Sequence[str]) -> None:
     """Makes the folder hold exactly these; several processes may do this at once.
 
-    A file gets the time of its job, so that Airflow parses it again as soon as that changes.
+    A file gets the time of its job, or of its suite if that is newer, so that Airflow parses it again as soon as one of
+    them changes.
     """
     folder = dag_files(settings)
     folder.mkdir(parents=True, exist_ok=True)
@@ -69,6 +74,9 @@ def write_dag_files(settings: Settings, names: Sequence[str]) -> None:
             changed_ns = (settings.project / "jobs" / f"{name}.py").stat().st_mtime_ns
         except FileNotFoundError:
             continue  # went away meanwhile; the next call removes its file
+        with suppress(FileNotFoundError):
+            suite = settings.project / "jobs" / SUITES / f"{name}.py"
+            changed_ns = max(changed_ns, suite.stat().st_mtime_ns)
         _write(folder / f"{name}.py", _FILE.format(name=name), changed_ns)
 
 

@@ -56,6 +56,18 @@ def test_a_dag_file_is_as_new_as_its_job_so_that_airflow_parses_it_again(project
     assert written.stat().st_mtime == 2e9
 
 
+def test_a_dag_file_is_as_new_as_the_suite_too(project: Path) -> None:
+    job(project, "orders")
+    (project / "jobs" / "quality").mkdir()
+    suite = project / "jobs" / "quality" / "orders.py"
+    suite.write_text("suites = {}\n")
+    os.utime(suite, (2e9, 2e9))
+
+    files()
+
+    assert (project / "home" / "airflow" / "pipelines" / "jobs" / "orders.py").stat().st_mtime == 2e9
+
+
 def test_a_dag_file_passes_the_search_for_files_that_may_hold_dags(project: Path) -> None:
     job(project, "orders")
     files()

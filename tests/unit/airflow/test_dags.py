@@ -18,7 +18,7 @@ SLOW = (
 )
 
 PIPELINES = jobs.names(Settings.from_environment({"DELTAWORKS_PROJECT": str(ROOT)}))
-KINDS = ("stream", "replay", "reprocess")
+KINDS = ("stream", "replay", "reprocess", "quality")
 DAGS = sorted([*(f"{name}__{kind}" for name in PIPELINES for kind in KINDS), "streams__reconcile"])
 
 
@@ -138,6 +138,30 @@ def test_the_page_of_a_replay_says_how_to_make_a_backfill_and_how_to_roll_back(d
         for word in ("`order_counts`", "deltaworks discard RUN", "deltaworks rollback RUN", "Required Actions"):
             assert word in doc
     assert "airflow backfill create --dag-id orders__reprocess" in dags["orders__reprocess"]["doc_md"]
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_tables_are_checked_by_schedule_and_on_demand_one_check_at_a_time(
+    dags: dict[str, dict[str, Any]], name: str
+) -> None:
+    dag = dags[f"{name}__quality"]
+
+    assert (dag["scheduled"], dag["catchup"], dag["max_active_runs"]) == (True, False, 1)
+    assert dag["run_types"] == ["manual", "operator_triggered", "scheduled"]
+    assert list(dag["tasks"]) == ["check"]
+    for word in (f"jobs/quality/{name}.py", "every hour", "`quality_results`", f"deltaworks quality {name}"):
+        assert word in dag["doc_md"]
+
+
+def test_a_pipeline_without_a_suite_has_no_dag_that_checks_it(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "jobs", tmp_path / "jobs", ignore=shutil.ignore_patterns("__pycache__", "orders.py"))
+    shutil.copy(ROOT / "jobs" / "orders.py", tmp_path / "jobs")
+
+    files = found_in(tmp_path)
+
+    found = {dag_id for file in files for dag_id in file.dags}
+    assert "orders__stream" in found and "clicks__quality" in found
+    assert "orders__quality" not in found
 
 
 def test_the_page_of_a_stream_says_what_it_reads_and_writes_and_how_to_stop_it(dags: dict[str, dict[str, Any]]) -> None:

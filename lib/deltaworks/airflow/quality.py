@@ -1,0 +1,127 @@
+"""The DAG `<name>__quality` of a pipeline that has a suite: are its tables as they should be?
+
+```
+check
+```
+
+It runs the suite in `jobs/quality/<name>.py` and our own invariants on production, by schedule and when triggered, and
+only reads: neither the stream nor its tables know of it. The run fails if something is wrong, once: what is wrong
+with a table is wrong a moment later too.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import DAG, task
+from airflow.sdk.api.datamodels._generated import DagRunType
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+from deltaworks.airflow.stream import DEFAULTS
+from deltaworks.airflow.tasks import no_retry_where_it_cannot_help
+from deltaworks.control import jobs
+from deltaworks.settings import Settings
+
+if TYPE_CHECKING:
+    from deltaworks.quality import Verdict
+
+log = logging.getLogger(__name__)
+SUITES = "quality"
+"""The folder of the suites, in `jobs/`."""
+HOUR = timedelta(hours=1)
+_LIMIT = timedelta(minutes=30)
+_DOC = """
+Checks the tables of `{name}`: the suite in `jobs/quality/{name}.py` (Great Expectations, and rules in SQL), and what
+holds for the tables of every pipeline. It reads all tables as of the same micro-batch and changes none of them, so the
+stream may run meanwhile.
+
+| | |
+|---|---|
+| When | every {every}, and when you trigger this DAG |
+| The run fails | if a rule is broken that is no mere warning, or could not be checked |
+| What is wrong, why it matters, and rows that show it | the log of `check` |
+| Since when | the Delta tables `quality_results` and `quality_failures` (sampled rows), column `run_id` |
+| The same without Airflow | `deltaworks quality {name}` |
+
+A failed run stops nothing and repairs nothing. `{name}__replay` computes days again when the code is repaired.
+"""
+
+
+def quality_dag(name: str, every: timedelta = HOUR) -> DAG | None:
+    """Makes the DAG; None for a pipeline without a suite.
+
+    Args:
+        name: of the pipeline.
+        every: from one check to the next.
+    """
+    if name not in jobs.names_with(Settings.from_environment(), SUITES):
+        return None
+    with DAG(
+        dag_id=dag_id(name),
+        description=f"Checks that the tables of {name} are as they should be.",
+        schedule=every,
+        catchup=False,
+        max_active_runs=1,
+        allowed_run_types=[DagRunType.SCHEDULED, DagRunType.MANUAL, DagRunType.OPERATOR_TRIGGERED],
+        default_args=DEFAULTS,
+        dagrun_timeout=2 * _LIMIT,
+        tags=["quality", name],
+        doc_md=_DOC.format(name=name, every=_in_words(every)).strip(),
+    ) as dag:
+        task(task_id="check", execution_timeout=_LIMIT)(check)(name)
+    return dag
+
+
+def dag_id(name: str) -> str:
+    """Of the DAG of a pipeline."""
+    return f"{name}__quality"
+
+
+def check(name: str, dag_run: Any = None) -> dict[str, int]:
+    """Judges the tables; says what is wrong, and fails if that is no mere warning.
+
+    Returns:
+        How many verdicts of each outcome there are.
+    """
+    from deltaworks.quality import Outcome, production  # with Great Expectations: seconds, and only here
+
+    settings = Settings.from_environment()
+    with no_retry_where_it_cannot_help():
+        if not production.is_there(settings, name):
+            raise AirflowSkipException(f"{name} has no tables yet: there is nothing to check")
+        verdicts = production.check(settings, name, run_id=dag_run.run_id)
+    for verdict in verdicts:
+        if not verdict.passed:
+            _tell(verdict)
+    counts = {outcome.value: sum(verdict.outcome is outcome for verdict in verdicts) for outcome in Outcome}
+    log.info("%s", ", ".join(f"{count} {outcome}" for outcome, count in counts.items()))
+    if blocking := [verdict for verdict in verdicts if verdict.blocks]:
+        raise AirflowFailException(_summary(name, blocking))
+    return counts
+
+
+def _tell(verdict: Verdict) -> None:
+    """One that did not pass: what, why, and what was there instead."""
+    level = logging.ERROR if verdict.blocks else logging.WARNING
+    log.log(level, "%s: %s: %s", verdict.outcome.value, verdict.table, verdict.expects)
+    for line in (verdict.why, verdict.error, verdict.observed):
+        if line:
+            log.log(level, "  | %s", line)
+    if verdict.unexpected:
+        log.log(level, "  | %s of %s rows, such as:", verdict.unexpected, verdict.rows)
+    for row in verdict.sample:
+        log.log(level, "  |   %s", ", ".join(f"{column}={cell}" for column, cell in row.items()))
+
+
+def _summary(name: str, blocking: Sequence[Verdict]) -> str:
+    first = blocking[0]
+    more = f", and {len(blocking) - 1} more" if len(blocking) > 1 else ""
+    return f"the tables of {name} are not as they should be: {first.table}: {first.expects}{more}"
+
+
+def _in_words(every: timedelta) -> str:
+    minutes = round(every.total_seconds() / 60)
+    return "hour" if every == HOUR else f"{minutes} minutes"

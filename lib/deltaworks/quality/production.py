@@ -1,0 +1,46 @@
+"""The check of a pipeline's tables in production, by schedule or because somebody asks; what is found is kept."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from deltaworks.control import batches, jobs
+from deltaworks.control.paths import PipelinePaths
+from deltaworks.lakehouse import layout
+from deltaworks.lakehouse.schema import TableSchema, plan_schemas
+from deltaworks.quality import results, suites
+from deltaworks.quality.gate import judge
+from deltaworks.quality.verdict import Verdict
+from deltaworks.settings import Settings
+
+
+def is_there(settings: Settings, name: str) -> bool:
+    """Whether the pipeline has a table already; it creates all of them before its first batch."""
+    return any((settings.tables / schema.name / layout.LOG_FOLDER).is_dir() for schema in _schemas(settings, name))
+
+
+def check(settings: Settings, name: str, *, run_id: str, samples: int = 5) -> list[Verdict]:
+    """Judges the tables as they are, also while the stream runs, and adds the verdicts to `quality_results`.
+
+    Args:
+        settings: where the tables are.
+        name: of the pipeline.
+        run_id: under which the verdicts are kept.
+        samples: how many rows a verdict shows at most.
+
+    Raises:
+        ConfigurationError: there is no such pipeline, or it has no suite.
+        TransientError: others write to the table of verdicts all the time.
+    """
+    schemas = _schemas(settings, name)
+    suite = suites.load(settings, name)
+    newest = batches.last(PipelinePaths.of(settings, name).batches)
+    last_batch = None if newest is None else newest.batch
+    verdicts = judge(settings.tables, schemas=schemas, suites=suite, last_batch=last_batch, samples=samples)
+    results.append(settings.tables, run_id, name, verdicts, datetime.now(UTC))
+    return verdicts
+
+
+def _schemas(settings: Settings, name: str) -> tuple[TableSchema, ...]:
+    pipeline = jobs.load(settings, name)
+    return plan_schemas(pipeline.plan().tables, pipeline.dead_letter_table)

@@ -1,0 +1,131 @@
+"""What the check of a pipeline's tables says, and when it fails."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+from deltaworks.airflow.quality import check, quality_dag
+from deltaworks.errors import ConfigurationError, TransientError
+from deltaworks.quality import Outcome, Verdict, production
+
+RUN = SimpleNamespace(run_id="scheduled__1")
+PASSED = Verdict(
+    table="users",
+    expectation="KeysUnique",
+    expects="one row per key",
+    why="A later row replaces the earlier one.",
+    severity="critical",
+    outcome=Outcome.PASSED,
+    rows=7,
+    unexpected=0,
+)
+FAILED = replace(PASSED, table="orders", outcome=Outcome.FAILED, unexpected=2, sample=({"key": "a", "rows": 2},))
+WARNING = replace(FAILED, severity="warning", expects="few are late", observed="half of them")
+ERROR = replace(PASSED, outcome=Outcome.ERROR, unexpected=None, error="there is no column 'key'")
+
+
+class Production:
+    """Answers as it is told; takes notes of what it is asked."""
+
+    def __init__(self) -> None:
+        self.verdicts = [PASSED]
+        self.there = True
+        self.error: Exception | None = None
+        self.asked: list[tuple[str, str]] = []
+
+    def check(self, settings: object, name: str, *, run_id: str) -> list[Verdict]:
+        self.asked.append((name, run_id))
+        if self.error is not None:
+            raise self.error
+        return self.verdicts
+
+    def is_there(self, settings: object, name: str) -> bool:
+        return self.there
+
+
+@pytest.fixture
+def tables(monkeypatch: pytest.MonkeyPatch) -> Production:
+    tables = Production()
+    for name in ("check", "is_there"):
+        monkeypatch.setattr(production, name, getattr(tables, name))
+    return tables
+
+
+def said(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno == level]
+
+
+def test_tables_that_are_as_they_should_be_pass(tables: Production, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO"):
+        counts = check("orders", RUN)
+
+    assert counts == {"passed": 1, "failed": 0, "error": 0}
+    assert tables.asked == [("orders", "scheduled__1")]
+    assert said(caplog, logging.INFO) == ["1 passed, 0 failed, 0 error"]
+
+
+def test_what_is_wrong_fails_the_run_and_is_in_the_log(tables: Production, caplog: pytest.LogCaptureFixture) -> None:
+    tables.verdicts = [PASSED, FAILED, ERROR]
+
+    with pytest.raises(AirflowFailException, match="orders: one row per key, and 1 more"):
+        check("orders", RUN)
+
+    assert said(caplog, logging.ERROR) == [
+        "failed: orders: one row per key",
+        "  | A later row replaces the earlier one.",
+        "  | 2 of 7 rows, such as:",
+        "  |   key=a, rows=2",
+        "error: users: one row per key",
+        "  | A later row replaces the earlier one.",
+        "  | there is no column 'key'",
+    ]
+
+
+def test_a_warning_is_in_the_log_and_the_run_passes(tables: Production, caplog: pytest.LogCaptureFixture) -> None:
+    tables.verdicts = [PASSED, WARNING]
+
+    assert check("orders", RUN)["failed"] == 1
+    assert said(caplog, logging.WARNING)[:3] == [
+        "failed: orders: few are late",
+        "  | A later row replaces the earlier one.",
+        "  | half of them",
+    ]
+    assert said(caplog, logging.ERROR) == []
+
+
+def test_before_the_first_batch_there_is_nothing_to_check(tables: Production) -> None:
+    tables.there = False
+
+    with pytest.raises(AirflowSkipException, match="orders has no tables yet"):
+        check("orders", RUN)
+
+    assert tables.asked == []
+
+
+def test_a_suite_that_is_broken_is_not_tried_again(tables: Production) -> None:
+    tables.error = ConfigurationError("jobs/quality/orders.py defines no suites.")
+
+    with pytest.raises(AirflowFailException, match="defines no suites"):
+        check("orders", RUN)
+
+
+def test_what_may_be_gone_a_moment_later_is_tried_again(tables: Production) -> None:
+    tables.error = TransientError("others are always first")
+
+    with pytest.raises(TransientError):
+        check("orders", RUN)
+
+
+def test_the_hour_is_a_default() -> None:
+    dags: Any = [quality_dag("orders"), quality_dag("orders", timedelta(minutes=15))]
+
+    assert ["every hour" in dag.doc_md for dag in dags] == [True, False]
+    assert "every 15 minutes" in dags[1].doc_md
+    assert [dag.schedule for dag in dags] == [timedelta(hours=1), timedelta(minutes=15)]
