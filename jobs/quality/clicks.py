@@ -51,6 +51,27 @@ visits: Suite = [
         for page in ("first_page", "last_page")
     ),
     never(
+        "visits and late clicks have the clicks that the pages have",
+        "SELECT * FROM (SELECT (SELECT sum(clicks) FROM {batch}) + (SELECT count(*) FROM clicks_late) AS of_users, "
+        "(SELECT sum(value) FROM clicks_pages) AS of_pages) "
+        "WHERE of_users NOT BETWEEN of_pages * 0.95 AND of_pages * 1.05",
+        why="A click counts for its page, and in a visit or as late for its user; one in a hundred is of nobody, and "
+        "few are too late for their page.",
+    ),
+    never(
+        "the clicks of each day are in its visits, or late",
+        """
+        SELECT p.day, of_pages, of_visits, late
+        FROM (SELECT window_date AS day, sum(value) AS of_pages FROM clicks_pages GROUP BY ALL) p
+        LEFT JOIN (SELECT day::DATE AS day, sum(clicks) AS of_visits FROM (
+            SELECT clicks, unnest(generate_series(window_start::DATE, window_end::DATE, INTERVAL 1 DAY)) AS day
+            FROM {batch}) GROUP BY ALL) v USING (day)
+        LEFT JOIN (SELECT timestamp::DATE AS day, count(*) AS late FROM clicks_late GROUP BY ALL) l USING (day)
+        WHERE of_pages >= 100 AND coalesce(of_visits, 0) + coalesce(late, 0) < of_pages * 0.95
+        """,
+        why="A day without its visits does not show in the sum of all days for long.",
+    ),
+    never(
         "the newest visit is of the last hour",
         "SELECT * FROM (SELECT max(timestamp) AS newest FROM {batch}) "
         "WHERE newest < (SELECT max(timestamp) FROM clicks_pages) - INTERVAL 1 HOUR",

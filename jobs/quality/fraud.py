@@ -84,6 +84,37 @@ fraud_alerts: Suite = [
         why="Each payment adds to it; a sum that stands still or falls has lost one.",
     ),
     never(
+        "two payments never find the same profile",
+        "SELECT key, payments, total, last_ms FROM {batch} WHERE source_topic = 'payments' AND payments > 0 "
+        "GROUP BY ALL HAVING count(DISTINCT source_offset) > 1",
+        why="Every payment changes the profile of its user; whoever sees it unchanged has lost one.",
+    ),
+    never(
+        "alerts of one payment say the same of it",
+        "SELECT source_partition, source_offset FROM {batch} WHERE source_topic = 'payments' GROUP BY ALL "
+        "HAVING count(DISTINCT (key, payment_id, amount, country, timestamp, payments, total, last_ms, "
+        "in_five_minutes, in_hour_before)) > 1",
+        why="It is judged once, by all rules; where they differ, one of them looked at something else.",
+    ),
+    never(
+        "the payments of a user are in one partition",
+        "SELECT key FROM {batch} WHERE source_topic = 'payments' GROUP BY key "
+        "HAVING count(DISTINCT source_partition) > 1",
+        why="Partitions follow from the user: an alert in two of them has the user of another payment.",
+    ),
+    never(
+        "sums have cents",
+        "SELECT * FROM (SELECT count(*) AS alerts, count(*) FILTER (total <> trunc(total)) AS with_cents FROM {batch} "
+        "WHERE payments > 0) WHERE alerts >= 20 AND with_cents < alerts / 10",
+        why="Prices have cents; a profile that adds up whole amounts has rounded them.",
+    ),
+    never(
+        "every rule has its alerts",
+        "SELECT rule FROM (VALUES ('HIGH_AMOUNT'), ('GEO_ANOMALY'), ('HIGH_VELOCITY')) AS rules(rule) "
+        "ANTI JOIN {batch} USING (rule) WHERE (SELECT count(*) FROM {batch}) >= 50",
+        why="Each kind of fraud happens; of fifty alerts some are of each rule, unless one has stopped to look.",
+    ),
+    never(
         "there are alerts as long as there are payments",
         "SELECT * FROM (SELECT max(timestamp) AS newest FROM {batch}) WHERE newest < "
         "(SELECT max(timestamp) FROM fraud_dead_letters WHERE operator = 'decode-payment') - INTERVAL 1 DAY",

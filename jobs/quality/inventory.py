@@ -54,6 +54,13 @@ stock_changelog: Suite = [
         why="A level that is left without having been reached says that an update, and maybe an alert, was lost.",
     ),
     never(
+        "no shelf is behind its orders",
+        "SELECT o.* FROM inventory_customer_orders o ANTI JOIN (SELECT store, item, max(timestamp) AS newest "
+        "FROM {batch} GROUP BY store, item) s "
+        "ON o.shelf.store = s.store AND o.shelf.item = s.item AND o.timestamp <= s.newest",
+        why="An order is a sale too: it moves its shelf in the same batch.",
+    ),
+    never(
         "the last count of a shelf is never forgotten",
         "SELECT *, max(counted_at) OVER (PARTITION BY store, item ORDER BY batch_id RANGE BETWEEN UNBOUNDED PRECEDING "
         "AND 1 PRECEDING) AS known FROM {batch} QUALIFY counted_at IS NULL AND known IS NOT NULL OR counted_at < known",

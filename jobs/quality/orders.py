@@ -96,6 +96,21 @@ enriched_orders: Suite = [
         "HAVING count(DISTINCT (key, user_id, amount, type, item, location, event_time)) > 1",
         why="An order can be delivered twice; if the second differs, one of them was changed on the way.",
     ),
+    never(
+        "orders know their users as the table of users had them, or as it had them within a batch",
+        """
+        WITH strangers AS (
+            SELECT DISTINCT key, user_name, user_country FROM {batch} o
+            ANTI JOIN (FROM users_changelog WHERE op = 'upsert') u
+                ON o.key = u.key AND o.user_name = u.name AND o.user_country = u.country
+        ), hidden AS (
+            SELECT max(source_offset) + 1 - count(*) AS updates FROM users_changelog GROUP BY source_partition
+        )
+        FROM strangers WHERE (SELECT count(*) FROM strangers) > (SELECT coalesce(sum(updates), 0) FROM hidden)
+        """,
+        why="Of a user who changes twice within a batch the changelog has the last state only. There can be no more of "
+        "the others than updates that it does not show; more are the users of somebody else.",
+    ),
 ]
 order_counts: Suite = [
     *windows(HOUR, grace=5 * MINUTE),

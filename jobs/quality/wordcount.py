@@ -76,6 +76,45 @@ hours: Suite = [
         why="Late words are in no hour, so hours may have less; more is a word counted twice.",
     ),
     never(
+        "hours have no more of a word than was counted in their time",
+        """
+        WITH counted AS (
+            SELECT key, timestamp, min(value) AS first, max(value) AS last
+            FROM wordcount_counts_changelog GROUP BY key, timestamp
+        ), totals AS (
+            SELECT key, max(last) AS total FROM counted GROUP BY key
+        ), hours AS (
+            SELECT key, window_start, window_end + INTERVAL 10 MINUTE AS closes, value,
+                sum(value) OVER (PARTITION BY key ORDER BY window_start) AS until_then,
+                sum(value) OVER (PARTITION BY key ORDER BY window_start DESC) AS since
+            FROM {batch}
+        )
+        SELECT h.*, t.total FROM hours h LEFT JOIN totals t ON h.key = t.key
+        ASOF LEFT JOIN counted a ON h.key = a.key AND h.closes <= a.timestamp
+        ASOF LEFT JOIN counted b ON h.key = b.key AND h.window_start > b.timestamp
+        WHERE h.until_then > coalesce(a.first, t.total, 0) OR h.since > coalesce(t.total, 0) - coalesce(b.last, 0)
+        """,
+        why="When a word comes ten minutes after an hour, that hour is closed, and all of it is in the count of then; "
+        "before the first word of an hour nothing of it can have been counted.",
+    ),
+    never(
+        "a word that was surely on time is in its hour",
+        """
+        WITH newest AS (
+            SELECT *, max(timestamp) OVER (ORDER BY batch_id) AS latest,
+                lag(timestamp) OVER (PARTITION BY key ORDER BY batch_id) AS time_before
+            FROM wordcount_counts_changelog
+        ), on_time AS (
+            SELECT key, timestamp, time_bucket(INTERVAL 1 HOUR, timestamp) AS window_start FROM newest
+            WHERE timestamp > coalesce(time_before, '-infinity')
+            AND time_bucket(INTERVAL 1 HOUR, timestamp) + INTERVAL 70 MINUTE > latest
+        )
+        SELECT w.* FROM on_time w ANTI JOIN {batch} h
+        ON w.key = h.key AND w.window_start = h.window_start AND w.timestamp <= h.timestamp
+        """,
+        why="Only what comes more than ten minutes after its hour, by the newest word of its batch, can be too late.",
+    ),
+    never(
         "the newest word is there",
         "SELECT * FROM (SELECT max(timestamp) AS newest FROM {batch}) "
         "WHERE newest IS DISTINCT FROM (SELECT max(timestamp) FROM wordcount_counts_changelog)",
