@@ -17,7 +17,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.planted_defects", description=__doc__)
     parser.add_argument("job", nargs="*", help=f"{', '.join(DEFECTS)}; default: all")
     parser.add_argument("--clean", type=int, default=20, help="runs without defects, per job")
-    parser.add_argument("--records", type=int, default=2_000, help="of the run that defects are planted into")
+    parser.add_argument("--records", type=int, help="of the run that defects are planted into")
     parser.add_argument("--seed", type=int, default=1, help="of that run")
     parser.add_argument("--verbose", action="store_true", help="say what caught each defect")
     options = parser.parse_args()
@@ -33,7 +33,8 @@ def _job(job: str, options: argparse.Namespace) -> int:
     begun = time.process_time()
     notes: list[str] = []
     with tempfile.TemporaryDirectory() as home:
-        checked = list(check_defects(job, Path(home), DEFECTS[job], records=options.records, seed=options.seed))
+        run = {"records": options.records, "seed": options.seed, "thorough": options.verbose}
+        checked = list(check_defects(job, Path(home), DEFECTS[job], **run))
     for each in checked:
         if not each.caught:
             notes.append(f"  missed: {each.defect.name}")

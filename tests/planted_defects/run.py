@@ -35,7 +35,7 @@ class Run:
         return [schema.name for schema in self.schemas]
 
 
-def run(job: str, home: Path, *, records: int, seed: int) -> Run:
+def run(job: str, home: Path, *, records: int, seed: int, per_batch: int | None = None) -> Run:
     """Processes sample data.
 
     Args:
@@ -43,6 +43,7 @@ def run(job: str, home: Path, *, records: int, seed: int) -> Run:
         home: an empty folder.
         records: of the main topic.
         seed: of the sample data, and of the cuts into micro-batches.
+        per_batch: records of a partition in a batch at most; None: some, by the seed.
     """
     pipeline: Pipeline = importlib.import_module(f"jobs.{job}").pipeline
     data: Any = importlib.import_module(f"jobs.sample_data.{job}")
@@ -51,7 +52,7 @@ def run(job: str, home: Path, *, records: int, seed: int) -> Run:
     for row in rows_of(data.records(records, seed)):
         kafka.write(row.topic, RawRecord(row.key, row.value, row.timestamp_ms), row.partition)
     stream = InProcessStream(pipeline, replace(Settings.from_environment({}), home=home), kafka=kafka)
-    stream.run_to_the_end(rng, rng.randint(40, 120), elsewhere=None)
+    stream.run_to_the_end(rng, per_batch or rng.randint(40, 120), elsewhere=None)
     stream.close()
     ends = {topic: parts for topic, parts in stream.offsets.items() if topic != TICK}
     return Run(

@@ -69,6 +69,6 @@ DEFECTS = (
     defect(
         "dead letters are half of all",
         LETTERS,
-        'INSERT INTO {} SELECT * REPLACE ("offset" + 10000 * n AS "offset") FROM {}, range(1, 30) t(n)',
+        'INSERT INTO {} SELECT {}.* REPLACE ("offset" + 10000 * n AS "offset") FROM {}, range(1, 30) t(n)',
     ),
 )

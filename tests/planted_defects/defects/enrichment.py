@@ -44,7 +44,11 @@ DEFECTS = (
     ),
     defect("truncated day: orders end early", CHECKED, f"DELETE FROM {{}} WHERE timestamp > {CUT}"),
     defect("one bad partition: orders of a task are lost", CHECKED, "DELETE FROM {} WHERE source_partition = 1"),
-    defect("stale: customers are some batches old", CUSTOMERS, "DELETE FROM {} WHERE batch_id > 4"),
+    defect(
+        "stale: customers are some batches old",
+        CUSTOMERS,
+        "DELETE FROM {} WHERE batch_id >= (SELECT max(batch_id) FROM original_enrichment_customers)",
+    ),
     defect(
         "stale: orders do not follow their customers",
         CURRENT_LOG,
@@ -56,12 +60,9 @@ DEFECTS = (
     ),
     defect("cancelled orders are still there", CURRENT_LOG, "DELETE FROM {} WHERE op = 'delete'"),
     defect(
-        "cancelled orders are still there, in both",
-        CURRENT_LOG,
-        "DELETE FROM {} WHERE op = 'delete'",
-        CURRENT,
-        "INSERT INTO {} SELECT * EXCLUDE op FROM enrichment_current_changelog WHERE op = 'upsert' AND key NOT IN "
-        "(SELECT key FROM {}) QUALIFY row_number() OVER (PARTITION BY key ORDER BY batch_id DESC) = 1",
+        "a corrected order is as it was before, in both",
+        *(CURRENT, f"UPDATE {{}} SET {NOBODY} WHERE tier = 'gold'"),
+        *(CURRENT_LOG, f"UPDATE {{}} SET {NOBODY} WHERE tier = 'gold'"),
     ),
     defect("orders of a task are not in the table", CURRENT, "DELETE FROM {} WHERE hash(key) % 4 = 1"),
     defect(

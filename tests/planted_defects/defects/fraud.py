@@ -6,6 +6,7 @@ from tests.planted_defects.defect import defect
 
 ALERTS, LETTERS = "fraud_alerts", "fraud_dead_letters"
 CUT = "(SELECT quantile_disc(timestamp, 0.5) FROM original_fraud_alerts)"
+FIRST = "SELECT {} FROM fraud_alerts WHERE source_offset >= 0 ORDER BY source_partition, source_offset LIMIT 1"
 
 DEFECTS = (
     defect("alerts written twice", ALERTS, "INSERT INTO {} FROM {} WHERE rule = 'HIGH_AMOUNT'"),
@@ -19,7 +20,12 @@ DEFECTS = (
     defect("bursts lost", ALERTS, "DELETE FROM {} WHERE rule = 'HIGH_VELOCITY'"),
     defect("alerts from abroad lost", ALERTS, "DELETE FROM {} WHERE rule = 'GEO_ANOMALY'"),
     defect("high amounts lost", ALERTS, "DELETE FROM {} WHERE rule = 'HIGH_AMOUNT'"),
-    defect("one bad partition: no alert of its payments", ALERTS, "DELETE FROM {} WHERE source_partition = 0"),
+    defect(
+        "one bad partition: no alert of its payments",
+        ALERTS,
+        "DELETE FROM {} WHERE source_partition = (SELECT source_partition FROM original_fraud_alerts "
+        "WHERE source_offset >= 0 GROUP BY ALL ORDER BY count(DISTINCT key) DESC LIMIT 1)",
+    ),
     defect("truncated day: alerts end early", ALERTS, f"DELETE FROM {{}} WHERE timestamp > {CUT}"),
     defect(
         "wrong join: profiles of another user",
@@ -63,9 +69,13 @@ DEFECTS = (
         "UPDATE {} SET key = (SELECT max(key) FROM {}) WHERE rule = 'HIGH_AMOUNT'",
     ),
     defect(
-        "stale: the profile is that before the last payment",
+        "stale: the profile is the one that the alert before has seen",
         ALERTS,
-        "UPDATE {} SET payments = payments - 1 WHERE payments > 5 AND rule = 'HIGH_AMOUNT'",
+        "UPDATE {} SET payments = b.payments, total = b.total, last_ms = b.last_ms, last_country = b.last_country FROM "
+        "(SELECT key AS k, source_offset AS o, lag(payments) OVER w AS payments, lag(total) OVER w AS total, "
+        "lag(last_ms) OVER w AS last_ms, lag(last_country) OVER w AS last_country FROM original_fraud_alerts "
+        "WHERE rule = 'HIGH_AMOUNT' WINDOW w AS (PARTITION BY key ORDER BY source_offset)) b "
+        "WHERE k = key AND o = source_offset AND b.payments > 4 AND rule = 'HIGH_AMOUNT'",
     ),
     defect("countries in lower case", ALERTS, "UPDATE {} SET country = lower(country)"),
     defect("late payments counted twice", ALERTS, "UPDATE {} SET in_five_minutes = in_five_minutes + payments"),
@@ -78,9 +88,8 @@ DEFECTS = (
     defect(
         "payments judged and set aside",
         LETTERS,
-        'INSERT INTO {} SELECT * REPLACE (o AS "offset", p AS "partition") FROM '
-        "(FROM {} LIMIT 1), (SELECT source_partition AS p, source_offset AS o FROM fraud_alerts "
-        "WHERE source_offset >= 0 LIMIT 1)",
+        f'INSERT INTO {{}} SELECT * REPLACE (({FIRST.format("source_offset")}) AS "offset", '
+        f'({FIRST.format("source_partition")}) AS "partition") FROM {{}} LIMIT 1',
     ),
     defect("dead letters written twice", LETTERS, "INSERT INTO {} FROM {} LIMIT 2"),
 )

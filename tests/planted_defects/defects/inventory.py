@@ -13,6 +13,7 @@ ORDERS, HOURS, STOCK, STOCK_LOG, LETTERS = (
     "inventory_dead_letters",
 )
 LEVEL = "CASE WHEN {0} < 0 THEN 'negative' WHEN {0} < 10 THEN 'low' ELSE 'ok' END"
+FIRST = "SELECT {} FROM inventory_customer_orders ORDER BY source_partition, source_offset LIMIT 1"
 
 DEFECTS = (
     defect("orders lost: one in forty", ORDERS, "DELETE FROM {} WHERE source_offset % 40 = 7"),
@@ -56,9 +57,7 @@ DEFECTS = (
     defect(
         "wrong join: no summary is found",
         ORDERS,
-        "UPDATE {} SET day = {'orders': 0, 'amount': 0}".replace("{'", "{{'").replace("0}", "0}}")
-        if False
-        else "UPDATE {} SET day = struct_pack(orders := 0, amount := 0)",
+        "UPDATE {} SET day = struct_pack(orders := 0, amount := 0)",
     ),
     defect(
         "summaries keep a week",
@@ -93,8 +92,7 @@ DEFECTS = (
     defect(
         "orders are joined and set aside",
         LETTERS,
-        'INSERT INTO {} SELECT * REPLACE (o AS "offset", p AS "partition", '
-        "'inventory-orders' AS topic) FROM (FROM {} LIMIT 1), (SELECT source_partition AS p, source_offset AS o "
-        "FROM inventory_customer_orders LIMIT 1)",
+        f'INSERT INTO {{}} SELECT * REPLACE (({FIRST.format("source_offset")}) AS "offset", '
+        f"({FIRST.format('source_partition')}) AS \"partition\", 'inventory-orders' AS topic) FROM {{}} LIMIT 1",
     ),
 )

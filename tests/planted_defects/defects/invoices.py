@@ -6,6 +6,7 @@ from tests.planted_defects.defect import defect
 
 CUT = "(SELECT quantile_disc(timestamp, 0.6) FROM original_invoices_line_items)"
 ITEMS, POINTS, LETTERS = "invoices_line_items", "invoices_loyalty_points", "invoices_dead_letters"
+FIRST = "SELECT {} FROM invoices_line_items ORDER BY source_partition, source_offset LIMIT 1"
 
 DEFECTS = (
     defect("items lost: one in thirty", ITEMS, "DELETE FROM {} WHERE hash(invoice_number, item_code) % 30 = 3"),
@@ -82,8 +83,7 @@ DEFECTS = (
     defect(
         "invoices are sold and set aside",
         LETTERS,
-        'INSERT INTO {} SELECT * REPLACE (i.o AS "offset", i.p AS '
-        '"partition") FROM (FROM {} LIMIT 1), (SELECT source_partition AS p, source_offset AS o '
-        "FROM invoices_line_items LIMIT 1) i",
+        f'INSERT INTO {{}} SELECT * REPLACE (({FIRST.format("source_offset")}) AS "offset", '
+        f'({FIRST.format("source_partition")}) AS "partition") FROM {{}} LIMIT 1',
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.planted_defects.defect import defect
 
-CUT = "(SELECT quantile_disc(timestamp, 0.6) FROM original_wordcount_counts_changelog)"
+CUT = "(SELECT quantile_disc(window_start, 0.6) FROM original_wordcount_hours)"
 COUNTS, CHANGELOG, HOURS, LETTERS = (
     "wordcount_counts",
     "wordcount_counts_changelog",
