@@ -1,7 +1,7 @@
 # `make help` lists what there is. Everything runs in .venv, which is made on first use.
 
 BIN := .venv/bin
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup
+PYTEST := $(BIN)/python -m pytest -n 2
 
 .DEFAULT_GOAL := help
 

@@ -8,8 +8,10 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from deltaworks.stack.lifecycle import down
 from tests.live_stack import LiveStack, own_settings, reachable
@@ -31,12 +33,17 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGTERM, interrupt)
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of the two processes that run tests (`--dist loadgroup`), one has all that need the stack."""
-    for item in items:
-        if _STACK & set(item.path.relative_to(_TESTS).parts[:1]):
-            item.add_marker(pytest.mark.xdist_group("stack"))
+class FileByFile(LoadScopeScheduling):  # type: ignore[misc]
+    """Each process takes a file at a time; all tests that need the stack are one, so that there is one stack."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return "stack" if _STACK & set(Path(file).parts) else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FileByFile:
+    """In the place of `--dist`."""
+    return FileByFile(config, log)
 
 
 @pytest.fixture(scope="session")
