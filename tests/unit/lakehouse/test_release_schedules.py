@@ -26,8 +26,8 @@ from tests.unit.lakehouse.release_lake import (
     request_for,
 )
 
-STEPS = 14
-MAX_BATCHES = 30
+STEPS = 9
+MAX_BATCHES = 18
 
 
 class Crash(Exception):
