@@ -21,8 +21,12 @@ def _counts(builder: StreamsBuilder) -> None:
     _tables(builder.stream("words", key=str, value=str))
 
 
+def _right_counts(builder: StreamsBuilder) -> None:
+    _tables(builder.stream("recounted-words", key=str, value=str))
+
+
 def _wrong_counts(builder: StreamsBuilder) -> None:
-    _tables(builder.stream("words", key=str, value=str).filter(lambda _, word: word != "a"))
+    _tables(builder.stream("recounted-words", key=str, value=str).filter(lambda _, word: word != "a"))
 
 
 def _tables(words: KStream[str, str]) -> None:
@@ -37,8 +41,9 @@ def _tables(words: KStream[str, str]) -> None:
 
 failing = Pipeline(name="failing", topology=_numbers, topics=(Topic("numbers", 2), Topic("doubled", 2)))
 counting = Pipeline(name="counting", topology=_counts, topics=(Topic("words", 3),), record_cache=False)
-miscounting = replace(counting, topology=_wrong_counts)
-"""What `counting` was before its code was corrected."""
+recounting = replace(counting, name="recounting", topology=_right_counts, topics=(Topic("recounted-words", 3),))
+miscounting = replace(recounting, topology=_wrong_counts)
+"""What `recounting` was before its code was corrected."""
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from deltaworks.spark import handover
 from tests.faults.stores import compare_stores, replay
 from tests.hosts.in_process import InProcessStream
 from tests.live_stack import LiveStack
-from tests.spark.pipelines import counting, miscounting
+from tests.spark.pipelines import miscounting, recounting
 from tests.spark.test_streaming import send
 
 pytestmark = pytest.mark.timeout(1200)
@@ -28,15 +28,15 @@ Word = tuple[str, str, int]
 
 
 class Counting:
-    """The pipeline `counting` in a home of its own."""
+    """The pipeline `recounting` in a home of its own."""
 
     def __init__(self, kafka: LiveStack, home: Path) -> None:
         self.kafka, self.settings = kafka, replace(kafka.settings, home=home)
-        self.paths = PipelinePaths.of(self.settings, counting.name)
+        self.paths = PipelinePaths.of(self.settings, recounting.name)
 
     def run(self, code: str, words: Sequence[Word]) -> None:
         """Sends words, and lets the stream catch up with them, in several batches."""
-        send(self.kafka.bootstrap, "words", words)
+        send(self.kafka.bootstrap, "recounted-words", words)
         path = ":".join(map(str, self.settings.python_path))
         options = {"DELTAWORKS_HOME": str(self.settings.home), "DELTAWORKS_MAX_RECORDS_PER_BATCH": "150"}
         done = subprocess.run(
@@ -48,7 +48,7 @@ class Counting:
 
     def replayed(self, home: Path) -> InProcessStream:
         """The recorded batches once more, with the corrected code."""
-        stream = InProcessStream(counting, replace(self.settings, home=home), query_id="corrected")
+        stream = InProcessStream(recounting, replace(self.settings, home=home), query_id="corrected")
         for record in batches.read(self.paths.batches):
             end = {topic: dict(parts) for topic, parts in stream.offsets.items()}
             for topic, parts in record.offsets.items():
@@ -80,31 +80,31 @@ def words(first: int, count: int) -> list[Word]:
 
 
 def test_a_line_goes_on_with_the_stores_of_a_replay_and_is_undone(kafka: LiveStack, tmp_path: Path) -> None:
-    admin.create_topics(kafka.bootstrap, admin.topic_specs(counting.topics))
+    admin.create_topics(kafka.bootstrap, admin.topic_specs(recounting.topics))
     stream = Counting(kafka, tmp_path / "live")
     stream.run("miscounting", words(0, 600))
     last = stream.batches()[-1]
     assert last >= 3
     replayed = stream.replayed(tmp_path / "replay")
-    partitions = {topic.name: topic.partitions for topic in counting.topics}
+    partitions = {topic.name: topic.partitions for topic in recounting.topics}
     line = handover.make_line(
-        stream.paths, counting.plan(), tasks=replayed.tasks, slots=2, partitions=partitions, run_id="corrected",
+        stream.paths, recounting.plan(), tasks=replayed.tasks, slots=2, partitions=partitions, run_id="corrected",
         last_batch=last, offsets=handover.offsets_after(stream.paths, last), state=replayed.paths.local,
     )  # fmt: skip
     handover.switch(stream.paths, "corrected")
     shutil.move(stream.settings.tables, tmp_path / "old tables")
     shutil.move(replayed.settings.tables, stream.settings.tables)
 
-    stream.run("counting", words(600, 400))
-    stream.assert_right(counting)
+    stream.run("recounting", words(600, 400))
+    stream.assert_right(recounting)
     assert stream.paths.local == stream.paths.line_of("corrected").local
     assert stream.batches() == list(range(len(stream.batches()))) and stream.batches()[-1] > last + 1
 
     # From here on Spark's checkpoint is all that it needs.
     shutil.rmtree(stream.paths.local)
     shutil.rmtree(stream.paths.line.seed)
-    stream.run("counting", words(1_000, 300))
-    stream.assert_right(counting)
+    stream.run("recounting", words(1_000, 300))
+    stream.assert_right(recounting)
     beat = heartbeat.read(stream.paths.heartbeat)
     assert beat is not None
     assert (beat.query_id, beat.batch_id) == (line.query_id, stream.batches()[-1])
