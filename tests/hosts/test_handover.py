@@ -16,11 +16,16 @@ import msgspec
 import pytest
 from deltalake import DeltaTable
 
-from deltaworks import Pipeline, StreamsBuilder
+from deltaworks import Pipeline, StreamsBuilder, faults
 from deltaworks.control import batches
 from deltaworks.control.paths import PipelinePaths
+from deltaworks.errors import FencedError, TableError
 from deltaworks.kafka.ranges import Offsets
 from deltaworks.kernel.task import TASK_STORE
+from deltaworks.lakehouse import layout, succession
+from deltaworks.lakehouse.log import Commit, DeltaLog
+from deltaworks.lakehouse.schema import Role, plan_schemas
+from deltaworks.lakehouse.succession import Succession, SuccessionRequest
 from deltaworks.settings import Settings
 from deltaworks.spark import handover
 from deltaworks.spark.replay.executors import InProcess
@@ -34,6 +39,7 @@ from jobs.sample_data import inventory as inventory_data
 from jobs.sample_data import invoices as invoices_data
 from jobs.sample_data import orders as orders_data
 from jobs.sample_data.kafka import PARTITIONS, SampleData
+from tests.faults.hooks import InjectedFault
 from tests.hosts.in_process import InProcessStream
 from tests.hosts.memory_kafka import MemoryKafka
 from tests.hosts.replays import steps_of
@@ -42,6 +48,8 @@ POINTS = [
     "task.opened", "task.processed", "task.flushed", "store.after_local_commit", "store.after_append",
     "store.after_stamp", "driver.after_tasks", "driver.after_tables", "driver.end",
 ]  # fmt: skip
+GENERATION = 1
+"""All streams in process are of this one."""
 Records = dict[str, dict[int, list[RawRecord]]]
 Ends = dict[str, dict[int, int]]
 Stores = dict[tuple[int, int], dict[str, list[tuple[bytes, bytes]]]]
@@ -195,6 +203,28 @@ def tables(stream: InProcessStream) -> dict[str, list[str]]:
     return {name: sorted(map(repr, table.to_pylist())) for name, table in found.items()}
 
 
+def attempted(work: Callable[[], object], interrupted_at: Sequence[str]) -> None:
+    """Does something again until no fault point ends it any more."""
+    for point in interrupted_at:
+        with faults_at(point), pytest.raises(InjectedFault):
+            work()
+    work()
+    work()  # nothing is left to do
+
+
+@contextmanager
+def faults_at(point: str) -> Iterator[None]:
+    def reached(name: str) -> None:
+        if name == point:
+            raise InjectedFault(point)
+
+    faults.arm(reached)
+    try:
+        yield
+    finally:
+        faults.arm(None)
+
+
 class Handover:
     """A pipeline whose first line has old code."""
 
@@ -222,8 +252,16 @@ class Handover:
         run(other, self.steps[:done])
         return other
 
-    def switch(self, run_id: str, done: int, *, slots: int = 2) -> InProcessStream:
-        """Replays the batches and hands over; the line has the tables that the replay has written."""
+    def switch(
+        self,
+        run_id: str,
+        done: int,
+        *,
+        slots: int = 2,
+        interrupted_at: Sequence[str] = (),
+        generation: int = GENERATION,
+    ) -> InProcessStream:
+        """Replays the batches and hands over stores and tables; a first attempt ends at each point that is named."""
         old, root = self.old, self.home / run_id
         host = ReplayHost(
             self.case.pipeline,
@@ -249,11 +287,35 @@ class Handover:
             offsets=handover.offsets_after(self.paths, progress.last_batch),
             state=root / "state",
         )
+        before = self.paths.switched
+        plan = self.case.pipeline.plan()
+        schemas = plan_schemas(
+            plan.tables, self.case.pipeline.dead_letter_table, self.case.pipeline.archives(plan).tables
+        )
+        request = SuccessionRequest(
+            run_id=run_id, predecessor=before[-1] if before else "old", pipeline=self.case.pipeline.name,
+            code_version="new", last_batch=progress.last_batch, end_offsets={}, requested_by="a test",
+        )  # fmt: skip
+
+        def take_over() -> Succession:
+            return succession.take_over(
+                self.settings.tables, root / "tables", schemas, request, self.record(run_id), generation
+            )
+
+        attempted(take_over, interrupted_at)
         handover.switch(self.paths, run_id)
-        self.settings.tables.rename(self.home / f"before {run_id}")
-        (root / "tables").rename(self.settings.tables)
         self.since, self.done = ends(self.kafka), done
         return self.case.stream(self.home / "live", kafka=self.kafka, line=line)
+
+    def record(self, run_id: str) -> Path:
+        """Of the tables that went over."""
+        self.paths.handovers.mkdir(parents=True, exist_ok=True)
+        return self.paths.handovers / f"{run_id}.json"
+
+    def undo(self, run_id: str, interrupted_at: Sequence[str] = ()) -> None:
+        """The line before is the stream again."""
+        attempted(lambda: succession.give_back(self.settings.tables, self.record(run_id), GENERATION), interrupted_at)
+        handover.undo(self.paths, run_id)
 
     def assert_right(self, line: InProcessStream) -> None:
         """Compares with a stream that runs all batches with the new code: all that is left, all written since."""
@@ -335,20 +397,22 @@ def test_a_line_may_follow_a_line(tmp_path: Path) -> None:
     handed.assert_right(second)
 
 
-def test_after_an_undo_the_line_before_goes_on_as_if_there_had_been_none(tmp_path: Path) -> None:
+@pytest.mark.parametrize("archive", [False, True])
+def test_after_an_undo_the_line_before_goes_on_as_if_there_had_been_none(tmp_path: Path, archive: bool) -> None:
     case = CASES["inventory"]()
+    case = replace(case, pipeline=replace(case.pipeline, archive=archive))
     handed = Handover(case, tmp_path, case.steps(tmp_path / "cuts", random.Random(2), 10), done=5)
     line = handed.switch("run", done=5)
     run(line, handed.steps[5:8])
     line.close()
 
-    handover.undo(handed.paths)
+    handed.undo(
+        "run", [f"succession.undo_after_commit:{name}" for name in ("inventory_customer_hours", "inventory_stock")]
+    )
     handover.undo(handed.paths, "run")  # once more
 
     assert [record.batch for record in batches.read(handed.paths.batches)] == [0, 1, 2, 3, 4]
     assert [record.batch for record in batches.read(handed.paths.line_of("run").set_aside)] == [5, 6, 7]
-    handed.settings.tables.rename(tmp_path / "of the line")
-    (tmp_path / "before run").rename(handed.settings.tables)
     with case.old_code():
         handed.old.restart()
         run(handed.old, handed.steps[5:])
@@ -358,3 +422,86 @@ def test_after_an_undo_the_line_before_goes_on_as_if_there_had_been_none(tmp_pat
     assert list(batches.read(handed.old.batches)) == list(batches.read(whole.batches))
     handed.old.close()
     whole.close()
+
+
+def test_what_is_archived_is_there_once_whatever_line_has_read_it(tmp_path: Path) -> None:
+    case = CASES["orders"]()
+    case = replace(case, pipeline=replace(case.pipeline, archive=True))
+    handed = Handover(case, tmp_path, case.steps(tmp_path / "cuts", random.Random(8), 9), done=3)
+    line = handed.switch("run", done=3)
+    run(line, handed.steps[3:6])
+    line.close()
+    handed.undo("run")
+    with case.old_code():
+        handed.old.restart()
+        run(handed.old, [handed.steps[4], handed.steps[7]])  # other cuts than those of the line
+        handed.old.close()
+    archived = {name: table for name, table in handed.old.committer.tables.items() if table.schema.role is Role.ARCHIVE}
+    assert len(archived) == 2
+    for name in archived:
+        rows = DeltaTable(handed.settings.tables / name).to_pyarrow_table().to_pylist()
+        found = sorted((row["topic"], row["partition"], row["offset"]) for row in rows)
+        read = {topic for topic, _, _ in found}
+        wanted = [
+            (topic, int(p), offset) for topic in read for p, stop in handed.steps[7][0][topic].items()
+            for offset in range(stop)
+        ]  # fmt: skip
+        assert found == sorted(wanted)
+
+
+POINTS_OF_TAKE_OVER = [
+    "succession.before_record",
+    "succession.after_record",
+    "succession.after_commit:joined_changelog",
+]
+
+
+def test_an_interrupted_hand_over_is_completed_or_taken_back(tmp_path: Path) -> None:
+    case = CASES["a circle"]()
+    handed = Handover(case, tmp_path, case.steps(tmp_path / "cuts", random.Random(4), 6), done=3)
+    line = handed.switch("run", done=3, interrupted_at=POINTS_OF_TAKE_OVER)
+    run(line, handed.steps[3:])
+    handed.assert_right(line)
+
+
+def test_tables_that_have_gone_over_half_way_are_refused_by_both_lines(tmp_path: Path) -> None:
+    case = CASES["a circle"]()
+    handed = Handover(case, tmp_path, case.steps(tmp_path / "cuts", random.Random(4), 6), done=3)
+    before = tables_of(handed.settings)
+
+    with faults_at("succession.after_commit:joined_changelog"), pytest.raises(InjectedFault):
+        handed.switch("run", done=3)
+
+    with pytest.raises(TableError, match="belongs to the checkpoint of query run"), case.old_code():
+        handed.old.restart()
+    with pytest.raises(TableError, match="interrupted while tables were taking over"):
+        succession.require_settled(handed.paths.handovers)
+    succession.give_back(handed.settings.tables, handed.record("run"), GENERATION)
+    succession.require_settled(handed.paths.handovers)
+    assert tables_of(handed.settings) == before
+    with case.old_code():
+        handed.old.restart()
+        run(handed.old, handed.steps[3:])
+        whole = handed.other(done=6)
+    assert tables(handed.old) == tables(whole)
+    handed.old.close()
+    whole.close()
+
+
+def test_a_driver_of_before_that_wakes_up_cannot_write_to_tables_that_have_gone_over(tmp_path: Path) -> None:
+    case = CASES["a circle"]()
+    handed = Handover(case, tmp_path, case.steps(tmp_path / "cuts", random.Random(4), 6), done=3)
+    sleeping = DeltaLog(handed.settings.tables / "joined_changelog")
+    sleeping.load()
+    sleeping.fence(layout.app_id("under-test", "joined_changelog", layout.GENERATION, "old"), GENERATION)
+    handed.switch("run", done=3, generation=GENERATION + 1).close()
+
+    with pytest.raises(FencedError):
+        sleeping.commit(Commit(transactions={"any": 1}))
+
+
+def tables_of(settings: Settings) -> dict[str, list[str]]:
+    return {
+        path.name: sorted(map(repr, DeltaTable(path).to_pyarrow_table().to_pylist()))
+        for path in sorted(settings.tables.iterdir())
+    }

@@ -57,6 +57,11 @@ class Engines:
     ) -> bool:
         return self.passes
 
+    def hand_over(
+        self, settings: Settings, pipeline: Pipeline, paths: ReplayPaths, plan: ReplayPlan, report: Report
+    ) -> None:
+        raise AssertionError("no test here hands over")
+
 
 @dataclass
 class Beside:
@@ -157,9 +162,9 @@ def test_a_gate_that_is_not_passed_publishes_nothing(beside: Beside) -> None:
     before = beside.rows()
     run = beside.start()
 
-    assert beside.advance(run, passes=False) == ["plan", "run", "compare", "gate"]
+    assert beside.advance(run, passes=False) == ["plan", "run", "compare"]
     assert beside.rows() == before
-    assert run.paths.tables.exists()
+    assert run.paths.tables.exists() and run.paths.read_state().passed is False
 
     phases.discard(beside.settings, run.plan.run_id)
     assert phases.unfinished(beside.settings, "orders") == []
@@ -169,7 +174,7 @@ def test_runs_exclude_each_other_where_they_overlap(beside: Beside) -> None:
     first = beside.start(from_ms=MARCH_1, to_ms=MARCH_1 + DAY, tables=("order_counts",))
     with pytest.raises(ConflictError, match=first.plan.run_id):
         beside.start(tables=("order_counts", "user_revenue"))
-    beside.start(from_ms=MARCH_1 + DAY, to_ms=MARCH_1 + 2 * DAY, tables=("order_counts",))
+    beside.start(from_ms=MARCH_1 + DAY, tables=("order_counts",))
     beside.start(tables=("enriched_orders",))
     assert len(phases.all_unfinished(beside.settings)) == 3
 
@@ -185,11 +190,42 @@ def test_only_one_process_works_on_a_run(beside: Beside) -> None:
 
 
 def test_a_day_that_is_not_complete_is_refused_with_what_can_be_asked_for(beside: Beside) -> None:
-    run = beside.start(from_ms=MARCH_1, to_ms=MARCH_1 + 400 * DAY, tables=("user_revenue",))
     with pytest.raises(TableError, match="user_revenue still has windows that may change") as refused:
-        beside.advance(run)
+        beside.start(from_ms=MARCH_1, to_ms=MARCH_1 + 400 * DAY, tables=("user_revenue",))
     assert "--to 2026-03" in (refused.value.hint or "")
-    assert "run: " in (run.paths.read_state().error or "")
+    assert phases.all_unfinished(beside.settings) == []
+
+
+def test_a_gate_is_asked_again_after_its_suite_was_repaired(beside: Beside) -> None:
+    run = beside.start()
+    beside.advance(run, passes=False)
+    assert beside.advance(run, "gate") == ["plan", "run", "compare", "gate"]
+
+
+def test_what_is_published_is_verified_and_cleaned_up_whatever_the_code_is_by_then(
+    beside: Beside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = beside.start()
+    beside.advance(run, "publish")
+    monkeypatch.setattr(phases, "code_version", lambda *_: "another")
+
+    assert beside.advance(ReplayRun.resume(beside.settings, run.plan.run_id)) == list(PHASES)
+
+
+def test_a_replay_of_a_stream_that_was_handed_over_since_is_not_published(beside: Beside) -> None:
+    run = beside.start()
+    beside.advance(run, "gate")
+    plan = PipelinePaths.of(beside.settings, "orders").plan
+    plan.write_bytes(plan.read_bytes().replace(run.plan.query_id.encode(), b"another"))
+
+    with pytest.raises(ConflictError, match="the stream is another one now"):
+        beside.advance(run)
+
+
+@pytest.mark.parametrize("options", [{"from_ms": MARCH_1}, {"tables": ("users",)}, {"order": "time"}])
+def test_a_hand_over_is_of_everything(beside: Beside, options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match="a hand-over is about all tables and stores"):
+        beside.start(hand_over=True, **options)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -14,6 +15,7 @@ from deltaworks.errors import ConfigurationError
 from deltaworks.settings import Settings
 
 if TYPE_CHECKING:
+    from deltaworks.lakehouse.succession import Succession
     from deltaworks.replay.model import Phase, ReplayState
     from deltaworks.replay.phases import ReplayRun, Report
 
@@ -52,6 +54,12 @@ def replay(
         Literal["recorded", "time"],
         typer.Option(help="As the stream processed the records, or by their timestamps."),
     ] = "recorded",
+    hand_over: Annotated[
+        bool,
+        typer.Option(
+            "--hand-over", help="Instead of publishing days, let the stream go on with the replay's stores and tables."
+        ),
+    ] = False,
     reason: Annotated[str, typer.Option(help="Why; kept in the history of the tables.")] = "",
     until: Annotated[Until, typer.Option(help="The last phase to do; `--resume` goes on.")] = "clean",
     yes: Annotated[bool, typer.Option("--yes", help="Publish without asking, if the gate is passed.")] = False,
@@ -75,6 +83,7 @@ def replay(
                 to_ms=_day(to, "--to"),
                 tables=tuple(tables or ()),
                 order=order,
+                hand_over=hand_over,
                 reason=reason,
                 requested_by=user(),
             )
@@ -87,12 +96,12 @@ def replay(
     with run.held():
         before = until if PHASES.index(until) <= PHASES.index("gate") else "gate"
         state = _advance(run, before, steps)
-        if state.done[-1] == "gate" and before != until:
+        if PHASES.index(until) >= PHASES.index("gate") and "publish" not in state.done:
             _show(run)
             if not state.passed:
                 out.print(f"Nothing was published. deltaworks discard {plan.run_id} throws the staging tables away.")
                 raise typer.Exit(1)
-            if not yes and not _agreed(plan.run_id):
+            if until != "gate" and not yes and not _agreed(run):
                 out.print(f"Nothing was published. deltaworks replay {name} --resume {plan.run_id} asks again.")
                 return
         _advance(run, until, steps)
@@ -137,6 +146,23 @@ def replays(name: Annotated[str | None, typer.Argument(help="Only those of this 
             for done in (msgspec.json.decode(file.read_bytes(), type=Release),)
         ),
     )
+    print_table(
+        "Hand-overs",
+        ("run", "pipeline", "state", "after batch", "reason"),
+        (
+            (done.request.run_id, done.request.pipeline, done.state, done.request.last_batch, done.request.reason)
+            for done in _handovers(settings, name)
+        ),
+        right=("after batch",),
+    )
+
+
+def _handovers(settings: Settings, name: str | None) -> Iterator[Succession]:
+    from deltaworks.lakehouse import succession
+
+    for file in sorted(settings.pipeline("*").parent.glob(f"{name or '*'}/handovers/*.json")):
+        if (told := succession.read(file)) is not None:
+            yield told
 
 
 def discard(run: Annotated[str, typer.Argument(help="Id of a replay that is not finished.")]) -> None:
@@ -148,12 +174,19 @@ def discard(run: Annotated[str, typer.Argument(help="Id of a replay that is not 
 
 
 def rollback(run: Annotated[str, typer.Argument(help="Id of a replay that was published.")]) -> None:
-    """Bring back what a replay has replaced, in one commit per table; the stream may run."""
-    from deltaworks.replay import phases
+    """Bring back what a replay has replaced, in one commit per table; the stream may run.
 
+    After a hand-over: the line before goes on where it was stopped. Its code has to be in `jobs/` again.
+    """
+    from deltaworks.replay import handing_over, phases
+
+    settings = Settings.from_environment()
     with Steps().step(f"roll back {run}") as report:
-        done = phases.rollback(Settings.from_environment(), run, requested_by=user())
-        report(f"{len(done.tables)} tables are as they were")
+        if handing_over.record_of(settings, run) is not None:
+            count = len(handing_over.undo(settings, run, requested_by=user(), report=report).tables)
+        else:
+            count = len(phases.rollback(settings, run, requested_by=user()).tables)
+        report(f"{count} tables are as they were")
 
 
 def _advance(run: ReplayRun, until: Until, steps: Steps) -> ReplayState:
@@ -168,7 +201,8 @@ def _advance(run: ReplayRun, until: Until, steps: Steps) -> ReplayState:
         with ExitStack() as stack:
 
             def report_of(phase: Phase, stack: ExitStack = stack) -> Report:
-                return stack.enter_context(steps.step(_TITLES[phase]))
+                handing_over = phase == "publish" and run.plan.request.hand_over
+                return stack.enter_context(steps.step("hand over" if handing_over else _TITLES[phase]))
 
             state = run.advance(phase, report_of, work)
         if phase not in state.done:
@@ -193,13 +227,14 @@ def _show(run: ReplayRun) -> None:
         print_verdicts("The gate", verdicts, only_failed=True)
 
 
-def _agreed(run_id: str) -> bool:
+def _agreed(run: ReplayRun) -> bool:
+    run_id, request = run.plan.run_id, run.plan.request
     if not sys.stdin.isatty():
         raise ConfigurationError(
             f"Run {run_id} passed the gate, and nobody is there to be asked whether to publish it.",
             hint=f"deltaworks replay ... --resume {run_id} --yes",
         )
-    return typer.confirm("Publish?")
+    return typer.confirm("Hand the stream over?" if request.hand_over else "Publish?")
 
 
 def _day(text: str | None, option: str) -> int | None:

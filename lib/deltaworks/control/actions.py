@@ -38,6 +38,7 @@ def deploy(
     request_id: str | None = None,
     requested_by: str,
     expected_generation: int | None = None,
+    before_launch: Callable[[int], None] = lambda generation: None,
     report: Report = lambda _: None,
     drain_s: float = 60.0,
     launch_s: float = LAUNCH_S,
@@ -51,6 +52,8 @@ def deploy(
     Args:
         request_id: the same id again gives the same deployment, not a second one.
         expected_generation: an automatic restart: only if this is still the latest one, should run, and does not.
+        before_launch: is called, with the number of the new generation, when the one before has ended. What it raises
+            ends the deployment.
         drain_s: how long the generation before may take to finish its batch before it is killed.
         launch_s: how long the new one may take until its first heartbeat.
 
@@ -83,7 +86,7 @@ def deploy(
                 healing=expected_generation is not None,
             )
             report(f"generation {deployment.generation}")
-        work = _Deploying(settings, registry, deployment, launchers, report, drain_s, launch_s)
+        work = _Deploying(settings, registry, deployment, launchers, before_launch, report, drain_s, launch_s)
         return work.go_on() if deployment.state == "launching" else work.as_it_went()
 
 
@@ -156,6 +159,7 @@ class _Deploying:
     registry: Registry
     deployment: Deployment
     launchers: Launchers
+    before_launch: Callable[[int], None]
     report: Report
     drain_s: float
     launch_s: float
@@ -172,6 +176,11 @@ class _Deploying:
             paths = PipelinePaths.of(self.settings, name)
             for left in (paths.outcome(generation), paths.drain(generation)):
                 left.unlink(missing_ok=True)  # of a run by hand that took the same number
+            try:
+                self.before_launch(generation)
+            except Exception as error:
+                self._end("failed", None, f"before its launch: {error}")
+                raise
             driver = start.submit(
                 DriverSpec(
                     pipeline=name,

@@ -146,6 +146,11 @@ class PipelinePaths:
         return self.root / "releases"
 
     @property
+    def handovers(self) -> Path:
+        """Which replays this pipeline was handed over to; see `lakehouse.succession`."""
+        return self.root / "handovers"
+
+    @property
     def scratch(self) -> Path:
         return self.root / "scratch"
 

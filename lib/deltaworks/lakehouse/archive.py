@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, timedelta
+from itertools import compress
 from pathlib import Path
 
 import pyarrow as pa
@@ -53,6 +54,9 @@ class ArchiveWriter:
         self._root, self._table, self._task, self._file_bytes = root, table, task, file_bytes
         self.begin(-1)
 
+        self._held: dict[str, dict[tuple[str, int], list[tuple[int, int]]]] = {}
+        """Per table: what it held when the driver opened it."""
+
     def begin(self, batch_id: int) -> None:
         """Starts a batch; what was taken for one that was not finished is forgotten."""
         self._batch_id = batch_id
@@ -62,12 +66,14 @@ class ArchiveWriter:
         self._spans: dict[str, list[Span]] = {}
 
     def add(self, batch: RecordBatch) -> None:
-        """Records that were read."""
+        """Records that were read; those that the archive holds already are left out."""
         table = self._table(batch.topic)
         if table is None or not batch.offsets:
             return
-        rows = _rows(batch)
-        for day, part in _by_day(batch.timestamps_ms, rows):
+        rows, timestamps_ms = _rows(batch), batch.timestamps_ms
+        if (new := self._new(table, batch)) is not None:
+            rows, timestamps_ms = rows.filter(pa.array(new)), list(compress(timestamps_ms, new))
+        for day, part in _by_day(timestamps_ms, rows) if timestamps_ms else ():
             self._pending.setdefault((table, day, batch.partition), []).append(part)
             self._pending_bytes += part.nbytes
         if self._pending_bytes >= self._file_bytes:
@@ -91,6 +97,18 @@ class ArchiveWriter:
             )
             for table, spans in self._spans.items()
         ]
+
+    def _new(self, table: str, batch: RecordBatch) -> list[bool] | None:
+        """Per record, whether the archive lacks it; None: it lacks all.
+
+        It holds what a line of the stream has read that was undone since: the line before reads that once more.
+        """
+        if table not in self._held:
+            self._held[table] = control.read_held(self._root / table)
+        held = self._held[table].get((batch.topic, batch.partition), [])
+        if not held or held[-1][1] <= batch.offsets[0]:
+            return None
+        return [not any(start <= offset < stop for start, stop in held) for offset in batch.offsets]
 
     def _flush(self) -> None:
         for (table, day, partition), parts in self._pending.items():
@@ -136,6 +154,19 @@ def span_of(step: str, stop: int) -> Span | None:
         return None
     _, partition, start, topic = step.split("-", 3)
     return Span(topic, int(partition), int(start), stop)
+
+
+def spans_of(transactions: Mapping[str, int]) -> dict[tuple[str, int], list[tuple[int, int]]]:
+    """What an archive holds, by its log: topic and partition -> `(start, stop)`, in order, a gap between each two."""
+    spans = [span_of(layout.step_of(app), stop) for app, stop in transactions.items()]
+    held: dict[tuple[str, int], list[tuple[int, int]]] = {}
+    for span in sorted(filter(None, spans), key=lambda span: (span.topic, span.partition, span.start)):
+        mine = held.setdefault((span.topic, span.partition), [])
+        if mine and span.start <= mine[-1][1]:
+            mine[-1] = mine[-1][0], max(span.stop, mine[-1][1])
+        else:
+            mine.append((span.start, span.stop))
+    return held
 
 
 def _rows(batch: RecordBatch) -> pa.Table:

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from deltaworks.errors import TableError
 from deltaworks.kernel.records import Headers, RecordBatch
 from deltaworks.lakehouse import layout
-from deltaworks.lakehouse.archive import span_of
+from deltaworks.lakehouse.archive import spans_of
 from deltaworks.lakehouse.log import DeltaLog
 from deltaworks.lakehouse.schema import archive_schema
 from deltaworks.topology.archives import Archives
@@ -50,18 +50,7 @@ class ArchiveReader:
     def spans(self, topic: str, partition: int) -> list[tuple[int, int]]:
         """What it holds: `(start, stop)`, in order, with a gap between each two."""
         log = self._log(topic)
-        if log is None:
-            return []
-        steps = ((layout.step_of(app), version) for app, version in log.transactions.items())
-        spans = [span for step, stop in steps if (span := span_of(step, stop)) is not None]
-        mine = sorted((s.start, s.stop) for s in spans if (s.topic, s.partition) == (topic, partition))
-        merged: list[tuple[int, int]] = []
-        for start, stop in mine:
-            if merged and start <= merged[-1][1]:
-                merged[-1] = merged[-1][0], max(stop, merged[-1][1])
-            else:
-                merged.append((start, stop))
-        return merged
+        return [] if log is None else spans_of(log.transactions).get((topic, partition), [])
 
     def read(self, topic: str, partition: int, start: int, stop: int) -> Iterator[RecordBatch]:
         """The records of the offsets from `start` to before `stop`, each once; which are there, `spans` says.

@@ -56,7 +56,7 @@ def table(root: Path, name: str) -> TableInfo:
     """
     log = _log(root, name)
     commit = log.path / layout.LOG_FOLDER / f"{log.version:020d}.json"
-    steps = {layout.step_of(app): version for app, version in log.transactions.items()}
+    steps = log.steps
     as_of_ms = steps.get(layout.AS_OF_MS)
     return TableInfo(
         name,

@@ -223,6 +223,8 @@ class TableCommitter:
         tag = layout.query_tag(self._query_id)
         remove_orphans(log, tag, uncommitted)
         control.publish_query(log.path, tag)
+        if schema.role is Role.ARCHIVE:
+            control.publish_held(log.path, archive.spans_of(log.transactions))
         keep_ms = self._options.keep_replaced_ms
         kept = KeptFiles(log.path, keep_ms=self._options.keep_releases_ms)
         housekeeping = Housekeeping(self.root, schema, log, tag, self._background, keep_replaced_ms=keep_ms, kept=kept)
@@ -276,9 +278,8 @@ class TableCommitter:
         """Of an archive: what it holds when this batch is in it."""
         if table.schema.role is not Role.ARCHIVE:
             return {}
-        mine = table.log.transactions.items()
-        held = {step: v for app, v in mine if app == self._app(table.schema.name, step := layout.step_of(app))}
-        return {self._app(table.schema.name, step): v for step, v in archive.grown_spans(held, writes).items()}
+        grown = archive.grown_spans(table.log.steps, writes)
+        return {self._app(table.schema.name, step): version for step, version in grown.items()}
 
     def _change_pages(self, table: OpenTable, batch_id: int, write: TableWrite) -> None:
         if (pages := table.pages.get(write.task)) is None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -22,6 +22,7 @@ from deltaworks.lakehouse import layout
 
 _IDENTITY_BYTES, _HEADER_BYTES = 16, 4
 _MIN_REWRITE_BYTES = 64 * 1024
+_Held = tuple[str, int, list[tuple[int, int]]]
 
 
 class PageList(msgspec.Struct):
@@ -126,6 +127,21 @@ def read_query(table: Path) -> str:
             f"The Delta table at {table} was not opened by a driver.",
             hint="TableCommitter.open() comes before the first batch",
         ) from None
+
+
+def publish_held(table: Path, held: Mapping[tuple[str, int], list[tuple[int, int]]]) -> None:
+    """Says which offsets an archive holds: topic and partition -> `(start, stop)`."""
+    rows = [(topic, partition, spans) for (topic, partition), spans in held.items()]
+    replace_file(table / layout.CONTROL_FOLDER / "held", msgspec.msgpack.encode(rows))
+
+
+def read_held(table: Path) -> dict[tuple[str, int], list[tuple[int, int]]]:
+    """Inverse of `publish_held`; empty if nobody has said anything."""
+    try:
+        rows = msgspec.msgpack.decode((table / layout.CONTROL_FOLDER / "held").read_bytes(), type=list[_Held])
+    except FileNotFoundError:
+        return {}
+    return {(topic, partition): spans for topic, partition, spans in rows}
 
 
 def _frame(data: bytes) -> bytes:

@@ -29,7 +29,7 @@ CONTROL_FOLDER = "_deltaworks"
 LOG_FOLDER = "_delta_log"
 RELEASES_FOLDER = "_releases"
 ROWS, SNAPSHOT, AS_OF_MS, GENERATION = "rows", "snapshot", "as-of-ms", "generation"
-RELEASE, ROLLBACK = "release", "rollback"
+RELEASE, ROLLBACK, SUCCESSION = "release", "rollback", "succession"
 PUBLISHED, REMAINING = "published", "remaining"
 _CLOSED = "closed-t"
 _MS_PER_DAY = 86_400_000
@@ -80,7 +80,7 @@ def query_tag(query_id: str) -> str:
 def app_id(application: str, table: str, step: str, query_id: str) -> str:
     """The application id of Delta transactions; steps are rows, snapshot, as-of-ms and closed-t<task>.
 
-    A replay's run id takes the place of the query with the steps release and rollback.
+    A replay's run id takes the place of the query with the steps release, rollback and succession.
     """
     return f"{application}/{table}/{step}/{query_id}"
 
@@ -88,6 +88,11 @@ def app_id(application: str, table: str, step: str, query_id: str) -> str:
 def step_of(app: str) -> str:
     """The step in an application id of ours."""
     return app.rsplit("/", 2)[-2] if app.count("/") >= 3 else ""
+
+
+def query_of(app: str) -> str:
+    """The query in an application id of ours."""
+    return app.rsplit("/", 1)[-1] if app.count("/") >= 3 else ""
 
 
 def closed_step(task: int) -> str:

@@ -31,7 +31,8 @@ from deltaworks.lakehouse.writes import NewFile
 
 _CHECKPOINT_MIN_ACTIONS = 2000
 _CHECKPOINT_MAX_COMMITS = 1000
-_QUERY_PROPERTY = "deltaworks.query"
+QUERY_PROPERTY = "deltaworks.query"
+_STATISTICS_PROPERTY = "delta.dataSkippingStatsColumns"
 _ENGINE = "deltaworks"
 
 
@@ -61,6 +62,8 @@ class Commit:
     parameters: Mapping[str, str] = field(default_factory=dict)
     metadata: Mapping[str, Any] = field(default_factory=dict)
     """For people and tools: the commit's `userMetadata`."""
+    definition: Mapping[str, Any] | None = None
+    """Columns and properties that the table has from now on: Delta's `metaData`; None: those it has."""
 
 
 class DeltaLog:
@@ -74,6 +77,8 @@ class DeltaLog:
         """Removed files that are still there for readers of older versions: time of removal, path; oldest first."""
         self.transactions: dict[str, int] = {}
         self._fence: tuple[str, int] | None = None
+        self.definition: dict[str, Any] = {}
+        """Delta's `metaData`."""
         self.properties: dict[str, str] = {}
         self.user_metadata: dict[str, Any] = {}
         """Of the latest commit that had any."""
@@ -101,8 +106,8 @@ class DeltaLog:
                 configuration={
                     **properties,
                     # delta-rs finds no rows by a column that it expects bounds of and that has none.
-                    "delta.dataSkippingStatsColumns": ",".join(schema.statistics),
-                    _QUERY_PROPERTY: query_id,
+                    _STATISTICS_PROPERTY: ",".join(schema.statistics),
+                    QUERY_PROPERTY: query_id,
                 },
                 raise_if_key_not_exists=False,
             )
@@ -114,7 +119,7 @@ class DeltaLog:
     @property
     def owner(self) -> str | None:
         """The query that the table belongs to."""
-        return self.properties.get(_QUERY_PROPERTY)
+        return self.properties.get(QUERY_PROPERTY)
 
     def check(self, schema: TableSchema, query_id: str) -> None:
         """Raises `TableError` when this log is not that of `schema`, written by `query_id`."""
@@ -231,10 +236,25 @@ class DeltaLog:
         return self.version
 
     @property
+    def steps(self) -> dict[str, int]:
+        """Step -> version of the transactions of the query that the table belongs to."""
+        mine = self.transactions.items()
+        return {layout.step_of(app): version for app, version in mine if layout.query_of(app) == self.owner}
+
+    @property
     def closed_ms(self) -> dict[int, int]:
         """Task -> windows that end before are final."""
-        steps = ((layout.closed_task(layout.step_of(app)), version) for app, version in self.transactions.items())
+        steps = ((layout.closed_task(step), version) for step, version in self.steps.items())
         return {task: version for task, version in steps if task is not None}
+
+    def owned_by(self, query_id: str, like: DeltaLog | None = None) -> dict[str, Any]:
+        """What `Commit.definition` is when the table gets another owner, and the columns of another table."""
+        like = like or self
+        properties = {**self.properties, QUERY_PROPERTY: query_id}
+        if _STATISTICS_PROPERTY in like.properties:
+            properties[_STATISTICS_PROPERTY] = like.properties[_STATISTICS_PROPERTY]
+        columns = {name: like.definition[name] for name in ("schemaString", "partitionColumns")}
+        return {**self.definition, **columns, "configuration": properties}
 
     def checkpoint_due(self) -> bool:
         """Whether the log has grown enough since the last checkpoint for the next one."""
@@ -312,6 +332,8 @@ class DeltaLog:
         if commit.metadata:
             info["userMetadata"] = json.dumps(commit.metadata)
         lines: list[dict[str, Any]] = [{"commitInfo": info}]
+        if commit.definition is not None:
+            lines.append({"metaData": dict(commit.definition)})
         lines += [
             {"txn": {"appId": app, "version": version, "lastUpdated": now_ms}}
             for app, version in commit.transactions.items()
@@ -362,6 +384,7 @@ class DeltaLog:
             case {"txn": txn}:
                 self.transactions[txn["appId"]] = txn["version"]
             case {"metaData": metadata}:
+                self.definition = dict(metadata)
                 self.schema_text = metadata["schemaString"]
                 self.partition_by = tuple(metadata["partitionColumns"])
                 self.properties = dict(metadata["configuration"])
@@ -388,14 +411,24 @@ class DeltaLog:
                         remove = action["remove"]
                         tombstones.append((remove.get("deletionTimestamp") or 0, unquote(remove["path"])))
                     case "metaData":
-                        metadata = action["metaData"]
-                        self._apply({"metaData": {**metadata, "configuration": dict(metadata["configuration"])}})
+                        self._apply({"metaData": _definition(action["metaData"])})
                     case str():
                         self._apply({kind: action[kind]})
                     case None:
                         pass
         self.tombstones = deque(sorted(tombstones))
         self._actions_since_checkpoint = 0
+
+
+def _definition(read: Mapping[str, Any]) -> dict[str, Any]:
+    """`metaData` as in a commit; Parquet reads maps as lists of pairs, and what is not there as None."""
+    known = {name: value for name, value in read.items() if value is not None}
+    form = known["format"]
+    return {
+        **known,
+        "format": {**form, "options": dict(form.get("options") or {})},
+        "configuration": dict(known["configuration"]),
+    }
 
 
 def _has_checkpoint(path: Path) -> bool:

@@ -79,10 +79,10 @@ class Staging:
                 hint="each run has a folder of its own",
             )
         log.check(schema, self._query_id)
-        held = [batch for app, batch in log.transactions.items() if layout.step_of(app) == layout.ROWS]
-        if max(held, default=-1) > last_batch:
+        held = log.steps.get(layout.ROWS, -1)
+        if held > last_batch:
             raise TableError(
-                f"Staging table '{schema.name}' of run {self._query_id} holds batch {max(held)}, but batches up to "
+                f"Staging table '{schema.name}' of run {self._query_id} holds batch {held}, but batches up to "
                 f"{last_batch} were to be published.",
                 hint="publish with the last batch that the replay has processed",
             )
@@ -254,7 +254,7 @@ class Replacing:
         """From the replay's own snapshot on, which is its changelog up to some batch."""
         schema, changelog = table.schema, self._committer.tables[changelog_name(table.schema.name)]
         staged, last = self._staging.log(schema.name), self._scope.last_batch
-        as_of = next((b for app, b in staged.transactions.items() if layout.step_of(app) == layout.SNAPSHOT), -1)
+        as_of = staged.steps.get(layout.SNAPSHOT, -1)
         held = parquet.read_all(self._staging.root, schema, list(staged.files))
         news = snapshots.news(self._staging.log(changelog.schema.name).files, as_of)
         later = snapshots.news(changelog.log.files, last)

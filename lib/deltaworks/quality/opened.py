@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 
 from deltaworks.lakehouse import layout
 from deltaworks.lakehouse.layout import PageName
-from deltaworks.lakehouse.log import DeltaLog
+from deltaworks.lakehouse.log import QUERY_PROPERTY, DeltaLog
 from deltaworks.lakehouse.reading import dataset
 from deltaworks.lakehouse.schema import Role, TableSchema
 
@@ -69,7 +69,8 @@ def _open(path: Path, schema: TableSchema, last_batch: int | None) -> OpenedTabl
     log.load()
     version = log.version if last_batch is None else _version_at(path, log.version, last_batch)
     table = DeltaTable(path, version=version)
-    known = {app: table.transaction_version(app) for app in log.transactions}
+    owner = table.metadata().configuration.get(QUERY_PROPERTY)
+    known = {app: table.transaction_version(app) for app in log.transactions if layout.query_of(app) == owner}
     steps = [(layout.step_of(app), number) for app, number in known.items() if number is not None]
     as_of = [number for step, number in steps if step == layout.SNAPSHOT] or [-1]
     closed: dict[int, int] = {}

@@ -30,6 +30,8 @@ class ReplayRequest(msgspec.Struct, frozen=True, kw_only=True):
     tables: tuple[str, ...] = ()
     """What to publish; none: every table that a range of days can be published of."""
     order: Order = "recorded"
+    hand_over: bool = False
+    """The stream goes on with the stores and tables of the replay, instead of days being published."""
     reason: str = ""
     requested_by: str
 
@@ -78,7 +80,7 @@ class ReplayState(msgspec.Struct, kw_only=True):
 
     @property
     def next(self) -> Phase | None:
-        """The phase to go on with."""
+        """The phase to go on with; the gate again, if it was not passed."""
         return next((phase for phase in PHASES if phase not in self.done), None)
 
 
@@ -133,6 +135,10 @@ class ReplayPaths:
     def read_plan(self) -> ReplayPlan:
         """The plan of the run."""
         return msgspec.json.decode(self.plan.read_bytes(), type=ReplayPlan)
+
+    def write_plan(self, plan: ReplayPlan) -> None:
+        """Whoever reads it sees all of it."""
+        replace_file(self.plan, msgspec.json.format(msgspec.json.encode(plan), indent=1))
 
     def read_state(self) -> ReplayState:
         """How far it is; a run without the file has done nothing yet."""

@@ -26,14 +26,14 @@ from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import ConfigurationError, ConflictError, TableError
 from deltaworks.files import replace_file
 from deltaworks.kafka import admin
-from deltaworks.lakehouse import comparison
+from deltaworks.lakehouse import comparison, succession
 from deltaworks.lakehouse.comparison import Comparison
 from deltaworks.lakehouse.release import Release, ReleaseRequest
 from deltaworks.lakehouse.schema import Role, TableSchema, plan_schemas
 from deltaworks.lakehouse.scope import Scope
 from deltaworks.replay import days
 from deltaworks.replay.model import PHASES, Phase, ReplayPaths, ReplayPlan, ReplayRequest, ReplayState, day_of
-from deltaworks.replay.plan import code_version, make_plan
+from deltaworks.replay.plan import code_version, make_plan, require_same_stream
 from deltaworks.settings import Settings
 from deltaworks.topology.nodes.aggregates import SessionAggregate
 
@@ -59,15 +59,22 @@ class Engines(Protocol):
     ) -> bool:
         """Whether the staging tables may be published."""
 
+    def hand_over(
+        self, settings: Settings, pipeline: Pipeline, paths: ReplayPaths, plan: ReplayPlan, report: Report
+    ) -> None:
+        """Lets the stream go on as what the replay has made; once more, it completes what was begun."""
 
-@dataclass(frozen=True)
+
+@dataclass
 class ReplayRun:
     """One run of a replay; `with run.held():` around everything that it does."""
 
     settings: Settings
     pipeline: Pipeline
     paths: ReplayPaths
+
     plan: ReplayPlan
+    """A hand-over extends it."""
 
     @classmethod
     def start(cls, settings: Settings, request: ReplayRequest, *, run_id: str | None = None) -> ReplayRun:
@@ -82,13 +89,17 @@ class ReplayRun:
         with _locked(own.replays / "lock", wait=True):
             if run_id is not None and ReplayPaths.of(own, run_id).plan.exists():
                 return cls.resume(settings, run_id)
+            for leftover in own.replays.glob("*/"):
+                if not (leftover / "plan.json").exists():
+                    shutil.rmtree(leftover)  # of a run that ended while it was removed
             plan = make_plan(settings, pipeline, request, admin.partition_counts(settings.bootstrap), run_id)
+            _require_complete(settings, pipeline, plan)
             for other in unfinished(settings, request.pipeline):
                 _require_apart(plan, other)
             paths = ReplayPaths.of(own, plan.run_id)
             paths.root.mkdir(parents=True, exist_ok=True)
             paths.write_state(ReplayState(done=["plan"]))
-            replace_file(paths.plan, msgspec.json.format(msgspec.json.encode(plan), indent=1))
+            paths.write_plan(plan)
         return cls(settings, pipeline, paths, plan)
 
     @classmethod
@@ -96,12 +107,13 @@ class ReplayRun:
         """An unfinished run.
 
         Raises:
-            ConfigurationError: there is no such run, or the code has changed since it was planned.
+            ConfigurationError: there is no such run, or the code has changed since it was planned, and nothing is
+                published yet.
         """
         paths, plan = find(settings, run_id)
         pipeline = jobs.load(settings, plan.request.pipeline)
         version = code_version(settings, pipeline)
-        if version != plan.code_version:
+        if version != plan.code_version and "publish" not in paths.read_state().done:
             raise ConfigurationError(
                 f"Run {run_id} was planned with code {plan.code_version}; the code in jobs/ is {version} now.",
                 hint=f"bring that code back, or `deltaworks discard {run_id}` and start another replay",
@@ -119,25 +131,23 @@ class ReplayRun:
             yield
 
     def advance(self, until: Phase, report: Callable[[Phase], Report], engines: Engines | None = None) -> ReplayState:
-        """Does what has not been done, up to a phase; stops before `publish` if the gate was not passed.
+        """Does what has not been done, up to a phase; stops after the gate if that was not passed.
 
         Args:
             until: the last phase to do.
             report: gives, per phase, what to call with lines of progress.
-            engines: for `run` and `gate`; None: they are done already.
+            engines: for `run` and `gate`, and to hand over; None: that is done already, or not asked for.
         """
         work: dict[Phase, Callable[[ReplayState, Report], None]] = {
             "run": partial(self._run, engines),
             "compare": self._compare,
             "gate": partial(self._gate, engines),
-            "publish": self._publish,
+            "publish": partial(self._publish, engines),
             "verify": self._verify,
             "clean": self._clean,
         }
         state = self.paths.read_state()
         while (phase := state.next) is not None and PHASES.index(phase) <= PHASES.index(until):
-            if phase == "publish" and not state.passed:
-                break
             state.error, state.process = None, os.getpid()
             self._write(state)
             try:
@@ -146,6 +156,9 @@ class ReplayRun:
                 state.error = f"{phase}: {error}"
                 self._write(state)
                 raise
+            if phase == "gate" and not state.passed:
+                self._write(state)
+                break
             state.done.append(phase)
             if phase == "clean":
                 break
@@ -164,17 +177,15 @@ class ReplayRun:
     @property
     def schemas(self) -> list[TableSchema]:
         """Of the tables that are published."""
-        schemas = plan_schemas(self.pipeline.plan().tables, self.pipeline.dead_letter_table)
-        return [schema for schema in schemas if schema.name in self.plan.tables]
+        return _published(self.pipeline, self.plan)
 
     def _run(self, engines: Engines | None, state: ReplayState, report: Report) -> None:
         assert engines is not None
         engines.process(self.settings, self.pipeline, self.paths, self.plan, report)
-        windowed = [schema.name for schema in self.schemas if schema.role is Role.WINDOWED]
+        windowed, request = _windowed(self.schemas), self.plan.request
         stages = self.pipeline.plan().stages
         by_sessions = {node.name for stage in stages for node in stage.nodes if isinstance(node, SessionAggregate)}
         sessions = {sink.table for sink in self.pipeline.plan().tables if sink.window_node in by_sessions}
-        request = self.plan.request
         state.from_ms, state.to_ms = days.publishable(
             (self.settings.tables, self.paths.tables),
             windowed,
@@ -211,7 +222,14 @@ class ReplayRun:
             requested_by=request.requested_by,
         )
 
-    def _publish(self, state: ReplayState, report: Report) -> None:
+    def _publish(self, engines: Engines | None, state: ReplayState, report: Report) -> None:
+        if self.plan.request.hand_over:
+            assert engines is not None
+            engines.hand_over(self.settings, self.pipeline, self.paths, self.plan, report)
+            self.plan = self.paths.read_plan()
+            report(f"the stream goes on as line {self.plan.run_id}, after batch {self.plan.last_batch}")
+            return
+        require_same_stream(PipelinePaths.of(self.settings, self.pipeline.name), self.plan)
         done = publication.publish(self.settings, self.pipeline, self.paths.tables, self.release_request())
         report(f"{len(done.tables)} tables")
 
@@ -225,7 +243,7 @@ class ReplayRun:
         report("production holds what was published, row by row")
 
     def _clean(self, state: ReplayState, report: Report) -> None:
-        shutil.rmtree(self.paths.root)
+        _remove(self.paths)
         report("the staging tables are gone; the release can be rolled back")
 
     def _comparison(self, state: ReplayState, report: Report) -> Comparison:
@@ -286,11 +304,28 @@ def discard(settings: Settings, run_id: str) -> None:
 
     Raises:
         ConfigurationError: there is no such run.
-        ConflictError: somebody works on it.
+        ConflictError: somebody works on it, or a hand-over to it was begun.
     """
-    paths, _ = find(settings, run_id)
+    paths, plan = find(settings, run_id)
+    own = PipelinePaths.of(settings, plan.request.pipeline)
     with _locked(paths.lock, wait=False):
-        shutil.rmtree(paths.root)
+        told = succession.read(own.handovers / f"{run_id}.json")
+        if told is not None and told.state != "given back" and "publish" not in paths.read_state().done:
+            raise ConflictError(
+                f"A hand-over to run {run_id} was begun.",
+                hint=f"deltaworks replay {plan.request.pipeline} --resume {run_id} completes it, "
+                f"deltaworks rollback {run_id} takes it back",
+            )
+        if plan.request.hand_over and told is None:
+            succession.abandon(settings.tables, plan.tables, run_id)
+            shutil.rmtree(own.line_of(run_id).root, ignore_errors=True)
+        _remove(paths)
+
+
+def _remove(paths: ReplayPaths) -> None:
+    """The plan first: without it nobody takes the rest for a run."""
+    paths.plan.unlink()
+    shutil.rmtree(paths.root)
 
 
 def release_of(settings: Settings, run_id: str) -> tuple[str, Path]:
@@ -311,6 +346,21 @@ def rollback(settings: Settings, run_id: str, *, requested_by: str) -> Release:
     """Takes back what a run has published, also under a running stream."""
     name, _ = release_of(settings, run_id)
     return publication.rollback(settings, jobs.load(settings, name), run_id, requested_by=requested_by)
+
+
+def _published(pipeline: Pipeline, plan: ReplayPlan) -> list[TableSchema]:
+    schemas = plan_schemas(pipeline.plan().tables, pipeline.dead_letter_table)
+    return [schema for schema in schemas if schema.name in plan.tables]
+
+
+def _windowed(schemas: list[TableSchema]) -> list[str]:
+    return [schema.name for schema in schemas if schema.role is Role.WINDOWED]
+
+
+def _require_complete(settings: Settings, pipeline: Pipeline, plan: ReplayPlan) -> None:
+    """Days that the stream may still write to cannot be published; better known now than after an hour."""
+    windowed = _windowed(_published(pipeline, plan))
+    days.publishable((settings.tables,), windowed, (), plan.request.from_ms, plan.request.to_ms)
 
 
 def _require_apart(plan: ReplayPlan, other: ReplayPlan) -> None:

@@ -15,10 +15,10 @@ import msgspec
 
 from deltaworks.control import batches
 from deltaworks.control.batches import BatchRecord
-from deltaworks.control.checkpoint import CheckpointPlan
+from deltaworks.control.checkpoint import CheckpointPlan, stored_plan
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.dsl.pipeline import Pipeline
-from deltaworks.errors import ConfigurationError
+from deltaworks.errors import ConfigurationError, ConflictError
 from deltaworks.kafka.ranges import Offsets
 from deltaworks.lakehouse.schema import Role, TableSchema, plan_schemas
 from deltaworks.replay.model import ReplayPlan, ReplayRequest
@@ -48,6 +48,7 @@ def make_plan(
         ConfigurationError: the request makes no sense, or the pipeline never ran.
     """
     _require_days(request)
+    _require_whole(request)
     plan, paths = pipeline.plan(), PipelinePaths.of(settings, pipeline.name)
     checkpoint = _checkpoint(paths, pipeline.name)
     first, last, records, ends = _extent(paths, pipeline.name)
@@ -68,6 +69,28 @@ def make_plan(
         tasks=plan.tasks(partitions),
         tables=_tables(pipeline, plan, request),
     )
+
+
+def extended(settings: Settings, pipeline: Pipeline, plan: ReplayPlan) -> ReplayPlan:
+    """The same plan up to the last batch of now.
+
+    Raises:
+        ConflictError: the stream has been handed over since, so its later batches are others.
+    """
+    paths = PipelinePaths.of(settings, pipeline.name)
+    require_same_stream(paths, plan)
+    _, last, records, ends = _extent(paths, pipeline.name)
+    return msgspec.structs.replace(plan, last_batch=last.batch, records=records, end_offsets=ends)
+
+
+def require_same_stream(paths: PipelinePaths, plan: ReplayPlan) -> None:
+    """Raises `ConflictError` if the pipeline was handed over, or back, since a replay was planned."""
+    checkpoint = stored_plan(paths.plan)
+    if checkpoint is None or checkpoint.query_id != plan.query_id:
+        raise ConflictError(
+            f"Run {plan.run_id} has processed the batches of query {plan.query_id}, but the stream is another one now.",
+            hint=f"deltaworks discard {plan.run_id}, and start another replay",
+        )
 
 
 def code_version(settings: Settings, pipeline: Pipeline) -> str:
@@ -97,6 +120,18 @@ def _require_days(request: ReplayRequest) -> None:
         raise ConfigurationError(
             "The range of days is empty: --from is not before --to.",
             hint="--to is the first day that is not published any more",
+        )
+
+
+def _require_whole(request: ReplayRequest) -> None:
+    if not request.hand_over:
+        return
+    limits = {"--from": request.from_ms is not None, "--to": request.to_ms is not None, "--table": request.tables,
+              "--order time": request.order == "time"}  # fmt: skip
+    if given := [option for option, is_given in limits.items() if is_given]:
+        raise ConfigurationError(
+            f"{', '.join(given)}: a hand-over is about all tables and stores, from the beginning, as recorded.",
+            hint=f"leave out {', '.join(given)}, or --hand-over",
         )
 
 
@@ -161,8 +196,16 @@ def _tables(pipeline: Pipeline, plan: Plan, request: ReplayRequest) -> tuple[str
             f"{', '.join(whole)}: a table without windows has no days; each row depends on all history before it.",
             hint="leave out --from and --to, then its changelog and its snapshot are published as a whole",
         )
+    if request.hand_over:
+        return tuple(schemas)
     if not request.tables:
-        return tuple(name for name, schema in schemas.items() if not _is_whole(schema))
+        with_days = tuple(name for name, schema in schemas.items() if not _is_whole(schema))
+        if not with_days:
+            raise ConfigurationError(
+                f"Pipeline {pipeline.name!r} writes no table that has days.",
+                hint="name with --table what shall be published as a whole: " + (", ".join(schemas) or "it has none"),
+            )
+        return with_days
     asked = {*request.tables, *(_other_half(schemas, table) for table in whole)}
     return tuple(name for name in schemas if name in asked)
 

@@ -20,18 +20,20 @@ from deltaworks.lakehouse.scope import Scope
 from deltaworks.quality import suites
 from deltaworks.quality.gate import gate
 from deltaworks.quality.verdict import Verdict
+from deltaworks.replay import handing_over
 from deltaworks.replay.model import ReplayPaths, ReplayPlan
 from deltaworks.settings import Settings
 from deltaworks.spark import session
 from deltaworks.spark.global_tables import Reader
 from deltaworks.spark.history import History
 from deltaworks.spark.replay import by_time
-from deltaworks.spark.replay.executors import OnSpark
+from deltaworks.spark.replay.executors import Executor, InProcess, OnSpark
 from deltaworks.spark.replay.host import Progress, ReplayHost
 from deltaworks.spark.replay.steps import Step, globals_start, recorded_steps
 from deltaworks.topology.archives import Archives
 
 Report = Callable[[str], None]
+_IN_PROCESS_RECORDS = 100_000
 
 
 def process(settings: Settings, pipeline: Pipeline, paths: ReplayPaths, plan: ReplayPlan, report: Report) -> None:
@@ -41,16 +43,7 @@ def process(settings: Settings, pipeline: Pipeline, paths: ReplayPaths, plan: Re
         StreamsError: a record failed, and the pipeline says fail.
         KafkaReadError: records are gone, or the broker did not answer.
     """
-    topology = pipeline.plan()
-    record = PipelinePaths.of(settings, pipeline.name).batches
-    begin = globals_start(batches.read(record), plan.global_partitions)
-    recorded = recorded_steps(takewhile(lambda each: each.batch <= plan.last_batch, batches.read(record)), begin)
-    history = History(
-        settings.bootstrap,
-        settings.tables,
-        Archives.of(topology),
-        frozenset(topic.name for topic in pipeline.topics if topic.compacted),
-    )
+    history, recorded = _recorded(settings, pipeline, plan)
     spark = session.build(
         f"deltaworks-replay-{pipeline.name}",
         cores=settings.cores,
@@ -66,20 +59,55 @@ def process(settings: Settings, pipeline: Pipeline, paths: ReplayPaths, plan: Re
             report("sorting all records by time")
             steps = _by_time(spark, history, list(recorded), paths.sorted, plan)
             clients = by_time.ByTime(paths.sorted, history)
-        host = ReplayHost(
-            pipeline,
-            tasks=plan.tasks,
-            hop_partitions=topology.hop_partitions(plan.partitions),
-            sink_partitions=plan.sink_partitions,
-            root=paths.root,
-            run_id=plan.run_id,
-            clients=clients,
-            executor=OnSpark(spark, fault_hook=settings.fault_hook),
-        )
+        host = _host(pipeline, paths, plan, clients, OnSpark(spark, fault_hook=settings.fault_hook))
         estimate = _Estimate(plan.records, host.progress.records)
         host.run(steps, lambda progress: report(estimate.line(progress)))
     finally:
         spark.stop()
+
+
+def hand_over(settings: Settings, pipeline: Pipeline, paths: ReplayPaths, plan: ReplayPlan, report: Report) -> None:
+    """Lets the stream go on as what the replay has made; see `handing_over`."""
+
+    def process_more(later: ReplayPlan) -> None:
+        _process_more(settings, pipeline, paths, later, report)
+
+    handing_over.hand_over(settings, pipeline, paths, plan, process_more, report)
+
+
+def _process_more(settings: Settings, pipeline: Pipeline, paths: ReplayPaths, plan: ReplayPlan, report: Report) -> None:
+    """As `process`, for a plan that was extended: a few records are not worth a start of Spark."""
+    history, recorded = _recorded(settings, pipeline, plan)
+    host = _host(pipeline, paths, plan, history, InProcess())
+    if plan.records - host.progress.records > _IN_PROCESS_RECORDS:
+        process(settings, pipeline, paths, plan, report)
+    else:
+        host.run(recorded)
+
+
+def _recorded(settings: Settings, pipeline: Pipeline, plan: ReplayPlan) -> tuple[History, Iterable[Step]]:
+    """The records, and what the stream did with them."""
+    topology = pipeline.plan()
+    record = PipelinePaths.of(settings, pipeline.name).batches
+    begin = globals_start(batches.read(record), plan.global_partitions)
+    steps = recorded_steps(takewhile(lambda each: each.batch <= plan.last_batch, batches.read(record)), begin)
+    compacted = frozenset(topic.name for topic in pipeline.topics if topic.compacted)
+    return History(settings.bootstrap, settings.tables, Archives.of(topology), compacted), steps
+
+
+def _host(
+    pipeline: Pipeline, paths: ReplayPaths, plan: ReplayPlan, clients: Callable[[], Reader], executor: Executor
+) -> ReplayHost:
+    return ReplayHost(
+        pipeline,
+        tasks=plan.tasks,
+        hop_partitions=pipeline.plan().hop_partitions(plan.partitions),
+        sink_partitions=plan.sink_partitions,
+        root=paths.root,
+        run_id=plan.run_id,
+        clients=clients,
+        executor=executor,
+    )
 
 
 def _by_time(spark: SparkSession, history: History, recorded: list[Step], folder: Path, plan: ReplayPlan) -> list[Step]:

@@ -9,7 +9,8 @@ batches E+1 ...  new code  | the new line, from the offsets after E (`switch`)
 The line before stays as it is. `undo` lets it go on from its own end with its own code: it reads again what the new
 line has read since, so the topics that the pipeline writes get those results from both.
 
-Who switches or undoes holds the lease of the pipeline, so nothing runs. Not here: what becomes of the tables.
+Who switches or undoes holds the lease of the pipeline, so nothing runs. Not here: what becomes of the tables
+(`lakehouse.succession`), and the way from a request to a stream that runs again (`replay.handing_over`).
 """
 
 from __future__ import annotations
@@ -135,6 +136,12 @@ def switch(paths: PipelinePaths, query_id: str, *, accept_unfinished: bool = Fal
     """
     if paths.switched[-1:] == (query_id,):
         return
+    require_switchable(paths, query_id, accept_unfinished=accept_unfinished)
+    _point(paths, (*paths.switched, query_id))
+
+
+def require_switchable(paths: PipelinePaths, query_id: str, *, accept_unfinished: bool = False) -> None:
+    """Raises what `switch` would raise; changes nothing."""
     line = _line(paths, query_id)
     plan = stored_plan(line.plan)
     if plan is None:
@@ -147,7 +154,6 @@ def switch(paths: PipelinePaths, query_id: str, *, accept_unfinished: bool = Fal
             hint="make another replay, and hand that over",
         )
     _require_end(paths, plan, accept_unfinished=accept_unfinished)
-    _point(paths, (*paths.switched, query_id))
 
 
 def undo(paths: PipelinePaths, query_id: str | None = None) -> None:
@@ -174,6 +180,24 @@ def undo(paths: PipelinePaths, query_id: str | None = None) -> None:
     line.undone.touch()
     batches.set_aside(paths.batches, plan.first_batch, line.set_aside)
     _point(paths, switched[:-1])
+
+
+def predecessor(paths: PipelinePaths, query_id: str) -> LinePaths:
+    """The line that ran before one that was switched to."""
+    at = paths.switched.index(query_id)
+    return paths.line_of(paths.switched[at - 1]) if at else LinePaths(paths.root)
+
+
+def expire(paths: PipelinePaths, before_s: float) -> None:
+    """Deletes the checkpoints of lines that ended before a time (seconds since 1970), which then cannot run again."""
+    for query_id in paths.switched:
+        if paths.line_of(query_id).plan.stat().st_mtime < before_s:
+            ended = predecessor(paths, query_id)
+            for folder in (ended.checkpoint, ended.local, ended.seed):
+                shutil.rmtree(folder, ignore_errors=True)
+    for undone in paths.root.glob("lines/*/undone"):
+        if undone.stat().st_mtime < before_s:
+            shutil.rmtree(undone.parent)
 
 
 def settle(paths: PipelinePaths) -> None:

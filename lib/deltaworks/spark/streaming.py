@@ -33,7 +33,8 @@ from deltaworks.errors import FencedError, KafkaReadError
 from deltaworks.faults import reach
 from deltaworks.files import replace_file
 from deltaworks.kafka.ranges import Offsets
-from deltaworks.lakehouse.committer import TableCommitter
+from deltaworks.lakehouse import succession
+from deltaworks.lakehouse.committer import TableCommitter, TableOptions
 from deltaworks.settings import Settings
 from deltaworks.spark import failures, handover, session
 from deltaworks.spark import rows as row_kinds
@@ -92,6 +93,8 @@ def run(
     with Lease(paths.lease, pipeline.name, generation) as lease:
         fence.advance(paths.fence, generation, pipeline.name)
         handover.settle(paths)
+        succession.require_settled(paths.handovers)
+        handover.expire(paths, time.time() - TableOptions().keep_releases_ms / 1000)
         shutil.rmtree(paths.scratch, ignore_errors=True)
         driver = StreamDriver(pipeline, settings, paths, lease, generation, reporter or SilentReporter())
         driver.run(until_caught_up=until_caught_up)

@@ -1,0 +1,324 @@
+"""Tables that go over from one query to another, with what a replay has made of them; and back: a commit per table.
+
+```
+before   owner: the old query     its files
+after    owner: the replay's run  the files of staging, under the same names; the transactions of staging
+undone   owner: the old query     the files of before
+```
+
+The query that follows opens the tables and finds what it would have written itself: its batches, its snapshot, its
+open pages. The one before finds another owner and refuses, so there is no moment at which both can write; one that is
+still at work somewhere meets the mark of a newer generation. An archive only gets another owner: what was read does
+not depend on code.
+
+What is to be done is written down before the first commit and completed after the last one, as for a release. Whoever
+calls holds the lease of the pipeline.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from deltaworks.errors import TableError
+from deltaworks.faults import reach
+from deltaworks.files import replace_file
+from deltaworks.lakehouse import layout
+from deltaworks.lakehouse.committer import TableOptions
+from deltaworks.lakehouse.housekeeping import remove_orphans
+from deltaworks.lakehouse.kept import KeptFiles, link
+from deltaworks.lakehouse.log import Commit, DeltaLog
+from deltaworks.lakehouse.replacement import Staging, as_file
+from deltaworks.lakehouse.schema import Role, TableSchema
+from deltaworks.lakehouse.writes import NewFile
+
+State = Literal["taking over", "taken over", "giving back", "given back"]
+_TAKEN, _GIVEN_BACK = 1, 2
+
+
+class SuccessionRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Who follows whom, and why."""
+
+    run_id: str
+    """Of the replay: the query that follows."""
+    predecessor: str
+    """The query that the tables belong to."""
+    pipeline: str
+    code_version: str
+    last_batch: int
+    """The last one that is in the tables of the replay."""
+    end_offsets: dict[str, dict[str, int]]
+    reason: str = ""
+    requested_by: str
+
+
+class TableSuccession(msgspec.Struct, frozen=True, kw_only=True):
+    """What becomes of one table."""
+
+    version_before: int
+    removed: tuple[NewFile, ...]
+    added: tuple[NewFile, ...]
+    kept: str
+    """Where the removed files are found again; see `KeptFiles`."""
+    definition: dict[str, Any]
+    """Columns and properties of before."""
+    is_archive: bool
+
+
+class Succession(msgspec.Struct, frozen=True, kw_only=True):
+    """What was done, in one file."""
+
+    request: SuccessionRequest
+    state: State
+    tables: dict[str, TableSuccession]
+    begun_ms: int
+    taken_over_ms: int | None = None
+    given_back_ms: int | None = None
+
+
+def take_over(
+    root: Path,
+    staging_root: Path,
+    schemas: Sequence[TableSchema],
+    request: SuccessionRequest,
+    record: Path,
+    generation: int,
+) -> Succession:
+    """Makes the tables those of a replay; the same request again completes it, or finds it done.
+
+    Args:
+        root: folder of the production tables.
+        staging_root: folder of the replay's tables.
+        schemas: of all tables of the new code, archives too.
+        request: who follows whom.
+        record: file to write down what is done.
+        generation: of the caller; older ones cannot commit to the tables any more.
+
+    Raises:
+        TableError: a table is not as it must be, and why; nothing has changed.
+    """
+    done = read(record)
+    if done is not None and done.state == "taken over":
+        return done
+    _require_not_given_back(done)
+    logs = {schema.name: _open(root, schema, request) for schema in schemas if _is_there(root, schema)}
+    staging = Staging(staging_root, request.run_id)
+    for schema in schemas:
+        if schema.role is not Role.ARCHIVE:
+            staging.open(schema, request.last_batch)
+    pending = [schema for schema in schemas if schema.name in logs and _mark(logs[schema.name], request) < _TAKEN]
+
+    reach("succession.before_record")
+    tables = {} if done is None else dict(done.tables)
+    tables |= {schema.name: _prepare(root, schema, logs[schema.name], staging, request) for schema in pending}
+    begun_ms = _now_ms() if done is None else done.begun_ms
+    told = Succession(request=request, state="taking over", tables=tables, begun_ms=begun_ms)
+    _save(record, told)
+    reach("succession.after_record")
+    for schema in pending:
+        log, table = logs[schema.name], tables[schema.name]
+        staged = None if table.is_archive else staging.log(schema.name)
+        log.commit(
+            Commit(
+                added=table.added,
+                removed=[file.path for file in table.removed],
+                transactions=_transactions(staged)
+                | {
+                    _app(request, schema.name, layout.SUCCESSION, request.run_id): _TAKEN,
+                    _app(request, schema.name, layout.GENERATION, request.predecessor): generation,
+                },
+                operation="HAND OVER",
+                parameters={"run": request.run_id, "mode": "Overwrite"},
+                metadata=_metadata(request),
+                definition=log.owned_by(request.run_id, like=staged),
+            )
+        )
+        reach(f"succession.after_commit:{schema.name}")
+    told = msgspec.structs.replace(told, state="taken over", taken_over_ms=_now_ms())
+    _save(record, told)
+    return told
+
+
+def give_back(root: Path, record: Path, generation: int) -> Succession:
+    """Makes the tables again those of the query before; the same call again completes it, or finds it done.
+
+    What the query that followed has written since goes; what an archive holds stays.
+
+    Raises:
+        TableError: there was no such succession, or it is too old; nothing has changed.
+    """
+    told = read(record)
+    if told is None:
+        raise TableError(f"There is no record of a hand-over at {record}.", hint="deltaworks replays lists what can be")
+    if told.state == "given back":
+        return told
+    request, tables = told.request, told.tables
+    logs = {name: _load(root / name) for name in tables}
+    pending = [name for name in tables if _mark(logs[name], request) == _TAKEN]
+    for name in pending:
+        if lost := _kept(root / name).missing(tables[name].kept, (file.path for file in tables[name].removed)):
+            raise TableError(
+                f"The hand-over to run {request.run_id} cannot be undone any more: {lost[0]}, which was part of table "
+                f"'{name}' before, is gone.",
+                hint="hand over to a new replay, with the code of before",
+            )
+    told = msgspec.structs.replace(told, state="giving back")
+    _save(record, told)
+    reach("succession.undo_after_record")
+    for name in pending:
+        log, table = logs[name], tables[name]
+        _kept(root / name).restore(table.kept, (file.path for file in table.removed))
+        log.commit(
+            Commit(
+                added=table.removed,
+                removed=[] if table.is_archive else list(log.files),
+                transactions={
+                    _app(request, name, layout.SUCCESSION, request.run_id): _GIVEN_BACK,
+                    _app(request, name, layout.GENERATION, request.run_id): generation,
+                },
+                operation="UNDO HAND OVER",
+                parameters={"run": request.run_id, "mode": "Overwrite"},
+                metadata=_metadata(request),
+                definition=table.definition,
+            )
+        )
+        reach(f"succession.undo_after_commit:{name}")
+    told = msgspec.structs.replace(told, state="given back", given_back_ms=_now_ms())
+    _save(record, told)
+    for name, table in tables.items():
+        _kept(root / name).forget(table.kept)
+    return told
+
+
+def require_settled(records: Path) -> None:
+    """Raises `TableError` if a succession below the folder was begun and not completed."""
+    for file in records.glob("*.json"):
+        told = read(file)
+        if told is None or told.state in ("taken over", "given back"):
+            continue
+        run = told.request.run_id
+        back = f"deltaworks rollback {run}"
+        raise TableError(
+            f"A hand-over of {told.request.pipeline!r} to run {run} was interrupted while tables were {told.state}.",
+            hint=f"deltaworks replay {told.request.pipeline} --resume {run} completes it, {back} takes it back"
+            if told.state == "taking over"
+            else f"{back} completes it",
+        )
+
+
+def abandon(root: Path, tables: Iterable[str], run_id: str) -> None:
+    """Deletes files of a replay that were brought into the tables and not committed."""
+    for path in (root / name for name in tables):
+        if (path / layout.LOG_FOLDER).is_dir():
+            remove_orphans(_load(path), layout.query_tag(run_id))
+
+
+def read(record: Path) -> Succession | None:
+    """What was written down; None: nothing."""
+    try:
+        return msgspec.json.decode(record.read_bytes(), type=Succession)
+    except FileNotFoundError:
+        return None
+
+
+def _require_not_given_back(done: Succession | None) -> None:
+    if done is not None and done.state in ("giving back", "given back"):
+        raise TableError(
+            f"The hand-over to run {done.request.run_id} was undone, so its tables are not what they were.",
+            hint="make another replay, and hand over to that",
+        )
+
+
+def _is_there(root: Path, schema: TableSchema) -> bool:
+    """The archive of a topic that was not archived is made by who writes it first."""
+    return schema.role is not Role.ARCHIVE or (root / schema.name / layout.LOG_FOLDER).is_dir()
+
+
+def _open(root: Path, schema: TableSchema, request: SuccessionRequest) -> DeltaLog:
+    """A production table; one that only the new code has is made, empty."""
+    path = root / schema.name
+    if not (path / layout.LOG_FOLDER).is_dir():
+        properties = TableOptions().properties
+        return DeltaLog.create_or_open(root, schema, query_id=request.predecessor, properties=properties)
+    log = _load(path)
+    if log.owner not in (request.predecessor, request.run_id):
+        raise TableError(
+            f"Delta table '{schema.name}' at {path} belongs to query {log.owner}, not to {request.predecessor}, which "
+            "the replay has processed again.",
+            hint="a table has one pipeline; give one of them another name",
+        )
+    return log
+
+
+def _load(path: Path) -> DeltaLog:
+    log = DeltaLog(path)
+    log.load()
+    return log
+
+
+def _prepare(
+    root: Path, schema: TableSchema, log: DeltaLog, staging: Staging, request: SuccessionRequest
+) -> TableSuccession:
+    """Brings the files of staging into the table's folder, and keeps those that are there."""
+    removed: list[NewFile] = []
+    added: list[NewFile] = []
+    kept = ""
+    if schema.role is not Role.ARCHIVE:
+        removed = [as_file(path, entry) for path, entry in log.files.items()]
+        for path, entry in staging.log(schema.name).files.items():
+            if not (log.path / path).exists():  # of an attempt that was interrupted
+                link(staging.root / schema.name / path, log.path / path)
+            added.append(as_file(path, entry))
+        kept = _kept(log.path).keep(request.run_id, _TAKEN, _now_ms(), (file.path for file in removed))
+    return TableSuccession(
+        version_before=log.version,
+        removed=tuple(removed),
+        added=tuple(added),
+        kept=kept,
+        definition=log.definition,
+        is_archive=schema.role is Role.ARCHIVE,
+    )
+
+
+def _transactions(staged: DeltaLog | None) -> dict[str, int]:
+    """What the replay has committed, except its generations: the query that follows goes on after it."""
+    if staged is None:
+        return {}
+    theirs = staged.transactions.items()
+    return {app: version for app, version in theirs if layout.step_of(app) != layout.GENERATION}
+
+
+def _mark(log: DeltaLog, request: SuccessionRequest) -> int:
+    return log.transactions.get(_app(request, log.path.name, layout.SUCCESSION, request.run_id), 0)
+
+
+def _app(request: SuccessionRequest, table: str, step: str, query_id: str) -> str:
+    return layout.app_id(request.pipeline, table, step, query_id)
+
+
+def _metadata(request: SuccessionRequest) -> Mapping[str, Any]:
+    return {
+        "pipeline": request.pipeline,
+        "run": request.run_id,
+        "codeVersion": request.code_version,
+        "lastBatch": request.last_batch,
+        "endOffsets": request.end_offsets,
+        "reason": request.reason,
+        "requestedBy": request.requested_by,
+    }
+
+
+def _kept(table: Path) -> KeptFiles:
+    return KeptFiles(table, keep_ms=TableOptions().keep_releases_ms)
+
+
+def _save(record: Path, told: Succession) -> None:
+    replace_file(record, msgspec.json.format(msgspec.json.encode(told), indent=1))
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

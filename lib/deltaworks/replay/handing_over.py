@@ -1,0 +1,222 @@
+"""Hands a stream over to what a replay has made with new code: stores, tables, and the place in Kafka; and back.
+
+```
+old code   ---------------------- drains |
+replay     batches 0 ... E' |  catches up |
+new code                                  | tables, then the line | launched: batches E+1 ...
+```
+
+The stream runs until the replay has nearly caught up with it; from then until the new line runs, nothing does. What
+fails before the tables go over leaves the old stream, which is started again. A process that dies later leaves a stream
+that refuses to start; resuming the run completes the hand-over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from deltaworks.control import actions, fence, jobs, topics
+from deltaworks.control.checkpoint import stored_plan
+from deltaworks.control.lease import Lease
+from deltaworks.control.paths import PipelinePaths
+from deltaworks.control.registry import Registry
+from deltaworks.dsl.pipeline import Pipeline
+from deltaworks.errors import ConfigurationError, ConflictError, DeltaworksError
+from deltaworks.faults import reach
+from deltaworks.lakehouse import succession
+from deltaworks.lakehouse.schema import plan_schemas
+from deltaworks.lakehouse.succession import Succession, SuccessionRequest
+from deltaworks.replay.model import ReplayPaths, ReplayPlan
+from deltaworks.replay.plan import extended
+from deltaworks.settings import Settings
+from deltaworks.spark import handover
+from deltaworks.spark.replay.units import RunPaths
+from deltaworks.topology import fingerprint
+
+CLOSE_RECORDS = 20_000
+"""So far behind the stream a replay may be when the stream is stopped."""
+_ROUNDS = 8
+"""Of catching up; a stream that is faster than its replay is stopped all the same."""
+Report = Callable[[str], None]
+Process = Callable[[ReplayPlan], None]
+"""Processes the batches of a plan that have not been processed."""
+
+
+def hand_over(
+    settings: Settings, pipeline: Pipeline, paths: ReplayPaths, plan: ReplayPlan, process: Process, report: Report
+) -> Succession:
+    """Lets the stream go on as the line of a replay; called again, it completes what was begun, or finds it done.
+
+    Args:
+        settings: where the pipeline runs.
+        pipeline: with the new code.
+        paths: of the replay.
+        plan: of the replay; what has come since is processed too, and the plan in `paths` says so.
+        process: does it.
+        report: called with lines of progress.
+
+    Raises:
+        ConflictError: the stream is another one by now, or has left a batch unfinished.
+        TableError: a table cannot go over, and why.
+        StackError: the new line does not get going; the switch is made, and can be undone.
+    """
+    own, run_id = PipelinePaths.of(settings, pipeline.name), plan.run_id
+    if run_id not in own.switched:
+        for _ in range(_ROUNDS):
+            later = extended(settings, pipeline, plan)
+            if later.records - plan.records <= CLOSE_RECORDS:
+                break
+            report(f"catching up: {later.records - plan.records:,} records")
+            plan = _processed(paths, later, process)
+
+    def switch(generation: int) -> None:
+        with Lease(own.lease, pipeline.name, generation):
+            fence.advance(own.fence, generation, pipeline.name)
+            handover.settle(own)
+            if run_id not in own.switched:
+                _switch(settings, pipeline, own, paths, process, generation, report)
+
+    def is_untouched() -> bool:
+        return succession.read(own.handovers / f"{run_id}.json") is None
+
+    _between_drivers(settings, pipeline.name, switch, is_untouched, plan.request.requested_by, report)
+    done = succession.read(own.handovers / f"{run_id}.json")
+    assert done is not None
+    return done
+
+
+def undo(settings: Settings, run_id: str, *, requested_by: str, report: Report = lambda _: None) -> Succession:
+    """Lets the line before a hand-over go on where it was stopped; its code has to be there again.
+
+    Raises:
+        ConfigurationError: there was no such hand-over, or another line was switched to since.
+        ConflictError: the code of now does not fit that line, or it is too old.
+        TableError: the tables cannot go back, and why.
+        StackError: the line does not get going; it is the stream all the same.
+    """
+    record = record_of(settings, run_id)
+    if record is None:
+        raise ConfigurationError(f"The stream was not handed over to a run {run_id!r}.", hint="deltaworks replays")
+    name = record.parents[1].name
+    own, pipeline = PipelinePaths.of(settings, name), jobs.load(settings, name)
+    if run_id in own.switched:
+        _require_to_fit(own, run_id, pipeline)
+
+    def switch(generation: int) -> None:
+        with Lease(own.lease, name, generation):
+            fence.advance(own.fence, generation, name)
+            succession.give_back(settings.tables, record, generation)
+            reach("handover.between_undo")
+            if run_id in own.switched or own.line_of(run_id).undone.exists():
+                handover.undo(own, run_id)
+
+    def is_untouched() -> bool:
+        told = succession.read(record)
+        return told is not None and told.state == "taken over"
+
+    _between_drivers(settings, name, switch, is_untouched, requested_by, report)
+    done = succession.read(record)
+    assert done is not None
+    return done
+
+
+def record_of(settings: Settings, run_id: str) -> Path | None:
+    """Where it is written down what was done to hand over to a run; None: nothing was."""
+    return next(settings.pipeline("*").parent.glob(f"*/handovers/{run_id}.json"), None)
+
+
+def _switch(
+    settings: Settings,
+    pipeline: Pipeline,
+    own: PipelinePaths,
+    paths: ReplayPaths,
+    process: Process,
+    generation: int,
+    report: Report,
+) -> None:
+    """Nothing else runs, and nothing else will."""
+    plan = paths.read_plan()
+    later = extended(settings, pipeline, plan)
+    if later.last_batch > plan.last_batch:
+        report(f"the stream is stopped; the last {later.records - plan.records:,} records")
+        plan = _processed(paths, later, process)
+    report("making the line")
+    topology = pipeline.plan()
+    prepared = topics.prepare(settings.bootstrap, pipeline, topology)
+    handover.make_line(
+        own,
+        topology,
+        tasks=topology.tasks(prepared.read),
+        slots=settings.cores,
+        partitions=prepared.named,
+        run_id=plan.run_id,
+        last_batch=plan.last_batch,
+        offsets=handover.offsets_after(own, plan.last_batch),
+        state=RunPaths(paths.root).state,
+    )
+    handover.require_switchable(own, plan.run_id)
+    report("switching the tables")
+    own.handovers.mkdir(exist_ok=True)
+    request = SuccessionRequest(
+        run_id=plan.run_id,
+        predecessor=plan.query_id,
+        pipeline=pipeline.name,
+        code_version=plan.code_version,
+        last_batch=plan.last_batch,
+        end_offsets=plan.end_offsets,
+        reason=plan.request.reason,
+        requested_by=plan.request.requested_by,
+    )
+    schemas = plan_schemas(topology.tables, pipeline.dead_letter_table, pipeline.archives(topology).tables)
+    record = own.handovers / f"{plan.run_id}.json"
+    succession.take_over(settings.tables, paths.tables, schemas, request, record, generation)
+    reach("handover.between_switch")
+    handover.switch(own, plan.run_id)
+
+
+def _processed(paths: ReplayPaths, plan: ReplayPlan, process: Process) -> ReplayPlan:
+    paths.write_plan(plan)
+    process(plan)
+    return plan
+
+
+def _between_drivers(
+    settings: Settings,
+    name: str,
+    switch: Callable[[int], None],
+    is_untouched: Callable[[], bool],
+    by: str,
+    report: Report,
+) -> None:
+    """Does something while no driver runs; if one should, it is stopped for it, and another one started after it."""
+    registry = Registry.of(settings)
+    record = registry.pipeline(name)
+    if record is None or record.desired == "stopped":
+        switch(fence.read(PipelinePaths.of(settings, name).fence) + 1)
+        return
+    options = registry.deployments(name, limit=1)[0].options
+    try:
+        actions.deploy(settings, name, options, requested_by=by, before_launch=switch, report=report)
+    except DeltaworksError:
+        if is_untouched():
+            with suppress(DeltaworksError):  # the first error is the one that matters
+                report("the stream goes on as it was")
+                actions.restart(settings, name, requested_by=by, report=report)
+        raise
+
+
+def _require_to_fit(own: PipelinePaths, run_id: str, pipeline: Pipeline) -> None:
+    before = handover.predecessor(own, run_id)
+    plan = stored_plan(before.plan)
+    if plan is None or not before.checkpoint.exists():
+        raise ConflictError(
+            f"The line before run {run_id} is gone: a hand-over can be undone for some days only.",
+            hint="hand over to a new replay, with the code of before",
+        )
+    if changes := fingerprint.differences(plan.fingerprint, pipeline.plan().fingerprint()):
+        raise ConflictError(
+            f"The line before run {run_id} has another topology than the code in jobs/: {changes[0]}",
+            hint="bring the code of before back into jobs/, then undo",
+        )
