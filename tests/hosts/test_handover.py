@@ -68,6 +68,8 @@ class Case:
     """Of what, the name, the value that the old code had there."""
     ticks: float = 0.0
     """Share of the batches."""
+    before: Pipeline | None = None
+    """What the old code was, if it had another topology."""
 
     @contextmanager
     def old_code(self) -> Iterator[None]:
@@ -81,8 +83,8 @@ class Case:
         inputs = {t: {p: list(records) for p, records in parts.items()} for t, parts in self.kafka.records.items()}
         return MemoryKafka(dict(self.kafka.partitions), inputs)
 
-    def stream(self, home: Path, **options: Any) -> InProcessStream:
-        return InProcessStream(self.pipeline, settings_of(home), **({"kafka": self.broker()} | options))
+    def stream(self, home: Path, pipeline: Pipeline | None = None, **options: Any) -> InProcessStream:
+        return InProcessStream(pipeline or self.pipeline, settings_of(home), **({"kafka": self.broker()} | options))
 
     def steps(self, home: Path, rng: random.Random, count: int) -> list[Step]:
         """Random cuts of everything into batches."""
@@ -240,7 +242,7 @@ class Handover:
         self.settings = settings_of(home / "live")
         self.paths = PipelinePaths.of(self.settings, case.pipeline.name)
         with case.old_code():
-            self.old = case.stream(home / "live", query_id="old")
+            self.old = case.stream(home / "live", case.before, query_id="old")
             run(self.old, steps[:done])
             self.old.close()
         assert self.old.kafka is not None
@@ -263,10 +265,12 @@ class Handover:
     ) -> InProcessStream:
         """Replays the batches and hands over stores and tables; a first attempt ends at each point that is named."""
         old, root = self.old, self.home / run_id
+        partitions = {topic: self.kafka.count(topic) for topic in old.plan.source_topics}
+        plan = self.case.pipeline.plan()
         host = ReplayHost(
             self.case.pipeline,
-            tasks=old.tasks,
-            hop_partitions=old.worker.config.hop_partitions,
+            tasks=plan.tasks(partitions),
+            hop_partitions=plan.hop_partitions(partitions),
             sink_partitions=self.kafka.partitions,
             root=root,
             run_id=run_id,
@@ -278,17 +282,16 @@ class Handover:
         assert progress.last_batch == done - 1
         line = handover.make_line(
             self.paths,
-            self.case.pipeline.plan(),
-            tasks=old.tasks,
+            plan,
+            tasks=plan.tasks(partitions),
             slots=slots,
-            partitions={topic: self.kafka.count(topic) for topic in old.plan.source_topics},
+            partitions=partitions,
             run_id=run_id,
             last_batch=progress.last_batch,
             offsets=handover.offsets_after(self.paths, progress.last_batch),
             state=root / "state",
         )
         before = self.paths.switched
-        plan = self.case.pipeline.plan()
         schemas = plan_schemas(
             plan.tables, self.case.pipeline.dead_letter_table, self.case.pipeline.archives(plan).tables
         )
@@ -498,6 +501,38 @@ def test_a_driver_of_before_that_wakes_up_cannot_write_to_tables_that_have_gone_
 
     with pytest.raises(FencedError):
         sleeping.commit(Commit(transactions={"any": 1}))
+
+
+def counted(builder: StreamsBuilder) -> None:
+    words = builder.stream("left", key=str, value=str)
+    words.group_by(lambda _, value: value, key=str, name="by-value").count(store="counts").to_delta("counts")
+    words.to_delta("words")
+
+
+def summed(builder: StreamsBuilder) -> None:
+    words = builder.stream("left", key=str, value=str)
+    lengths = words.map_values(lambda value: len(value or ""), value=int)
+    lengths.group_by_key().reduce(lambda a, b: a + b, store="lengths").to_delta("lengths")
+    words.map_values(lambda value: f"{value}!", value=str).to("out")
+    lengths.to_delta("words")
+
+
+def test_the_new_code_may_have_another_topology_and_other_columns(tmp_path: Path) -> None:
+    """A stage less, another store, a table more; the values of a table are numbers now."""
+    case = small(summed, {"left": 3})
+    case = replace(case, before=replace(case.pipeline, topology=counted))
+    handed = Handover(case, tmp_path, case.steps(tmp_path / "cuts", random.Random(6), 8), done=4)
+    counts = tables_of(handed.settings)
+
+    line = handed.switch("run", done=4)
+    run(line, handed.steps[4:])
+    handed.assert_right(line)
+
+    handed.undo("run")
+    assert {name: rows for name, rows in tables_of(handed.settings).items() if name in counts} == counts
+    handed.old.restart()
+    run(handed.old, handed.steps[4:])
+    handed.old.close()
 
 
 def tables_of(settings: Settings) -> dict[str, list[str]]:

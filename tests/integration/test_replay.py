@@ -35,6 +35,8 @@ from deltaworks import Pipeline, StreamsBuilder, TimeWindows, Topic
 def topology(builder: StreamsBuilder) -> None:
     amounts = builder.stream("payments", key=str, value=int)
     amounts.to_delta("payments")
+    by_account = amounts.group_by_key()
+    by_account.reduce(lambda total, amount: total + amount{bug}, store="balances").to_delta("balances")
     (
         amounts.group_by(lambda key, _: key.upper(), key=str, name="by-account")
         .windowed_by(TimeWindows.of_size_with_no_grace(timedelta(hours=1)))
@@ -110,6 +112,13 @@ class Payments:
         rows = DeltaTable(self.settings.tables / "totals").to_pyarrow_table().to_pylist()
         return {(row["key"], row["window_start"]): row["value"] for row in rows if row["is_final"]}
 
+    def balances(self) -> dict[str, int]:
+        """Of every account; as the changelog says, which is never late."""
+        rows = DeltaTable(self.settings.tables / "balances_changelog").to_pyarrow_table().to_pylist()
+        return {
+            row["key"]: row["value"] for row in sorted(rows, key=lambda row: (row["batch_id"], row["source_offset"]))
+        }
+
 
 @pytest.fixture
 def payments(kafka: LiveStack, tmp_path: Path) -> Iterator[Payments]:
@@ -168,3 +177,39 @@ def test_a_bug_is_repaired_in_the_past_while_the_stream_goes_on(payments: Paymen
     finally:
         stream.terminate()
         assert stream.wait(60) == 0
+
+
+def test_a_stream_goes_on_with_the_balances_of_a_replay_and_is_given_back(payments: Payments) -> None:
+    """What has no window cannot be published by the day: every later balance depends on the one before."""
+    per_hour = {"a": sum(100 + n for n in range(10) if n % 2), "b": sum(100 + n for n in range(10) if not n % 2)}
+
+    def stream(hours: int) -> None:
+        process = payments.start()
+        try:
+            payments.await_records(10 * hours)
+        finally:
+            process.terminate()
+            assert process.wait(60) == 0
+
+    payments.write(bug=" * 2")
+    payments.pay(0, 5)
+    stream(5)
+    wrong = payments.balances()
+    assert wrong != {account: 5 * amount for account, amount in per_hour.items()}
+
+    payments.write()
+    payments.pay(5, 8)
+    said = payments.deltaworks("replay", "payments", "--hand-over", "--reason", "doubled", "--yes")
+    assert "the stream goes on as line" in said and "production holds what was published" in said
+    assert payments.balances() == {account: 5 * amount for account, amount in per_hour.items()}
+    stream(8)
+    assert payments.balances() == {account: 8 * amount for account, amount in per_hour.items()}
+    assert payments.totals() == right(7)
+
+    run = said.split("deltaworks rollback ")[1].split()[0]
+    payments.write(bug=" * 2")
+    payments.deltaworks("rollback", run)
+    assert payments.balances() == wrong
+    stream(8)
+    assert payments.balances() == {account: wrong[account] + 3 * 2 * per_hour[account] for account in wrong}
+    assert "given back" in payments.deltaworks("replays", "payments")

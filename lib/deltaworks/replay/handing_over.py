@@ -23,7 +23,7 @@ from deltaworks.control.lease import Lease
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.control.registry import Registry
 from deltaworks.dsl.pipeline import Pipeline
-from deltaworks.errors import ConfigurationError, ConflictError, DeltaworksError
+from deltaworks.errors import ConfigurationError, ConflictError, ControlUnavailableError, DeltaworksError
 from deltaworks.faults import reach
 from deltaworks.lakehouse import succession
 from deltaworks.lakehouse.schema import plan_schemas
@@ -192,7 +192,9 @@ def _between_drivers(
 ) -> None:
     """Does something while no driver runs; if one should, it is stopped for it, and another one started after it."""
     registry = Registry.of(settings)
-    record = registry.pipeline(name)
+    record = None
+    with suppress(ControlUnavailableError):  # then the lease says whether one runs
+        record = registry.pipeline(name)
     if record is None or record.desired == "stopped":
         switch(fence.read(PipelinePaths.of(settings, name).fence) + 1)
         return

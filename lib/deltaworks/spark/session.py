@@ -39,6 +39,7 @@ def build(
     """
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = python_path  # the JVM hands it to every Python process that it starts
+    os.environ["PYTHONSAFEPATH"] = "1"  # else a `jobs` in the current directory comes before that of the project
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:-UsePerfData")  # else the launcher leaves a folder in /tmp
     scratch.mkdir(parents=True, exist_ok=True)
