@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from importlib import import_module
 from itertools import takewhile
 
+from deltaworks.control import jobs
+from deltaworks.kafka import admin
 from deltaworks.settings import Settings
 from jobs.sample_data.kafka import SampleData, produce
 
@@ -16,20 +18,35 @@ _ENDLESS = 1_000_000
 
 @contextmanager
 def flowing(
-    settings: Settings, rate: float, *, job: str = "orders", records: int = _ENDLESS, seed: int = 7
+    settings: Settings,
+    rate: float,
+    *,
+    job: str = "orders",
+    records: int = _ENDLESS,
+    seed: int = 7,
+    continued: bool = False,
 ) -> Iterator[threading.Thread]:
     """The sample data of a job flows in the background at `rate` records per second until the block ends, or all is
-    written.
+    written. Yields the thread that writes it.
 
-    Yields the thread that writes it.
+    Args:
+        settings: of the stack.
+        rate: records per second.
+        job: whose.
+        records: of its main topic.
+        seed: of the data.
+        continued: what is in the topics is not written again.
     """
     enough = threading.Event()
     data: SampleData = import_module(f"jobs.sample_data.{job}")
     sample = takewhile(lambda _: not enough.is_set(), data.records(records, seed))
+    present = {}
+    if continued:
+        present = admin.end_offsets(settings.bootstrap, jobs.load(settings, job).plan().source_topics)
     thread = threading.Thread(
         target=produce,
         args=(settings.bootstrap, sample),
-        kwargs={"records_per_second": rate},
+        kwargs={"records_per_second": rate, "present": present},
         daemon=True,
     )
     thread.start()

@@ -23,6 +23,8 @@ def load() -> None:
     Raises:
         ConfigurationError: it cannot be imported here.
     """
+    # Where somebody logs at INFO (Airflow does), it would tell of everything that it registers and looks up.
+    logging.getLogger("great_expectations").setLevel(logging.WARNING)
     try:
         import great_expectations  # noqa: F401
     except SystemExit as end:
@@ -30,8 +32,6 @@ def load() -> None:
             "Great Expectations cannot be imported in a Python process without a main file: PySpark ends the process.",
             hint="run it from a file or as a module (python -m), not with python -c or from standard input",
         ) from end
-    # Where somebody logs at INFO (Airflow does), it would tell of everything that it looks up.
-    logging.getLogger("great_expectations").setLevel(logging.WARNING)
 
 
 def dataframes() -> BatchDefinition[None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Self, TypeVar
 from urllib.parse import quote
 
 import httpx
@@ -75,7 +75,7 @@ class AirflowApi:
         self._token: str | None = None
 
     @classmethod
-    def of(cls, settings: Settings) -> AirflowApi:
+    def of(cls, settings: Settings) -> Self:
         """Airflow of the stack, as its administrator.
 
         Raises:
@@ -89,7 +89,7 @@ class AirflowApi:
     def close(self) -> None:
         self._client.close()
 
-    def __enter__(self) -> AirflowApi:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,0 +1,59 @@
+"""`make check-replay`, or `python -u -m tests.replays [PART]...`; exit code 1 if anything is not as it should be."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from deltaworks.stack.lifecycle import down, up
+from tests.live_stack import own_settings, reachable
+from tests.replays import approval, archive, equal, kills, overlap, poisoned, publish
+from tests.replays.findings import Findings
+from tests.replays.project import Project
+
+PARTS: dict[str, Callable[[Project, Findings], None]] = {
+    "airflow": approval.check,
+    "equal": equal.check,
+    "kills": kills.check,
+    "publish": publish.check,
+    "poisoned": poisoned.check,
+    "overlap": overlap.check,
+    "archive": archive.check,
+}
+"""A part has a pipeline of its own, so each may run alone and in any order."""
+
+
+def main(names: list[str]) -> int:
+    """Runs the parts one after the other on one stack."""
+    if unknown := set(names) - PARTS.keys():
+        sys.exit(f"no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    summary, wrong = [], list[str]()
+    with tempfile.TemporaryDirectory(prefix="deltaworks-replays-") as folder:
+        top = reachable(Path(folder))
+        project = Project.create(own_settings(top / "home"), top / "project")
+        # Spark, PostgreSQL and Kafka beside it: Airflow only if it is asked for.
+        needed = None if not names or "airflow" in names else ("kafka", "postgres", "registry")
+        up(project.settings, print, only=needed, tethered=True)
+        try:
+            for name in names or PARTS:
+                findings = Findings(name)
+                begun = time.monotonic()
+                try:
+                    PARTS[name](project, findings)
+                except Exception as error:
+                    findings.holds(f"it ended with {type(error).__name__}: {error}", False)
+                summary.append(findings.summary(time.monotonic() - begun))
+                wrong += [f"{name}: {line}" for line in findings.wrong]
+        finally:
+            down(project.settings)
+    print(f"\n{'part':9} {'checks':>6} {'rows compared':>13} {'seconds':>8}")
+    print("\n".join([*summary, *wrong]))
+    print("NOT AS IT SHOULD BE" if wrong else "ALL AS IT SHOULD BE")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,52 @@
+"""All jobs stream at once with records arriving; a replay of each, in recorded order, gives the same rows."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from deltaworks.control import actions, jobs
+from deltaworks.lakehouse.schema import plan_schemas
+from tests.faults.sample_data import flowing
+from tests.replays.findings import Findings
+from tests.replays.project import WAIT_S, Project
+
+RECORDS, RATE = 20_000, 20.0
+"""Written at once, so that days are complete; then per second and job."""
+
+
+def check(project: Project, findings: Findings) -> None:
+    """Every table of every job that has sample data, those without days as a whole."""
+    settings = project.settings
+    names = jobs.names_with(settings, "sample_data")
+    with ExitStack() as stack:
+        for name in names:
+            assert project.deltaworks("produce", name, "--records", str(RECORDS)).code == 0
+            actions.deploy(settings, name, requested_by="check-replay", launch_s=WAIT_S)
+            stack.callback(actions.stop, settings, name, requested_by="check-replay")
+            findings.say(f"{name} streams")
+        for name in names:
+            stack.enter_context(flowing(settings, RATE, job=name, continued=True))
+        for name in names:
+            replay(project, name, findings)
+
+
+def replay(project: Project, name: str, findings: Findings) -> None:
+    """One job: processed again, compared, thrown away."""
+    pipeline = jobs.load(project.settings, name)
+    tables = [schema.name for schema in plan_schemas(pipeline.plan().tables, pipeline.dead_letter_table)]
+    chosen = [argument for table in tables for argument in ("--table", table)]
+    answer = project.deltaworks("replay", name, *chosen, "--until", "compare")
+    if not findings.holds(f"{name}: replayed (exit code {answer.code})", answer.code == 0):
+        findings.say(answer.text)
+        return
+    plan = project.plan(answer.run)
+    findings.say(f"{name}: batches {plan.first_batch} to {plan.last_batch}, {plan.records:,} records")
+    compared = project.comparison(answer.run)
+    for table in compared.tables:
+        without = f", without {len(table.open_days)} days that may still change" if table.open_days else ""
+        what = f"{name}: {table.role} {table.table}{without}"
+        findings.rows_equal(what, table.rows.production, table.rows.different, may_be_empty=True)
+    findings.holds(f"{name}: all {len(tables)} tables were compared", {t.table for t in compared.tables} == set(tables))
+    findings.holds(f"{name}: rows were compared", any(table.rows.production for table in compared.tables))
+    project.deltaworks("discard", answer.run)
+    findings.holds(f"{name}: the run is discarded", not project.unfinished(name))

@@ -1,0 +1,179 @@
+"""SIGKILL of the replay and all its processes, in every phase and at every named point; then it goes on.
+
+Under the stream, which publishes at the replay's command, kills come at random moments of a phase. With the stream
+stopped the replay publishes itself, so kills at the points between the commits leave some tables old and some new.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+from deltaworks.errors import ConfigurationError
+from deltaworks.replay.model import PHASES, Phase
+from tests.replays.findings import Findings
+from tests.replays.payments import BUG, NOTHING, Payments, Published
+from tests.replays.project import WAIT_S, Project
+
+DAYS = ("--from", "2026-03-01", "--to", "2026-03-04")
+POINTS = (
+    ("replay.before_commit", "replay.committed", "replay.noted", "replay.cleared"),
+    ("release.before_record", "release.after_record", "release.between_tables", "release.after_commits"),
+)
+"""Those of the phase `run`, and of `publish`."""
+_LONGEST_S: dict[Phase, float] = {"plan": 3.0, "run": 12.0, "compare": 0.6, "gate": 8.0}
+"""A kill comes so long after the beginning of a phase at most; of the others a few milliseconds."""
+_SHORT_S = 0.02
+
+
+def check(project: Project, findings: Findings) -> None:
+    """Everything twice: under the stream, and with the stream stopped."""
+    rng = random.Random(1)
+    payments = Payments(project, "killed")
+    payments.write(BUG)
+    payments.pay(100)
+    with project.streaming(payments.name), payments.arriving():
+        payments.settle()
+        payments.write()
+        published = _every_phase(payments, findings, rng)
+        _rolled_back(payments, findings)
+        payments.settle()
+    for point in POINTS[0]:
+        _killed_at(payments, findings, point, published=None)
+    for point in POINTS[1]:
+        _killed_at(payments, findings, point, published)
+        _rolled_back(payments, findings)
+
+
+def _every_phase(payments: Payments, findings: Findings, rng: random.Random) -> Published:
+    """One replay, killed in each of its phases, three times in the long one; what it published."""
+    project, published = payments.project, NOTHING
+    arguments: tuple[str, ...] = ("replay", payments.name, *DAYS, "--reason", "killed", "--yes")
+    for phase in ("plan", "run", "run", "run", "compare", "gate", "publish", "verify", "clean"):
+        process = project.launch(*arguments)
+        _await_phase(payments, process, phase)
+        time.sleep(rng.uniform(0, _LONGEST_S.get(phase, _SHORT_S)))
+        hit = _kill(payments, process)
+        left = project.unfinished(payments.name)
+        if left:
+            arguments = ("replay", payments.name, "--resume", left[0], "--yes")
+            state = project.state(left[0])
+            if "run" in state.done and published is NOTHING:
+                published = Published.days(project.plan(left[0]), state)
+        findings.say(f"SIGKILL, meant for {phase}: hit {hit}; {len(left)} unfinished")
+        if PHASES.index(hit) < PHASES.index("publish"):
+            _production(payments, findings, f"killed in {hit}", NOTHING)
+        elif hit == "publish":
+            _old_or_new(payments, findings, published)
+        else:
+            _production(payments, findings, f"killed in {hit}", published)
+    if project.unfinished(payments.name):
+        answer = project.deltaworks(*arguments)
+        findings.holds(f"--resume completes it (exit code {answer.code})", answer.code == 0)
+    _production(payments, findings, "after all kills", published)
+    findings.holds("no run is left", not project.unfinished(payments.name))
+    _leftovers(payments, findings)
+    return published
+
+
+def _killed_at(payments: Payments, findings: Findings, point: str, published: Published | None) -> None:
+    """Without the stream; a kill in `publish` is completed, one before is thrown away."""
+    project = payments.project
+    before = project.versions(payments.tables)
+    with tempfile.TemporaryDirectory() as folder:
+        faults = Path(folder)
+        (faults / "inject").mkdir()
+        (faults / "inject" / point).write_text("kill")
+        process = project.launch("replay", payments.name, *DAYS, "--reason", point, "--yes", faults=faults)
+        process.wait(timeout=WAIT_S)
+        findings.holds(f"SIGKILL at {point} (exit code {process.returncode})", (faults / "done" / point).exists())
+    _end_group(process)
+    (run,) = project.unfinished(payments.name)
+    after = project.versions(payments.tables)
+    changed = [table for table in payments.tables if before[table] != after[table]]
+    findings.say(f"{point}: {len(changed)} of {len(before)} tables have a new version; done: {project.state(run).done}")
+    if published is None:
+        findings.holds(f"{point}: production has no new version", not changed)
+        answer = project.deltaworks("replay", payments.name, "--resume", run, "--until", "compare")
+        findings.holds(f"{point}: --resume goes on (exit code {answer.code})", answer.code == 0)
+        findings.holds(f"{point}: discarded", project.deltaworks("discard", run).code == 0)
+        _production(payments, findings, point, NOTHING)
+        return
+    _old_or_new(payments, findings, published)
+    answer = project.deltaworks("replay", payments.name, "--resume", run, "--yes")
+    findings.holds(f"{point}: --resume completes it (exit code {answer.code})", answer.code == 0)
+    _production(payments, findings, f"{point}, completed", published)
+
+
+def _await_phase(payments: Payments, process: subprocess.Popen[str], phase: str) -> None:
+    """Until the run is in the phase, or the process has ended."""
+    end = time.monotonic() + WAIT_S
+    while phase != "plan" and process.poll() is None:
+        assert time.monotonic() < end, f"{phase} did not begin"
+        if _phase(payments) == phase:
+            return
+        time.sleep(0.001)
+
+
+def _phase(payments: Payments) -> Phase:
+    """The phase that the run is in; `clean`, if it is gone."""
+    project = payments.project
+    runs = project.unfinished(payments.name)
+    if not runs:
+        return "plan"
+    try:
+        return project.state(runs[0]).next or "clean"
+    except ConfigurationError:
+        return "clean"
+
+
+def _kill(payments: Payments, process: subprocess.Popen[str]) -> Phase:
+    """All processes of the replay; the phase that it was in."""
+    had_run = bool(payments.project.unfinished(payments.name))
+    _end_group(process)
+    phase = _phase(payments)
+    return "clean" if had_run and phase == "plan" else phase
+
+
+def _end_group(process: subprocess.Popen[str]) -> None:
+    """SIGKILL for whatever is left of a session."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _rolled_back(payments: Payments, findings: Findings) -> None:
+    releases = sorted((payments.project.settings.pipeline(payments.name) / "releases").glob("*.json"))
+    run = max(releases, key=lambda path: path.stat().st_mtime_ns).stem
+    answer = payments.project.deltaworks("rollback", run)
+    findings.holds(f"rolled back (exit code {answer.code})", answer.code == 0)
+    _production(payments, findings, "rolled back", NOTHING)
+
+
+def _production(payments: Payments, findings: Findings, when: str, published: Published) -> None:
+    found = payments.differences(published)
+    rows, different = (sum(counts) for counts in zip(*found.values(), strict=True))
+    findings.rows_equal(f"{when}: production", rows, different)
+
+
+def _old_or_new(payments: Payments, findings: Findings, published: Published) -> None:
+    """Each table has all of its old rows or all of its new ones."""
+    for table in payments.tables:
+        counts = [payments.differences(each, tables=(table,))[table] for each in (NOTHING, published)]
+        state = "old" if counts[0][1] == 0 else "new" if counts[1][1] == 0 else "neither"
+        findings.holds(f"killed in publish: {table}: {counts[0][0]:,} rows, {state}", state != "neither")
+
+
+def _leftovers(payments: Payments, findings: Findings) -> None:
+    """The next replay finds nothing of an earlier one."""
+    project = payments.project
+    answer = project.deltaworks("replay", payments.name, *DAYS, "--until", "plan")
+    folders = [path.name for path in (project.settings.pipeline(payments.name) / "replays").iterdir() if path.is_dir()]
+    findings.holds(f"folders of runs after the next plan: {len(folders)}", folders == [answer.run])
+    project.deltaworks("discard", answer.run)
