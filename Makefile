@@ -45,6 +45,10 @@ check-spark: .venv/.complete ## The recorded cases through real Spark and Kafka,
 check-jobs: .venv/.complete ## All pipelines at once under SIGKILLs, every result recomputed; memory and cost of idle streams
 	$(BIN)/python -u -m tests.faults.jobs_under_kills
 
+.PHONY: check-replay
+check-replay: .venv/.complete ## Replays of running streams: equal, archived, stopped, published, killed, approved; half an hour
+	$(BIN)/python -u -m tests.replays
+
 .PHONY: bench
 bench: .venv/.complete ## Benchmarks against Kafka Streams, about 30 minutes, into bench-results.json
 	$(BIN)/python -m tests.benchmarks.run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -187,6 +188,30 @@ def test_only_one_process_works_on_a_run(beside: Beside) -> None:
             pass
         with pytest.raises(ConflictError, match="Another process"):
             phases.discard(beside.settings, run.plan.run_id)
+
+
+@pytest.mark.parametrize("last", ["clean", "discard"])
+def test_a_run_that_is_killed_while_it_is_removed_is_gone(
+    beside: Beside, monkeypatch: pytest.MonkeyPatch, last: str
+) -> None:
+    run = beside.start(tables=("order_counts",))
+    beside.advance(run, "verify")
+
+    def killed(root: Path, **options: Any) -> None:
+        (root / "phases.json").unlink()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as death, pytest.raises(KeyboardInterrupt):
+        death.setattr(shutil, "rmtree", killed)
+        if last == "clean":
+            beside.advance(run)
+        else:
+            phases.discard(beside.settings, run.plan.run_id)
+    assert phases.unfinished(beside.settings, "orders") == []
+    assert run.paths.root.exists()
+
+    beside.start(tables=("order_counts",))
+    assert not run.paths.root.exists()
 
 
 def test_a_day_that_is_not_complete_is_refused_with_what_can_be_asked_for(beside: Beside) -> None:

@@ -42,7 +42,13 @@ def topology(builder: StreamsBuilder) -> None:
     )
 
 
-pipeline = Pipeline(name="{name}", topology=topology, topics=(Topic("{name}", partitions=2),), archive={archive})
+pipeline = Pipeline(
+    name="{name}",
+    topology=topology,
+    topics=(Topic("{name}", partitions=2),),
+    record_cache=False,  # every update is in the changelog
+    archive={archive},
+)
 '''
 _SUITE = '''"""What the tables of payments are like."""
 

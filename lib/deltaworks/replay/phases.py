@@ -89,9 +89,7 @@ class ReplayRun:
         with _locked(own.replays / "lock", wait=True):
             if run_id is not None and ReplayPaths.of(own, run_id).plan.exists():
                 return cls.resume(settings, run_id)
-            for leftover in own.replays.glob("*/"):
-                if not (leftover / "plan.json").exists():
-                    shutil.rmtree(leftover)  # of a run that ended while it was removed
+            _sweep(own.replays)
             plan = make_plan(settings, pipeline, request, admin.partition_counts(settings.bootstrap), run_id)
             _require_complete(settings, pipeline, plan)
             for other in unfinished(settings, request.pipeline):
@@ -323,9 +321,16 @@ def discard(settings: Settings, run_id: str) -> None:
 
 
 def _remove(paths: ReplayPaths) -> None:
-    """The plan first: without it nobody takes the rest for a run."""
+    """Without its plan a run is gone, all at once; a process that dies now leaves a folder for `_sweep`."""
     paths.plan.unlink()
-    shutil.rmtree(paths.root)
+    shutil.rmtree(paths.root, ignore_errors=True)
+
+
+def _sweep(replays: Path) -> None:
+    """Removes what processes that died have left of runs without a plan; nobody plans meanwhile."""
+    for folder in replays.iterdir():
+        if folder.is_dir() and not (folder / "plan.json").exists():
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def release_of(settings: Settings, run_id: str) -> tuple[str, Path]:
