@@ -10,7 +10,7 @@ from pathlib import Path
 
 from deltaworks.stack.lifecycle import down, up
 from tests.live_stack import own_settings, reachable
-from tests.replays import approval, archive, equal, kills, overlap, poisoned, publish
+from tests.replays import approval, archive, equal, handed_over, kills, overlap, poisoned, publish
 from tests.replays.findings import Findings
 from tests.replays.project import Project
 
@@ -18,6 +18,7 @@ PARTS: dict[str, Callable[[Project, Findings], None]] = {
     "airflow": approval.check,
     "equal": equal.check,
     "kills": kills.check,
+    "handover": handed_over.check,
     "publish": publish.check,
     "poisoned": poisoned.check,
     "overlap": overlap.check,

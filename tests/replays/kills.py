@@ -93,7 +93,7 @@ def _killed_at(payments: Payments, findings: Findings, point: str, published: Pu
         process = project.launch("replay", payments.name, *DAYS, "--reason", point, "--yes", faults=faults)
         process.wait(timeout=WAIT_S)
         findings.holds(f"SIGKILL at {point} (exit code {process.returncode})", (faults / "done" / point).exists())
-    _end_group(process)
+    end_group(process)
     (run,) = project.unfinished(payments.name)
     after = project.versions(payments.tables)
     changed = [table for table in payments.tables if before[table] != after[table]]
@@ -136,12 +136,12 @@ def _phase(payments: Payments) -> Phase:
 def _kill(payments: Payments, process: subprocess.Popen[str]) -> Phase:
     """All processes of the replay; the phase that it was in."""
     had_run = bool(payments.project.unfinished(payments.name))
-    _end_group(process)
+    end_group(process)
     phase = _phase(payments)
     return "clean" if had_run and phase == "plan" else phase
 
 
-def _end_group(process: subprocess.Popen[str]) -> None:
+def end_group(process: subprocess.Popen[str]) -> None:
     """SIGKILL for whatever is left of a session."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)

@@ -25,7 +25,7 @@ from airflow.sdk.api.datamodels._generated import DagRunType
 from deltaworks.airflow import replay_tasks
 from deltaworks.airflow.docs import replay_doc, reprocess_doc
 from deltaworks.airflow.replay_form import Tables, replay_form, reprocess_form
-from deltaworks.airflow.replay_operators import ApproveReplayOperator, PhaseOperator
+from deltaworks.airflow.replay_operators import ApproveReplayOperator, PhaseOperator, PublishOperator
 from deltaworks.airflow.stream import DEFAULTS
 from deltaworks.control import jobs
 from deltaworks.settings import Settings
@@ -101,8 +101,13 @@ def _dag(name: str, dag_id: str, make_plan: Callable[..., str], **properties: An
             task_id="approve", pipeline=name, replay=_REPLAY, publish="publish", discard="discard"
         )
         # A skipped approval is one that nobody asked for. What was rejected is skipped, whatever the rule says.
-        publish = task(task_id="publish", execution_timeout=_SHORT, trigger_rule=TriggerRule.NONE_FAILED)
-        published = publish(replay_tasks.publish)(name, _REPLAY)
+        published = PublishOperator(
+            task_id="publish",
+            pipeline=name,
+            replay=_REPLAY,
+            execution_timeout=_LONG,
+            trigger_rule=TriggerRule.NONE_FAILED,
+        )
         verified = task(task_id="verify", execution_timeout=_LONG)(replay_tasks.verify)(name, _REPLAY)
         cleaned = task(task_id="clean", execution_timeout=_SHORT)(replay_tasks.clean)(name, _REPLAY)
         discarded = task(task_id="discard", execution_timeout=_SHORT)(replay_tasks.discard)(name, _REPLAY)

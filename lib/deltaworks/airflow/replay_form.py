@@ -50,6 +50,13 @@ def replay_form(tables: Tables) -> dict[str, Param]:
             f"({_listed(tables.whole)}) is published as a whole, so only without From and To.",
         ),
         "order": _order(),
+        "hand_over": Param(
+            False,
+            type="boolean",
+            title="Hand over",
+            description="Instead of publishing days, let the stream go on with all stores and tables of the replay; it "
+            "is stopped and deployed for that. Without From, To and Tables, in recorded order.",
+        ),
         "approval": _approval(default=True),
         "reason": Param(
             type="string",

@@ -21,7 +21,6 @@ from deltaworks.settings import Settings
 APPROVE, REJECT = "Approve", "Reject"
 _LINES = 5
 _USAGE = 2
-_NOT_PASSED = 1
 _REPEAT_CANNOT_HELP = (NO_RESTART - {LEASE}) | {_USAGE}
 """That somebody else works on the run passes."""
 
@@ -43,7 +42,7 @@ class PhaseOperator(BaseOperator):
     template_fields: Sequence[str] = ("replay",)
     ui_color = "#e8ddf3"
 
-    def __init__(self, *, pipeline: str, replay: str, phase: Literal["run", "gate"], **kwargs: Any) -> None:
+    def __init__(self, *, pipeline: str, replay: str, phase: Literal["run", "gate", "publish"], **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.pipeline = pipeline
         self.replay = replay
@@ -59,15 +58,15 @@ class PhaseOperator(BaseOperator):
             paths = replay_tasks.resume(settings, self.replay).paths
         state = paths.read_state()
         replay_tasks.require_turn(state, self.phase)
-        if self.phase not in state.done:
+        if not state.has_done(self.phase):
             log = paths.root / "log"
             self._child = Child(settings.run, f"replay-{self.replay}", log, env=settings.process_environment())
             code = self._child.execute(self._command(), lambda line: self.log.info("%s", line))
             state = paths.read_state()
-            if self.phase not in state.done or code not in (0, _NOT_PASSED):
+            if self.phase == "gate" and state.passed is False and state.error is None:
+                raise AirflowFailException(self._not_passed())
+            if not state.has_done(self.phase) or code != 0:
                 self._fail(code, why(log, after=self._child.begin))
-        if self.phase == "gate" and not state.passed:
-            raise AirflowFailException(self._not_passed())
 
     def on_kill(self) -> None:
         """Called in the main thread, wherever that is."""
@@ -77,7 +76,8 @@ class PhaseOperator(BaseOperator):
     def _command(self) -> list[str]:
         """The command line of the phase."""
         arguments = ["replay", self.pipeline, "--resume", self.replay, "--until", self.phase]
-        return [sys.executable, "-u", "-m", "deltaworks.cli", *arguments]
+        agreed = ["--yes"] if self.phase == "publish" else []
+        return [sys.executable, "-u", "-m", "deltaworks.cli", *arguments, *agreed]
 
     def _fail(self, code: int, lines: Sequence[str]) -> NoReturn:
         ended = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
@@ -90,6 +90,26 @@ class PhaseOperator(BaseOperator):
             "that you can look at them, and no other replay may publish the same days meanwhile.\n"
             f"When you have seen enough: deltaworks discard {self.replay}"
         )
+
+
+class PublishOperator(PhaseOperator):
+    """Publishes what was approved, if an approval was asked for; a hand-over is a process of its own, as it may have to
+    catch up with the stream.
+
+    Args:
+        pipeline: whose replay.
+        replay: its id.
+    """
+
+    def __init__(self, *, pipeline: str, replay: str, **kwargs: Any) -> None:
+        super().__init__(pipeline=pipeline, replay=replay, phase="publish", **kwargs)
+
+    def execute(self, context: Context) -> None:
+        if context["params"].get("hand_over", False):
+            replay_tasks.require_approval(context["params"], context["ti"])
+            super().execute(context)
+        else:
+            replay_tasks.publish(self.pipeline, self.replay, context["params"], context["ti"])
 
 
 class ApproveReplayOperator(HITLBranchOperator):

@@ -68,8 +68,8 @@ def compare(name: str, run: str) -> int | None:
     return None if state is None else state.differences
 
 
-def publish(name: str, run: str, params: Any = None, ti: Any = None) -> None:
-    """Publishes what was approved, if an approval was asked for."""
+def require_approval(params: Any, ti: Any) -> None:
+    """Raises `AirflowFailException` if an approval was asked for, and nobody gave it."""
     approved_by = ti.xcom_pull(task_ids="approve", key="approved_by")
     if params["approval"] and approved_by is None:
         raise AirflowFailException(
@@ -77,6 +77,11 @@ def publish(name: str, run: str, params: Any = None, ti: Any = None) -> None:
         )
     if approved_by is not None:
         log.info("approved by %s", approved_by)
+
+
+def publish(name: str, run: str, params: Any, ti: Any) -> None:
+    """Publishes what was approved, if an approval was asked for."""
+    require_approval(params, ti)
     if advance(name, run, "publish") is not None:
         log.info("to bring back what was there before: deltaworks rollback %s", run)
 
@@ -138,9 +143,10 @@ def resume(settings: Settings, run: str) -> ReplayRun:
 
 
 def has_ended(settings: Settings, name: str, run: str) -> bool:
-    """It has published, and nothing else of it is left."""
+    """It has published or handed over, and nothing else of it is left."""
     paths = _paths(settings, name, run)
-    return paths.release.exists() and not paths.plan.exists()
+    handed_over = PipelinePaths.of(settings, name).handovers / f"{run}.json"
+    return (paths.release.exists() or handed_over.exists()) and not paths.plan.exists()
 
 
 def require_turn(state: ReplayState, phase: Phase) -> None:
@@ -149,6 +155,8 @@ def require_turn(state: ReplayState, phase: Phase) -> None:
     Raises:
         AirflowFailException: it is another's turn.
     """
+    if phase not in state.done and state.next == "gate" and state.passed is False:
+        raise AirflowFailException(f"The replay has not passed the gate: {phase} does nothing.")
     if phase not in state.done and state.next != phase:
         raise AirflowFailException(f"{phase} comes after {state.next}, which is not done: clear the task {state.next}.")
 
@@ -177,6 +185,7 @@ def _planned(name: str, params: Any, dag_run: Any, first: date | None, end: date
         to_ms=_ms(end),
         tables=tuple(params["tables"]),
         order=params["order"],
+        hand_over=params.get("hand_over", False),
         reason=reason,
         requested_by=requester(dag_run),
     )

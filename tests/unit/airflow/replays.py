@@ -68,7 +68,7 @@ def take_notes(patch: Any) -> Notes:
         state.passed = notes.passes
         notes.note("gate")
 
-    def publish(self: ReplayRun, state: ReplayState, report: Report) -> None:
+    def publish(self: ReplayRun, engines: Engines | None, state: ReplayState, report: Report) -> None:
         notes.note("publish")
         self.paths.release.parent.mkdir(parents=True, exist_ok=True)
         self.paths.release.write_text("{}")

@@ -116,7 +116,7 @@ def test_a_replay_goes_from_plan_to_clean_and_is_approved_or_discarded_after_the
 def test_a_replay_has_a_form_and_runs_when_somebody_says_so(dags: dict[str, dict[str, Any]], name: str) -> None:
     dag = dags[f"{name}__replay"]
 
-    assert dag["params"] == ["from", "to", "tables", "order", "approval", "reason"]
+    assert dag["params"] == ["from", "to", "tables", "order", "hand_over", "approval", "reason"]
     assert (dag["scheduled"], dag["catchup"]) == (False, False)
     assert dag["run_types"] == ["manual", "operator_triggered"]
 

@@ -41,6 +41,7 @@ def test_only_the_reason_has_to_be_given() -> None:
         "to": None,
         "tables": [],
         "order": "recorded",
+        "hand_over": False,
         "approval": True,
     }
     with pytest.raises(ParamValidationError):

@@ -20,7 +20,7 @@ from airflow.sdk.exceptions import (
 
 from deltaworks import processes
 from deltaworks.airflow.replay import replay_dag
-from deltaworks.airflow.replay_operators import ApproveReplayOperator, PhaseOperator
+from deltaworks.airflow.replay_operators import ApproveReplayOperator, PhaseOperator, PublishOperator
 from deltaworks.replay.model import Phase, ReplayPaths
 from deltaworks.settings import Settings
 from tests.unit.airflow.replays import planned, project_settings, write_findings
@@ -178,12 +178,35 @@ def test_a_gate_that_is_not_passed_fails_for_good_keeps_the_tables_and_says_how_
 ) -> None:
     paths = planned(settings, NAME, "r", "run", "compare")
     commands.does(paths, "gate", passed=False, then=f"raise SystemExit({code})")
-    for _ in range(2):  # and again when the task is cleared
+    for _ in range(2):  # when the task is cleared, the gate is asked again
         with pytest.raises(AirflowFailException, match=r"(?s)not passed the gate.*deltaworks discard r"):
             execute(heavy("gate"))
 
-    assert len(commands.run) == 1
+    assert len(commands.run) == 2
     assert paths.plan.exists()
+
+
+def test_a_hand_over_is_a_process_of_its_own_and_needs_the_approval_all_the_same(
+    settings: Settings, commands: Commands
+) -> None:
+    paths = planned(settings, NAME, "r", "run", "compare", "gate", passed=True)
+    commands.does(paths, "publish", passed=True)
+    operator = PublishOperator(task_id="publish", pipeline=NAME, replay="r")
+    given: dict[str, str | None] = {"approved_by": None}
+
+    class Pulled:
+        def xcom_pull(self, task_ids: str, key: str) -> str | None:
+            return given[key]
+
+    context: Any = {"params": {"approval": True, "hand_over": True}, "ti": Pulled()}
+    with pytest.raises(AirflowFailException, match="Nobody has approved this"):
+        operator.execute(context)
+    assert commands.run == []
+
+    given["approved_by"] = "admin"
+    operator.execute(context)
+    [command] = commands.run
+    assert command[-6:] == ["replay", NAME, "--resume", "r", "--until", "publish", "--yes"][-6:]
 
 
 def test_on_kill_ends_the_process(settings: Settings, commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
