@@ -1,9 +1,10 @@
-"""`quality`: the suite of a pipeline, run on its Delta tables."""
+"""`quality`: the suite of a pipeline and our invariants, asked of its Delta tables."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -23,22 +24,20 @@ def add_to(app: typer.Typer) -> None:
 
 def quality(
     name: Annotated[str, typer.Argument(help="Of the pipeline: that of its file in jobs/quality/.")],
-    samples: Annotated[int, typer.Option(min=0, help="Rows to show of each expectation that failed.")] = 3,
+    samples: Annotated[int, typer.Option(min=0, help="Rows to show, and to keep, of each check that failed.")] = 3,
 ) -> None:
-    """Check what a pipeline's tables should be like: the suite in jobs/quality/.
+    """Check what a pipeline's tables should be like: its suite in jobs/quality/, and what holds for every pipeline.
 
-    Exit code 1 if an expectation failed that is no mere warning, or could not be checked.
+    The stream may run. What is found is kept in the Delta tables quality_results and quality_failures.
+    Exit code 1 if something failed that is no mere warning, or could not be checked.
     """
-    from deltaworks.lakehouse import catalog
-    from deltaworks.quality import suites, validate
+    from deltaworks.quality import production
 
-    settings = Settings.from_environment()
+    run_id = f"command__{datetime.now(UTC).isoformat()}"
     with Steps().step(f"quality {name}") as report:
         report("loading Great Expectations")
-        suite = suites.load(settings, name)
-        report(f"{sum(map(len, suite.values()))} expectations about {len(suite)} tables")
-        tables = {table: settings.tables / table for table in catalog.table_names(settings.tables)}
-        verdicts = validate(tables, suite, samples=samples)
+        verdicts = production.check(Settings.from_environment(), name, run_id=run_id, samples=samples)
+        report(f"{len(verdicts)} checks, run {run_id}")
     print_verdicts(f"Quality of {name}", verdicts)
     if any(verdict.blocks for verdict in verdicts):
         raise typer.Exit(1)
