@@ -19,6 +19,8 @@ RECORDS = {"fraud": 6_000}
 """Where one record in a hundred gives a row, a run needs more of them."""
 PER_BATCH = {"clicks": 12}
 """Where clicks are far apart, partitions must not run away from each other: most clicks would be late."""
+IN_ONE_BATCH = 1_000_000_000
+"""As `per_batch`: what a stream does that begins long after its topics."""
 
 
 @dataclass(frozen=True)
@@ -102,9 +104,9 @@ def _is_sql(expectation: object) -> bool:
     return hasattr(expectation, "unexpected_rows_query")
 
 
-def check_clean(job: str, home: Path, *, records: int, seed: int) -> tuple[Verdict, ...]:
+def check_clean(job: str, home: Path, *, records: int, seed: int, per_batch: int | None = None) -> tuple[Verdict, ...]:
     """What would stop a run without defects."""
-    made = run(job, home, records=records, seed=seed)
+    made = run(job, home, records=records, seed=seed, per_batch=per_batch)
     return blocking(made, made.tables, made.tables, suites_of(job))
 
 
