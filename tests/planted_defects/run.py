@@ -20,6 +20,9 @@ from tests.hosts.in_process import InProcessStream
 from tests.hosts.memory_kafka import MemoryKafka
 from tests.unit.jobs.recomputing import rows_of
 
+IDLE_MS = 60_000
+"""When all is read, a stream still does what waits for the clock."""
+
 
 @dataclass(frozen=True)
 class Run:
@@ -53,6 +56,8 @@ def run(job: str, home: Path, *, records: int, seed: int, per_batch: int | None 
         kafka.write(row.topic, RawRecord(row.key, row.value, row.timestamp_ms), row.partition)
     stream = InProcessStream(pipeline, replace(Settings.from_environment({}), home=home), kafka=kafka)
     stream.run_to_the_end(rng, per_batch or rng.randint(40, 120), elsewhere=None)
+    stream.tick(stream.clock(stream.batch_id) + IDLE_MS)
+    stream.committer.refresh_snapshots(force=True)
     stream.close()
     ends = {topic: parts for topic, parts in stream.offsets.items() if topic != TICK}
     return Run(

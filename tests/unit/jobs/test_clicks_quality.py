@@ -58,6 +58,8 @@ FINAL = "rowid = (SELECT min(rowid) FROM {} WHERE is_final)"
     ("name", "statement", "rule"),
     [
         ("clicks_visits", f"INSERT INTO {{}} FROM {{}} WHERE {ONE}", "key window_start"),
+        ("clicks_visits", "UPDATE {} SET clicks = 2 * clicks", "the clicks that the pages have"),
+        ("clicks_visits", "DELETE FROM {} WHERE key <> 'bot'", "clicks of each day are in its visits"),
         ("clicks_visits", f"UPDATE {{}} SET key = '' WHERE {ONE}", "1 characters long"),
         ("clicks_visits", f"UPDATE {{}} SET clicks = NULL WHERE {ONE}", "clicks values must never be null"),
         ("clicks_visits", "UPDATE {} SET clicks = 1 WHERE key = 'bot'", "enough clicks for the duration"),

@@ -55,6 +55,12 @@ DEFECTS = [
     ("enrichment_checked", f"UPDATE {{}} SET customer_id = NULL WHERE rowid = {KNOWN}", "a guest is unknown"),
     ("enrichment_checked", f"UPDATE {{}} SET amount = amount / 3 WHERE rowid = {ONE}", "whole cents"),
     ("enrichment_checked", f"UPDATE {{}} SET key = customer_id WHERE rowid = {KNOWN}", "key and order_id"),
+    ("enrichment_checked", "UPDATE {} SET key = 'x' || key WHERE rowid % 9 = 0", "checked is in the table of orders"),
+    (
+        "enrichment_current_changelog",
+        f"UPDATE {{}} SET amount = amount + 1 WHERE rowid = {KNOWN}",
+        "in the table was checked when it came",
+    ),
     ("enrichment_checked", f"UPDATE {{}} SET customer_id = 'c-900' WHERE rowid = {KNOWN}", "as the order found it"),
     (
         "enrichment_checked",

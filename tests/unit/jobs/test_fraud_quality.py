@@ -43,7 +43,7 @@ def first(condition: str) -> str:
 @pytest.mark.parametrize(
     ("name", "statement", "found_by"),
     [
-        ("fraud_alerts", "DELETE FROM {}", "ExpectTableRowCountToBeBetween"),
+        ("fraud_alerts", "DELETE FROM {}", "there are alerts where"),
         (
             "fraud_alerts",
             f"INSERT INTO {{}} SELECT * FROM {{}} WHERE {first(BURST)}",
@@ -69,6 +69,19 @@ def first(condition: str) -> str:
             "DELETE FROM {} WHERE timestamp > (SELECT max(timestamp) FROM {}) - INTERVAL 3 DAY",
             "as long as there are payments",
         ),
+        (
+            "fraud_alerts",
+            f"UPDATE {{}} SET payments = 7, total = 7.01, last_ms = 7, key = 'u-001' WHERE {HIGH}",
+            "never find the same profile",
+        ),
+        (
+            "fraud_alerts",
+            f"INSERT INTO {{}} SELECT * REPLACE ('GEO_ANOMALY' AS rule, amount + 1 AS amount) FROM {{}} WHERE {HIGH}",
+            "alerts of one payment say the same",
+        ),
+        ("fraud_alerts", f"UPDATE {{}} SET key = 'u-001' WHERE {HIGH}", "in one partition"),
+        ("fraud_alerts", "UPDATE {} SET total = trunc(total)", "sums have cents"),
+        ("fraud_alerts", f"DELETE FROM {{}} WHERE {GEO}", "every rule has its alerts"),
         ("fraud_dead_letters", "INSERT INTO {} SELECT * FROM {} LIMIT 1", "ExpectCompoundColumnsToBeUnique"),
         ("fraud_dead_letters", "UPDATE {} SET message = NULL WHERE rowid = 3", "ExpectColumnValuesToNotBeNull"),
         ("fraud_dead_letters", "UPDATE {} SET error_class = 'KeyError' WHERE rowid = 3", "where the pipeline can fail"),

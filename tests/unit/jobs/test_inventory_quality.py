@@ -55,6 +55,7 @@ DEFECTS = [
         "never forgotten",
     ),
     ("inventory_stock_changelog", f"UPDATE {{}} SET op = 'delete' WHERE rowid = {ONE}", "op values must belong"),
+    ("inventory_stock_changelog", "DELETE FROM {} WHERE batch_id > 8", "no shelf is behind its orders"),
     ("inventory_stock_changelog", f"UPDATE {{}} SET pieces = pieces - 100 WHERE rowid = {ONE}", "that of the pieces"),
     ("inventory_stock", f"INSERT INTO {{}} FROM {{}} WHERE rowid = {ONE}", "unique together: store item"),
     ("inventory_stock", f"UPDATE {{}} SET level = 'full' WHERE rowid = {ONE}", "level values must belong to this set"),

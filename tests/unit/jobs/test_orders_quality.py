@@ -54,6 +54,7 @@ DEFECTS = [
     ("enriched_orders", f"UPDATE {{}} SET amount = -amount WHERE rowid = {ONE}", "positive and whole cents"),
     ("enriched_orders", f"UPDATE {{}} SET amount = amount + 0.000000000000000001 WHERE rowid = {ONE}", "whole cents"),
     ("enriched_orders", "UPDATE {} SET user_country = user_name", "user_country values must match"),
+    ("enriched_orders", "UPDATE {} SET user_name = 'Ada 1', user_country = 'DE'", "orders know their users"),
     ("enriched_orders", f"UPDATE {{}} SET city = upper(city) WHERE rowid = {ONE}", "COUNTRY/City, taken apart"),
     ("enriched_orders", "UPDATE {} SET event_time = event_time + INTERVAL 1 HOUR", "event_time and timestamp"),
     (

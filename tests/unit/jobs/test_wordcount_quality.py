@@ -89,6 +89,12 @@ FINAL = "rowid = (SELECT min(rowid) FROM {} WHERE is_final)"
         ("wordcount_hours", "UPDATE {} SET is_final = true", "final windows ended 0:10:00 or more"),
         (
             "wordcount_hours",
+            "UPDATE {} SET value = value + 20 WHERE is_final AND key IN ('of', 'and')",
+            "counted in their time",
+        ),
+        ("wordcount_hours", "DELETE FROM {} WHERE key = 'the'", "surely on time is in its hour"),
+        (
+            "wordcount_hours",
             "DELETE FROM {} WHERE timestamp > (SELECT max(timestamp) FROM {}) - INTERVAL 1 HOUR",
             "the newest word",
         ),
