@@ -49,6 +49,10 @@ check-jobs: .venv/.complete ## All pipelines at once under SIGKILLs, every resul
 check-replay: .venv/.complete ## Replays of running streams: equal, archived, stopped, published, killed, approved; half an hour
 	$(BIN)/python -u -m tests.replays
 
+.PHONY: check-defects
+check-defects: .venv/.complete ## Plant defects into the tables of every job: what does the gate stop, and does it let clean runs pass
+	$(BIN)/python -u -m tests.planted_defects
+
 .PHONY: bench
 bench: .venv/.complete ## Benchmarks against Kafka Streams, about 30 minutes, into bench-results.json
 	$(BIN)/python -m tests.benchmarks.run

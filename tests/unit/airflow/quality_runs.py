@@ -1,0 +1,116 @@
+"""Runs of a quality DAG under Airflow's own rules (`dag.test`, SQLite), on tables of a real run; prints how they end.
+
+Run as a process of its own (`ended`), since Airflow reads its settings when it is imported.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+ROOT = Path(__file__).parents[3]
+NAME = "invoices"
+
+
+class Run(msgspec.Struct, frozen=True):
+    """How a run of the DAG has ended."""
+
+    state: str
+    task: str
+    said: list[str]
+    """What the task has logged."""
+    outcomes: dict[str, int]
+    """What `quality_results` has of it."""
+
+
+def ended() -> dict[str, Run]:
+    """Each scenario."""
+    with tempfile.TemporaryDirectory() as home:
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": home,
+            "PYTHONPATH": f"{ROOT / 'lib'}:{ROOT}",
+            "DELTAWORKS_PROJECT": str(ROOT),
+            "DELTAWORKS_HOME": f"{home}/deltaworks",
+            "AIRFLOW_HOME": f"{home}/airflow",
+            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": _one_dag_file(Path(home) / "dags"),
+        }
+        answer = subprocess.run(
+            [sys.executable, "-m", "tests.unit.airflow.quality_runs"],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=home,
+            env=environment,
+        )
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    return msgspec.json.decode(answer.stdout.splitlines()[-1], type=dict[str, Run])
+
+
+def _one_dag_file(folder: Path) -> str:
+    folder.mkdir()
+    (folder / "one.py").write_text(
+        f"# dag of airflow\nfrom deltaworks.airflow.quality import quality_dag\nquality = quality_dag({NAME!r})\n"
+    )
+    path = "airflow.dag_processing.bundles.local.LocalDagBundle"
+    return json.dumps([{"name": "one", "classpath": path, "kwargs": {"path": str(folder)}}])
+
+
+def main() -> None:
+    from airflow.utils.db import initdb
+
+    initdb()
+    from deltaworks.airflow.quality import quality_dag
+    from deltaworks.settings import Settings
+    from tests.planted_defects.defect import defect, planted
+    from tests.planted_defects.run import run
+
+    dag, settings = quality_dag(NAME), Settings.from_environment()
+    ends = {"before the first batch": _run(dag)}
+    made = run(NAME, settings.home, records=600, seed=1)
+    ends["as they should be"] = _run(dag)
+    damage = defect("wrong value", "invoices_line_items", "UPDATE {} SET total_value = total_value + 1 WHERE rowid = 7")
+    with planted(settings.tables, made.names, damage):
+        ends["damaged"] = _run(dag)
+    print()
+    print(msgspec.json.encode(ends).decode())
+
+
+def _run(dag: Any) -> Run:
+    from airflow.models.taskinstance import TaskInstance
+    from airflow.utils.session import create_session
+    from deltalake import DeltaTable
+    from sqlalchemy import select
+
+    from deltaworks.settings import Settings
+
+    said: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    log = logging.getLogger("deltaworks.airflow.quality")
+    log.addHandler(handler)
+    with contextlib.redirect_stdout(io.StringIO()):
+        ended = dag.test(logical_date=None)
+    log.removeHandler(handler)
+    with create_session() as session:
+        (task,) = session.scalars(select(TaskInstance).where(TaskInstance.run_id == ended.run_id)).all()
+        state = str(task.state)
+    path = Settings.from_environment().tables / "quality_results"
+    rows = DeltaTable(path).to_pyarrow_table().to_pylist() if path.exists() else []
+    mine = [row["outcome"] for row in rows if row["run_id"] == ended.run_id]
+    return Run(str(ended.state), state, said, {outcome: mine.count(outcome) for outcome in set(mine)})
+
+
+if __name__ == "__main__":
+    main()
