@@ -54,6 +54,12 @@ DEFECTS = [
         "UPDATE {} SET counted_at = NULL WHERE batch_id = (SELECT max(batch_id) FROM {})",
         "never forgotten",
     ),
+    ("inventory_customer_hours", f"UPDATE {{}} SET amount = amount / 3 WHERE rowid = {ONE}", "amounts are whole cents"),
+    (
+        "inventory_customer_orders",
+        "UPDATE {} SET day = struct_pack(orders := 0, amount := day.amount)",
+        "money and orders come together",
+    ),
     ("inventory_stock_changelog", f"UPDATE {{}} SET op = 'delete' WHERE rowid = {ONE}", "op values must belong"),
     ("inventory_stock_changelog", "DELETE FROM {} WHERE batch_id > 8", "no shelf is behind its orders"),
     ("inventory_stock_changelog", f"UPDATE {{}} SET pieces = pieces - 100 WHERE rowid = {ONE}", "that of the pieces"),
