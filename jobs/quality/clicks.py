@@ -54,9 +54,9 @@ visits: Suite = [
         "visits and late clicks have the clicks that the pages have",
         "SELECT * FROM (SELECT (SELECT sum(clicks) FROM {batch}) + (SELECT count(*) FROM clicks_late) AS of_users, "
         "(SELECT sum(value) FROM clicks_pages) AS of_pages) "
-        "WHERE of_users NOT BETWEEN of_pages * 0.95 AND of_pages * 1.05",
+        "WHERE of_pages >= 100 AND of_users NOT BETWEEN of_pages * 0.95 AND of_pages * 1.05",
         why="A click counts for its page, and in a visit or as late for its user; one in a hundred is of nobody, and "
-        "few are too late for their page.",
+        "few are too late for their page. Of less than a hundred clicks one says little.",
     ),
     never(
         "the clicks of each day are in its visits, or late",
