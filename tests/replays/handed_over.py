@@ -118,6 +118,8 @@ def _recomputed(project: Project) -> list[Comparison]:
 
 def _caught_up(settings: Settings) -> bool:
     beat = heartbeat.read(PipelinePaths.of(settings, JOB).heartbeat)
+    if beat is not None and beat.state == "failed":  # nobody supervises it, and Spark's workers have 10 s to start
+        actions.restart(settings, JOB, requested_by=BY)
     if beat is None or beat.state != "running" or beat.stale_snapshots:
         return False
     ends = admin.settled_end_offsets(settings.bootstrap, jobs.load(settings, JOB).plan().source_topics)
