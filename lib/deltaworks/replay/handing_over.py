@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from glob import escape
 from pathlib import Path
 
 from deltaworks.control import actions, fence, jobs, topics
@@ -63,6 +64,13 @@ def hand_over(
         StackError: the new line does not get going; the switch is made, and can be undone.
     """
     own, run_id = PipelinePaths.of(settings, pipeline.name), plan.run_id
+    record = own.handovers / f"{run_id}.json"
+    told = succession.read(record)
+    if told is not None and told.state in ("giving back", "given back"):
+        raise ConflictError(
+            f"The hand-over to run {run_id} was undone, so its tables are not what they were.",
+            hint=f"deltaworks discard {run_id}, make another replay, and hand over to that",
+        )
     if run_id not in own.switched:
         for _ in range(_ROUNDS):
             later = extended(settings, pipeline, plan)
@@ -79,10 +87,10 @@ def hand_over(
                 _switch(settings, pipeline, own, paths, process, generation, report)
 
     def is_untouched() -> bool:
-        return succession.read(own.handovers / f"{run_id}.json") is None
+        return not record.exists()
 
     _between_drivers(settings, pipeline.name, switch, is_untouched, plan.request.requested_by, report)
-    done = succession.read(own.handovers / f"{run_id}.json")
+    done = succession.read(record)
     assert done is not None
     return done
 
@@ -124,7 +132,7 @@ def undo(settings: Settings, run_id: str, *, requested_by: str, report: Report =
 
 def record_of(settings: Settings, run_id: str) -> Path | None:
     """Where it is written down what was done to hand over to a run; None: nothing was."""
-    return next(settings.pipeline("*").parent.glob(f"*/handovers/{run_id}.json"), None)
+    return next(settings.pipeline("*").parent.glob(f"*/handovers/{escape(run_id)}.json"), None)
 
 
 def _switch(

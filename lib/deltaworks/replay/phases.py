@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from glob import escape
 from pathlib import Path
 from typing import Protocol
 
@@ -269,7 +270,7 @@ def find(settings: Settings, run_id: str) -> tuple[ReplayPaths, ReplayPlan]:
     Raises:
         ConfigurationError: there is none of that id.
     """
-    for root in settings.pipeline("*").parent.glob(f"*/replays/{run_id}/plan.json"):
+    for root in settings.pipeline("*").parent.glob(f"*/replays/{escape(run_id)}/plan.json"):
         paths = ReplayPaths.of(PipelinePaths(root.parents[2]), run_id)
         return paths, paths.read_plan()
     known = [plan.run_id for _, plan in all_unfinished(settings)]
@@ -339,7 +340,7 @@ def release_of(settings: Settings, run_id: str) -> tuple[str, Path]:
     Raises:
         ConfigurationError: it has published nothing that is still known.
     """
-    for file in settings.pipeline("*").parent.glob(f"*/releases/{run_id}.json"):
+    for file in settings.pipeline("*").parent.glob(f"*/releases/{escape(run_id)}.json"):
         return file.parents[1].name, file
     known = sorted(path.stem for path in settings.pipeline("*").parent.glob("*/releases/*.json"))
     raise ConfigurationError(

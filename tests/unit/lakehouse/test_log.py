@@ -80,6 +80,39 @@ def test_a_log_is_read_from_its_checkpoint_alone(tmp_path: Path) -> None:
     assert (again.version, set(again.files), again.transactions) == (1, {"a.parquet"}, {"app": 0})
 
 
+@pytest.mark.parametrize("from_checkpoint", [False, True])
+def test_a_table_may_get_another_owner_with_other_columns(tmp_path: Path, from_checkpoint: bool) -> None:
+    """Read from JSON and from Parquet, whose maps are lists of pairs."""
+    log = open_log(tmp_path / "old")
+    add(tmp_path / "old", log, "a.parquet", 0)
+    other = DeltaLog.create_or_open(tmp_path / "new", schema(str), query_id="new", properties={"delta.other": "1"})
+    if from_checkpoint:
+        for each in (log, other):
+            each.checkpoint()
+            each.load()
+
+    log.commit(Commit(removed=["a.parquet"], definition=log.owned_by("new", like=other)))
+
+    table = DeltaTable(tmp_path / "old" / "t")
+    log.check(schema(str), "new")
+    assert table.metadata().id == json.loads(json.dumps(log.definition))["id"]
+    assert table.metadata().configuration == log.properties == log.properties | PROPERTIES
+    assert "delta.other" not in log.properties
+    assert json.loads(log.schema_text) == json.loads(table.schema().to_json())
+    assert table.to_pyarrow_dataset().schema.field("value").type == pa.string()
+    with pytest.raises(TableError, match="belongs to the checkpoint of query new"):
+        open_log(tmp_path / "old")
+
+
+def test_steps_are_those_of_the_owner(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    theirs = {"shop/t/rows/before": 9, "shop/t/closed-t0001/before": 5}
+    log.commit(Commit(transactions={"shop/t/rows/q": 3, "shop/t/closed-t0000/q": 7, **theirs}))
+
+    assert log.steps == {"rows": 3, "closed-t0000": 7}
+    assert log.closed_ms == {0: 7}
+
+
 def test_a_checkpoint_follows_the_growth_of_the_log(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     commits = 0
