@@ -2,7 +2,7 @@
 
 ```
 plan --> run --> compare --> gate --> approve --> publish --> verify --> clean
-                                             '-> discard (rejected)
+                                             '-> discard (rejected)  '-> quality
 ```
 
 The first one is for a range of days that somebody chooses in its form. The second one is its calendar: a run is for one
@@ -19,10 +19,11 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
+from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG, CronPartitionTimetable, TriggerRule, task
 from airflow.sdk.api.datamodels._generated import DagRunType
 
-from deltaworks.airflow import replay_tasks
+from deltaworks.airflow import quality, replay_tasks
 from deltaworks.airflow.docs import replay_doc, reprocess_doc
 from deltaworks.airflow.replay_form import Tables, replay_form, reprocess_form
 from deltaworks.airflow.replay_operators import ApproveReplayOperator, PhaseOperator, PublishOperator
@@ -113,6 +114,14 @@ def _dag(name: str, dag_id: str, make_plan: Callable[..., str], **properties: An
         discarded = task(task_id="discard", execution_timeout=_SHORT)(replay_tasks.discard)(name, _REPLAY)
         plan >> run >> compared >> gate >> approve >> [published, discarded]
         published >> verified >> cleaned
+        if name in jobs.names_with(Settings.from_environment(), quality.SUITES):
+            verified >> TriggerDagRunOperator(
+                task_id="quality",
+                trigger_dag_id=quality.dag_id(name),
+                trigger_run_id=f"published__{_REPLAY}",
+                logical_date=None,
+                skip_when_already_exists=True,
+            )
     return dag
 
 

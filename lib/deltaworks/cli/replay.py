@@ -106,7 +106,10 @@ def replay(
                 return
         _advance(run, until, steps)
     if until in ("publish", "verify", "clean"):
+        passed = until == "publish" or _is_well(settings, name, plan.run_id, steps)
         out.print(f"deltaworks rollback {plan.run_id} brings back what was there before.")
+        if not passed:
+            raise typer.Exit(1)
 
 
 def replays(name: Annotated[str | None, typer.Argument(help="Only those of this pipeline.")] = None) -> None:
@@ -225,6 +228,23 @@ def _show(run: ReplayRun) -> None:
         out.print(f"The gate: {len(verdicts)} checks, all passed.")
     else:
         print_verdicts("The gate", verdicts, only_failed=True)
+
+
+def _is_well(settings: Settings, name: str, run_id: str, steps: Steps) -> bool:
+    """What the suite of the job, if it has one, and the invariants say of production now; what is wrong is shown."""
+    from deltaworks.cli.quality import print_verdicts
+    from deltaworks.control import jobs
+    from deltaworks.quality import production
+
+    if name not in jobs.names_with(settings, "quality"):
+        return True
+    with steps.step("quality: suite and invariants on production") as report:
+        verdicts = production.check(settings, name, run_id=f"published__{run_id}")
+        report(f"{len(verdicts)} checks, {sum(verdict.blocks for verdict in verdicts)} not passed")
+    if all(verdict.passed for verdict in verdicts):
+        return True
+    print_verdicts(f"Quality of {name}", verdicts, only_failed=True)
+    return not any(verdict.blocks for verdict in verdicts)
 
 
 def _agreed(run: ReplayRun) -> bool:

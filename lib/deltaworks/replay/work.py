@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from itertools import takewhile
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.files import replace_file
 from deltaworks.lakehouse.schema import plan_schemas
 from deltaworks.lakehouse.scope import Scope
-from deltaworks.quality import suites
+from deltaworks.quality import results, suites
 from deltaworks.quality.gate import gate
 from deltaworks.quality.verdict import Verdict
 from deltaworks.replay import handing_over
@@ -143,7 +144,7 @@ class _Estimate:
 def judge(
     settings: Settings, pipeline: Pipeline, paths: ReplayPaths, plan: ReplayPlan, scope: Scope, report: Report
 ) -> bool:
-    """Whether the staging tables may be published; the verdicts are kept in the folder of the run."""
+    """Whether the staging tables may be published; the verdicts are kept in the folder of the run and in a table."""
     report("loading Great Expectations")
     found = suites.load(settings, pipeline.name) if _has_suite(settings.project, pipeline.name) else {}
     verdicts = gate(
@@ -155,6 +156,7 @@ def judge(
         published=plan.tables,
     )
     replace_file(paths.verdicts, msgspec.json.encode(verdicts, enc_hook=str))
+    results.append(settings.tables, plan.run_id, pipeline.name, verdicts, datetime.now(UTC))
     blocking = [verdict for verdict in verdicts if verdict.blocks]
     report(f"{len(verdicts)} checks, {len(blocking)} not passed")
     return not blocking

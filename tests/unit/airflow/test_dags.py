@@ -106,8 +106,9 @@ def test_a_replay_goes_from_plan_to_clean_and_is_approved_or_discarded_after_the
         "gate": ["approve"],
         "approve": ["discard", "publish"],
         "publish": ["verify"],
-        "verify": ["clean"],
+        "verify": ["clean", "quality"],
         "clean": [],
+        "quality": [],
         "discard": [],
     }
 

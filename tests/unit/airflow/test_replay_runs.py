@@ -19,7 +19,7 @@ def test_without_approval_it_is_published_at_once_and_nobody_is_asked(runs: dict
 
     assert (run.state, run.asked, run.left) == ("success", [], [])
     assert (run.tasks["approve"], run.tasks["discard"], run.tasks["clean"]) == ("skipped", "skipped", "success")
-    assert run.phases == [*BEFORE, "publish", "verify"]
+    assert run.phases == [*BEFORE, "publish", "verify", "quality"]
 
 
 def test_what_was_approved_is_published_and_cleaned_up(runs: dict[str, Run]) -> None:
@@ -27,7 +27,7 @@ def test_what_was_approved_is_published_and_cleaned_up(runs: dict[str, Run]) -> 
 
     assert (run.state, run.asked, run.left) == ("success", ["Publish this replay of wordcount?"], [])
     assert (run.tasks["approve"], run.tasks["discard"], run.tasks["clean"]) == ("success", "skipped", "success")
-    assert run.phases == [*BEFORE, "publish", "verify"]
+    assert run.phases == [*BEFORE, "publish", "verify", "quality"]
 
 
 def test_what_was_rejected_is_discarded_and_not_published(runs: dict[str, Run]) -> None:
