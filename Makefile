@@ -57,6 +57,10 @@ check-defects: .venv/.complete ## Plant defects into the tables of every job: wh
 bench: .venv/.complete ## Benchmarks against Kafka Streams, about 30 minutes, into bench-results.json
 	$(BIN)/python -m tests.benchmarks.run
 
+.PHONY: bench-replay
+bench-replay: .venv/.complete ## A replay beside the live host and Spark SQL, publishes under a stream; half an hour on a quiet machine
+	$(BIN)/python -m tests.benchmarks.replays
+
 .PHONY: lint
 lint: .venv/.complete ## Style, types and who may import whom
 	$(BIN)/ruff check

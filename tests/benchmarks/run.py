@@ -34,7 +34,7 @@ from deltaworks.stack.lifecycle import down, up
 from tests.benchmarks import data, live, throughput
 from tests.benchmarks.systems import CORES, Job, System, SystemName, Topology, clear, system
 
-_BROKER_OPTIONS = ("-Xms256m", "-Xmx768m", "-XX:+UseSerialGC")
+BROKER_OPTIONS = ("-Xms256m", "-Xmx768m", "-XX:+UseSerialGC")
 _KEPT = (
     *("records_per_cpu_s", "steady_records_per_cpu_s", "peak_memory_mb", "records_out"),
     *("p50_ms", "p99_ms", "cpu_s_per_s"),
@@ -401,7 +401,7 @@ def main(arguments: Sequence[str]) -> int:
             home=scratch / "broker",
             bootstrap=options.bootstrap or f"127.0.0.1:{port}",
             controller_port=controller,
-            broker_options=_BROKER_OPTIONS,
+            broker_options=BROKER_OPTIONS,
         )
         report: dict[str, Any] = {
             "revision": revision(),
