@@ -230,7 +230,7 @@ def test_a_gate_is_asked_again_after_its_suite_was_repaired(beside: Beside) -> N
 def test_what_is_published_is_verified_and_cleaned_up_whatever_the_code_is_by_then(
     beside: Beside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = beside.start()
+    run = beside.start(tables=("order_counts",))
     beside.advance(run, "publish")
     monkeypatch.setattr(phases, "code_version", lambda *_: "another")
 
@@ -287,3 +287,13 @@ def test_a_command_that_a_driver_left_is_carried_out_by_who_asks_next(beside: Be
         publication.publish(beside.settings, beside.pipeline, run.paths.tables, run.release_request(), timeout_s=0.2)
     assert list(commands.pending(paths.commands)) == []
     assert beside.advance(run) == list(PHASES)
+
+
+def test_a_publish_of_no_day_says_which_table_is_in_the_way(beside: Beside) -> None:
+    """The busiest users never pause for long enough, so their sessions of the first day go on."""
+    run = beside.start(tables=("user_sessions", "order_counts", "enriched_orders"))
+
+    with pytest.raises(TableError, match="no day to publish: user_sessions has windows of 2026-03-01") as refused:
+        beside.advance(run)
+
+    assert refused.value.hint == "publish the other tables: --table enriched_orders --table order_counts"

@@ -8,7 +8,7 @@ production nor one of the replay.
 from __future__ import annotations
 
 from collections.abc import Collection
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import duckdb
@@ -71,6 +71,39 @@ def publishable(
                 break
             end = grown
     return begin, end
+
+
+def require_some(
+    roots: Collection[Path], windowed: Collection[str], chosen: Collection[str], to_ms: int | None
+) -> None:
+    """Raises `TableError` if the range ends before the first day with windows.
+
+    Args:
+        roots: as in `publishable`.
+        windowed: likewise.
+        chosen: all tables that will be published.
+        to_ms: the day after the last.
+    """
+    tables = [root / name for root in roots for name in windowed if (root / name / layout.LOG_FOLDER).is_dir()]
+    firsts = [day for table in tables if (day := _first_day(table)) is not None]
+    if to_ms is None or not firsts or to_ms > min(firsts):
+        return
+    late = sorted({table.name for table in tables if (_first_open_day(table) or to_ms) <= min(firsts)})
+    others = [name for name in chosen if name not in late]
+    raise TableError(
+        f"There is no day to publish: {', '.join(late)} has windows of {day_of(min(firsts))} that may still change.",
+        hint="publish the other tables: " + " ".join(f"--table {name}" for name in others)
+        if others
+        else "publish when they are closed",
+    )
+
+
+def _first_day(table: Path) -> int | None:
+    """The first day (ms) with windows."""
+    log = DeltaLog(table)
+    log.load()
+    days = min((layout.partition_of(path)["window_date"] for path in log.files), default=None)
+    return None if days is None else (date.fromisoformat(days) - date(1970, 1, 1)).days * DAY_MS
 
 
 def _first_open_day(table: Path) -> int | None:

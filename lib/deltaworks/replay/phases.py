@@ -229,6 +229,8 @@ class ReplayRun:
             report(f"the stream goes on as line {self.plan.run_id}, after batch {self.plan.last_batch}")
             return
         require_same_stream(PipelinePaths.of(self.settings, self.pipeline.name), self.plan)
+        roots = (self.settings.tables, self.paths.tables)
+        days.require_some(roots, _windowed(self.schemas), self.plan.tables, state.to_ms)
         done = publication.publish(self.settings, self.pipeline, self.paths.tables, self.release_request())
         report(f"{len(done.tables)} tables")
 
