@@ -22,12 +22,10 @@ from tests.replays.payments import BUG, NOTHING, Payments, Published
 from tests.replays.project import WAIT_S, Project
 
 DAYS = ("--from", "2026-03-01", "--to", "2026-03-04")
-POINTS = (
-    ("replay.before_commit", "replay.committed", "replay.noted", "replay.cleared"),
-    ("release.before_record", "release.after_record", "release.between_tables", "release.after_commits"),
-)
-"""Those of the phase `run`, and of `publish`."""
-_LONGEST_S: dict[Phase, float] = {"plan": 3.0, "run": 12.0, "compare": 0.6, "gate": 8.0}
+VICTIMS: tuple[Phase, ...] = ("plan", "run", "run", "run", "compare", "gate", "publish", "verify", "clean")
+IN_RUN = ("replay.before_commit", "replay.committed", "replay.noted")
+IN_PUBLISH = ("release.before_record", "release.after_record", "release.between_tables", "release.after_commits")
+_LONGEST_S: dict[Phase, float] = {"plan": 3.0, "run": 15.0, "compare": 0.5, "gate": 8.0}
 """A kill comes so long after the beginning of a phase at most; of the others a few milliseconds."""
 _SHORT_S = 0.02
 
@@ -44,22 +42,21 @@ def check(project: Project, findings: Findings) -> None:
         published = _every_phase(payments, findings, rng)
         _rolled_back(payments, findings)
         payments.settle()
-    for point in POINTS[0]:
-        _killed_at(payments, findings, point, published=None)
-    for point in POINTS[1]:
-        _killed_at(payments, findings, point, published)
-        _rolled_back(payments, findings)
+    _every_point(payments, findings, published)
+    _rolled_back(payments, findings)
 
 
 def _every_phase(payments: Payments, findings: Findings, rng: random.Random) -> Published:
     """One replay, killed in each of its phases, three times in the long one; what it published."""
-    project, published = payments.project, NOTHING
+    project, published, hits = payments.project, NOTHING, set[Phase]()
     arguments: tuple[str, ...] = ("replay", payments.name, *DAYS, "--reason", "killed", "--yes")
-    for phase in ("plan", "run", "run", "run", "compare", "gate", "publish", "verify", "clean"):
+    for phase in VICTIMS:
         process = project.launch(*arguments)
         _await_phase(payments, process, phase)
         time.sleep(rng.uniform(0, _LONGEST_S.get(phase, _SHORT_S)))
-        hit = _kill(payments, process)
+        end_group(process)
+        hit = _phase(payments, if_gone="plan" if phase == "plan" else "clean")
+        hits.add(hit)
         left = project.unfinished(payments.name)
         if left:
             arguments = ("replay", payments.name, "--resume", left[0], "--yes")
@@ -76,69 +73,60 @@ def _every_phase(payments: Payments, findings: Findings, rng: random.Random) -> 
     if project.unfinished(payments.name):
         answer = project.deltaworks(*arguments)
         findings.holds(f"--resume completes it (exit code {answer.code})", answer.code == 0)
+    findings.holds(f"phases hit: {', '.join(sorted(hits, key=PHASES.index))}", {*PHASES[:-1]} <= hits)
     _production(payments, findings, "after all kills", published)
     findings.holds("no run is left", not project.unfinished(payments.name))
     _leftovers(payments, findings)
     return published
 
 
-def _killed_at(payments: Payments, findings: Findings, point: str, published: Published | None) -> None:
-    """Without the stream; a kill in `publish` is completed, one before is thrown away."""
+def _every_point(payments: Payments, findings: Findings, published: Published) -> None:
+    """One replay without the stream, killed at each point, resumed for the next one."""
     project = payments.project
     before = project.versions(payments.tables)
+    arguments: tuple[str, ...] = (*DAYS, "--reason", "killed at points", "--yes")
+    for point in (*IN_RUN, *IN_PUBLISH):
+        _killed_at(payments, findings, point, arguments)
+        (run,) = project.unfinished(payments.name)
+        arguments = ("--resume", run, "--yes")
+        after = project.versions(payments.tables)
+        changed = [table for table in payments.tables if before[table] != after[table]]
+        findings.say(f"{point}: new Delta versions of {', '.join(changed) or 'no table'}")
+        if point in IN_RUN:
+            findings.holds(f"{point}: production is untouched", not changed)
+        else:
+            _old_or_new(payments, findings, published)
+    answer = project.deltaworks("replay", payments.name, *arguments)
+    findings.holds(f"--resume completes it (exit code {answer.code})", answer.code == 0)
+    _production(payments, findings, "killed at all points, completed", published)
+
+
+def _killed_at(payments: Payments, findings: Findings, point: str, arguments: tuple[str, ...]) -> None:
+    """A replay that goes on until it is killed at a point."""
     with tempfile.TemporaryDirectory() as folder:
         faults = Path(folder)
         (faults / "inject").mkdir()
         (faults / "inject" / point).write_text("kill")
-        process = project.launch("replay", payments.name, *DAYS, "--reason", point, "--yes", faults=faults)
+        process = payments.project.launch("replay", payments.name, *arguments, faults=faults)
         process.wait(timeout=WAIT_S)
+        end_group(process)
         findings.holds(f"SIGKILL at {point} (exit code {process.returncode})", (faults / "done" / point).exists())
-    end_group(process)
-    (run,) = project.unfinished(payments.name)
-    after = project.versions(payments.tables)
-    changed = [table for table in payments.tables if before[table] != after[table]]
-    findings.say(f"{point}: {len(changed)} of {len(before)} tables have a new version; done: {project.state(run).done}")
-    if published is None:
-        findings.holds(f"{point}: production has no new version", not changed)
-        answer = project.deltaworks("replay", payments.name, "--resume", run, "--until", "compare")
-        findings.holds(f"{point}: --resume goes on (exit code {answer.code})", answer.code == 0)
-        findings.holds(f"{point}: discarded", project.deltaworks("discard", run).code == 0)
-        _production(payments, findings, point, NOTHING)
-        return
-    _old_or_new(payments, findings, published)
-    answer = project.deltaworks("replay", payments.name, "--resume", run, "--yes")
-    findings.holds(f"{point}: --resume completes it (exit code {answer.code})", answer.code == 0)
-    _production(payments, findings, f"{point}, completed", published)
 
 
-def _await_phase(payments: Payments, process: subprocess.Popen[str], phase: str) -> None:
-    """Until the run is in the phase, or the process has ended."""
+def _await_phase(payments: Payments, process: subprocess.Popen[str], phase: Phase) -> None:
+    """Until the run is in the phase or beyond it, or the process has ended."""
     end = time.monotonic() + WAIT_S
-    while phase != "plan" and process.poll() is None:
+    while process.poll() is None and PHASES.index(_phase(payments, if_gone="plan")) < PHASES.index(phase):
         assert time.monotonic() < end, f"{phase} did not begin"
-        if _phase(payments) == phase:
-            return
         time.sleep(0.001)
 
 
-def _phase(payments: Payments) -> Phase:
-    """The phase that the run is in; `clean`, if it is gone."""
-    project = payments.project
-    runs = project.unfinished(payments.name)
-    if not runs:
-        return "plan"
-    try:
-        return project.state(runs[0]).next or "clean"
-    except ConfigurationError:
-        return "clean"
-
-
-def _kill(payments: Payments, process: subprocess.Popen[str]) -> Phase:
-    """All processes of the replay; the phase that it was in."""
-    had_run = bool(payments.project.unfinished(payments.name))
-    end_group(process)
-    phase = _phase(payments)
-    return "clean" if had_run and phase == "plan" else phase
+def _phase(payments: Payments, *, if_gone: Phase) -> Phase:
+    """The phase that the run is in."""
+    for run in payments.project.unfinished(payments.name):
+        with contextlib.suppress(ConfigurationError):  # gone meanwhile
+            return payments.project.state(run).next or "clean"
+    return if_gone
 
 
 def end_group(process: subprocess.Popen[str]) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from confluent_kafka import Producer
+from deltalake import DeltaTable
 
 from deltaworks.control import heartbeat
 from deltaworks.kafka.admin import TopicSpec, create_topics
@@ -146,9 +147,10 @@ class Payments:
         return sum(sum(parts.values()) for parts in beat.next_offsets.values()) if beat is not None else 0
 
     def settle(self) -> None:
-        """Waits until all payments so far are in the tables."""
+        """Waits until all payments so far are in the tables, and the snapshot is there."""
         wanted = self.hours * _PER_HOUR
         until(lambda: self.processed() >= wanted, f"{self.name} has processed {wanted:,} payments")
+        until(self._has_snapshot, f"{self.name} has its snapshot")
 
     def differences(
         self, published: Published, factor: int = 2, *, tables: Collection[str] = ()
@@ -170,6 +172,11 @@ class Payments:
         return {
             table: check(table, published, factor) for table, check in checks.items() if not tables or table in tables
         }
+
+    def _has_snapshot(self) -> bool:
+        """It follows the stream by some seconds."""
+        folder = self.project.settings.tables / f"{self.name}_latest"
+        return DeltaTable.is_deltatable(str(folder)) and len(self.project.table(folder.name)) == 2
 
     def _records(self, table: str, published: Published, factor: int) -> tuple[int, int]:
         """A row for every record, up to the last one that is there."""

@@ -41,6 +41,8 @@ def _days(payments: Payments, findings: Findings, time: str) -> tuple[str, Publi
         answer = project.deltaworks("replay", payments.name, "--resume", run, "--until", until, "--yes")
         findings.holds(f"{time}: --until {until} (exit code {answer.code})", answer.code == 0)
         _tables(payments, findings, f"{time}: after {until}", published)
+    changed = sum(different for _, different in payments.differences(NOTHING).values())
+    findings.holds(f"{time}: {changed:,} rows are other than before", changed > 0)
     return run, published
 
 

@@ -297,7 +297,11 @@ def _runs(settings: Settings, name: str) -> Iterator[tuple[ReplayPaths, ReplayPl
     own = PipelinePaths.of(settings, name)
     for file in sorted(own.replays.glob("*/plan.json")):
         paths = ReplayPaths.of(own, file.parent.name)
-        yield paths, paths.read_plan()
+        try:
+            plan = paths.read_plan()
+        except FileNotFoundError:
+            continue  # removed meanwhile
+        yield paths, plan
 
 
 def discard(settings: Settings, run_id: str) -> None:

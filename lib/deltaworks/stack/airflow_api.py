@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Literal, Self, TypeVar
 from urllib.parse import quote
 
@@ -158,9 +159,11 @@ class AirflowApi:
         self._authorized("POST", f"/api/v2/dags/{quote(dag_id)}/clearTaskInstances", body)
 
     def xcom(self, dag_id: str, run_id: str, task_id: str, key: str = "return_value") -> Any:
-        """What a task handed on."""
+        """What a task handed on; JSON in a string is read, any other string is the value itself."""
         value = self._get(f"{_task(dag_id, run_id, task_id)}/xcomEntries/{quote(key)}")["value"]
-        return json.loads(value) if isinstance(value, str) else value
+        with suppress(TypeError, ValueError):
+            return json.loads(value)
+        return value
 
     def log(self, dag_id: str, run_id: str, task_id: str, try_number: int = 1) -> str:
         """The messages of a task's log, with those of its trigger and of the exception that ended it."""
