@@ -40,7 +40,7 @@ def flowing(
     enough = threading.Event()
     data: SampleData = import_module(f"jobs.sample_data.{job}")
     sample = takewhile(lambda _: not enough.is_set(), data.records(records, seed))
-    present = {}
+    present: dict[tuple[str, int], int] = {}
     if continued:
         present = admin.end_offsets(settings.bootstrap, jobs.load(settings, job).plan().source_topics)
     thread = threading.Thread(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import tempfile
 import time
@@ -31,6 +32,7 @@ def main(names: list[str]) -> int:
     """Runs the parts one after the other on one stack."""
     if unknown := set(names) - PARTS.keys():
         sys.exit(f"no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # as Ctrl-C: nothing is left behind
     summary, wrong = [], list[str]()
     with tempfile.TemporaryDirectory(prefix="deltaworks-replays-") as folder:
         top = reachable(Path(folder))

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from functools import partial
 
-from deltaworks.control import actions, jobs
+from deltaworks.control import actions, heartbeat, jobs
+from deltaworks.control.reconcile import reconcile
+from deltaworks.kafka import admin
 from deltaworks.lakehouse.schema import plan_schemas
 from tests.faults.sample_data import flowing
 from tests.replays.findings import Findings
-from tests.replays.project import WAIT_S, Project
+from tests.replays.project import WAIT_S, Project, until
 
 RECORDS, RATE = 20_000, 20.0
 """Written at once, so that days are complete; then per second and job."""
+WHO = "check-replay"
 
 
 def check(project: Project, findings: Findings) -> None:
@@ -21,13 +25,28 @@ def check(project: Project, findings: Findings) -> None:
     with ExitStack() as stack:
         for name in names:
             assert project.deltaworks("produce", name, "--records", str(RECORDS)).code == 0
-            actions.deploy(settings, name, requested_by="check-replay", launch_s=WAIT_S)
-            stack.callback(actions.stop, settings, name, requested_by="check-replay")
+            actions.deploy(settings, name, requested_by=WHO, launch_s=WAIT_S)
+            stack.callback(actions.stop, settings, name, requested_by=WHO)
+            until(partial(_caught_up, project, name), f"{name} has caught up")
             findings.say(f"{name} streams")
         for name in names:
             stack.enter_context(flowing(settings, RATE, job=name, continued=True))
         for name in names:
             replay(project, name, findings)
+
+
+def _caught_up(project: Project, name: str) -> bool:
+    """Whether a stream has processed everything; what has ended is brought back, as Airflow does it."""
+    settings = project.settings
+    for decision in reconcile(settings, claimed_by=WHO):
+        if decision.action == "restart":
+            print(f"{decision.pipeline}: {decision.reason}")
+            actions.deploy(settings, decision.pipeline, expected_generation=decision.generation, requested_by=WHO)
+    beat = heartbeat.read(settings.pipeline(name) / "heartbeat.json")
+    if beat is None or beat.state != "running" or beat.stale_snapshots:
+        return False
+    ends = admin.settled_end_offsets(settings.bootstrap, jobs.load(settings, name).plan().source_topics)
+    return all(beat.next_offsets.get(topic, {}).get(str(number), 0) >= end for (topic, number), end in ends.items())
 
 
 def replay(project: Project, name: str, findings: Findings) -> None:
