@@ -36,8 +36,7 @@ def check(project: Project, findings: Findings) -> None:
     payments = Payments(project, "killed")
     payments.write(BUG)
     payments.pay(100)
-    with project.streaming(payments.name), payments.arriving():
-        payments.settle()
+    with payments.streaming():
         payments.write()
         published = _every_phase(payments, findings, rng)
         _rolled_back(payments, findings)

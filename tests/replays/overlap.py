@@ -18,8 +18,7 @@ def check(project: Project, findings: Findings) -> None:
     payments = Payments(project, "overlaps")
     payments.write(BUG)
     payments.pay(110)
-    with project.streaming(payments.name), payments.arriving():
-        payments.settle()
+    with payments.streaming():
         payments.write()
         run = _at_once(payments, findings)
         for days in (FIRST, INSIDE, ()):

@@ -141,6 +141,14 @@ class Payments:
             enough.set()
             thread.join()
 
+    @contextmanager
+    def streaming(self) -> Iterator[None]:
+        """The stream runs with the code that is there now, has processed what there was, and payments keep coming."""
+        with self.project.streaming(self.name):
+            self.settle()
+            with self.arriving():
+                yield
+
     def processed(self) -> int:
         """Payments that are in the tables."""
         beat = heartbeat.read(self.project.settings.pipeline(self.name) / "heartbeat.json")
@@ -174,7 +182,7 @@ class Payments:
         }
 
     def _has_snapshot(self) -> bool:
-        """It follows the stream by some seconds."""
+        """It follows the stream, when that has time."""
         folder = self.project.settings.tables / f"{self.name}_latest"
         return DeltaTable.is_deltatable(str(folder)) and len(self.project.table(folder.name)) == 2
 

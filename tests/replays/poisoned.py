@@ -12,8 +12,7 @@ def check(project: Project, findings: Findings) -> None:
     payments = Payments(project, "poisoned")
     payments.write()
     payments.pay(60)
-    with project.streaming(payments.name), payments.arriving():
-        payments.settle()
+    with payments.streaming():
         payments.write(POISON)
         _is_stopped(payments, findings, "under the stream")
         _production(payments, findings, "under the stream")

@@ -14,8 +14,7 @@ def check(project: Project, findings: Findings) -> None:
     payments = Payments(project, "published")
     payments.write(BUG)
     payments.pay(100)
-    with project.streaming(payments.name), payments.arriving():
-        payments.settle()
+    with payments.streaming():
         _tables(payments, findings, "before", NOTHING)
         payments.write()
         for time in ("first", "again"):
