@@ -16,9 +16,10 @@ def test_a_process_that_pyspark_would_end_quietly_ends_with_an_error() -> None:
     assert ran.returncode == 0 or "cannot be imported in a Python process without a main file" in ran.stderr
 
 
-def test_a_file_can_validate(tmp_path: Path) -> None:
+def test_a_file_can_validate_and_great_expectations_says_nothing_where_somebody_logs(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
-    script.write_text(f"import sys\nsys.path.insert(0, {str(LIB)!r})\n{VALIDATE}\n")
+    setup = f"import logging, sys\nlogging.basicConfig(level=logging.INFO)\nsys.path.insert(0, {str(LIB)!r})"
+    script.write_text(f"{setup}\n{VALIDATE}\n")
 
     ran = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, cwd=tmp_path)
 
