@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import tempfile
@@ -37,6 +38,7 @@ def main(names: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="deltaworks-replays-") as folder:
         top = reachable(Path(folder))
         project = Project.create(own_settings(top / "home"), top / "project")
+        os.chdir(project.settings.project)  # Python looks there first, and so do the drivers that are deployed
         # Spark, PostgreSQL and Kafka beside it: Airflow only if it is asked for.
         needed = None if not names or "airflow" in names else ("kafka", "postgres", "registry")
         up(project.settings, print, only=needed, tethered=True)
