@@ -19,6 +19,7 @@ from deltaworks.control.checkpoint import CheckpointPlan
 from deltaworks.control.lease import Lease
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.errors import ConfigurationError, ConflictError, TableError
+from deltaworks.lakehouse.comparison import Comparison
 from deltaworks.lakehouse.scope import Scope
 from deltaworks.replay import phases
 from deltaworks.replay.model import PHASES, Phase, ReplayPaths, ReplayPlan, ReplayRequest
@@ -297,3 +298,15 @@ def test_a_publish_of_no_day_says_which_table_is_in_the_way(beside: Beside) -> N
         beside.advance(run)
 
     assert refused.value.hint == "publish the other tables: --table enriched_orders --table order_counts"
+
+
+def test_before_a_hand_over_each_table_is_compared_as_far_as_its_own_days_are_complete(beside: Beside) -> None:
+    run = beside.start(hand_over=True)
+    beside.advance(run, "compare")
+
+    found = msgspec.json.decode(run.paths.comparison.read_bytes(), type=Comparison)
+    rows = {table.table: table.rows for table in found.tables}
+    assert found.differences == 0
+    assert rows["order_counts"].production > 0 and rows["user_revenue"].production > 0
+    assert rows["user_sessions"].production == 0
+    assert rows["users_changelog"].production > 0

@@ -140,6 +140,7 @@ def compare(
     end_offsets: Mapping[str, Mapping[str, int]],
     last_batch: int,
     tables: Sequence[str],
+    ends_ms: Mapping[str, int | None] | None = None,
     same_batches: bool = True,
     limits: Limits | None = None,
     report: Callable[[str], None] = lambda line: None,
@@ -155,6 +156,7 @@ def compare(
         end_offsets: per source topic and partition the next offset after the replay.
         last_batch: the last batch of the replay.
         tables: which ones to compare.
+        ends_ms: for a table that is named here, in the place of `to_ms`.
         same_batches: the replay went through the recorded batches; if it made its own, batch ids and offsets behind
             hops are not compared.
         limits: memory, temporary files, samples.
@@ -176,7 +178,8 @@ def compare(
         schema = known[name]
         source = known[changelog_name(name)] if schema.role is Role.SNAPSHOT else schema
         pair = _Pair.open(schema, source, production_root, staging_root)
-        compared.append(pair.compare(scope, same_batches, limits))
+        end_ms = (ends_ms or {}).get(name, to_ms)
+        compared.append(pair.compare(msgspec.structs.replace(scope, to_ms=end_ms), same_batches, limits))
     return Comparison(
         tables=tuple(compared), scope=scope, compared_ms=now_ms, seconds=round(time.perf_counter() - begun, 3)
     )

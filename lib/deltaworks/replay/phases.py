@@ -248,12 +248,19 @@ class ReplayRun:
         report("the staging tables are gone; the release can be rolled back")
 
     def _comparison(self, state: ReplayState, report: Report) -> Comparison:
+        """Of what would be published; of a hand-over, each table as far as its own days are complete."""
+        from_ms, to_ms, ends_ms = state.from_ms, state.to_ms, {}
+        if self.plan.request.hand_over:
+            roots = (self.settings.tables, self.paths.tables)
+            from_ms = to_ms = None
+            ends_ms = {name: days.publishable(roots, [name], (), None, None)[1] for name in _windowed(self.schemas)}
         return comparison.compare(
             plan_schemas(self.pipeline.plan().tables, self.pipeline.dead_letter_table),
             self.settings.tables,
             self.paths.tables,
-            from_ms=state.from_ms,
-            to_ms=state.to_ms,
+            from_ms=from_ms,
+            to_ms=to_ms,
+            ends_ms=ends_ms,
             end_offsets=self.plan.end_offsets,
             last_batch=self.plan.last_batch,
             tables=self.plan.tables,
