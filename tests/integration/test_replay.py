@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 from deltalake import DeltaTable
 
 from deltaworks.control import heartbeat
-from deltaworks.kafka.admin import TopicSpec, create_topics
+from deltaworks.kafka.admin import TopicSpec, create_topics, delete_topics
 from deltaworks.settings import Settings
 from tests.live_stack import LiveStack
 
@@ -130,7 +130,10 @@ def payments(kafka: LiveStack, tmp_path: Path) -> Iterator[Payments]:
     found = Payments(settings)
     found.write()
     create_topics(kafka.bootstrap, [TopicSpec(name="payments", partitions=2)])
-    yield found
+    try:
+        yield found
+    finally:
+        delete_topics(kafka.bootstrap, ["payments"])
 
 
 def right(hours: int) -> dict[tuple[str, datetime], int]:
