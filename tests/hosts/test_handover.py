@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 from deltaworks import Pipeline, StreamsBuilder, faults
 from deltaworks.control import batches
 from deltaworks.control.paths import PipelinePaths
-from deltaworks.errors import FencedError, TableError
+from deltaworks.errors import ConfigurationError, FencedError, TableError
 from deltaworks.kafka.ranges import Offsets
 from deltaworks.kernel.task import TASK_STORE
 from deltaworks.lakehouse import layout, succession
@@ -397,6 +397,12 @@ def test_a_line_may_follow_a_line(tmp_path: Path) -> None:
     run(second, handed.steps[6:])
 
     assert handed.paths.switched == ("first", "second")
+    before = tables_of(handed.settings)
+    with pytest.raises(TableError, match="has gone over from run first to query second since"):
+        succession.give_back(handed.settings.tables, handed.record("first"), GENERATION)
+    with pytest.raises(ConfigurationError, match="first is not a line that was switched to last"):
+        handover.require_last(handed.paths, "first")
+    assert tables_of(handed.settings) == before
     handed.assert_right(second)
 
 

@@ -160,6 +160,11 @@ def give_back(root: Path, record: Path, generation: int) -> Succession:
     logs = {name: _load(root / name) for name in tables}
     pending = [name for name in tables if _mark(logs[name], request) == _TAKEN]
     for name in pending:
+        if logs[name].owner != request.run_id:
+            raise TableError(
+                f"Delta table '{name}' has gone over from run {request.run_id} to query {logs[name].owner} since.",
+                hint="undo that hand-over first",
+            )
         if lost := _kept(root / name).missing(tables[name].kept, (file.path for file in tables[name].removed)):
             raise TableError(
                 f"The hand-over to run {request.run_id} cannot be undone any more: {lost[0]}, which was part of table "

@@ -110,6 +110,7 @@ def undo(settings: Settings, run_id: str, *, requested_by: str, report: Report =
     name = record.parents[1].name
     own, pipeline = PipelinePaths.of(settings, name), jobs.load(settings, name)
     if run_id in own.switched:
+        handover.require_last(own, run_id)
         _require_to_fit(own, run_id, pipeline)
 
     def switch(generation: int) -> None:

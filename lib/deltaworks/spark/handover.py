@@ -169,17 +169,23 @@ def undo(paths: PipelinePaths, query_id: str | None = None) -> None:
     switched = paths.switched
     if query_id is not None and query_id not in switched and _line(paths, query_id).undone.exists():
         return
-    if not switched or query_id not in (None, switched[-1]):
-        raise ConfigurationError(
-            f"{query_id or 'The first line'} is not a line that was switched to last, so there is nothing to undo.",
-            hint=f"switched to, the last one runs: {', '.join(switched) or 'none'}",
-        )
+    require_last(paths, query_id)
     line = paths.line
     plan = stored_plan(line.plan)
     assert plan is not None
     line.undone.touch()
     batches.set_aside(paths.batches, plan.first_batch, line.set_aside)
     _point(paths, switched[:-1])
+
+
+def require_last(paths: PipelinePaths, query_id: str | None = None) -> None:
+    """Raises `ConfigurationError` if a line is not the one that was switched to last; None: if none was."""
+    switched = paths.switched
+    if not switched or query_id not in (None, switched[-1]):
+        raise ConfigurationError(
+            f"{query_id or 'The first line'} is not a line that was switched to last, so there is nothing to undo.",
+            hint=f"switched to, the last one runs: {', '.join(switched) or 'none'}",
+        )
 
 
 def predecessor(paths: PipelinePaths, query_id: str) -> LinePaths:
