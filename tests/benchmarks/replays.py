@@ -35,14 +35,13 @@ from deltaworks.lakehouse import comparison
 from deltaworks.lakehouse.schema import plan_schemas
 from deltaworks.replay.model import Order, ReplayPaths
 from deltaworks.settings import Settings
-from deltaworks.stack import ports
 from deltaworks.stack.jars import ensure_jars
 from jobs.orders import pipeline
 from jobs.sample_data import orders
 from jobs.sample_data.kafka import SampleRecord, produce
 from tests.benchmarks import publishing, spark_sql
 from tests.benchmarks.measure import Watch, cost, end_tree
-from tests.benchmarks.run import BROKER_OPTIONS, broker, describe_machine, elapsed_s, revision, say, summary
+from tests.benchmarks.run import broker, broker_settings, elapsed_s, new_report, say, summary
 from tests.benchmarks.systems import CORES, HEAP, clear
 from tests.benchmarks.throughput import RunFailed, tail
 
@@ -407,20 +406,8 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(arguments)
     with tempfile.TemporaryDirectory(prefix="deltaworks-bench-") as folder:
         scratch = Path(folder)
-        port, controller = ports.free_ports(2)
-        settings = replace(
-            Settings.from_environment(),
-            home=scratch / "broker",
-            bootstrap=options.bootstrap or f"127.0.0.1:{port}",
-            controller_port=controller,
-            broker_options=BROKER_OPTIONS,
-        )
-        report: dict[str, Any] = {
-            "revision": revision(),
-            "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "machine": describe_machine(),
-            "settings": {key: str(value) for key, value in asdict(options).items()},
-        }
+        settings = broker_settings(scratch, options.bootstrap)
+        report = new_report(asdict(options))
         bench = Bench(options=options, settings=settings, scratch=scratch, report=report)
         if options.bootstrap is None:
             with broker(settings):

@@ -389,26 +389,35 @@ def parse(arguments: Sequence[str]) -> Options:
     )
 
 
+def broker_settings(scratch: Path, bootstrap: str | None) -> Settings:
+    """Of a broker on free ports that keeps its data in a folder; or of the one that was given."""
+    port, controller = ports.free_ports(2)
+    return replace(
+        Settings.from_environment(),
+        home=scratch / "broker",
+        bootstrap=bootstrap or f"127.0.0.1:{port}",
+        controller_port=controller,
+        broker_options=BROKER_OPTIONS,
+    )
+
+
+def new_report(options: Mapping[str, object]) -> dict[str, Any]:
+    """Where, when, of which code, and with which options."""
+    return {
+        "revision": revision(),
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "machine": describe_machine(),
+        "settings": {key: str(value) for key, value in options.items()},
+    }
+
+
 def main(arguments: Sequence[str]) -> int:
     """Runs what was asked for; 1 if a run failed or exact systems disagree."""
     options = parse(arguments)
-    base = Settings.from_environment()
     with tempfile.TemporaryDirectory(prefix="deltaworks-bench-") as folder:
         scratch = Path(folder)
-        port, controller = ports.free_ports(2)
-        settings = replace(
-            base,
-            home=scratch / "broker",
-            bootstrap=options.bootstrap or f"127.0.0.1:{port}",
-            controller_port=controller,
-            broker_options=BROKER_OPTIONS,
-        )
-        report: dict[str, Any] = {
-            "revision": revision(),
-            "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "machine": describe_machine(),
-            "settings": {key: str(value) for key, value in asdict(options).items()},
-        }
+        settings = broker_settings(scratch, options.bootstrap)
+        report = new_report(asdict(options))
         bench = Bench(options=options, settings=settings, scratch=scratch, report=report)
         run: Callable[[], None] = bench.run_all
         if options.bootstrap is None:

@@ -312,8 +312,7 @@ class Handover:
 
     def record(self, run_id: str) -> Path:
         """Of the tables that went over."""
-        self.paths.handovers.mkdir(parents=True, exist_ok=True)
-        return self.paths.handovers / f"{run_id}.json"
+        return self.paths.handover(run_id)
 
     def undo(self, run_id: str, interrupted_at: Sequence[str] = ()) -> None:
         """The line before is the stream again."""

@@ -6,11 +6,9 @@ on, and with another replay, row by row.
 
 from __future__ import annotations
 
-import tempfile
 import time
 from contextlib import AbstractContextManager, ExitStack
 from importlib import import_module
-from pathlib import Path
 
 from deltaworks.control import actions, heartbeat, jobs
 from deltaworks.control.paths import PipelinePaths
@@ -20,7 +18,7 @@ from jobs.recomputed.results import Comparison, Recomputation
 from tests.faults.sample_data import flowing
 from tests.replays import equal
 from tests.replays.findings import Findings
-from tests.replays.kills import end_group
+from tests.replays.kills import killed_at
 from tests.replays.project import WAIT_S, Project, until
 
 JOB = "invoices"
@@ -76,14 +74,7 @@ def _killed_again_and_again(project: Project, findings: Findings) -> str:
     """One hand-over, whose process is killed at every point; the id of its run."""
     arguments: tuple[str, ...] = ("replay", JOB, "--hand-over", "--reason", "points", "--yes")
     for point in POINTS:
-        with tempfile.TemporaryDirectory() as folder:
-            faults = Path(folder)
-            (faults / "inject").mkdir()
-            (faults / "inject" / point).write_text("kill")
-            process = project.launch(*arguments, faults=faults)
-            process.communicate(timeout=WAIT_S)
-            findings.holds(f"SIGKILL at {point} (exit code {process.returncode})", (faults / "done" / point).exists())
-        end_group(process)
+        killed_at(project, findings, point, *arguments)
         (run,) = project.unfinished(JOB)
         arguments = ("replay", JOB, "--resume", run, "--yes")
     answer = project.deltaworks(*arguments)

@@ -85,7 +85,7 @@ def _every_point(payments: Payments, findings: Findings, published: Published) -
     before = project.versions(payments.tables)
     arguments: tuple[str, ...] = (*DAYS, "--reason", "killed at points", "--yes")
     for point in (*IN_RUN, *IN_PUBLISH):
-        _killed_at(payments, findings, point, arguments)
+        killed_at(project, findings, point, "replay", payments.name, *arguments)
         (run,) = project.unfinished(payments.name)
         arguments = ("--resume", run, "--yes")
         after = project.versions(payments.tables)
@@ -100,13 +100,13 @@ def _every_point(payments: Payments, findings: Findings, published: Published) -
     _production(payments, findings, "killed at all points, completed", published)
 
 
-def _killed_at(payments: Payments, findings: Findings, point: str, arguments: tuple[str, ...]) -> None:
-    """A replay that goes on until it is killed at a point."""
+def killed_at(project: Project, findings: Findings, point: str, *arguments: str) -> None:
+    """A command that goes on until it is killed at a point."""
     with tempfile.TemporaryDirectory() as folder:
         faults = Path(folder)
         (faults / "inject").mkdir()
         (faults / "inject" / point).write_text("kill")
-        process = payments.project.launch("replay", payments.name, *arguments, faults=faults)
+        process = project.launch(*arguments, faults=faults)
         process.wait(timeout=WAIT_S)
         end_group(process)
         findings.holds(f"SIGKILL at {point} (exit code {process.returncode})", (faults / "done" / point).exists())

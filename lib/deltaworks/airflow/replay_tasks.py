@@ -145,7 +145,7 @@ def resume(settings: Settings, run: str) -> ReplayRun:
 def has_ended(settings: Settings, name: str, run: str) -> bool:
     """It has published or handed over, and nothing else of it is left."""
     paths = _paths(settings, name, run)
-    handed_over = PipelinePaths.of(settings, name).handovers / f"{run}.json"
+    handed_over = PipelinePaths.of(settings, name).handover(run)
     return (paths.release.exists() or handed_over.exists()) and not paths.plan.exists()
 
 

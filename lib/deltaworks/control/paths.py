@@ -150,6 +150,10 @@ class PipelinePaths:
         """Which replays this pipeline was handed over to; see `lakehouse.succession`."""
         return self.root / "handovers"
 
+    def handover(self, run_id: str) -> Path:
+        """What was done to hand over to a run; exists from the moment at which tables go over."""
+        return self.handovers / f"{run_id}.json"
+
     @property
     def scratch(self) -> Path:
         return self.root / "scratch"

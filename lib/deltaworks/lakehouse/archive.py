@@ -52,10 +52,9 @@ class ArchiveWriter:
         self, root: Path, table: Callable[[str], str | None], *, task: int, file_bytes: int = FILE_BYTES
     ) -> None:
         self._root, self._table, self._task, self._file_bytes = root, table, task, file_bytes
-        self.begin(-1)
-
         self._held: dict[str, dict[tuple[str, int], list[tuple[int, int]]]] = {}
         """Per table: what it held when the driver opened it."""
+        self.begin(-1)
 
     def begin(self, batch_id: int) -> None:
         """Starts a batch; what was taken for one that was not finished is forgotten."""

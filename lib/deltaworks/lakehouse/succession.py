@@ -104,12 +104,12 @@ def take_over(
     done = read(record)
     if done is not None and done.state == "taken over":
         return done
-    _require_not_given_back(done)
-    logs = {schema.name: _open(root, schema, request) for schema in schemas if _is_there(root, schema)}
+    require_not_given_back(done)
     staging = Staging(staging_root, request.run_id)
     for schema in schemas:
         if schema.role is not Role.ARCHIVE:
             staging.open(schema, request.last_batch)
+    logs = {schema.name: _open(root, schema, request) for schema in schemas if _is_there(root, schema)}
     pending = [schema for schema in schemas if schema.name in logs and _mark(logs[schema.name], request) < _TAKEN]
 
     reach("succession.before_record")
@@ -199,6 +199,15 @@ def give_back(root: Path, record: Path, generation: int) -> Succession:
     return told
 
 
+def require_not_given_back(done: Succession | None) -> None:
+    """Raises `TableError` if a succession was undone: the query that followed never runs again."""
+    if done is not None and done.state in ("giving back", "given back"):
+        raise TableError(
+            f"The hand-over to run {done.request.run_id} was undone, so its tables are not what they were.",
+            hint=f"deltaworks discard {done.request.run_id}, make another replay, and hand over to that",
+        )
+
+
 def require_settled(records: Path) -> None:
     """Raises `TableError` if a succession below the folder was begun and not completed."""
     for file in records.glob("*.json"):
@@ -228,14 +237,6 @@ def read(record: Path) -> Succession | None:
         return msgspec.json.decode(record.read_bytes(), type=Succession)
     except FileNotFoundError:
         return None
-
-
-def _require_not_given_back(done: Succession | None) -> None:
-    if done is not None and done.state in ("giving back", "given back"):
-        raise TableError(
-            f"The hand-over to run {done.request.run_id} was undone, so its tables are not what they were.",
-            hint="make another replay, and hand over to that",
-        )
 
 
 def _is_there(root: Path, schema: TableSchema) -> bool:

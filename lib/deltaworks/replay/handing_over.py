@@ -64,13 +64,8 @@ def hand_over(
         StackError: the new line does not get going; the switch is made, and can be undone.
     """
     own, run_id = PipelinePaths.of(settings, pipeline.name), plan.run_id
-    record = own.handovers / f"{run_id}.json"
-    told = succession.read(record)
-    if told is not None and told.state in ("giving back", "given back"):
-        raise ConflictError(
-            f"The hand-over to run {run_id} was undone, so its tables are not what they were.",
-            hint=f"deltaworks discard {run_id}, make another replay, and hand over to that",
-        )
+    record = own.handover(run_id)
+    succession.require_not_given_back(succession.read(record))
     if run_id not in own.switched:
         for _ in range(_ROUNDS):
             later = extended(settings, pipeline, plan)
@@ -167,7 +162,6 @@ def _switch(
     )
     handover.require_switchable(own, plan.run_id)
     report("switching the tables")
-    own.handovers.mkdir(exist_ok=True)
     request = SuccessionRequest(
         run_id=plan.run_id,
         predecessor=plan.query_id,
@@ -179,8 +173,7 @@ def _switch(
         requested_by=plan.request.requested_by,
     )
     schemas = plan_schemas(topology.tables, pipeline.dead_letter_table, pipeline.archives(topology).tables)
-    record = own.handovers / f"{plan.run_id}.json"
-    succession.take_over(settings.tables, paths.tables, schemas, request, record, generation)
+    succession.take_over(settings.tables, paths.tables, schemas, request, own.handover(plan.run_id), generation)
     reach("handover.between_switch")
     handover.switch(own, plan.run_id)
 

@@ -321,7 +321,7 @@ def discard(settings: Settings, run_id: str) -> None:
     paths, plan = find(settings, run_id)
     own = PipelinePaths.of(settings, plan.request.pipeline)
     with _locked(paths.lock, wait=False):
-        told = succession.read(own.handovers / f"{run_id}.json")
+        told = succession.read(own.handover(run_id))
         if told is not None and told.state != "given back" and "publish" not in paths.read_state().done:
             raise ConflictError(
                 f"A hand-over to run {run_id} was begun.",

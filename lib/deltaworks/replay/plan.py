@@ -136,12 +136,13 @@ def _require_whole(request: ReplayRequest) -> None:
 
 
 def _checkpoint(paths: PipelinePaths, name: str) -> CheckpointPlan:
-    if not paths.plan.exists():
+    plan = stored_plan(paths.plan)
+    if plan is None:
         raise ConfigurationError(
             f"Pipeline {name!r} has no checkpoint here, so there is no history to replay.",
             hint=f"deltaworks deploy {name}, and let it process something",
         )
-    return msgspec.json.decode(paths.plan.read_bytes(), type=CheckpointPlan)
+    return plan
 
 
 def _extent(paths: PipelinePaths, name: str) -> tuple[BatchRecord, BatchRecord, int, Offsets]:

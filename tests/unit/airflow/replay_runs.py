@@ -5,19 +5,14 @@ Run as a process of its own (`ended`), since Airflow reads its settings when it 
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-import tempfile
 import threading
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import msgspec
 
-ROOT = Path(__file__).parents[3]
+from tests.unit.airflow import dag_runs
+
 NAME = "wordcount"
 
 
@@ -36,37 +31,8 @@ class Run(msgspec.Struct, frozen=True):
 
 def ended() -> dict[str, Run]:
     """Each scenario."""
-    with tempfile.TemporaryDirectory() as home:
-        environment = {
-            "PATH": os.environ["PATH"],
-            "HOME": home,
-            "PYTHONPATH": f"{ROOT / 'lib'}:{ROOT}",
-            "DELTAWORKS_PROJECT": str(ROOT),
-            "DELTAWORKS_HOME": f"{home}/deltaworks",
-            "AIRFLOW_HOME": f"{home}/airflow",
-            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-            "AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING",
-            "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": _one_dag_file(Path(home) / "dags"),
-        }
-        answer = subprocess.run(
-            [sys.executable, "-m", "tests.unit.airflow.replay_runs"],
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=home,
-            env=environment,
-        )
-    assert answer.returncode == 0, answer.stdout + answer.stderr
-    return msgspec.json.decode(answer.stdout.splitlines()[-1], type=dict[str, Run])
-
-
-def _one_dag_file(folder: Path) -> str:
-    folder.mkdir()
-    (folder / "one.py").write_text(
-        f"# dag of airflow\nfrom deltaworks.airflow.replay import replay_dag\nreplay = replay_dag({NAME!r})\n"
-    )
-    path = "airflow.dag_processing.bundles.local.LocalDagBundle"
-    return json.dumps([{"name": "one", "classpath": path, "kwargs": {"path": str(folder)}}])
+    dag = f"from deltaworks.airflow.replay import replay_dag\nreplay = replay_dag({NAME!r})\n"
+    return dag_runs.ended("tests.unit.airflow.replay_runs", dag, Run, AIRFLOW__LOGGING__LOGGING_LEVEL="WARNING")
 
 
 def main() -> None:
