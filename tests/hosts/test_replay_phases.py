@@ -72,6 +72,8 @@ class Beside:
     stream: InProcessStream
     pipeline: Pipeline
     """What a replay finds in `jobs/`."""
+    compacted: frozenset[str] = frozenset()
+    """The topics that Kafka compacts."""
 
     @property
     def settings(self) -> Settings:
@@ -105,7 +107,11 @@ def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Beside]:
     )
     PipelinePaths.of(stream.settings, "orders").plan.write_bytes(msgspec.json.encode(plan))
     assert stream.kafka is not None
-    monkeypatch.setattr(phases, "admin", SimpleNamespace(partition_counts=lambda _: dict(stream.kafka.partitions)))
+    broker = SimpleNamespace(
+        partition_counts=lambda _: dict(stream.kafka.partitions),
+        compacted=lambda _, topics: found.compacted.intersection(topics),
+    )
+    monkeypatch.setattr(phases, "admin", broker)
     monkeypatch.setattr(jobs, "load", lambda settings, name: found.pipeline)
     yield found
 
@@ -267,6 +273,17 @@ def test_a_request_that_makes_no_sense_is_refused(beside: Beside, options: dict[
     with pytest.raises(ConfigurationError, match=says):
         beside.start(**options)
     assert phases.all_unfinished(beside.settings) == []
+
+
+def test_a_plan_names_the_topics_whose_history_kafka_has_thinned_out(beside: Beside) -> None:
+    assert beside.start(tables=("order_counts",)).plan.notes == []
+    beside.compacted = frozenset({"user-data", "another"})
+
+    plan = beside.start(tables=("enriched_orders",)).plan
+
+    assert plan.compacted == plan.incomplete == ("user-data",)
+    (note,) = plan.notes
+    assert note.startswith("user-data is compacted") and "archive=True" in note
 
 
 def test_a_changelog_brings_its_snapshot_along(beside: Beside) -> None:

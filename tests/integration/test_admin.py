@@ -26,6 +26,17 @@ def test_topics_are_created_once(kafka: LiveStack) -> None:
     assert admin.partition_counts(kafka.bootstrap)["created-once"] == 3
 
 
+def test_the_broker_says_which_topics_are_compacted(kafka: LiveStack) -> None:
+    policies = {"thinned-out": "compact", "thinned-out-and-short": "compact,delete", "kept": "delete"}
+    specs = [TopicSpec(name=name, partitions=1, config={"cleanup.policy": policy}) for name, policy in policies.items()]
+    admin.create_topics(kafka.bootstrap, specs)
+
+    assert admin.compacted(kafka.bootstrap, list(policies)) == {"thinned-out", "thinned-out-and-short"}
+    assert admin.compacted(kafka.bootstrap, []) == frozenset()
+    with pytest.raises(KafkaReadError, match="nowhere"):
+        admin.compacted(kafka.bootstrap, ["kept", "nowhere"])
+
+
 def test_a_topic_with_other_partitions_is_an_error(kafka: LiveStack) -> None:
     name = kafka.topic("fixed", partitions=2)
 

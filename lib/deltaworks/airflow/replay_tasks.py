@@ -194,6 +194,8 @@ def _planned(name: str, params: Any, dag_run: Any, first: date | None, end: date
     log.info("replay %s of %s, code %s", plan.run_id, name, plan.code_version)
     log.info("batches %s to %s, %s records", plan.first_batch, plan.last_batch, f"{plan.records:,}")
     log.info("tables: %s", ", ".join(plan.tables))
+    for note in plan.notes:
+        log.warning(note)
     return plan.run_id
 
 

@@ -93,6 +93,8 @@ def replay(
             f"run {plan.run_id}: batches {plan.first_batch} to {plan.last_batch}, {plan.records:,} records, "
             f"code {plan.code_version}, tables {', '.join(plan.tables)}"
         )
+    for note in plan.notes:
+        out.print(f"Note: {note}")
     with run.held():
         before = until if PHASES.index(until) <= PHASES.index("gate") else "gate"
         state = _advance(run, before, steps)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, NewTopic, OffsetSpec
+from confluent_kafka.admin import AdminClient, ConfigResource, ListOffsetsResultInfo, NewTopic, OffsetSpec, ResourceType
 
 from deltaworks.dsl.pipeline import Topic
 from deltaworks.errors import KafkaReadError, KafkaTopicError
@@ -129,6 +129,19 @@ def delete_topics(bootstrap: str, names: Sequence[str]) -> None:
 def partition_counts(bootstrap: str) -> dict[str, int]:
     """Every topic that is not Kafka's own."""
     return {name: count for name, count in _partition_counts(admin(bootstrap)).items() if not name.startswith("__")}
+
+
+def compacted(bootstrap: str, topics: Collection[str]) -> frozenset[str]:
+    """Those of the topics that the broker compacts, whoever created them."""
+    wanted = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
+    if not wanted:
+        return frozenset()
+    try:
+        answers = admin(bootstrap).describe_configs(wanted, request_timeout=_TIMEOUT_S)
+        found = {resource.name: future.result() for resource, future in answers.items()}
+    except KafkaException as error:
+        raise KafkaReadError(f"The settings of {', '.join(topics)} cannot be read: {error.args[0].str()}.") from error
+    return frozenset(name for name, config in found.items() if "compact" in config["cleanup.policy"].value.split(","))
 
 
 def begin_offsets(bootstrap: str, topics: Sequence[str]) -> dict[Position, int]:

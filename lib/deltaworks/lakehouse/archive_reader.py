@@ -8,7 +8,7 @@ merged after a while; then the reader looks where the rows are now.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,6 +51,18 @@ class ArchiveReader:
         """What it holds: `(start, stop)`, in order, with a gap between each two."""
         log = self._log(topic)
         return [] if log is None else spans_of(log.transactions).get((topic, partition), [])
+
+    def is_whole(self, topic: str, ends: Mapping[str, int]) -> bool:
+        """Whether it holds everything of a topic.
+
+        Args:
+            topic: its name.
+            ends: Partition -> the offset after the last record; of no partition at all, nothing is held.
+        """
+        return bool(ends) and all(
+            any(start == 0 and stop >= end for start, stop in self.spans(topic, int(partition)))
+            for partition, end in ends.items()
+        )
 
     def read(self, topic: str, partition: int, start: int, stop: int) -> Iterator[RecordBatch]:
         """The records of the offsets from `start` to before `stop`, each once; which are there, `spans` says.

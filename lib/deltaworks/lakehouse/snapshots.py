@@ -222,10 +222,10 @@ class Snapshot:
         wanted = pc.and_(pc.greater(batch_ids, as_of_batch), pc.less_equal(batch_ids, target))
         news = news.filter(wanted).select(held.column_names).sort_by([("batch_id", "ascending")])
         rows = pa.concat_tables([held, news])
-        numbered = rows.select(self._schema.key_names).append_column(
-            "number", pa.array(range(rows.num_rows), pa.int64())
-        )
-        last = numbered.group_by(list(self._schema.key_names)).aggregate([("number", "max")])
+        keys = [str(index) for index in range(len(self._schema.key_names))]
+        numbered = rows.select(self._schema.key_names).rename_columns(keys)
+        numbered = numbered.append_column("number", pa.array(range(rows.num_rows), pa.int64()))
+        last = numbered.group_by(keys).aggregate([("number", "max")])
         rows = rows.take(last.column("number_max").sort())
         return rows.filter(pc.not_equal(rows.column("op"), "delete")).drop_columns(["op"])
 

@@ -59,8 +59,21 @@ class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Of the topics that the pipeline writes: its partitioners ask for them."""
     tasks: tuple[int, ...]
     """Per stage."""
+    compacted: tuple[str, ...] = ()
+    """Topics from which Kafka removes records that have successors."""
+    incomplete: tuple[str, ...] = ()
+    """Those of them of which no archive has everything that the stream has read."""
     tables: tuple[str, ...]
     """What will be published."""
+
+    @property
+    def notes(self) -> list[str]:
+        """What whoever starts the run should know."""
+        return [
+            f"{topic} is compacted. Records that Kafka has removed since the stream read them are not in the replay, "
+            "and nothing tells how many; Pipeline(archive=True) keeps those to come."
+            for topic in self.incomplete
+        ]
 
 
 class ReplayState(msgspec.Struct, kw_only=True):

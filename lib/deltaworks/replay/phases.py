@@ -91,7 +91,14 @@ class ReplayRun:
             if run_id is not None and ReplayPaths.of(own, run_id).plan.exists():
                 return cls.resume(settings, run_id)
             _sweep(own.replays)
-            plan = make_plan(settings, pipeline, request, admin.partition_counts(settings.bootstrap), run_id)
+            plan = make_plan(
+                settings,
+                pipeline,
+                request,
+                admin.partition_counts(settings.bootstrap),
+                partial(admin.compacted, settings.bootstrap),
+                run_id,
+            )
             _require_complete(settings, pipeline, plan)
             for other in unfinished(settings, request.pipeline):
                 _require_apart(plan, other)

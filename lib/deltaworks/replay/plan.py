@@ -6,7 +6,7 @@ import hashlib
 import secrets
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
@@ -20,9 +20,11 @@ from deltaworks.control.paths import PipelinePaths
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import ConfigurationError, ConflictError
 from deltaworks.kafka.ranges import Offsets
+from deltaworks.lakehouse.archive_reader import ArchiveReader
 from deltaworks.lakehouse.schema import Role, TableSchema, plan_schemas
 from deltaworks.replay.model import ReplayPlan, ReplayRequest
 from deltaworks.settings import Settings
+from deltaworks.topology.archives import Archives
 from deltaworks.topology.stages import Plan
 
 DAY_MS = 86_400_000
@@ -33,6 +35,7 @@ def make_plan(
     pipeline: Pipeline,
     request: ReplayRequest,
     topics: Mapping[str, int],
+    compacted: Callable[[Collection[str]], Collection[str]],
     run_id: str | None = None,
 ) -> ReplayPlan:
     """What a run will do, as of now; reads the batch record, changes nothing.
@@ -42,6 +45,7 @@ def make_plan(
         pipeline: with the code to replay with.
         request: what is wanted.
         topics: partitions of every topic that the broker has.
+        compacted: says which of some of these topics Kafka compacts.
         run_id: letters, digits, `-` and `_`; None: a new one.
 
     Raises:
@@ -53,6 +57,8 @@ def make_plan(
     checkpoint = _checkpoint(paths, pipeline.name)
     first, last, records, ends = _extent(paths, pipeline.name)
     partitions = _partitions(pipeline, plan, checkpoint, ends)
+    thinned = sorted(compacted([topic for topic in {*ends, *plan.global_topics} if topic in topics]))
+    archive = ArchiveReader(settings.tables, Archives.of(plan))
     return ReplayPlan(
         run_id=run_id or f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}",
         request=request,
@@ -67,6 +73,8 @@ def make_plan(
         global_partitions={topic: topics[topic] for topic in plan.global_topics},
         sink_partitions={topic: topics[topic] for topic in plan.sink_topics if topic in topics},
         tasks=plan.tasks(partitions),
+        compacted=tuple(thinned),
+        incomplete=tuple(topic for topic in thinned if not archive.is_whole(topic, ends.get(topic, {}))),
         tables=_tables(pipeline, plan, request),
     )
 

@@ -92,8 +92,7 @@ def _recorded(settings: Settings, pipeline: Pipeline, plan: ReplayPlan) -> tuple
     record = PipelinePaths.of(settings, pipeline.name).batches
     begin = globals_start(batches.read(record), plan.global_partitions)
     steps = recorded_steps(takewhile(lambda each: each.batch <= plan.last_batch, batches.read(record)), begin)
-    compacted = frozenset(topic.name for topic in pipeline.topics if topic.compacted)
-    return History(settings.bootstrap, settings.tables, Archives.of(topology), compacted), steps
+    return History(settings.bootstrap, settings.tables, Archives.of(topology), frozenset(plan.compacted)), steps
 
 
 def _host(

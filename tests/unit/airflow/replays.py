@@ -50,7 +50,12 @@ def take_notes(patch: Any) -> Notes:
     notes = Notes()
 
     def make_plan(
-        settings: Settings, pipeline: Pipeline, request: ReplayRequest, topics: Mapping[str, int], run_id: str | None
+        settings: Settings,
+        pipeline: Pipeline,
+        request: ReplayRequest,
+        topics: Mapping[str, int],
+        compacted: object,
+        run_id: str | None,
     ) -> ReplayPlan:
         notes.requests.append(request)
         notes.note("plan")

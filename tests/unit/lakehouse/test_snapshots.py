@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,15 @@ from deltaworks.topology.nodes.sinks import DeltaSink, TableKind
 from tests.unit.lakehouse.lake import query
 
 USERS = DeltaSink(name="n", table="users", kind=TableKind.CHANGELOG, key=str, value=str)
+
+
+@dataclass(frozen=True)
+class Seat:
+    """A key whose fields are called as columns that a snapshot is made with."""
+
+    number: int
+    op: str
+    number_max: int
 
 
 class Users:
@@ -63,6 +73,23 @@ def test_a_key_may_come_back(tmp_path: Path) -> None:
     users.committer.refresh_snapshots(force=True)
 
     assert users.snapshot() == {"a": "2"}
+
+
+def test_fields_of_a_key_may_have_any_name(tmp_path: Path) -> None:
+    sink = DeltaSink(name="n", table="seats", kind=TableKind.CHANGELOG, key=Seat, value=str)
+    committer = TableCommitter(tmp_path, "app", "q", [sink])
+    committer.open(1)
+    rows = TaskTables(tmp_path, [sink], None, stage=0, task=0)
+    rows.begin(0)
+    for key, value in ((Seat(7, "a", 1), "free"), (Seat(8, "a", 1), "free"), (Seat(7, "a", 1), "taken")):
+        rows.change_row("seats", key, value, 1000, Coordinates("seats", 0, 0))
+    committer.commit(0, rows.finish())
+
+    committer.refresh_snapshots(force=True)
+
+    with duckdb_connection(tmp_path) as connection:
+        found = query(connection, "select number, key_op, number_max, value from seats order by number")
+    assert found == [(7, "a", 1, "taken"), (8, "a", 1, "free")]
 
 
 def test_a_snapshot_says_up_to_which_batch_it_is_right(tmp_path: Path) -> None:

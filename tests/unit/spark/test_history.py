@@ -169,6 +169,17 @@ def test_of_a_compacted_topic_the_archive_comes_first(tmp_path: Path) -> None:
     assert [(each.start, each.stop) for each in connections.asked] == [(0, 10), (40, 60), (70, 100)]
 
 
+def test_an_archive_is_whole_if_it_began_with_the_topic_and_has_no_gap(tmp_path: Path) -> None:
+    kafka, archive = filled(), Archive(tmp_path)
+    archive.keep(kafka, Range("words", 0, 0, 40), Range("words", 1, 10, 40))
+    assert archive.reader().is_whole("words", {"0": 40})
+    assert not archive.reader().is_whole("words", {"0": 41})
+    assert not archive.reader().is_whole("words", {"0": 40, "1": 40})
+    archive.keep(kafka, Range("words", 0, 50, 60))
+    assert not archive.reader().is_whole("words", {"0": 60})
+    assert not archive.reader().is_whole("words", {}) and not archive.reader().is_whole("another", {"0": 1})
+
+
 def test_what_neither_has_is_named(tmp_path: Path) -> None:
     connections = Connections(filled())
     archive = Archive(tmp_path)
