@@ -136,8 +136,9 @@ def compacted(bootstrap: str, topics: Collection[str]) -> frozenset[str]:
     wanted = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
     if not wanted:
         return frozenset()
+    client = admin(bootstrap)  # a client that is collected while it works never answers
     try:
-        answers = admin(bootstrap).describe_configs(wanted, request_timeout=_TIMEOUT_S)
+        answers = client.describe_configs(wanted, request_timeout=_TIMEOUT_S)
         found = {resource.name: future.result() for resource, future in answers.items()}
     except KafkaException as error:
         raise KafkaReadError(f"The settings of {', '.join(topics)} cannot be read: {error.args[0].str()}.") from error
