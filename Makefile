@@ -58,7 +58,7 @@ bench: .venv/.complete ## Benchmarks against Kafka Streams, about 30 minutes, in
 	$(BIN)/python -m tests.benchmarks.run
 
 .PHONY: bench-replay
-bench-replay: .venv/.complete ## A replay beside the live host and Spark SQL, publishes under a stream; half an hour on a quiet machine
+bench-replay: .venv/.complete ## A replay beside the live host and Spark SQL, publishes under a stream; a quarter of an hour
 	$(BIN)/python -m tests.benchmarks.replays
 
 .PHONY: lint
