@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import os
 import pwd
 import socket
@@ -110,6 +111,8 @@ def run(
     from deltaworks.control.paths import PipelinePaths
     from deltaworks.control.reporter import RegistryReporter, SilentReporter
 
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("deltaworks").setLevel(logging.INFO)
     settings = Settings.from_environment()
     number = generation or fence.read(PipelinePaths.of(settings, name).fence) + 1
     with _leaves_word(settings, name, number, deployed=generation is not None):
