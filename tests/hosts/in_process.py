@@ -184,7 +184,7 @@ class InProcessStream:
         fail: Callable[[int], list[str]] = lambda _: [],
         elsewhere: int | None = 2,
     ) -> None:
-        """Random cuts of everything that is in the topics; every third batch is a tick.
+        """Random cuts of everything that is in the topics; a third are ticks, the first and last are empty.
 
         Args:
             rng: decides the cuts.
@@ -193,6 +193,7 @@ class InProcessStream:
             elsewhere: the batch that runs on another machine.
         """
         final = self.end()
+        self.run(self.offsets)  # as the first batch of a query is if there is nothing to read yet
         while {t: parts for t, parts in self.offsets.items() if t != TICK} != final:
             end = {
                 topic: {
@@ -209,6 +210,7 @@ class InProcessStream:
                 self.run_on_another_machine(end)
             elif end != self.offsets:
                 self.run(end, fail(self.batch_id))
+        self.run(self.offsets)
         self.committer.refresh_snapshots(force=True)
 
     def end(self) -> Offsets:

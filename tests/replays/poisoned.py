@@ -31,7 +31,8 @@ def _is_stopped(payments: Payments, findings: Findings, when: str) -> None:
     findings.holds(f"{when}: it says that nothing was published", "Nothing was published" in answer.text)
     (run,) = project.unfinished(payments.name)
     state = project.state(run)
-    findings.holds(f"{when}: phases done: {', '.join(state.done)}", state.done[-1] == "gate" and state.passed is False)
+    stopped = state.done[-1] == "compare" and state.passed is False  # the gate can be asked again
+    findings.holds(f"{when}: phases done: {', '.join(state.done)}", stopped)
     findings.holds(f"{when}: {state.differences:,} rows would have changed", bool(state.differences))
     again = project.deltaworks("replay", payments.name, "--resume", run, "--yes")
     findings.holds(f"{when}: asking again does not help (exit code {again.code})", again.code == 1)

@@ -189,6 +189,8 @@ class ReplayRun:
         assert engines is not None
         engines.process(self.settings, self.pipeline, self.paths, self.plan, report)
         windowed, request = _windowed(self.schemas), self.plan.request
+        if request.hand_over:
+            return  # all days, those with open windows too
         stages = self.pipeline.plan().stages
         by_sessions = {node.name for stage in stages for node in stage.nodes if isinstance(node, SessionAggregate)}
         sessions = {sink.table for sink in self.pipeline.plan().tables if sink.window_node in by_sessions}

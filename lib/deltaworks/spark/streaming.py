@@ -301,18 +301,21 @@ class StreamDriver:
         rows = frame.collect()
         reach("driver.after_tasks")
         results = [msgspec.msgpack.decode(r.payload, type=TaskResult) for r in rows if r.kind == row_kinds.RESULT]
-        plans = [msgspec.msgpack.decode(r.payload, type=BatchPlan) for r in rows if r.kind == row_kinds.BATCH]
+        planned = next((row for row in rows if row.kind == row_kinds.BATCH), None)
+        if planned is None:  # the first batch of a query runs even if the source has nothing for it
+            wall_ms, plan = time.time_ns() // 1_000_000, BatchPlan([], tick=False)
+        else:
+            wall_ms, plan = planned.wall_ms, msgspec.msgpack.decode(planned.payload, type=BatchPlan)
         with self._committing:
             committer.commit(batch_id, [write for result in results for write in result.writes])
             reach("driver.after_tables")
             committer.refresh_snapshots()
-        for plan in plans:  # one, unless the batch is one of Spark's own without data
-            record = batches.record_of(batch_id, rows[0].wall_ms, plan.ranges, tick=plan.tick)
-            fence.check(self._paths.fence, self._generation, self._pipeline.name)
-            batches.append(self._paths.batches, record)
-            self._reporter.batch(record, self._beat.query_id)
-            self._totals.add(plan)
-            self._ticked = self._ticked or plan.tick
+        record = batches.record_of(batch_id, wall_ms, plan.ranges, tick=plan.tick)
+        fence.check(self._paths.fence, self._generation, self._pipeline.name)
+        batches.append(self._paths.batches, record)
+        self._reporter.batch(record, self._beat.query_id)
+        self._totals.add(plan)
+        self._ticked = self._ticked or plan.tick
         for result in results:
             self._totals.add_task(result)
         self._plan_next_tick()
