@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable
 
 from deltaworks import Pipeline
-from deltaworks.control import commands, jobs, publication
+from deltaworks.control import batches, commands, jobs, publication
 from deltaworks.control.checkpoint import CheckpointPlan
 from deltaworks.control.lease import Lease
 from deltaworks.control.paths import PipelinePaths
@@ -284,6 +284,25 @@ def test_a_plan_names_the_topics_whose_history_kafka_has_thinned_out(beside: Bes
     assert plan.compacted == plan.incomplete == ("user-data",)
     (note,) = plan.notes
     assert note.startswith("user-data is compacted") and "archive=True" in note
+
+
+def test_a_record_of_batches_with_a_gap_is_refused(beside: Beside) -> None:
+    folder = PipelinePaths.of(beside.settings, "orders").batches
+    (file,) = folder.glob("*.jsonl")
+    lines = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join(lines[:2] + lines[3:]))
+    with pytest.raises(ConfigurationError, match="has a gap: 3 comes after 1"):
+        beside.start()
+
+
+def test_a_stream_that_has_read_nothing_has_no_history(beside: Beside) -> None:
+    folder = PipelinePaths.of(beside.settings, "orders").batches
+    for nothing_yet in (True, False):
+        shutil.rmtree(folder, ignore_errors=True)
+        if nothing_yet:
+            batches.append(folder, batches.record_of(0, 1_800_000_000_000, [], tick=False))
+        with pytest.raises(ConfigurationError, match="has not processed a record yet"):
+            beside.start()
 
 
 def test_a_changelog_brings_its_snapshot_along(beside: Beside) -> None:
