@@ -14,12 +14,15 @@ from deltaworks.stack.compose import compose
 from deltaworks.stack.jars import read_lock
 
 ROOT = Path(__file__).parents[2]
-REGISTRY_HOSTS = (
-    "repo1.maven" + ".org",
-    "repo.maven.apache" + ".org",
-    "files.pythonhosted" + ".org",
-    "pypi" + ".org/simple",
-    "packages.confluent" + ".io",
+REGISTRY_HOSTS = tuple(
+    ".".join(parts)  # in parts, since this file is one of those that are searched
+    for parts in (
+        ("repo1", "maven", "org"),
+        ("repo", "maven", "apache", "org"),
+        ("files", "pythonhosted", "org"),
+        ("pypi", "org/simple"),
+        ("packages", "confluent", "io"),
+    )
 )
 INDEX_OPTION = re.compile(r"index-url[ =]+\w+://")
 LOCAL_PATHS = re.compile(r"(?<![\w/.])/(?:home|root|Users)/\w+")

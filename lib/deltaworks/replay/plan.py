@@ -156,7 +156,7 @@ def _checkpoint(paths: PipelinePaths, name: str) -> CheckpointPlan:
 def _extent(paths: PipelinePaths, name: str) -> tuple[BatchRecord, BatchRecord, int, Offsets]:
     """First and last batch, how many offsets they read, and where they end."""
     first = last = None
-    records, ends, did_something = 0, dict[str, dict[str, int]](), False
+    records, ends, ticked = 0, dict[str, dict[str, int]](), False
     for record in batches.read(paths.batches):
         if last is not None and record.batch != last.batch + 1:
             raise ConfigurationError(
@@ -164,12 +164,12 @@ def _extent(paths: PipelinePaths, name: str) -> tuple[BatchRecord, BatchRecord, 
                 hint=f"the files in {paths.batches} are the stream's own; bring back what was removed",
             )
         first, last = first or record, record
-        did_something = did_something or record.tick or bool(record.offsets)
+        ticked = ticked or record.tick
         for topic, parts in record.offsets.items():
             for partition, (start, stop) in parts.items():
                 records += stop - start
                 ends.setdefault(topic, {})[partition] = stop
-    if first is None or last is None or not did_something:
+    if first is None or last is None or not (ends or ticked):
         raise ConfigurationError(
             f"Pipeline {name!r} has not processed a record yet, so there is no history to replay.",
             hint=f"deltaworks produce {name}, or wait for its first records",
