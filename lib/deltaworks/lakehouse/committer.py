@@ -170,7 +170,7 @@ class TableCommitter:
         return next(snapshot for snapshot in self._snapshots.values() if snapshot.table == table)
 
     def refresh_snapshots(self, *, force: bool = False, eager: bool = False) -> list[SnapshotRefresh]:
-        """Brings the snapshots of KTables up to their changelogs, where enough has changed.
+        """Brings the snapshots of KTables up to their changelogs, those that have rested.
 
         Rows are computed in the background and committed by a later call.
 
@@ -265,8 +265,6 @@ class TableCommitter:
         )
         version = log.commit(commit)
         reach(f"delta.after_commit:{name}")
-        if name in self._snapshots:
-            self._snapshots[name].grew(rows)
         if table.schema.role is Role.WINDOWED:
             reach("delta.before_pages")
             for write in writes:

@@ -1,8 +1,8 @@
 """The snapshot of a KTable: the last row per key of its changelog, as of a batch.
 
-A snapshot is rewritten when its changelog has grown by a tenth, so a changed row is copied about ten times at most,
-however large the table is. It names the batch and the time up to which it is right; a crash changes nothing about that,
-because rows and as-of are one commit.
+While its changelog grows, a snapshot is rewritten over and over, with a rest in between that is proportional to its
+cost: a small one is seconds old, and the largest takes no more than a twentieth of a core. It names the batch and the
+time up to which it is right; a crash changes nothing about that, because rows and as-of are one commit.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ from deltaworks.lakehouse.log import Commit, DeltaLog, FileEntry
 from deltaworks.lakehouse.schema import TableSchema
 from deltaworks.lakehouse.writes import NewFile
 
-MIN_GROWTH_ROWS = 10_000
-GROWTH = 0.1
+REST_S = 10.0
+"""Between two snapshots, at least."""
+REST = 20.0
+"""Times as long as the last one took, at least."""
 FILE_ROWS = 1_000_000
 
 
@@ -39,6 +41,7 @@ class SnapshotRefresh:
     """When it was made."""
     rows: int
     seconds: float
+    """Computing and writing them."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,6 @@ class _Job:
     as_of_ms: int
     held: list[str]
     news: list[str]
-    begun: float
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,7 @@ class _Written:
     job: _Job
     rows: int
     files: list[NewFile]
+    seconds: float
 
 
 class Snapshot:
@@ -92,7 +95,7 @@ class Snapshot:
         """Counts how often the past has been changed."""
         self._begun = 0
         """The epoch in which the rows that are being written were read."""
-        self._count_rows()
+        self._rests_until = time.monotonic() + (REST_S if self.as_of_batch >= 0 else 0.0)
 
     @property
     def table(self) -> str:
@@ -110,14 +113,9 @@ class Snapshot:
         version = self._log.transaction_version(self._app_id)
         return -1 if version is None else version
 
-    def grew(self, rows: int) -> None:
-        """The changelog has that many more rows."""
-        self._grown_rows += rows
-
     def replaced(self) -> None:
         """The snapshot or its changelog was replaced: rows that are being written come of a past that is none."""
         self._epoch += 1
-        self._count_rows()
 
     def write(self, held: pa.Table, news: pa.Table, as_of_batch: int, target: int) -> list[NewFile]:
         """Writes a snapshot that nobody has committed.
@@ -146,41 +144,34 @@ class Snapshot:
         return target is not None and self.as_of_batch < target
 
     def refresh(self, *, force: bool = False, eager: bool = False) -> list[SnapshotRefresh]:
-        """Commits a snapshot whose rows are ready, and begins a new one if that is due.
+        """Commits a snapshot whose rows are ready, and begins a new one if anything has changed and it has rested.
 
         Args:
-            force: it is due as soon as anything has changed, and is waited for.
-            eager: it is due as soon as anything has changed.
+            force: without a rest, and waits for it.
+            eager: without a rest.
         """
         refreshed = []
         if self._writing is not None and (force or self._writing.done()):
             refreshed += self._finish()
-        if self._writing is None and self._is_due(force or eager):
-            job = self._job()
-            self._grown_rows, self._begun = 0, self._epoch
-            self._writing = self._background.submit(self._write, job)
+        if self._writing is None and self.stale and (force or eager or time.monotonic() >= self._rests_until):
+            self._begun = self._epoch
+            self._writing = self._background.submit(self._write, self._job())
             if force:
                 refreshed += self._finish()
         return refreshed
 
-    def _is_due(self, eager: bool) -> bool:
-        return self.stale and (eager or self._grown_rows >= max(MIN_GROWTH_ROWS, GROWTH * self._held_rows))
-
-    def _count_rows(self) -> None:
-        self._held_rows = sum(entry.rows for entry in self._log.files.values())
-        self._grown_rows = sum(self._changelog.files[path].rows for path in self._news())
-
     def _job(self) -> _Job:
         target = self._changelog.transaction_version(self._changelog_app_id)
         assert target is not None
-        return _Job(self.as_of_batch, target, _now_ms(), list(self._log.files), self._news(), time.perf_counter())
+        return _Job(self.as_of_batch, target, _now_ms(), list(self._log.files), self._news())
 
     def _write(self, job: _Job) -> _Written:
         """In the background: the files it reads stay, even if others replace them meanwhile."""
+        begun = time.monotonic()
         held = parquet.read_all(self._root, self._schema, job.held)
         news = parquet.read_all(self._root, self._changelog_schema, job.news)
         files = self.write(held, news, job.as_of_batch, job.target)
-        return _Written(job, sum(file.rows for file in files), files)
+        return _Written(job, sum(file.rows for file in files), files, time.monotonic() - begun)
 
     def _finish(self) -> list[SnapshotRefresh]:
         assert self._writing is not None
@@ -202,9 +193,8 @@ class Snapshot:
             )
         )
         reach(f"snapshot.after_commit:{self._schema.name}")
-        self._held_rows = written.rows
-        seconds = time.perf_counter() - job.begun
-        return [SnapshotRefresh(self._schema.name, job.target, job.as_of_ms, written.rows, seconds)]
+        self._rests_until = time.monotonic() + max(REST_S, REST * written.seconds)
+        return [SnapshotRefresh(self._schema.name, job.target, job.as_of_ms, written.rows, written.seconds)]
 
     def _drop(self, writing: Future[_Written]) -> None:
         """Rows of a past that was replaced meanwhile, perhaps together with the files that they came from."""

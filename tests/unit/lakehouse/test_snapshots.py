@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -107,35 +108,78 @@ def test_a_snapshot_says_up_to_which_batch_it_is_right(tmp_path: Path) -> None:
     assert table(tmp_path, "users_changelog").batch_id == 1
 
 
-def test_a_snapshot_is_rewritten_only_when_its_changelog_has_grown_enough(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(snapshots, "MIN_GROWTH_ROWS", 10)
+@dataclass
+class Clock:
+    """Stands for the module `time`; time passes when the test says so."""
+
+    now_s: float = 1_000.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def time_ns(self) -> int:
+        return int(self.now_s * 1e9)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(snapshots, "time", clock)
+    return clock
+
+
+def renewed(users: Users) -> bool:
+    """Whether a snapshot is begun now; it is committed."""
+    begun = users.committer.refresh_snapshots()
+    users.committer.settle()
+    return bool(begun + users.committer.refresh_snapshots())
+
+
+def test_a_snapshot_follows_the_first_batch_and_then_rests(tmp_path: Path, clock: Clock) -> None:
     users = Users(tmp_path)
-    refreshes = []
-    for batch_id in range(300):
-        users.batch(*[(0, f"k{batch_id * 5 + number}", "x") for number in range(5)])
-        refreshes += users.committer.refresh_snapshots()
-        users.committer.settle()
-    refreshes += users.committer.refresh_snapshots()
+    users.batch((0, "a", "1"))
+    assert renewed(users)
+    users.batch((0, "a", "2"))
+    assert not renewed(users)
 
-    copied = sum(done.rows for done in refreshes)
+    clock.now_s += snapshots.REST_S
+    assert renewed(users)
+    assert users.snapshot() == {"a": "2"}
+    assert users.committer.stale_snapshots == []
 
-    assert copied <= 1500 / snapshots.GROWTH * 1.1
-    assert len(refreshes) < 80
+    clock.now_s += snapshots.REST_S
+    assert not renewed(users), "nothing has changed"
 
 
-def test_growth_is_known_after_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshots, "MIN_GROWTH_ROWS", 10)
-    for batch_id in range(11):
-        users = Users(tmp_path)
-        users.batch_id = batch_id - 1
-        users.batch((0, f"k{batch_id}", "x"))
-        begun = users.committer.refresh_snapshots()
-        users.committer.settle()
-        refreshed = users.committer.refresh_snapshots()
-        assert begun == []
-        assert bool(refreshed) == (batch_id == 9)
+def test_one_that_is_dear_rests_longer(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    users = Users(tmp_path)
+    write = snapshots.Snapshot.write
+
+    def slow(*arguments: Any) -> Any:
+        clock.now_s += 3.0
+        return write(*arguments)
+
+    monkeypatch.setattr(snapshots.Snapshot, "write", slow)
+    users.batch((0, "a", "1"))
+    assert renewed(users)
+    users.batch((0, "a", "2"))
+    clock.now_s += 3.0 * snapshots.REST - 0.1
+    assert not renewed(users)
+    clock.now_s += 0.1
+    assert renewed(users)
+
+
+def test_a_restart_does_not_rewrite_what_was_written_before_it(tmp_path: Path, clock: Clock) -> None:
+    users = Users(tmp_path)
+    users.batch((0, "a", "1"))
+    assert renewed(users)
+    users.batch((0, "a", "2"))
+
+    again = Users(tmp_path)
+    assert not renewed(again)
+    clock.now_s += snapshots.REST_S
+    assert renewed(again)
+    assert again.snapshot() == {"a": "2"}
 
 
 def test_nothing_new_is_nothing_to_do(tmp_path: Path) -> None:
@@ -182,9 +226,11 @@ def test_batches_that_come_while_a_snapshot_is_made_belong_to_the_next_one(tmp_p
 
 def test_an_eager_refresh_takes_any_change_and_waits_for_nothing(tmp_path: Path) -> None:
     users = Users(tmp_path)
+    users.batch((0, "a", "0"))
+    users.committer.refresh_snapshots(force=True)
     users.batch((0, "a", "1"), (1, "b", "1"))
     assert users.committer.stale_snapshots == ["users"]
-    assert users.committer.refresh_snapshots() == [], "one row is no reason to write a snapshot"
+    assert not renewed(users), "it rests"
 
     assert users.committer.refresh_snapshots(eager=True) == []
     users.committer.settle()
