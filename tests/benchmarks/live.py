@@ -27,6 +27,8 @@ from tests.benchmarks.systems import Job, Launch, System
 from tests.benchmarks.throughput import RunFailed, tail
 
 _TICK_S = 0.01
+_COMMIT_S = 0.1
+"""How often bids are committed that are sent in transactions."""
 _LOOK_S = 0.25
 """How often ended processes are looked for."""
 _START_TIMEOUT_S = 240.0
@@ -81,12 +83,18 @@ class IdleCost:
 
 
 class LiveBids:
-    """Sends bids at a rate from a thread of its own."""
+    """Sends bids at a rate from a thread of its own, each for itself or in transactions, as another pipeline does."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, *, transactions: bool = False) -> None:
         self._producer = Producer(
             {"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 1, "queue.buffering.max.messages": 1_000_000}
+            | ({"transactional.id": topic} if transactions else {})
         )
+        self._transactions = transactions
+        if transactions:
+            self._producer.init_transactions(30)
+            self._producer.begin_transaction()
+        self._committed = time.monotonic()
         self._topic = topic
         self._index = 0
         self._stop = threading.Event()
@@ -104,10 +112,17 @@ class LiveBids:
             self._producer.produce(self._topic, value, key, data.partition_of(key), timestamp=now_ms)
             self.sent_ms.append(now_ms)
         self._producer.poll(0)
+        if self._transactions and time.monotonic() - self._committed >= _COMMIT_S:
+            self.flush()
 
     def flush(self) -> None:
-        """Waits until all are acknowledged."""
-        self._producer.flush()
+        """Waits until all are acknowledged, and committed."""
+        if self._transactions:
+            self._producer.commit_transaction(30)
+            self._producer.begin_transaction()
+            self._committed = time.monotonic()
+        else:
+            self._producer.flush()
 
     @contextmanager
     def at_rate(self, rate: int) -> Iterator[None]:
@@ -183,11 +198,13 @@ def measure_latency(
     rate: int,
     warm_up_s: float,
     measured_s: float,
+    transactions: bool = False,
     table: str | None = None,
 ) -> Latency:
     """Holds a rate and measures how old records are when a reader gets them.
 
     Args:
+        transactions: the records come in transactions of 0.1 s.
         table: read this Delta table of a deltaworks job instead of the output topic.
     """
     readings, stop = Readings(), threading.Event()
@@ -198,7 +215,7 @@ def measure_latency(
     )
     data.recreate(bootstrap, job.input)
     data.recreate(bootstrap, job.output)
-    bids = LiveBids(bootstrap, job.input)
+    bids = LiveBids(bootstrap, job.input, transactions=transactions)
     with _running(system.launch(job), job) as (_, cpu_s, check):
         reader = threading.Thread(target=target[0], args=target[1], daemon=True)
         reader.start()

@@ -57,6 +57,8 @@ class Latency:
     """A latency cell: the join at a steady rate."""
 
     rate: int
+    transactions: bool = False
+    """The records come in transactions, as from another pipeline."""
     table: str | None = None
     """Read this Delta table instead of the output topic."""
     pipeline: str | None = None
@@ -88,6 +90,7 @@ CELLS: Mapping[str, Cell] = {
     "join": Backlog(topology="join"),
     "latency-1000": Latency(rate=1_000),
     "latency-10000": Latency(rate=10_000),
+    "latency-1000-transactions": Latency(rate=1_000, transactions=True),
     "latency-1000-delta": Latency(rate=1_000, table="enriched_bids", pipeline="join_delta", systems=("deltaworks",)),
     "latency-10000-delta": Latency(rate=10_000, table="enriched_bids", pipeline="join_delta", systems=("deltaworks",)),
     "idle": Idle(),
@@ -190,6 +193,7 @@ class Bench:
                             rate=cell.rate,
                             warm_up_s=3 if quick else 5,
                             measured_s=5 if quick else 20,
+                            transactions=cell.transactions,
                             table=cell.table,
                         )
                     )

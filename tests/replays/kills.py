@@ -25,8 +25,8 @@ DAYS = ("--from", "2026-03-01", "--to", "2026-03-04")
 VICTIMS: tuple[Phase, ...] = ("plan", "run", "run", "run", "compare", "gate", "publish", "verify", "clean")
 IN_RUN = ("replay.before_commit", "replay.committed", "replay.noted")
 IN_PUBLISH = ("release.before_record", "release.after_record", "release.between_tables", "release.after_commits")
-_LONGEST_S: dict[Phase, float] = {"plan": 3.0, "run": 15.0, "compare": 0.5, "gate": 8.0}
-"""A kill comes so long after the beginning of a phase at most; of the others a few milliseconds."""
+_LONGEST_S: dict[Phase, float] = {"plan": 3.0, "run": 10.0, "compare": 0.1, "gate": 6.0}
+"""A kill comes so long after the beginning of a phase at most, and when it ends; of the others a few milliseconds."""
 _SHORT_S = 0.02
 
 
@@ -35,7 +35,7 @@ def check(project: Project, findings: Findings) -> None:
     rng = random.Random(1)
     payments = Payments(project, "killed")
     payments.write(BUG)
-    payments.pay(100)
+    payments.pay(1_000)
     with payments.streaming():
         payments.write()
         published = _every_phase(payments, findings, rng)
@@ -52,7 +52,7 @@ def _every_phase(payments: Payments, findings: Findings, rng: random.Random) -> 
     for phase in VICTIMS:
         process = project.launch(*arguments)
         _await_phase(payments, process, phase)
-        time.sleep(rng.uniform(0, _LONGEST_S.get(phase, _SHORT_S)))
+        _stay(payments, phase, rng.uniform(0, _LONGEST_S.get(phase, _SHORT_S)))
         end_group(process)
         hit = _phase(payments, if_gone="plan" if phase == "plan" else "clean")
         hits.add(hit)
@@ -117,6 +117,13 @@ def _await_phase(payments: Payments, process: subprocess.Popen[str], phase: Phas
     end = time.monotonic() + WAIT_S
     while process.poll() is None and PHASES.index(_phase(payments, if_gone="plan")) < PHASES.index(phase):
         assert time.monotonic() < end, f"{phase} did not begin"
+        time.sleep(0.001)
+
+
+def _stay(payments: Payments, phase: Phase, seconds: float) -> None:
+    """For so long, or until the phase is over; a plan is no phase of a run yet."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and _phase(payments, if_gone=phase) == phase:
         time.sleep(0.001)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -20,6 +21,10 @@ class ReplayApi(AirflowApi):
     def question(self, dag_id: str, run_id: str) -> dict[str, Any]:
         """What the task `approve` asks."""
         return self._get(_question(dag_id, run_id))
+
+    def scheduler_beat(self) -> datetime:
+        """When the scheduler was last at work."""
+        return datetime.fromisoformat(self.health()["scheduler"]["latest_scheduler_heartbeat"])
 
     def answer(self, dag_id: str, run_id: str, option: str) -> None:
         """Answers the task `approve`."""
