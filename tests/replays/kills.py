@@ -25,7 +25,7 @@ DAYS = ("--from", "2026-03-01", "--to", "2026-03-04")
 VICTIMS: tuple[Phase, ...] = ("plan", "run", "run", "run", "compare", "gate", "publish", "verify", "clean")
 IN_RUN = ("replay.before_commit", "replay.committed", "replay.noted")
 IN_PUBLISH = ("release.before_record", "release.after_record", "release.between_tables", "release.after_commits")
-_LONGEST_S: dict[Phase, float] = {"plan": 3.0, "run": 10.0, "compare": 0.1, "gate": 6.0}
+_LONGEST_S: dict[Phase, float] = {"plan": 3.0, "run": 6.0, "compare": 0.1, "gate": 3.0}
 """A kill comes so long after the beginning of a phase at most, and when it ends; of the others a few milliseconds."""
 _SHORT_S = 0.02
 
