@@ -92,7 +92,8 @@ def test_a_zombie_that_wakes_up_commits_nothing_and_ends_itself(orders_settings:
         write(3_000)
 
         assert old.wait(timeout=WAIT_S) == exits.LEASE
-        assert "generation 1" in old_log.read_text() and "generation 2" in old_log.read_text()
+        said = old_log.read_text().lower()  # by the fence, or by the log of the first table that it wanted to write
+        assert "generation 1" in said and "generation 2" in said
         assert fence.read(paths.fence) == 2
         until(lambda: at_work(2), "the second generation goes on", new_log)
         new.send_signal(signal.SIGTERM)
