@@ -38,7 +38,7 @@ check-heal: .venv/.complete ## Kill Airflow, PostgreSQL, Kafka and the stream, e
 	$(BIN)/python -u -m tests.faults.heal
 
 .PHONY: check-spark
-check-spark: .venv/.complete ## The recorded cases through real Spark and Kafka, with restarts and kills; more than an hour
+check-spark: .venv/.complete ## The recorded cases through real Spark and Kafka, with restarts and kills; about forty minutes
 	$(BIN)/python -u -m tests.conformance.on_spark
 
 .PHONY: check-jobs

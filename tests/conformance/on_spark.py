@@ -1,6 +1,6 @@
 """The recorded cases on real Spark and Kafka: `make check-spark`, or `python -m tests.conformance.on_spark [options]`.
 
-Random cases (`--random N`, 200) and all curated ones of families with several stages (`--curated N` for fewer), each
+Random cases (`--random N`, 210) and all curated ones of families with several stages (`--curated N` for fewer), each
 with 1 and with 4 partitions, in random cuts. Of every tenth case, which has a query of its own, the driver restarts, of
 some on an empty disk, and a Python worker gets SIGKILL; of the others `--together N` (16) share a query. `--part K/N`
 runs a part of them, `--names A,B` certain ones. Two comparisons are made:
@@ -250,7 +250,7 @@ def main(arguments: list[str]) -> int:
     part, parts = map(int, option("--part", "1/1").split("/"))
     chosen: list[dict[str, Any]] = several_stages(list(curated()))
     cases = _sample(chosen, int(option("--curated", "9999")))
-    cases += _sample(list(random()), int(option("--random", "200")))
+    cases += _sample(list(random()), int(option("--random", "210")))
     if "--names" in arguments:
         wanted = set(option("--names", "").split(","))
         cases = [case for case in [*curated(), *random()] if case["name"] in wanted]
