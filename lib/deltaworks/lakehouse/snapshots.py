@@ -163,7 +163,8 @@ class Snapshot:
     def _job(self) -> _Job:
         target = self._changelog.transaction_version(self._changelog_app_id)
         assert target is not None
-        return _Job(self.as_of_batch, target, _now_ms(), list(self._log.files), self._news())
+        as_of_batch = self.as_of_batch
+        return _Job(as_of_batch, target, _now_ms(), list(self._log.files), news(self._changelog.files, as_of_batch))
 
     def _write(self, job: _Job) -> _Written:
         """In the background: the files it reads stay, even if others replace them meanwhile."""
@@ -201,9 +202,6 @@ class Snapshot:
         if writing.exception() is None:
             for file in writing.result().files:
                 (self._log.path / file.path).unlink(missing_ok=True)
-
-    def _news(self) -> list[str]:
-        return news(self._changelog.files, self.as_of_batch)
 
     def _latest(self, held: pa.Table, news: pa.Table, as_of_batch: int, target: int) -> pa.Table:
         """The last row per key; the order of rows of one key is that of batches, then of the file."""
