@@ -28,6 +28,7 @@ from deltaworks.stack import ports
 from deltaworks.stack import postgres as server
 from deltaworks.stack.lifecycle import Status, down, log_of, status, up
 from tests.live_stack import await_restart, listening, own_settings, reachable, read_all
+from tests.processes import is_gone
 
 
 @pytest.fixture
@@ -63,7 +64,7 @@ def found(settings: Settings, name: str) -> Status:
 def kill_runner(settings: Settings) -> None:
     runner = psutil.Process(found(settings, "runner").pid)
     runner.kill()
-    while runner.is_running() and runner.status() != psutil.STATUS_ZOMBIE:
+    while not is_gone(runner):
         pass
 
 

@@ -18,6 +18,7 @@ from deltaworks.stack import airflow
 from deltaworks.stack.lifecycle import status
 from deltaworks.stack.state import read_state
 from tests.live_stack import LiveStack, await_restart, listening
+from tests.processes import is_gone
 
 COMPONENTS = (
     "airflow-scheduler",
@@ -87,7 +88,7 @@ def test_what_is_killed_comes_back_and_leaves_no_process(platform: LiveStack, na
     state = await_restart(platform.settings, name, before[name])
     print(f"\n{name}: back {time.monotonic() - begin:.1f} s after SIGKILL", file=sys.stderr)
     assert state.last_exit == "SIGKILL"
-    assert [worker for worker in workers if worker.is_running()] == []
+    assert [worker for worker in workers if not is_gone(worker)] == []
     platform.start()
     now = read_state(platform.settings.run)
     assert now is not None

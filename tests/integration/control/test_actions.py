@@ -24,6 +24,7 @@ from deltaworks.errors import ConfigurationError, ConflictError, ControlUnavaila
 from deltaworks.stack.ports import free_ports
 from tests.integration.control import fake_driver
 from tests.integration.control.conftest import Control
+from tests.processes import is_gone
 
 DEPLOY = """
 import sys
@@ -67,7 +68,7 @@ def drivers(control: Control) -> list[psutil.Process]:
                 found.append(process)
         except psutil.Error:
             continue
-    return [process for process in found if process.status() != psutil.STATUS_ZOMBIE]
+    return [process for process in found if not is_gone(process)]
 
 
 def until(fact: Callable[[], object], timeout_s: float = 30.0) -> None:

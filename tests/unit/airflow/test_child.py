@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import psutil
 import pytest
 
 from deltaworks import processes
 from deltaworks.airflow.child import Child
+from tests.processes import is_gone
 
 ROOT = Path(__file__).parents[3]
 _GRANDCHILD = "import os, time; os.setpgid(0, 0); print('pid', os.getpid(), flush=True); time.sleep(600)"
@@ -77,10 +77,6 @@ def task(folder: Path, command: list[str]) -> tuple[subprocess.Popen[str], list[
     return process, [entry.pid, grandchild]
 
 
-def gone(pids: list[int]) -> bool:
-    return not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE for pid in pids)
-
-
 def test_its_lines_are_handed_on_as_they_come_and_not_at_the_end(tmp_path: Path) -> None:
     heard = tmp_path / "heard"
     code = f"""
@@ -127,7 +123,7 @@ def test_what_it_leaves_behind_is_ended(tmp_path: Path) -> None:
 
     assert child(tmp_path).execute(LEAVES_ONE_BEHIND, said.append) == 0
 
-    assert gone([int(line.split()[1]) for line in said if line.startswith("pid")])
+    assert all(is_gone(int(line.split()[1])) for line in said if line.startswith("pid"))
     assert processes.registered(tmp_path / "run") == []
 
 
@@ -142,7 +138,7 @@ def test_an_error_of_the_task_such_as_a_timeout_ends_it(tmp_path: Path) -> None:
     with pytest.raises(TimeoutError):
         child(tmp_path).execute(SLEEPS, say)
 
-    assert pids and gone(pids)
+    assert pids and all(map(is_gone, pids))
 
 
 @pytest.mark.parametrize("command", [SLEEPS, STUBBORN])
@@ -152,7 +148,7 @@ def test_sigterm_to_the_task_ends_all_of_it(tmp_path: Path, command: list[str]) 
     process.terminate()
 
     said, _ = process.communicate(timeout=60)
-    assert gone(pids)
+    assert all(map(is_gone, pids))
     assert "code -" in said
     assert processes.registered(tmp_path / "run") == []
 
@@ -163,9 +159,9 @@ def test_a_task_that_is_killed_takes_its_child_along_and_the_next_try_ends_the_r
     process.kill()
     process.communicate()
 
-    until(lambda: gone([leader]))
-    assert not gone([grandchild])
+    until(lambda: is_gone(leader))
+    assert not is_gone(grandchild)
     said: list[str] = []
     assert child(tmp_path).execute(python("print('again')"), said.append) == 0
-    assert gone([grandchild])
+    assert is_gone(grandchild)
     assert said == ["an earlier try of this task has left a process: it is ended first", "again"]

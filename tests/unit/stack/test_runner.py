@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from deltaworks import processes
 from deltaworks.stack.state import ComponentState, read_state, write_wanted
+from tests.processes import is_gone
 
 WORKS = "ready.touch(); time.sleep(600)"
 NAMED_END = f"signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))\n{WORKS}"
@@ -77,13 +77,6 @@ def start(tmp_path: Path) -> Iterator[Start]:
     yield start
     for running in started:
         running.stop()
-
-
-def gone(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
 
 
 def wait_until(fact: Callable[[], bool]) -> None:
@@ -148,9 +141,9 @@ def test_what_a_killed_component_left_is_killed_but_never_a_process_with_a_sessi
     try:
         os.kill(killed.pid, signal.SIGKILL)
         running.until("scheduler", lambda state: state.phase == "ready" and state.restarts == 1)
-        assert gone(worker)
+        assert is_gone(worker)
         running.stop()
-        assert not gone(stream)
+        assert not is_gone(stream)
     finally:
         os.kill(stream, signal.SIGKILL)
 
@@ -185,7 +178,7 @@ def test_components_come_and_go_as_they_are_wanted_and_others_do_not_notice(star
 
     running.want("base")
     wait_until(lambda: running.state("page") is None)
-    assert gone(page.pid)
+    assert is_gone(page.pid)
     running.want("base", "page")
     assert running.ready("page").pid != page.pid
     assert running.ready("base") == base
@@ -199,4 +192,4 @@ def test_nothing_outlives_a_runner_that_is_killed(start: Start) -> None:
 
     os.kill(running.entry.pid, signal.SIGKILL)
 
-    wait_until(lambda: all(gone(pid) for pid in pids))
+    wait_until(lambda: all(is_gone(pid) for pid in pids))
