@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from deltaworks.errors import KafkaReadError
+from deltaworks.kafka.admin import Position
 from deltaworks.kafka.ranges import Range
 from deltaworks.kernel.partitioning import partition_of
 from deltaworks.kernel.records import Headers, RecordBatch
@@ -83,6 +84,41 @@ class MemoryReader:
             [record.value for record in records],
             headers if any(headers) else None,
         )
+
+
+@dataclass
+class MemoryBroker:
+    """The counterpart of `replay.begin.Broker`."""
+
+    kafka: MemoryKafka
+    thinned: frozenset[str] = frozenset()
+    """Topics that it compacts."""
+    removed_when_ms: int | None = None
+    """How old records are when they are removed; None: somebody removes them, at any time."""
+
+    def partition_counts(self) -> Mapping[str, int]:
+        return self.kafka.partitions
+
+    def compacted(self, topics: Collection[str]) -> Collection[str]:
+        return self.thinned.intersection(topics)
+
+    def begin_offsets(self, topics: Collection[str]) -> Mapping[Position, int]:
+        return {position: self.kafka.removed.get(position, 0) for position in self._positions(topics)}
+
+    def offsets_at(self, topics: Collection[str], timestamp_ms: int) -> Mapping[Position, int]:
+        return {position: self._first_at(*position, timestamp_ms) for position in self._positions(topics)}
+
+    def kept_ms(self, topics: Collection[str]) -> Mapping[str, int | None]:
+        return dict.fromkeys(topics, self.removed_when_ms)
+
+    def _positions(self, topics: Collection[str]) -> list[Position]:
+        return [(topic, partition) for topic in topics for partition in range(self.kafka.count(topic))]
+
+    def _first_at(self, topic: str, partition: int, timestamp_ms: int) -> int:
+        end = self.kafka.end(topic, partition)
+        records = self.kafka.records.get(topic, {}).get(partition, [])
+        there = range(self.kafka.removed.get((topic, partition), 0), end)
+        return next((offset for offset in there if records[offset].timestamp_ms >= timestamp_ms), end)
 
 
 class MemorySink:

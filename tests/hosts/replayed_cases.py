@@ -46,7 +46,7 @@ def difference(case: Case, partitions: int, rng: Random) -> str | None:
 
 
 def _difference(run: Run, home: Path, rng: Random) -> str | None:
-    stream = _streamed(run, home)
+    stream = streamed_case(run, home)
     assert stream.kafka is not None
     steps, expected = steps_of(stream), streamed_stores(stream)
     stream.worker.close()
@@ -65,7 +65,8 @@ def _difference(run: Run, home: Path, rng: Random) -> str | None:
     return None
 
 
-def _streamed(run: Run, home: Path) -> InProcessStream:
+def streamed_case(run: Run, home: Path) -> InProcessStream:
+    """The stream, which has run to the end."""
     kafka = MemoryKafka(dict(run.topic_partitions))
     settings = replace(Settings.from_environment({}), home=home)
     stream = InProcessStream(pipeline_of(run), settings, kafka=kafka, slots=1)

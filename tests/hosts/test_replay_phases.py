@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -14,106 +13,24 @@ import pytest
 from deltalake import DeltaTable
 
 from deltaworks import Pipeline
-from deltaworks.control import batches, commands, jobs, publication
-from deltaworks.control.checkpoint import CheckpointPlan
+from deltaworks.control import batches, commands, publication
 from deltaworks.control.lease import Lease
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.errors import ConfigurationError, ConflictError, TableError
 from deltaworks.lakehouse.comparison import Comparison
-from deltaworks.lakehouse.scope import Scope
 from deltaworks.replay import phases
-from deltaworks.replay.model import PHASES, Phase, ReplayPaths, ReplayPlan, ReplayRequest
-from deltaworks.replay.phases import ReplayRun, Report
-from deltaworks.settings import Settings
-from tests.hosts.in_process import InProcessStream
-from tests.hosts.replays import replay_host, steps_of, tables_of
+from deltaworks.replay.model import PHASES
+from deltaworks.replay.phases import ReplayRun
+from tests.hosts.beside import Beside, stand_beside
 from tests.hosts.test_replay_of_jobs import streamed
 
 DAY = 86_400_000
 MARCH_1 = 20_513 * DAY
-Rows = dict[str, list[dict[str, Any]]]
-
-
-@dataclass
-class Engines:
-    """Spark's part in this process; the gate says what the test wants."""
-
-    stream: InProcessStream
-    passes: bool = True
-
-    def process(
-        self, settings: Settings, pipeline: Pipeline, paths: ReplayPaths, plan: ReplayPlan, report: Report
-    ) -> None:
-        steps = [step for step in steps_of(self.stream) if step.batch <= plan.last_batch]
-        host = replay_host(self.stream, paths.root, max_records=400, pipeline=pipeline, run_id=plan.run_id)
-        host.run(steps, lambda progress: report(f"{progress.records} records"))
-
-    def judge(
-        self,
-        settings: Settings,
-        pipeline: Pipeline,
-        paths: ReplayPaths,
-        plan: ReplayPlan,
-        scope: Scope,
-        report: Report,
-    ) -> bool:
-        return self.passes
-
-    def hand_over(
-        self, settings: Settings, pipeline: Pipeline, paths: ReplayPaths, plan: ReplayPlan, report: Report
-    ) -> None:
-        raise AssertionError("no test here hands over")
-
-
-@dataclass
-class Beside:
-    """A stream of `orders` that has processed its records, and is stopped."""
-
-    stream: InProcessStream
-    pipeline: Pipeline
-    """What a replay finds in `jobs/`."""
-    compacted: frozenset[str] = frozenset()
-    """The topics that Kafka compacts."""
-
-    @property
-    def settings(self) -> Settings:
-        return self.stream.settings
-
-    def request(self, **options: Any) -> ReplayRequest:
-        return ReplayRequest(pipeline="orders", requested_by="a test", **options)
-
-    def start(self, **options: Any) -> ReplayRun:
-        return ReplayRun.start(self.settings, self.request(**options))
-
-    def advance(self, run: ReplayRun, until: Phase = "clean", *, passes: bool = True) -> list[Phase]:
-        with run.held():
-            return run.advance(until, lambda phase: lambda line: None, Engines(self.stream, passes)).done
-
-    def rows(self) -> Rows:
-        return tables_of(self.settings.tables, self.stream.pipeline)
 
 
 @pytest.fixture
-def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Beside]:
-    stream = streamed("orders", tmp_path, 3)
-    stream.committer.close()
-    found = Beside(stream, stream.pipeline)
-    plan = CheckpointPlan(
-        query_id=stream.query_id,
-        fingerprint=stream.plan.fingerprint(),
-        partitions=dict.fromkeys(stream.plan.source_topics, 4),
-        tasks=stream.tasks,
-        slots=2,
-    )
-    PipelinePaths.of(stream.settings, "orders").plan.write_bytes(msgspec.json.encode(plan))
-    assert stream.kafka is not None
-    broker = SimpleNamespace(
-        partition_counts=lambda _: dict(stream.kafka.partitions),
-        compacted=lambda _, topics: found.compacted.intersection(topics),
-    )
-    monkeypatch.setattr(phases, "admin", broker)
-    monkeypatch.setattr(jobs, "load", lambda settings, name: found.pipeline)
-    yield found
+def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Beside:
+    return stand_beside(streamed("orders", tmp_path, 3), monkeypatch)
 
 
 def worse(pipeline: Pipeline) -> Pipeline:
@@ -277,7 +194,7 @@ def test_a_request_that_makes_no_sense_is_refused(beside: Beside, options: dict[
 
 def test_a_plan_names_the_topics_whose_history_kafka_has_thinned_out(beside: Beside) -> None:
     assert beside.start(tables=("order_counts",)).plan.notes == []
-    beside.compacted = frozenset({"user-data", "another"})
+    beside.broker.thinned = frozenset({"user-data", "another"})
 
     plan = beside.start(tables=("enriched_orders",)).plan
 

@@ -37,6 +37,23 @@ def test_the_broker_says_which_topics_are_compacted(kafka: LiveStack) -> None:
         admin.compacted(kafka.bootstrap, ["kept", "nowhere"])
 
 
+def test_the_broker_says_which_topics_lose_only_what_is_old(kafka: LiveStack) -> None:
+    configs = {
+        "by-age": {"retention.ms": "3600000"},
+        "by-age-and-size": {"retention.ms": "3600000", "retention.bytes": "1000000"},
+        "for-ever": {"retention.ms": "-1"},
+        "compacted-by-age": {"retention.ms": "3600000", "cleanup.policy": "compact,delete"},
+    }
+    admin.create_topics(
+        kafka.bootstrap, [TopicSpec(name=name, partitions=1, config=config) for name, config in configs.items()]
+    )
+
+    kept = admin.kept_ms(kafka.bootstrap, list(configs))
+
+    assert kept == {"by-age": 3_600_000, "by-age-and-size": None, "for-ever": None, "compacted-by-age": None}
+    assert admin.kept_ms(kafka.bootstrap, []) == {}
+
+
 def test_a_topic_with_other_partitions_is_an_error(kafka: LiveStack) -> None:
     name = kafka.topic("fixed", partitions=2)
 
@@ -63,6 +80,17 @@ def test_offsets_by_begin_end_and_time(kafka: LiveStack) -> None:
     assert admin.end_offsets(kafka.bootstrap, [topic]) == {(topic, 0): 3, (topic, 1): 0}
     assert admin.offsets_at(kafka.bootstrap, [topic], 1_500) == {(topic, 0): 1, (topic, 1): 0}
     assert admin.offsets_at(kafka.bootstrap, [topic], 9_000) == {(topic, 0): 3, (topic, 1): 0}
+
+
+def test_the_offset_at_a_time_is_the_first_though_times_go_back(kafka: LiveStack) -> None:
+    topic = kafka.topic("out-of-order")
+    times = [5_000, 1_000, 9_000, 2_000, 4_000, 12_000, 3_000]
+    produce(kafka, topic, *times[:3])
+    produce(kafka, topic, *times[3:])
+
+    for time_ms in range(500, 13_000, 500):
+        expected = next((offset for offset, each in enumerate(times) if each >= time_ms), len(times))
+        assert admin.offsets_at(kafka.bootstrap, [topic], time_ms) == {(topic, 0): expected}
 
 
 def test_ends_stop_at_an_open_transaction_and_settle_when_it_is_gone(kafka: LiveStack) -> None:

@@ -47,10 +47,7 @@ def _run(plan: ReplayPlan, state: ReplayState) -> Iterator[str]:
             ("Asked for by", _text(request.requested_by)),
             ("Why", _text(request.reason)),
             ("Days", f"{begin} to {end} (exclusive), UTC"),
-            (
-                "Batches",
-                f"{plan.first_batch:,} to {plan.last_batch:,}, {plan.records:,} records, {request.order} order",
-            ),
+            ("Read", f"{plan.extent}, {request.order} order"),
             ("Code", f"`{plan.code_version}`"),
         ],
     )

@@ -192,7 +192,7 @@ def _planned(name: str, params: Any, dag_run: Any, first: date | None, end: date
     with no_retry_where_it_cannot_help():
         plan = ReplayRun.start(settings, request, run_id=run_id).plan
     log.info("replay %s of %s, code %s", plan.run_id, name, plan.code_version)
-    log.info("batches %s to %s, %s records", plan.first_batch, plan.last_batch, f"{plan.records:,}")
+    log.info(plan.extent)
     log.info("tables: %s", ", ".join(plan.tables))
     for note in plan.notes:
         log.warning(note)

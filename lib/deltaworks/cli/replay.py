@@ -89,10 +89,7 @@ def replay(
             )
             run = ReplayRun.start(settings, request)
         plan = run.plan
-        report(
-            f"run {plan.run_id}: batches {plan.first_batch} to {plan.last_batch}, {plan.records:,} records, "
-            f"code {plan.code_version}, tables {', '.join(plan.tables)}"
-        )
+        report(f"run {plan.run_id}: {plan.extent}, code {plan.code_version}, tables {', '.join(plan.tables)}")
     for note in plan.notes:
         out.print(f"Note: {note}")
     with run.held():

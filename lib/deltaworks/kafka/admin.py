@@ -133,16 +133,34 @@ def partition_counts(bootstrap: str) -> dict[str, int]:
 
 def compacted(bootstrap: str, topics: Collection[str]) -> frozenset[str]:
     """Those of the topics that the broker compacts, whoever created them."""
+    settings = _settings(bootstrap, topics)
+    return frozenset(name for name, config in settings.items() if "compact" in config["cleanup.policy"].split(","))
+
+
+def kept_ms(bootstrap: str, topics: Collection[str]) -> dict[str, int | None]:
+    """How old the newest of some records is at least when the broker removes them; None: it goes by something else.
+
+    It removes them by segments: one goes when its newest record is as old as that.
+    """
+    return {
+        name: int(config["retention.ms"])
+        if config["cleanup.policy"] == "delete" and config["retention.bytes"] == "-1" and config["retention.ms"] != "-1"
+        else None
+        for name, config in _settings(bootstrap, topics).items()
+    }
+
+
+def _settings(bootstrap: str, topics: Collection[str]) -> dict[str, dict[str, str]]:
     wanted = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
     if not wanted:
-        return frozenset()
+        return {}
     client = admin(bootstrap)  # a client that is collected while it works never answers
     try:
         answers = client.describe_configs(wanted, request_timeout=_TIMEOUT_S)
         found = {resource.name: future.result() for resource, future in answers.items()}
     except KafkaException as error:
         raise KafkaReadError(f"The settings of {', '.join(topics)} cannot be read: {error.args[0].str()}.") from error
-    return frozenset(name for name, config in found.items() if "compact" in config["cleanup.policy"].value.split(","))
+    return {name: {key: entry.value for key, entry in config.items()} for name, config in found.items()}
 
 
 def begin_offsets(bootstrap: str, topics: Sequence[str]) -> dict[Position, int]:

@@ -8,8 +8,10 @@ merged after a while; then the reader looks where the rows are now.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +22,11 @@ import pyarrow.parquet as pq
 from deltaworks.errors import TableError
 from deltaworks.kernel.records import Headers, RecordBatch
 from deltaworks.lakehouse import layout
-from deltaworks.lakehouse.archive import spans_of
+from deltaworks.lakehouse.archive import FIRST_MS, spans_of
 from deltaworks.lakehouse.log import DeltaLog
 from deltaworks.lakehouse.schema import archive_schema
 from deltaworks.topology.archives import Archives
+from deltaworks.topology.columns import LAST_MS
 
 CHUNK_ROWS = 2_000
 """Rows of each open file in memory; also the records of a `RecordBatch` at most, but for late ones."""
@@ -77,19 +80,35 @@ class ArchiveReader:
                     start = batch.offsets[-1] + 1
                     yield batch
             except FileNotFoundError as error:
-                version = log.version
-                self.refresh()
-                if (log := self._log(topic)) is None or log.version == version:
-                    raise TableError(
-                        f"The archive at {self._root / (self.table(topic) or '')} names a file that is gone: {error}",
-                        hint="files of a Delta table are removed by the stream only; bring it back from a backup",
-                    ) from error
+                self._require_newer(topic, log.version, error)
             else:
                 return
+
+    def first_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
+        """The first offset that it holds whose record is at least as late; None: it holds none.
+
+        Raises:
+            TableError: a file of the table is gone.
+        """
+        while (log := self._log(topic)) is not None:
+            try:
+                return _first_at(log, topic, partition, timestamp_ms)
+            except FileNotFoundError as error:
+                self._require_newer(topic, log.version, error)
+        return None
 
     def refresh(self) -> None:
         """From now on it sees what has been archived since."""
         self._logs.clear()
+
+    def _require_newer(self, topic: str, version: int, error: FileNotFoundError) -> None:
+        """The stream may have merged the files that are gone into others."""
+        self.refresh()
+        if (log := self._log(topic)) is None or log.version == version:
+            raise TableError(
+                f"The archive at {self._root / (self.table(topic) or '')} names a file that is gone: {error}",
+                hint="files of a Delta table are removed by the stream only; bring it back from a backup",
+            ) from error
 
     def _log(self, topic: str) -> DeltaLog | None:
         table = self.table(topic)
@@ -128,6 +147,22 @@ def _files(log: DeltaLog, topic: str, partition: int, start: int, stop: int) -> 
         if file.lowest < stop and file.highest >= start and least["topic"] <= topic <= most["topic"]:
             found.append(file)
     return sorted(found, key=lambda file: file.lowest)
+
+
+def _first_at(log: DeltaLog, topic: str, partition: int, timestamp_ms: int) -> int | None:
+    """Records lie in the folder of their date, so older folders have none."""
+    at = datetime.fromtimestamp(min(max(timestamp_ms, FIRST_MS), LAST_MS) / 1000, UTC)
+    first: int | None = None
+    for file in _files(log, topic, partition, 0, sys.maxsize):
+        if first is not None and file.lowest >= first:
+            break
+        if layout.partition_of(file.path.relative_to(log.path).as_posix())["date"] < at.date().isoformat():
+            continue
+        rows = pq.read_table(file.path, columns=["topic", "offset", "timestamp"], partitioning=None, use_threads=False)
+        late = rows.filter(pc.and_(pc.equal(rows["topic"], topic), pc.greater_equal(rows["timestamp"], pa.scalar(at))))
+        found = pc.min(late["offset"]).as_py()
+        first = found if first is None else first if found is None else min(first, found)
+    return first
 
 
 def _merged(files: Sequence[_File], topic: str, start: int, stop: int) -> Iterator[pa.Table]:

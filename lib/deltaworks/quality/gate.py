@@ -26,6 +26,7 @@ def gate(
     suites: Suites,
     scope: Scope,
     published: Collection[str] | None = None,
+    complete_from_ms: int | None = None,
     samples: int = 5,
 ) -> list[Verdict]:
     """Judges what a replay wrote.
@@ -37,6 +38,7 @@ def gate(
         suites: of the job; may be empty.
         scope: what the replay has read, and which days it would publish.
         published: names of the tables that it would publish; None: all.
+        complete_from_ms: earlier days were not read whole; None: all were.
         samples: how many rows a verdict shows at most.
 
     Returns:
@@ -48,7 +50,7 @@ def gate(
         *validate(new.sources, suites, samples=samples),
         *_missing(new),
         *invariants.alone(new, samples=samples),
-        *invariants.of_replay(new, old, scope, chosen, samples=samples),
+        *invariants.of_replay(new, old, scope, chosen, complete_from_ms, samples=samples),
     ]
 
 

@@ -58,11 +58,27 @@ def alone(tables: OpenedTables, *, samples: int = 5) -> list[Verdict]:
 
 
 def of_replay(
-    staging: OpenedTables, production: OpenedTables, scope: Scope, published: Collection[str], *, samples: int = 5
+    staging: OpenedTables,
+    production: OpenedTables,
+    scope: Scope,
+    published: Collection[str],
+    complete_from_ms: int | None = None,
+    *,
+    samples: int = 5,
 ) -> list[Verdict]:
-    """What holds besides for staging tables, some of which are to replace a part of production."""
+    """What holds besides for staging tables, some of which are to replace a part of production.
+
+    Args:
+        staging: tables of a replay.
+        production: what is there now.
+        scope: what the replay has read, and which days it would publish.
+        published: names of the tables that it would publish.
+        complete_from_ms: earlier days were not read whole; None: all were.
+        samples: how many rows a verdict shows at most.
+    """
     with _connection(staging, production) as connection:
-        return _checked(connection, staging, _of_replay(staging, production, scope, published), samples)
+        rules = _of_replay(staging, production, scope, published, complete_from_ms)
+        return _checked(connection, staging, rules, samples)
 
 
 # Rules ---------------------------------------------------------------------------------------------------------------
@@ -91,7 +107,11 @@ def _alone(tables: OpenedTables) -> Iterator[_Rule]:
 
 
 def _of_replay(
-    staging: OpenedTables, production: OpenedTables, scope: Scope, published: Collection[str]
+    staging: OpenedTables,
+    production: OpenedTables,
+    scope: Scope,
+    published: Collection[str],
+    complete_from_ms: int | None,
 ) -> Iterator[_Rule]:
     for name, table in staging.by_name.items():
         schema = table.schema
@@ -122,7 +142,7 @@ def _of_replay(
         if schema.role in (Role.APPEND, Role.WINDOWED) and beside:
             yield _volume(schema, scope)
         if schema.role is Role.WINDOWED and beside and (scope.from_ms is not None or scope.to_ms is not None):
-            yield _other_days(schema, scope)
+            yield _other_days(schema, scope, complete_from_ms)
 
 
 def _keys_unique(schema: TableSchema, window: tuple[str, ...]) -> _Rule:
@@ -256,14 +276,15 @@ def _volume(schema: TableSchema, scope: Scope) -> _Rule:
     )
 
 
-def _other_days(schema: TableSchema, scope: Scope) -> _Rule:
+def _other_days(schema: TableSchema, scope: Scope, complete_from_ms: int | None) -> _Rule:
     """Days that are final on both sides, so that nothing of them is yet to come."""
+    complete = Scope(from_ms=complete_from_ms, end_offsets={}, last_batch=scope.last_batch).condition(schema)
     columns = ", ".join(_q(name) for name in schema.arrow.names)
 
     def days(source: str) -> str:
         return (
             f"SELECT window_date, count(*) AS rows, sum(hash({columns})) AS content FROM {source} "
-            f"WHERE NOT ({scope.condition(schema)}) GROUP BY ALL HAVING bool_and(is_final)"
+            f"WHERE {complete} AND NOT ({scope.condition(schema)}) GROUP BY ALL HAVING bool_and(is_final)"
         )
 
     return _Rule(

@@ -65,11 +65,28 @@ class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Those of them of which no archive has everything that the stream has read."""
     tables: tuple[str, ...]
     """What will be published."""
+    reads_from: int | None = None
+    """The first batch of which all topics are read, since the days that were asked for depend on no earlier one; None:
+    all are."""
+    from_the_beginning: tuple[str, ...] = ()
+    """The topics that are read of the batches before, too."""
+    complete_from_ms: int | None = None
+    """Results of this moment and later are right then; None: all are."""
+    needs_all: str | None = None
+    """Why days that were asked for depend on all history."""
+
+    @property
+    def extent(self) -> str:
+        """What it reads, for people."""
+        first = self.first_batch if self.reads_from is None else self.reads_from
+        before = f" (of those before, {', '.join(self.from_the_beginning)})" if first > self.first_batch else ""
+        return f"batches {first:,} to {self.last_batch:,}{before}, {self.records:,} records"
 
     @property
     def notes(self) -> list[str]:
         """What whoever starts the run should know."""
-        return [
+        reason = [f"All history is read: {self.needs_all}."] if self.needs_all else []
+        return reason + [
             f"{topic} is compacted. Records that Kafka has removed since the stream read them are not in the replay, "
             "and nothing tells how many; Pipeline(archive=True) keeps those to come."
             for topic in self.incomplete

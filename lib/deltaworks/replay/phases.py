@@ -21,21 +21,23 @@ from typing import Protocol
 
 import msgspec
 
-from deltaworks.control import jobs, publication
+from deltaworks.control import batches, jobs, publication
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import ConfigurationError, ConflictError, TableError
 from deltaworks.files import replace_file
-from deltaworks.kafka import admin
 from deltaworks.lakehouse import comparison, succession
+from deltaworks.lakehouse.archive_reader import ArchiveReader
 from deltaworks.lakehouse.comparison import Comparison
 from deltaworks.lakehouse.release import Release, ReleaseRequest
 from deltaworks.lakehouse.schema import Role, TableSchema, plan_schemas
 from deltaworks.lakehouse.scope import Scope
 from deltaworks.replay import days
+from deltaworks.replay.begin import Broker, begun_later
 from deltaworks.replay.model import PHASES, Phase, ReplayPaths, ReplayPlan, ReplayRequest, ReplayState, day_of
 from deltaworks.replay.plan import code_version, make_plan, require_same_stream
 from deltaworks.settings import Settings
+from deltaworks.topology.archives import Archives
 from deltaworks.topology.nodes.aggregates import SessionAggregate
 
 Report = Callable[[str], None]
@@ -91,15 +93,12 @@ class ReplayRun:
             if run_id is not None and ReplayPaths.of(own, run_id).plan.exists():
                 return cls.resume(settings, run_id)
             _sweep(own.replays)
-            plan = make_plan(
-                settings,
-                pipeline,
-                request,
-                admin.partition_counts(settings.bootstrap),
-                partial(admin.compacted, settings.bootstrap),
-                run_id,
-            )
-            _require_complete(settings, pipeline, plan)
+            broker = Broker(settings.bootstrap)
+            plan = make_plan(settings, pipeline, request, broker, run_id)
+            from_ms = _require_complete(settings, pipeline, plan)
+            record = PipelinePaths.of(settings, request.pipeline).batches
+            archive = ArchiveReader(settings.tables, Archives.of(pipeline.plan()))
+            plan = begun_later(plan, pipeline, from_ms, lambda: batches.read(record), broker, archive)
             for other in unfinished(settings, request.pipeline):
                 _require_apart(plan, other)
             paths = ReplayPaths.of(own, plan.run_id)
@@ -188,19 +187,22 @@ class ReplayRun:
     def _run(self, engines: Engines | None, state: ReplayState, report: Report) -> None:
         assert engines is not None
         engines.process(self.settings, self.pipeline, self.paths, self.plan, report)
-        windowed, request = _windowed(self.schemas), self.plan.request
+        request, complete_from_ms = self.plan.request, self.plan.complete_from_ms
         if request.hand_over:
             return  # all days, those with open windows too
-        stages = self.pipeline.plan().stages
-        by_sessions = {node.name for stage in stages for node in stage.nodes if isinstance(node, SessionAggregate)}
-        sessions = {sink.table for sink in self.pipeline.plan().tables if sink.window_node in by_sessions}
         state.from_ms, state.to_ms = days.publishable(
             (self.settings.tables, self.paths.tables),
-            windowed,
-            sessions.intersection(windowed),
+            _windowed(self.schemas),
+            _with_sessions(self.pipeline, self.schemas),
             request.from_ms,
             request.to_ms,
         )
+        if state.from_ms is not None and complete_from_ms is not None and state.from_ms < complete_from_ms:
+            raise TableError(
+                f"Sessions of the replay reach back over {day_of(complete_from_ms)}, those of production do not; "
+                f"what was before batch {self.plan.reads_from} has not been read.",
+                hint=f"deltaworks discard {self.plan.run_id}, and replay from {day_of(state.from_ms)} on or earlier",
+            )
         report(f"days {_day(state.from_ms, 'the beginning')} to {_day(state.to_ms, 'the last batch')}")
 
     def _compare(self, state: ReplayState, report: Report) -> None:
@@ -385,10 +387,24 @@ def _windowed(schemas: list[TableSchema]) -> list[str]:
     return [schema.name for schema in schemas if schema.role is Role.WINDOWED]
 
 
-def _require_complete(settings: Settings, pipeline: Pipeline, plan: ReplayPlan) -> None:
-    """Days that the stream may still write to cannot be published; better known now than after an hour."""
-    windowed = _windowed(_published(pipeline, plan))
-    days.publishable((settings.tables,), windowed, (), plan.request.from_ms, plan.request.to_ms)
+def _with_sessions(pipeline: Pipeline, schemas: list[TableSchema]) -> set[str]:
+    """The tables whose windows are sessions."""
+    plan = pipeline.plan()
+    by_sessions = {node.name for node in plan.nodes if isinstance(node, SessionAggregate)}
+    return {schema.name for schema in schemas} & {sink.table for sink in plan.tables if sink.window_node in by_sessions}
+
+
+def _require_complete(settings: Settings, pipeline: Pipeline, plan: ReplayPlan) -> int | None:
+    """Days that the stream may still write to cannot be published; better known now than after an hour.
+
+    Returns:
+        The first moment to publish, as far as production's sessions say.
+    """
+    schemas = _published(pipeline, plan)
+    sessions = _with_sessions(pipeline, schemas)
+    request = plan.request
+    begin, _ = days.publishable((settings.tables,), _windowed(schemas), sessions, request.from_ms, request.to_ms)
+    return begin
 
 
 def _require_apart(plan: ReplayPlan, other: ReplayPlan) -> None:

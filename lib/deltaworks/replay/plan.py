@@ -6,7 +6,7 @@ import hashlib
 import secrets
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
@@ -22,6 +22,7 @@ from deltaworks.errors import ConfigurationError, ConflictError
 from deltaworks.kafka.ranges import Offsets
 from deltaworks.lakehouse.archive_reader import ArchiveReader
 from deltaworks.lakehouse.schema import Role, TableSchema, plan_schemas
+from deltaworks.replay.begin import Broker
 from deltaworks.replay.model import ReplayPlan, ReplayRequest
 from deltaworks.settings import Settings
 from deltaworks.topology.archives import Archives
@@ -34,8 +35,7 @@ def make_plan(
     settings: Settings,
     pipeline: Pipeline,
     request: ReplayRequest,
-    topics: Mapping[str, int],
-    compacted: Callable[[Collection[str]], Collection[str]],
+    broker: Broker,
     run_id: str | None = None,
 ) -> ReplayPlan:
     """What a run will do, as of now; reads the batch record, changes nothing.
@@ -44,8 +44,7 @@ def make_plan(
         settings: where the pipeline keeps its things.
         pipeline: with the code to replay with.
         request: what is wanted.
-        topics: partitions of every topic that the broker has.
-        compacted: says which of some of these topics Kafka compacts.
+        broker: is asked about topics and offsets.
         run_id: letters, digits, `-` and `_`; None: a new one.
 
     Raises:
@@ -57,7 +56,8 @@ def make_plan(
     checkpoint = _checkpoint(paths, pipeline.name)
     first, last, records, ends = _extent(paths, pipeline.name)
     partitions = _partitions(pipeline, plan, checkpoint, ends)
-    thinned = sorted(compacted([topic for topic in {*ends, *plan.global_topics} if topic in topics]))
+    topics = broker.partition_counts()
+    thinned = sorted(broker.compacted([topic for topic in {*ends, *plan.global_topics} if topic in topics]))
     archive = ArchiveReader(settings.tables, Archives.of(plan))
     return ReplayPlan(
         run_id=run_id or f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}",

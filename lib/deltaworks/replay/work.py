@@ -30,7 +30,7 @@ from deltaworks.spark.history import History
 from deltaworks.spark.replay import by_time
 from deltaworks.spark.replay.executors import Executor, InProcess, OnSpark
 from deltaworks.spark.replay.host import Progress, ReplayHost
-from deltaworks.spark.replay.steps import Step, globals_start, recorded_steps
+from deltaworks.spark.replay.steps import Step, begun_later, globals_start, recorded_steps
 from deltaworks.topology.archives import Archives
 
 Report = Callable[[str], None]
@@ -92,6 +92,8 @@ def _recorded(settings: Settings, pipeline: Pipeline, plan: ReplayPlan) -> tuple
     record = PipelinePaths.of(settings, pipeline.name).batches
     begin = globals_start(batches.read(record), plan.global_partitions)
     steps = recorded_steps(takewhile(lambda each: each.batch <= plan.last_batch, batches.read(record)), begin)
+    if plan.reads_from is not None:
+        steps = begun_later(steps, plan.reads_from, plan.from_the_beginning)
     return History(settings.bootstrap, settings.tables, Archives.of(topology), frozenset(plan.compacted)), steps
 
 
@@ -153,6 +155,7 @@ def judge(
         suites=found,
         scope=scope,
         published=plan.tables,
+        complete_from_ms=plan.complete_from_ms,
     )
     replace_file(paths.verdicts, msgspec.json.encode(verdicts, enc_hook=str))
     results.append(settings.tables, plan.run_id, pipeline.name, verdicts, datetime.now(UTC))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import msgspec
 from deltaworks.control import jobs
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.dsl.pipeline import Pipeline
-from deltaworks.kafka import admin
 from deltaworks.lakehouse.comparison import Comparison, Day, RowCounts, TableComparison
 from deltaworks.lakehouse.scope import Scope
 from deltaworks.quality.verdict import Outcome, Verdict
@@ -53,8 +51,7 @@ def take_notes(patch: Any) -> Notes:
         settings: Settings,
         pipeline: Pipeline,
         request: ReplayRequest,
-        topics: Mapping[str, int],
-        compacted: object,
+        broker: object,
         run_id: str | None,
     ) -> ReplayPlan:
         notes.requests.append(request)
@@ -82,7 +79,7 @@ def take_notes(patch: Any) -> Notes:
         notes.note("verify")
 
     patch.setattr(phases, "make_plan", make_plan)
-    patch.setattr(admin, "partition_counts", lambda bootstrap: {})
+    patch.setattr(phases, "begun_later", lambda plan, *_: plan)
     for phase in (run, compare, gate, publish, verify):
         patch.setattr(ReplayRun, f"_{phase.__name__}", phase)
     return notes

@@ -26,7 +26,7 @@ def test_it_says_what_was_asked_for_and_by_whom(tmp_path: Path) -> None:
 
     assert "| Replay | `the-run` |" in text
     assert "| Days | 2026-11-22 to 2026-11-23 (exclusive), UTC |" in text
-    assert "| Batches | 0 to 41, 12,345 records, recorded order |" in text
+    assert "| Read | batches 0 to 41, 12,345 records, recorded order |" in text
     assert "| Asked for by | airflow ada |" in text
     assert "deltaworks rollback the-run" in text
 

@@ -22,6 +22,7 @@ from deltaworks.lakehouse.catalog import duckdb_connection
 from deltaworks.lakehouse.committer import TableCommitter, TableOptions
 from deltaworks.lakehouse.writes import Span
 from deltaworks.topology.archives import Archives, archive_name
+from deltaworks.topology.columns import LAST_MS
 
 DAY_MS = 86_400_000
 NOON_MS = 1_790_000_000_000
@@ -301,3 +302,25 @@ def test_a_name_that_clashes_is_a_problem_of_the_pipeline(pipeline: Pipeline, me
     with pytest.raises(TopologyError) as caught:
         pipeline.plan()
     assert message in str(caught.value)
+
+
+def test_the_first_offset_at_a_time_is_found_whatever_the_order(tmp_path: Path) -> None:
+    rng = random.Random(4)
+    lake = Lake(tmp_path)
+    records = [plain(at, NOON_MS + rng.randrange(4 * DAY_MS)) for at in range(200)] + [plain(200, 10**16)]
+    for batch_id, start in enumerate(range(0, 201, 20)):
+        part = records[start : start + 20]
+        lake.commit(batch_id, (Span("words", 0, start, start + len(part)), part))
+    reader = ArchiveReader(tmp_path, WORDS)
+
+    for at_ms in [
+        NOON_MS,
+        NOON_MS + 4 * DAY_MS,
+        10**17,
+        -(10**17),
+        *(record[1] + rng.choice([0, 1]) for record in records[::7]),
+    ]:
+        expected = next((offset for offset, time_ms, *_ in records if time_ms >= min(at_ms, LAST_MS)), None)
+        assert reader.first_at("words", 0, at_ms) == expected
+    assert reader.first_at("words", 1, 0) is None
+    assert reader.first_at("another", 0, 0) is None

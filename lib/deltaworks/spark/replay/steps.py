@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -65,6 +65,21 @@ def recorded_steps(records: Iterable[BatchRecord], start: Offsets) -> Iterator[S
         yield Step(
             batch=record.batch, wall_ms=record.wall_clock_ms, ranges=tuple(ranges), tick=record.tick, globals=position
         )
+
+
+def begun_later(steps: Iterable[Step], first_batch: int, whole: Collection[str]) -> Iterator[Step]:
+    """The same, but of what comes before a batch only the topics that are read from the beginning.
+
+    Args:
+        steps: in order.
+        first_batch: the first one of which everything is read.
+        whole: those topics.
+    """
+    for step in steps:
+        if step.batch >= first_batch:
+            yield step
+        elif ranges := tuple(each for each in step.ranges if each.topic in whole):
+            yield msgspec.structs.replace(step, ranges=ranges, tick=False)
 
 
 def chunks(steps: Iterable[Step], max_records: int, first_ends: int | None = None) -> Iterator[list[Step]]:

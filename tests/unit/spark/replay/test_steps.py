@@ -8,7 +8,7 @@ import pytest
 
 from deltaworks.control.batches import BatchRecord
 from deltaworks.kafka.ranges import Range
-from deltaworks.spark.replay.steps import Step, chunks, globals_start, recorded_steps
+from deltaworks.spark.replay.steps import Step, begun_later, chunks, globals_start, recorded_steps
 
 RECORDS = [
     BatchRecord(0, 100, {"orders": {"0": (5, 7)}, "names": {"1": (3, 4)}}),
@@ -35,6 +35,20 @@ def test_a_step_has_the_ranges_of_tasks_and_the_position_of_global_tables() -> N
         {"0": 10, "1": 4, "2": 0}, {"0": 10, "1": 4, "2": 0}, {"0": 12, "1": 9, "2": 0},
     ]  # fmt: skip
     assert all(each.globals["empty"] == {"0": 0} for each in steps)
+
+
+def test_before_a_batch_only_some_topics_are_read() -> None:
+    steps = [
+        Step(batch=0, wall_ms=1, ranges=(Range("orders", 0, 0, 3), Range("users", 0, 0, 2)), tick=True),
+        Step(batch=1, wall_ms=2, ranges=(Range("orders", 0, 3, 4),), tick=True),
+        Step(batch=2, wall_ms=3, ranges=(), tick=True),
+        Step(batch=3, wall_ms=4, ranges=(Range("orders", 0, 4, 9),)),
+    ]
+
+    assert list(begun_later(steps, 2, {"users"})) == [
+        Step(batch=0, wall_ms=1, ranges=(Range("users", 0, 0, 2),)),
+        *steps[2:],
+    ]
 
 
 @pytest.mark.parametrize("max_records", [1, 100, 1_000, 1_000_000])

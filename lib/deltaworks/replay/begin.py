@@ -1,0 +1,154 @@
+"""With which batch a replay of some days begins: the first one that read a record on which their results depend.
+
+How old such records can be, the topology says (`topology.lookback`); where they are, Kafka and the archive. Topics from
+which tables are filled are read from the beginning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from deltaworks.control.batches import BatchRecord
+from deltaworks.dsl.pipeline import Pipeline
+from deltaworks.kafka import admin
+from deltaworks.kafka.admin import Position
+from deltaworks.lakehouse.archive_reader import ArchiveReader
+from deltaworks.replay.model import ReplayPlan
+from deltaworks.topology.lookback import NeedsAllHistory, lookback_ms, tables_from_the_beginning
+
+
+@dataclass(frozen=True)
+class Broker:
+    """What a plan asks Kafka; see `kafka.admin`."""
+
+    bootstrap: str
+
+    def partition_counts(self) -> Mapping[str, int]:
+        return admin.partition_counts(self.bootstrap)
+
+    def compacted(self, topics: Collection[str]) -> Collection[str]:
+        return admin.compacted(self.bootstrap, topics)
+
+    def begin_offsets(self, topics: Sequence[str]) -> Mapping[Position, int]:
+        return admin.begin_offsets(self.bootstrap, topics)
+
+    def offsets_at(self, topics: Sequence[str], timestamp_ms: int) -> Mapping[Position, int]:
+        return admin.offsets_at(self.bootstrap, topics, timestamp_ms)
+
+    def kept_ms(self, topics: Collection[str]) -> Mapping[str, int | None]:
+        return admin.kept_ms(self.bootstrap, topics)
+
+
+def begun_later(
+    plan: ReplayPlan,
+    pipeline: Pipeline,
+    from_ms: int | None,
+    records: Callable[[], Iterator[BatchRecord]],
+    broker: Broker,
+    archive: ArchiveReader,
+) -> ReplayPlan:
+    """The plan of a replay of all history, without what its days do not depend on.
+
+    Args:
+        plan: what was planned.
+        pipeline: with the code to replay with.
+        from_ms: the first moment of the first day; None: from the beginning.
+        records: goes through the record of batches.
+        broker: is asked for offsets by time.
+        archive: of the pipeline.
+
+    Raises:
+        KafkaReadError: the broker did not answer.
+    """
+    if from_ms is None:
+        return plan
+    topology = pipeline.plan()
+    whole = {*tables_from_the_beginning(topology, plan.end_offsets), *plan.compacted}
+    try:
+        if pipeline.idle_timeout is not None:
+            raise NeedsAllHistory("with idle_timeout, stream time depends on when its partitions had records")
+        back_ms = lookback_ms(
+            topology,
+            [sink for sink in topology.tables if sink.table in plan.tables],
+            dead_letters=pipeline.dead_letter_table in plan.tables,
+            whole=whole,
+        )
+    except NeedsAllHistory as reason:
+        return msgspec.structs.replace(plan, needs_all=str(reason))
+    others = sorted(plan.end_offsets.keys() - whole - plan.global_partitions.keys())
+    firsts = _first_offsets(records(), others)
+    needed = dict(_needed(firsts, from_ms - back_ms, plan.created_ms, broker, archive))
+    begin = _first_batch(records(), needed, plan.last_batch)
+    return msgspec.structs.replace(
+        plan,
+        reads_from=begin,
+        complete_from_ms=from_ms,
+        from_the_beginning=tuple(sorted(whole & plan.end_offsets.keys())),
+        records=_count(records(), begin, plan.last_batch, whole),
+    )
+
+
+def _first_offsets(records: Iterator[BatchRecord], topics: Collection[str]) -> dict[Position, int]:
+    """Where the stream began to read."""
+    firsts: dict[Position, int] = {}
+    for record in records:
+        for topic in record.offsets.keys() & topics:
+            for partition, (start, _) in record.offsets[topic].items():
+                firsts.setdefault((topic, int(partition)), start)
+    return firsts
+
+
+def _needed(
+    firsts: Mapping[Position, int], since_ms: int, now_ms: int, broker: Broker, archive: ArchiveReader
+) -> Iterator[tuple[Position, int]]:
+    """Per partition an offset before which all records are older."""
+    there = broker.partition_counts()
+    topics = sorted({topic for topic, _ in firsts if topic in there})
+    lows, found = broker.begin_offsets(topics), broker.offsets_at(topics, since_ms)
+    kept_ms = broker.kept_ms(topics)
+    for (topic, partition), first in firsts.items():
+        low = lows.get((topic, partition))
+        archived = archive.first_at(topic, partition, since_ms)
+        spans = archive.spans(topic, partition)
+        gone = _not_covered(first, low, spans)
+        age_ms = kept_ms.get(topic)
+        if gone is not None and (age_ms is None or since_ms < now_ms - age_ms):
+            yield (topic, partition), gone  # nobody can say how old they were
+            continue
+        offsets = [offset for offset in (found.get((topic, partition)), archived) if offset is not None]
+        if offsets:
+            yield (topic, partition), min(offsets)
+
+
+def _not_covered(first: int, low: int | None, spans: Sequence[tuple[int, int]]) -> int | None:
+    """The first offset from `first` on, and before Kafka's, that no archive has."""
+    for start, stop in spans:
+        if start <= first < stop:
+            first = stop
+    return first if low is None or first < low else None
+
+
+def _first_batch(records: Iterator[BatchRecord], needed: Mapping[Position, int], last_batch: int) -> int:
+    """The first one that read any of them; the last one if none did."""
+    for record in records:
+        if record.batch >= last_batch:
+            break
+        for topic, parts in record.offsets.items():
+            for partition, (_, stop) in parts.items():
+                if stop > needed.get((topic, int(partition)), stop):
+                    return record.batch
+    return last_batch
+
+
+def _count(records: Iterator[BatchRecord], begin: int, last_batch: int, whole: Collection[str]) -> int:
+    return sum(
+        stop - start
+        for record in records
+        if record.batch <= last_batch
+        for topic, parts in record.offsets.items()
+        if record.batch >= begin or topic in whole
+        for start, stop in parts.values()
+    )
