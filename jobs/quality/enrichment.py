@@ -185,7 +185,7 @@ current_changelog: Suite = [
                 UNION ALL SELECT max(batch_id) FROM enrichment_customers_changelog)
         ), customers AS (
             SELECT * FROM enrichment_customers_changelog, last_batch WHERE batch_id <= batch
-            QUALIFY row_number() OVER (PARTITION BY key ORDER BY source_offset DESC) = 1
+            QUALIFY rank() OVER (PARTITION BY key ORDER BY batch_id DESC) = 1
         ), orders AS (
             SELECT * FROM {batch}, last_batch WHERE batch_id <= batch
             QUALIFY rank() OVER (PARTITION BY key ORDER BY batch_id DESC) = 1

@@ -13,7 +13,7 @@ from great_expectations.expectations.expectation import Expectation
 from great_expectations.expectations.metadata_types import FailureSeverity
 from great_expectations.expectations.row_conditions import Column
 
-from jobs.quality.rules import Suite, never, never_null, one_row_per, sessions, windows
+from jobs.quality.rules import Suite, in_order, never, never_null, one_row_per, sessions, windows
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 SOURCE = ("source_topic", "source_partition", "source_offset")
@@ -30,15 +30,16 @@ def recounted(what: str, size: timedelta, advance: timedelta, result: str, why: 
                 max(ms) OVER (PARTITION BY source_partition ORDER BY source_offset) AS stream_time_ms
             FROM enriched_orders
         ), expected AS (
-            SELECT key, make_timestamptz(start_ms * 1000) AS window_start, {result} AS expected,
-                start_ms + {size_ms} <= any_value(now_ms) - 300000 AS closed
+            SELECT key, make_timestamptz(start_ms * 1000) AS window_start,
+                nullif({result} FILTER (start_ms + {size_ms} > stream_time_ms - 300000), 0) AS expected,
+                {result} AS by_time, start_ms + {size_ms} <= any_value(now_ms) - 300000 AS closed
             FROM seen, unnest(range(ms // {advance_ms} * {advance_ms} - {size_ms - advance_ms}, ms + 1, {advance_ms}))
                 AS starts(start_ms)
-            WHERE start_ms + {size_ms} > stream_time_ms - 300000
             GROUP BY key, start_ms
         )
         SELECT key, window_start, value, expected FROM {{batch}} FULL JOIN expected USING (key, window_start)
-        WHERE coalesce(is_final, closed) AND value IS DISTINCT FROM expected
+        WHERE coalesce(is_final, closed)
+            AND NOT {in_order("value IS NOT DISTINCT FROM expected", "value IS NOT DISTINCT FROM by_time")}
         """,
         why=why,
     )

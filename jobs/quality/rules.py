@@ -31,6 +31,14 @@ def never(what: str, query: str, why: str, severity: FailureSeverity = FailureSe
     )
 
 
+def in_order(recorded: str, by_time: str) -> str:
+    """What of two conditions holds: that of the stream's order, or that of time, in which nothing is late.
+
+    The gate of a replay knows which one it is; production may have days of both.
+    """
+    return f"CASE {{order}} WHEN 'recorded' THEN {recorded} WHEN 'time' THEN {by_time} ELSE {recorded} OR {by_time} END"
+
+
 def never_null(*columns: str, why: str) -> Suite:
     """One expectation per column."""
     return [gxe.ExpectColumnValuesToNotBeNull(column=column, meta={"why": why}) for column in columns]

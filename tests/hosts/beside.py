@@ -36,8 +36,8 @@ class Engines:
         self, settings: Settings, pipeline: Pipeline, paths: ReplayPaths, plan: ReplayPlan, report: Report
     ) -> None:
         steps = [step for step in steps_of(self.stream) if step.batch <= plan.last_batch]
-        if plan.reads_from is not None:
-            steps = list(begun_later(steps, plan.reads_from, plan.from_the_beginning))
+        if plan.begin is not None:
+            steps = list(begun_later(steps, plan.begin.batch, plan.begin.topics))
         host = replay_host(self.stream, paths.root, max_records=400, pipeline=pipeline, run_id=plan.run_id)
         host.run(steps, lambda progress: report(f"{progress.records} records"))
 

@@ -117,8 +117,8 @@ def test_days_are_read_from_what_they_depend_on_and_equal_production(
     for number in range(1, 5):
         run = beside.start(from_ms=day(number), to_ms=day(number + 1))
         plan = run.plan
-        assert plan.reads_from is not None and plan.from_the_beginning == ("names",)
-        assert f"batches {plan.reads_from} to {plan.last_batch} (of those before, names)" in plan.extent
+        assert plan.begin is not None and plan.begin.topics == ("names",)
+        assert f"batches {plan.begin.batch} to {plan.last_batch} (of those before, names)" in plan.extent
         beside.advance(run, "compare")
         comparison = msgspec.json.decode(run.paths.comparison.read_bytes(), type=Comparison)
         assert comparison.equal
@@ -149,13 +149,13 @@ def test_what_kafka_has_removed_by_age_is_not_missed(beside: Beside) -> None:
     phases.discard(beside.settings, run.plan.run_id)
     kafka = beside.broker.kafka
     for step in steps_of(beside.stream):
-        if step.batch < (run.plan.reads_from or 0):
+        if run.plan.begin is not None and step.batch < run.plan.begin.batch:
             kafka.removed |= {(each.topic, each.partition): each.stop for each in step.ranges if each.topic != "names"}
     assert len(kafka.removed) == 3
 
     beside.broker.removed_when_ms = run.plan.created_ms - day(3) + 2 * HOUR_MS
     again = beside.start(from_ms=day(3), tables=("hours",))
-    assert again.plan.reads_from == run.plan.reads_from
+    assert again.plan.begin == run.plan.begin
     beside.advance(again, "compare")
     assert again.paths.read_state().differences == 0
     phases.discard(beside.settings, again.plan.run_id)
@@ -178,7 +178,7 @@ def test_days_that_depend_on_all_history_say_why(beside: Beside) -> None:
     everything = beside.start(tables=("visits",)).plan.records
 
     plan = beside.start(from_ms=day(3), tables=("totals",)).plan
-    assert plan.reads_from is None and plan.records == everything
+    assert plan.begin is None and plan.records == everything
     (note,) = plan.notes
     assert note.startswith("All history is read: ") and "results without a window" in note
     hours = beside.start(from_ms=day(3), tables=("hours",)).plan

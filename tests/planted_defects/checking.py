@@ -86,13 +86,13 @@ def _what_can_see(
 ) -> Iterator[list[Verdict]]:
     """The parts of the gate, the fast ones first: rules in SQL, invariants, and Great Expectations on pandas."""
     concerned = about(suites, planted.tables)
-    yield validate(damaged.sources, _chosen(concerned, in_sql=True), samples=2)
+    yield validate(damaged.sources, _chosen(concerned, in_sql=True), order="recorded", samples=2)
     snapshots = {name for name in damaged.by_name if changelog_name(name) in planted.tables}
     names = {*planted.tables, *snapshots, *map(changelog_name, planted.tables)}
     part = OpenedTables({name: table for name, table in damaged.by_name.items() if name in names}, ())
     yield invariants.alone(part, samples=2)
     yield invariants.of_replay(damaged, clean, made.scope, planted.tables, samples=2)
-    yield validate(damaged.sources, _chosen(concerned, in_sql=False), samples=2)
+    yield validate(damaged.sources, _chosen(concerned, in_sql=False), order="recorded", samples=2)
 
 
 def _chosen(suites: Suites, *, in_sql: bool) -> Suites:

@@ -9,9 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
-from deltaworks.lakehouse.schema import TableSchema
-from deltaworks.lakehouse.scope import Scope
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltaworks.lakehouse.columns import TIMESTAMP
+from deltaworks.lakehouse.later_begin import LaterBegin
+from deltaworks.lakehouse.schema import Role, TableSchema
+from deltaworks.lakehouse.scope import LETTER_SOURCE, ROW_SOURCE, Scope
 from deltaworks.quality import invariants
 from deltaworks.quality.opened import OpenedTables
 from deltaworks.quality.validation import Suites, validate
@@ -26,7 +32,8 @@ def gate(
     suites: Suites,
     scope: Scope,
     published: Collection[str] | None = None,
-    complete_from_ms: int | None = None,
+    begin: LaterBegin | None = None,
+    order: str = "recorded",
     samples: int = 5,
 ) -> list[Verdict]:
     """Judges what a replay wrote.
@@ -38,7 +45,8 @@ def gate(
         suites: of the job; may be empty.
         scope: what the replay has read, and which days it would publish.
         published: names of the tables that it would publish; None: all.
-        complete_from_ms: earlier days were not read whole; None: all were.
+        begin: where the replay began; None: with the first batch.
+        order: in which it went, `recorded` or `time`.
         samples: how many rows a verdict shows at most.
 
     Returns:
@@ -47,10 +55,10 @@ def gate(
     new, old = OpenedTables.below(staging, schemas), OpenedTables.below(production, schemas)
     chosen = new.by_name.keys() if published is None else published
     return [
-        *validate(new.sources, suites, samples=samples),
+        *validate(_in_step(new, begin), suites, order=order, samples=samples),
         *_missing(new),
         *invariants.alone(new, samples=samples),
-        *invariants.of_replay(new, old, scope, chosen, complete_from_ms, samples=samples),
+        *invariants.of_replay(new, old, scope, chosen, begin, samples=samples),
     ]
 
 
@@ -77,6 +85,20 @@ def judge(
         *_missing(opened),
         *invariants.alone(opened, samples=samples),
     ]
+
+
+def _in_step(tables: OpenedTables, begin: LaterBegin | None) -> dict[str, Any]:
+    """As a suite shall see them: without rows of records so old that the other topics have none to go with them."""
+    sources = tables.sources
+    if begin is None or not begin.topics:
+        return sources
+    since = pa.scalar(begin.since_ms * 1000, pa.int64()).cast(TIMESTAMP)
+    for name, table in tables.by_name.items():
+        source = {Role.APPEND: ROW_SOURCE, Role.DEAD_LETTERS: LETTER_SOURCE}.get(table.schema.role)
+        if source is not None:
+            alone = pc.field(source[0]).isin(begin.topics) & (pc.field("timestamp") < since)
+            sources[name] = sources[name].filter(~pc.coalesce(alone, pa.scalar(False)))
+    return sources
 
 
 def _missing(tables: OpenedTables) -> Iterator[Verdict]:

@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 
 import duckdb
 
+from deltaworks.lakehouse.later_begin import LaterBegin
 from deltaworks.lakehouse.schema import Role, TableSchema, changelog_name
 from deltaworks.lakehouse.scope import Scope
 from deltaworks.quality.opened import OpenedTables
@@ -62,7 +63,7 @@ def of_replay(
     production: OpenedTables,
     scope: Scope,
     published: Collection[str],
-    complete_from_ms: int | None = None,
+    begin: LaterBegin | None = None,
     *,
     samples: int = 5,
 ) -> list[Verdict]:
@@ -73,11 +74,11 @@ def of_replay(
         production: what is there now.
         scope: what the replay has read, and which days it would publish.
         published: names of the tables that it would publish.
-        complete_from_ms: earlier days were not read whole; None: all were.
+        begin: where the replay began; None: with the first batch.
         samples: how many rows a verdict shows at most.
     """
     with _connection(staging, production) as connection:
-        rules = _of_replay(staging, production, scope, published, complete_from_ms)
+        rules = _of_replay(staging, production, scope, published, begin)
         return _checked(connection, staging, rules, samples)
 
 
@@ -111,7 +112,7 @@ def _of_replay(
     production: OpenedTables,
     scope: Scope,
     published: Collection[str],
-    complete_from_ms: int | None,
+    begin: LaterBegin | None,
 ) -> Iterator[_Rule]:
     for name, table in staging.by_name.items():
         schema = table.schema
@@ -142,7 +143,7 @@ def _of_replay(
         if schema.role in (Role.APPEND, Role.WINDOWED) and beside:
             yield _volume(schema, scope)
         if schema.role is Role.WINDOWED and beside and (scope.from_ms is not None or scope.to_ms is not None):
-            yield _other_days(schema, scope, complete_from_ms)
+            yield _other_days(schema, scope, begin)
 
 
 def _keys_unique(schema: TableSchema, window: tuple[str, ...]) -> _Rule:
@@ -276,9 +277,9 @@ def _volume(schema: TableSchema, scope: Scope) -> _Rule:
     )
 
 
-def _other_days(schema: TableSchema, scope: Scope, complete_from_ms: int | None) -> _Rule:
+def _other_days(schema: TableSchema, scope: Scope, begin: LaterBegin | None) -> _Rule:
     """Days that are final on both sides, so that nothing of them is yet to come."""
-    complete = Scope(from_ms=complete_from_ms, end_offsets={}, last_batch=scope.last_batch).condition(schema)
+    complete = "TRUE" if begin is None else f"epoch_ms(window_start) >= {begin.complete_from_ms}"
     columns = ", ".join(_q(name) for name in schema.arrow.names)
 
     def days(source: str) -> str:

@@ -1,7 +1,8 @@
 """Rules in SQL: an `UnexpectedRowsExpectation` selects the rows that should not be, and DuckDB finds them.
 
 Great Expectations runs it on databases and Spark only. Its query is DuckDB's SQL here: `{batch}` is the table, every
-other table has its name, and braces are doubled (`{{`).
+other table has its name, `{order}` is `'recorded'` or `'time'` in the gate of a replay, and else NULL: production may
+have days of both. Braces are doubled (`{{`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 def check(tables: Tables, expectation: UnexpectedRowsExpectation, verdict: Verdict, samples: int) -> Verdict:
     """The verdict, with its outcome."""
     try:
-        query = str(expectation.unexpected_rows_query).format(batch=f'"{verdict.table}"')
+        order = "NULL" if tables.order is None else f"'{tables.order}'"
+        query = str(expectation.unexpected_rows_query).format(batch=f'"{verdict.table}"', order=order)
         tables.connection.execute(f"CREATE OR REPLACE TEMP TABLE unexpected_rows AS {query}")
     except (duckdb.Error, LookupError, ValueError) as error:
         return replace(verdict, outcome=Outcome.ERROR, error=str(error))

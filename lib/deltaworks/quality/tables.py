@@ -28,9 +28,11 @@ class Tables:
     """Arrow tables and datasets."""
     errors: Mapping[str, str]
     """Tables that cannot be opened, and why."""
+    order: str | None = None
+    """In which the replay that wrote them went, `recorded` or `time`; None: no replay did, or several."""
 
     @classmethod
-    def open(cls, sources: Mapping[str, Source]) -> Tables:
+    def open(cls, sources: Mapping[str, Source], order: str | None = None) -> Tables:
         """Opens all, so that rules about several see versions of about the same moment; reads no rows yet."""
         connection = duckdb.connect()
         connection.execute("SET TimeZone = 'UTC'")
@@ -41,7 +43,7 @@ class Tables:
                 connection.register(name, opened[name])
             except Exception as error:
                 errors[name] = f"Table '{name}' cannot be opened: {error}"
-        return cls(connection, opened, errors)
+        return cls(connection, opened, errors, order)
 
     def arrow(self, name: str) -> pa.Table:
         """One table, whole.

@@ -19,12 +19,15 @@ Suites: TypeAlias = Mapping[str, Sequence["Expectation"]]
 """Table -> what is expected of it."""
 
 
-def validate(tables: Mapping[str, Source], suites: Suites, *, samples: int = 5) -> list[Verdict]:
+def validate(
+    tables: Mapping[str, Source], suites: Suites, *, order: str | None = None, samples: int = 5
+) -> list[Verdict]:
     """Checks every expectation; each gets its verdict, whatever the others do.
 
     Args:
         tables: name -> Arrow table, data frame or path of a Delta table. Rules in SQL may use those without a suite.
         suites: table -> expectations of Great Expectations.
+        order: of the replay that wrote them, `recorded` or `time`; None: no replay did, or several.
         samples: how many failing rows a verdict shows at most.
 
     Returns:
@@ -32,7 +35,7 @@ def validate(tables: Mapping[str, Source], suites: Suites, *, samples: int = 5) 
         expectations.
     """
     engine.load()
-    opened = Tables.open(tables)
+    opened = Tables.open(tables, order)
     with opened.connection:
         return [verdict for table, suite in suites.items() for verdict in _of_table(opened, table, suite, samples)]
 

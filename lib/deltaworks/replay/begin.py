@@ -16,6 +16,7 @@ from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.kafka import admin
 from deltaworks.kafka.admin import Position
 from deltaworks.lakehouse.archive_reader import ArchiveReader
+from deltaworks.lakehouse.later_begin import LaterBegin
 from deltaworks.replay.model import ReplayPlan
 from deltaworks.topology.lookback import NeedsAllHistory, lookback_ms, tables_from_the_beginning
 
@@ -67,7 +68,10 @@ def begun_later(
         return plan
     topology = pipeline.plan()
     whole = {*tables_from_the_beginning(topology, plan.end_offsets), *plan.compacted}
+    others = sorted(plan.end_offsets.keys() - whole - plan.global_partitions.keys())
     try:
+        if not others:
+            raise NeedsAllHistory("tables are filled from all of its topics")
         if pipeline.idle_timeout is not None:
             raise NeedsAllHistory("with idle_timeout, stream time depends on when its partitions had records")
         back_ms = lookback_ms(
@@ -78,17 +82,17 @@ def begun_later(
         )
     except NeedsAllHistory as reason:
         return msgspec.structs.replace(plan, needs_all=str(reason))
-    others = sorted(plan.end_offsets.keys() - whole - plan.global_partitions.keys())
     firsts = _first_offsets(records(), others)
-    needed = dict(_needed(firsts, from_ms - back_ms, plan.created_ms, broker, archive))
-    begin = _first_batch(records(), needed, plan.last_batch)
-    return msgspec.structs.replace(
-        plan,
-        reads_from=begin,
+    since_ms = from_ms - back_ms
+    needed = dict(_needed(firsts, since_ms, plan.created_ms, broker, archive))
+    begin = LaterBegin(
+        batch=_first_batch(records(), needed, plan.last_batch),
+        topics=tuple(sorted(whole & plan.end_offsets.keys())),
+        since_ms=since_ms,
         complete_from_ms=from_ms,
-        from_the_beginning=tuple(sorted(whole & plan.end_offsets.keys())),
-        records=_count(records(), begin, plan.last_batch, whole),
     )
+    read = _count(records(), begin.batch, plan.last_batch, whole)
+    return msgspec.structs.replace(plan, begin=begin, records=read)
 
 
 def _first_offsets(records: Iterator[BatchRecord], topics: Collection[str]) -> dict[Position, int]:
@@ -110,20 +114,15 @@ def _needed(
     lows, found = broker.begin_offsets(topics), broker.offsets_at(topics, since_ms)
     kept_ms = broker.kept_ms(topics)
     for (topic, partition), first in firsts.items():
-        low = lows.get((topic, partition))
-        archived = archive.first_at(topic, partition, since_ms)
-        spans = archive.spans(topic, partition)
-        gone = _not_covered(first, low, spans)
+        offsets = [found.get((topic, partition)), archive.first_at(topic, partition, since_ms)]
         age_ms = kept_ms.get(topic)
-        if gone is not None and (age_ms is None or since_ms < now_ms - age_ms):
-            yield (topic, partition), gone  # nobody can say how old they were
-            continue
-        offsets = [offset for offset in (found.get((topic, partition)), archived) if offset is not None]
-        if offsets:
-            yield (topic, partition), min(offsets)
+        if age_ms is None or since_ms < now_ms - age_ms:  # nobody can say how old those were that are gone
+            offsets.append(_first_gone(first, lows.get((topic, partition)), archive.spans(topic, partition)))
+        if known := [offset for offset in offsets if offset is not None]:
+            yield (topic, partition), min(known)
 
 
-def _not_covered(first: int, low: int | None, spans: Sequence[tuple[int, int]]) -> int | None:
+def _first_gone(first: int, low: int | None, spans: Sequence[tuple[int, int]]) -> int | None:
     """The first offset from `first` on, and before Kafka's, that no archive has."""
     for start, stop in spans:
         if start <= first < stop:

@@ -12,6 +12,7 @@ import msgspec
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.files import replace_file
 from deltaworks.kafka.ranges import Offsets
+from deltaworks.lakehouse.later_begin import LaterBegin
 
 Order = Literal["recorded", "time"]
 Phase = Literal["plan", "run", "compare", "gate", "publish", "verify", "clean"]
@@ -65,21 +66,18 @@ class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Those of them of which no archive has everything that the stream has read."""
     tables: tuple[str, ...]
     """What will be published."""
-    reads_from: int | None = None
-    """The first batch of which all topics are read, since the days that were asked for depend on no earlier one; None:
-    all are."""
-    from_the_beginning: tuple[str, ...] = ()
-    """The topics that are read of the batches before, too."""
-    complete_from_ms: int | None = None
-    """Results of this moment and later are right then; None: all are."""
+    begin: LaterBegin | None = None
+    """None: with the first batch."""
     needs_all: str | None = None
     """Why days that were asked for depend on all history."""
 
     @property
     def extent(self) -> str:
         """What it reads, for people."""
-        first = self.first_batch if self.reads_from is None else self.reads_from
-        before = f" (of those before, {', '.join(self.from_the_beginning)})" if first > self.first_batch else ""
+        first, before = self.first_batch, ""
+        if self.begin is not None and self.begin.batch > first:
+            first = self.begin.batch
+            before = f" (of those before, {', '.join(self.begin.topics)})" if self.begin.topics else ""
         return f"batches {first:,} to {self.last_batch:,}{before}, {self.records:,} records"
 
     @property

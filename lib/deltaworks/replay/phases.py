@@ -187,7 +187,7 @@ class ReplayRun:
     def _run(self, engines: Engines | None, state: ReplayState, report: Report) -> None:
         assert engines is not None
         engines.process(self.settings, self.pipeline, self.paths, self.plan, report)
-        request, complete_from_ms = self.plan.request, self.plan.complete_from_ms
+        request, begin = self.plan.request, self.plan.begin
         if request.hand_over:
             return  # all days, those with open windows too
         state.from_ms, state.to_ms = days.publishable(
@@ -197,10 +197,10 @@ class ReplayRun:
             request.from_ms,
             request.to_ms,
         )
-        if state.from_ms is not None and complete_from_ms is not None and state.from_ms < complete_from_ms:
+        if state.from_ms is not None and begin is not None and state.from_ms < begin.complete_from_ms:
             raise TableError(
-                f"Sessions of the replay reach back over {day_of(complete_from_ms)}, those of production do not; "
-                f"what was before batch {self.plan.reads_from} has not been read.",
+                f"Sessions of the replay reach back over {day_of(begin.complete_from_ms)}, those of production do "
+                f"not; what was before batch {begin.batch} has not been read.",
                 hint=f"deltaworks discard {self.plan.run_id}, and replay from {day_of(state.from_ms)} on or earlier",
             )
         report(f"days {_day(state.from_ms, 'the beginning')} to {_day(state.to_ms, 'the last batch')}")

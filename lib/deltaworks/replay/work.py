@@ -92,8 +92,8 @@ def _recorded(settings: Settings, pipeline: Pipeline, plan: ReplayPlan) -> tuple
     record = PipelinePaths.of(settings, pipeline.name).batches
     begin = globals_start(batches.read(record), plan.global_partitions)
     steps = recorded_steps(takewhile(lambda each: each.batch <= plan.last_batch, batches.read(record)), begin)
-    if plan.reads_from is not None:
-        steps = begun_later(steps, plan.reads_from, plan.from_the_beginning)
+    if plan.begin is not None:
+        steps = begun_later(steps, plan.begin.batch, plan.begin.topics)
     return History(settings.bootstrap, settings.tables, Archives.of(topology), frozenset(plan.compacted)), steps
 
 
@@ -155,7 +155,8 @@ def judge(
         suites=found,
         scope=scope,
         published=plan.tables,
-        complete_from_ms=plan.complete_from_ms,
+        begin=plan.begin,
+        order=plan.request.order,
     )
     replace_file(paths.verdicts, msgspec.json.encode(verdicts, enc_hook=str))
     results.append(settings.tables, plan.run_id, pipeline.name, verdicts, datetime.now(UTC))

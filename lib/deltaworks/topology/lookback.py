@@ -8,7 +8,8 @@ with a time in the days is the same, if each of its inputs is the same as far ba
 
 Tables are read from the beginning: a row that nobody has touched for a year is a row. Where that is not enough, the
 replay needs all history, and `NeedsAllHistory` says why: results without a window, processors of users, whose memory
-nobody knows, sessions with a maximum, which begin where the one before them ended.
+nobody knows, sessions with a maximum, which begin where the one before them ended, left and outer joins of streams,
+whose records wait for as long as it takes until something reminds Kafka Streams of them.
 """
 
 from __future__ import annotations
@@ -63,10 +64,10 @@ from deltaworks.topology.nodes import (
     TopicSink,
     WindowAggregate,
 )
-from deltaworks.topology.nodes.aggregates import Count
+from deltaworks.topology.nodes.aggregates import AggregateNode, Count
 from deltaworks.topology.nodes.sinks import TableKind
 from deltaworks.topology.stages import Plan
-from deltaworks.topology.windows import UnlimitedWindows
+from deltaworks.topology.windows import EmitStrategy, UnlimitedWindows
 
 _OF_USERS = (ProcessorNode, FixedKeyProcessorNode, TableTransformValues)
 """What they remember, and which clock they look at, is theirs."""
@@ -138,10 +139,22 @@ class _Memories:
 
     def of_dead_letters(self, node: AnyNode) -> _Memory:
         """Of what a node fails on."""
+        if self._only_counts(node):
+            return _Memory()
         memory = self._of(node)
-        if memory.sessions and not _cannot_fail(node):
+        if memory.sessions:
             raise NeedsAllHistory(f"dead letters of {node.name} are of sessions, however long ago they began")
         return memory
+
+    def _only_counts(self, node: AnyNode) -> bool:
+        """It has numbers of records, on which nothing can fail, however many they are."""
+        match node:
+            case AggregateNode():
+                return isinstance(node.aggregation, Count)
+            case CogroupMerge() | TableToStream() | Suppress() | DeltaSink() | TopicSink():
+                return all(map(self._only_counts, self._parents[node.name]))
+            case _:
+                return False
 
     def _of(self, node: AnyNode) -> _Memory:
         if node.name in self._complete:
@@ -170,6 +183,12 @@ def _reads_others(node: AnyNode, whole: frozenset[str]) -> bool:
 def _after(node: AnyNode, before: _Memory) -> _Memory:
     """What a node adds to what its inputs depend on, some of which are not complete."""
     match node:
+        case WindowAggregate() | SlidingAggregate() | SessionAggregate() if (
+            node.emit is EmitStrategy.ON_WINDOW_CLOSE and node.emit_interval_ms > 0
+        ):
+            raise NeedsAllHistory(f"when {node.name} looks for what has closed depends on the clock (emit_interval)")
+        case StreamStreamJoin(alone=True):
+            raise NeedsAllHistory(f"how long {node.name} waits for a partner depends on what has waited before")
         case Source(hop=False) if node.timestamp_extractor is not None:
             raise NeedsAllHistory(f"{node.name} has times of its own, by which Kafka cannot find records")
         case (
@@ -193,7 +212,7 @@ def _after(node: AnyNode, before: _Memory) -> _Memory:
                 raise NeedsAllHistory(f"sessions of {node.name} begin where the one before them has become too long")
             return replace(_remembering(node, before, windows.gap_ms), sessions=True)
         case JoinWindow(windows=windows) | StreamStreamJoin(windows=windows) | StreamSelfJoin(windows=windows):
-            return _remembering(node, before, windows.retention_ms)
+            return _remembering(node, before, max(abs(windows.before_ms), abs(windows.after_ms)))
         case StreamTableJoin():
             return before if node.grace_ms is None else _remembering(node, before, node.grace_ms)
         case Suppress():
@@ -248,14 +267,3 @@ def _parents(plan: Plan, node: AnyNode) -> Iterator[AnyNode]:
 
 def _reads(source: Source, topic: str) -> bool:
     return topic in source.topics or (source.pattern is not None and re.fullmatch(source.pattern, topic) is not None)
-
-
-def _cannot_fail(node: AnyNode) -> bool:
-    """No function of a user sees what it has of a session."""
-    match node:
-        case SessionAggregate():
-            return isinstance(node.aggregation, Count)
-        case CogroupMerge() | DeltaSink() | TopicSink() | TableToStream() | Suppress():
-            return True
-        case _:
-            return False

@@ -82,11 +82,13 @@ DEFECTS = (
     defect("sales counted twice", STOCK, f"UPDATE {{}} SET pieces = pieces - 3, level = {LEVEL.format('pieces - 3')}"),
     defect("shelves mixed up", STOCK, "UPDATE {} SET store = 'lyon' WHERE store = 'berlin'"),
     defect("an item is lost", STOCK, "DELETE FROM {} WHERE item = 'lamp'"),
-    defect("movements lost", STOCK_LOG, "DELETE FROM {} WHERE batch_id = 4"),
+    defect("movements lost", STOCK_LOG, "DELETE FROM {} WHERE batch_id = (SELECT mode(batch_id) FROM {})"),
     defect(
         "state lost: shelves begin again", STOCK_LOG, "UPDATE {} SET was = 'ok', counted_at = NULL WHERE batch_id > 6"
     ),
-    defect("movements written twice", STOCK_LOG, "INSERT INTO {} FROM {} WHERE batch_id = 4"),
+    defect(
+        "movements written twice", STOCK_LOG, "INSERT INTO {} FROM {} WHERE batch_id = (SELECT mode(batch_id) FROM {})"
+    ),
     defect("alerts lost: a level is not that of the pieces", STOCK_LOG, "UPDATE {} SET level = 'ok' WHERE pieces < 10"),
     defect("premature: hours are final at once", HOURS, "UPDATE {} SET is_final = true"),
     defect(

@@ -10,6 +10,7 @@ import pytest
 
 from deltaworks import (
     BufferConfig,
+    EmitStrategy,
     JoinWindows,
     Processor,
     Record,
@@ -27,6 +28,7 @@ SECOND = timedelta(seconds=1)
 HOUR = TimeWindows.of_size_and_grace(3600 * SECOND, 600 * SECOND)
 CLOSED = Suppressed.until_window_closes(BufferConfig.unbounded())
 LATER = Suppressed.until_time_limit(SECOND, BufferConfig.unbounded())
+AFTER = JoinWindows.of_time_difference_with_no_grace(SECOND).after(40 * SECOND).before(-39 * SECOND)
 NEAR = JoinWindows.of_time_difference_and_grace(10 * SECOND, 5 * SECOND)
 
 
@@ -36,7 +38,7 @@ class Forwards(Processor[str, str, str, str]):
 
 
 def back(build: Callable[[StreamsBuilder], Any], *, dead_letters: bool = False) -> int:
-    builder = StreamsBuilder()
+    builder = StreamsBuilder(emit_interval=SECOND)
     build(builder)
     plan = builder.build()
     whole = tables_from_the_beginning(plan, plan.source_topics)
@@ -75,8 +77,10 @@ def without_windows(table: Any) -> Any:
         (30_001, lambda b: words(b).group_by_key().windowed_by(
             SlidingWindows.of_time_difference_with_no_grace(10 * SECOND)).count(store="s").to_delta("t")),
         (30_000, lambda b: sessions(b).to_delta("t")),
-        (50_000, lambda b: words(b).join_stream(
+        (20_000, lambda b: words(b).join_stream(
             b.stream("others", key=str, value=str), lambda *both: "", NEAR, value=str, store="j").to_delta("t")),
+        (80_000, lambda b: words(b).join_stream(
+            b.stream("others", key=str, value=str), lambda *both: "", AFTER, value=str, store="j").to_delta("t")),
         (0, lambda b: words(b).merge(table(b).to_stream()).to_delta("t")),
         (0, lambda b: table(b).group_by(lambda k, v: (v, k), key=str, value=str).count(
             store="by-name").to_stream().to_delta("t")),
@@ -99,6 +103,10 @@ def test_results_depend_on_what_windows_and_joins_remember(ms: int, build: Calla
         ("times of its own", lambda b: b.stream(
             "words", key=str, value=str, timestamp_extractor=WallclockTimestampExtractor()).to_delta("t")),
         ("move to other tasks", lambda b: without_windows(hourly(b)).repartition().to_delta("t")),
+        ("waits for a partner", lambda b: words(b).left_join_stream(
+            b.stream("others", key=str, value=str), lambda *both: "", NEAR, value=str, store="j").to_delta("t")),
+        ("emit_interval", lambda b: words(b).group_by_key().windowed_by(HOUR).emit_strategy(
+            EmitStrategy.ON_WINDOW_CLOSE).count(store="hourly").to_delta("t")),
         ("may be of any age", lambda b: hourly(b).suppress(LATER, store="held").to_delta("t")),
     ],
 )  # fmt: skip
@@ -110,7 +118,8 @@ def test_what_depends_on_records_of_any_age_says_why(why: str, build: Callable[[
 def test_only_what_is_wanted_counts() -> None:
     builder = StreamsBuilder()
     hourly(builder).to_delta("hours")
-    builder.stream("others", key=str, value=str).group_by_key().count(store="all").to_delta("totals")
+    longest = words(builder).group_by_key().reduce(lambda a, b: max(a, b, key=len), store="longest")
+    longest.to_delta("words")
     plan = builder.build()
     (hours,) = (sink for sink in plan.tables if sink.table == "hours")
 
@@ -119,8 +128,15 @@ def test_only_what_is_wanted_counts() -> None:
         lookback_ms(plan, [hours], dead_letters=True, whole=())
 
 
-def test_dead_letters_are_the_same_where_no_function_sees_a_session() -> None:
+def test_on_numbers_of_records_nothing_fails() -> None:
     assert back(lambda b: sessions(b).to_delta("t"), dead_letters=True) == 30_000
+
+    builder = StreamsBuilder()
+    hourly(builder).to_delta("hours")
+    words(builder).group_by_key().count(store="all").to_delta("totals")
+    plan = builder.build()
+    (hours,) = (sink for sink in plan.tables if sink.table == "hours")
+    assert lookback_ms(plan, [hours], dead_letters=True, whole=()) == 3_600_000
 
     def summed(builder: StreamsBuilder) -> None:
         windows = SessionWindows.of_inactivity_gap_with_no_grace(30 * SECOND)
