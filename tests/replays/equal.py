@@ -11,7 +11,9 @@ from functools import partial
 from deltaworks.control import actions, heartbeat, jobs
 from deltaworks.control.reconcile import reconcile
 from deltaworks.kafka import admin
+from deltaworks.lakehouse.comparison import Comparison
 from deltaworks.lakehouse.schema import plan_schemas
+from deltaworks.replay.model import ReplayPlan
 from tests.faults.sample_data import flowing
 from tests.replays.findings import Findings
 from tests.replays.project import WAIT_S, Project, until
@@ -45,7 +47,9 @@ def check(project: Project, findings: Findings) -> None:
         for name in names:
             stack.enter_context(flowing(settings, RATE, job=name, continued=True))
         for name in names:
-            replay(project, name, findings)
+            replayed = replay(project, name, findings)
+            if replayed is not None and name in DAYS:
+                _replay_days(project, name, *replayed, findings)
 
 
 def _caught_up(project: Project, name: str) -> bool:
@@ -62,14 +66,14 @@ def _caught_up(project: Project, name: str) -> bool:
     return all(beat.next_offsets.get(topic, {}).get(str(number), 0) >= end for (topic, number), end in ends.items())
 
 
-def replay(project: Project, name: str, findings: Findings) -> None:
-    """One job: processed again, compared, thrown away."""
+def replay(project: Project, name: str, findings: Findings) -> tuple[ReplayPlan, Comparison] | None:
+    """One job: processed again, compared, thrown away. None: it was not replayed."""
     pipeline = jobs.load(project.settings, name)
     tables = [schema.name for schema in plan_schemas(pipeline.plan().tables, pipeline.dead_letter_table)]
     answer = project.deltaworks("replay", name, "--hand-over", "--until", "compare")  # all tables, whatever their days
     if not findings.holds(f"{name}: replayed (exit code {answer.code})", answer.code == 0):
         findings.say(answer.text)
-        return
+        return None
     plan = project.plan(answer.run)
     findings.say(f"{name}: batches {plan.first_batch} to {plan.last_batch}, {plan.records:,} records")
     compared = project.comparison(answer.run)
@@ -81,20 +85,19 @@ def replay(project: Project, name: str, findings: Findings) -> None:
     findings.holds(f"{name}: rows were compared", any(table.rows.production for table in compared.tables))
     project.deltaworks("discard", answer.run)
     findings.holds(f"{name}: the run is discarded", not project.unfinished(name))
-    if name in DAYS:
-        ends = [table.days[-1].day for table in compared.tables if table.table in DAYS[name] and table.days]
-        _replay_from(project, name, min(ends), plan.records, findings)
+    return plan, compared
 
 
-def _replay_from(project: Project, name: str, day: str, records: int, findings: Findings) -> None:
+def _replay_days(project: Project, name: str, whole: ReplayPlan, compared: Comparison, findings: Findings) -> None:
     """The newest days of the tables that have days; of fewer records."""
+    day = min(table.days[-1].day for table in compared.tables if table.table in DAYS[name] and table.days)
     tables = [word for table in DAYS[name] for word in ("--table", table)]
     answer = project.deltaworks("replay", name, "--from", day, *tables, "--until", "gate")
     if not findings.holds(f"{name}: replayed from {day} on (exit code {answer.code})", answer.code == 0):
         findings.say(answer.text)
         return
     plan = project.plan(answer.run)
-    findings.holds(f"{name}: from {day} on, {plan.extent}, not {records:,}", plan.records < records)
+    findings.holds(f"{name}: from {day} on, {plan.extent}, not {whole.records:,}", plan.records < whole.records)
     for table in project.comparison(answer.run).tables:
         findings.rows_equal(f"{name}: from {day} on, {table.table}", table.rows.production, table.rows.different)
     project.deltaworks("discard", answer.run)
