@@ -92,7 +92,7 @@ def _replay_days(project: Project, name: str, whole: ReplayPlan, compared: Compa
     """The newest days of the tables that have days; of fewer records."""
     day = min(table.days[-1].day for table in compared.tables if table.table in DAYS[name] and table.days)
     tables = [word for table in DAYS[name] for word in ("--table", table)]
-    answer = project.deltaworks("replay", name, "--from", day, *tables, "--until", "gate")
+    answer = project.deltaworks("replay", name, "--from", day, *tables, "--until", "compare")
     if not findings.holds(f"{name}: replayed from {day} on (exit code {answer.code})", answer.code == 0):
         findings.say(answer.text)
         return
