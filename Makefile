@@ -46,7 +46,7 @@ check-jobs: .venv/.complete ## All pipelines at once under SIGKILLs, every resul
 	$(BIN)/python -u -m tests.faults.jobs_under_kills
 
 .PHONY: check-replay
-check-replay: .venv/.complete ## Replays of running streams: equal, archived, stopped, published, handed over, killed, approved; half an hour
+check-replay: .venv/.complete ## Replays of running streams: equal, archived, stopped, published, handed over, killed, approved; forty minutes
 	$(BIN)/python -u -m tests.replays
 
 .PHONY: check-defects
