@@ -31,16 +31,22 @@ from tests.hosts.replays import replay_host, replayed_stores, run_with_kills, st
 Sent = Counter[tuple[str, RawRecord]]
 
 
-def difference(case: Case, partitions: int, rng: Random) -> str | None:
-    """What a replay of the case has that the stream has not; None: nothing, or the case ends with an error."""
+def run_of(case: Case, partitions: int, rng: Random) -> Run | None:
+    """The case in random micro-batches; None: it ends with an error, or depends on more than its batches."""
     given = CaseInMicroBatches(case)
     if given.plan is None or given.not_comparable or "error" in case["expected"]:
         return None
     run = given.run(given.trace.random_cut(rng), rng)
     if run.forgets:
         return None
-    if partitions > 1:
-        run = spread(run, partitions)
+    return spread(run, partitions) if partitions > 1 else run
+
+
+def difference(case: Case, partitions: int, rng: Random) -> str | None:
+    """What a replay of the case has that the stream has not; None: nothing, or there is nothing to replay."""
+    run = run_of(case, partitions, rng)
+    if run is None:
+        return None
     with TemporaryDirectory(prefix="deltaworks-case-") as home:
         return _difference(run, Path(home), rng)
 

@@ -20,10 +20,8 @@ from deltaworks.spark.replay.steps import Step, begun_later
 from deltaworks.topology.lookback import NeedsAllHistory, lookback_ms, tables_from_the_beginning
 from deltaworks.topology.nodes import ExtractedTopicSink, TopicSink
 from tests.conformance.data import Case
-from tests.conformance.micro_batches import CaseInMicroBatches
-from tests.conformance.streaming import spread
 from tests.hosts.memory_kafka import MemoryKafka
-from tests.hosts.replayed_cases import cases, sent_records, streamed_case
+from tests.hosts.replayed_cases import cases, run_of, sent_records, streamed_case
 from tests.hosts.replays import replay_host, steps_of
 
 
@@ -44,14 +42,9 @@ class Tried:
 
 def try_case(case: Case, partitions: int, rng: Random, tried: Tried) -> str | None:
     """What a replay from a later batch has that the stream has not; None: nothing, or nothing was left out."""
-    given = CaseInMicroBatches(case)
-    if given.plan is None or given.not_comparable or "error" in case["expected"]:
+    run = run_of(case, partitions, rng)
+    if run is None:
         return None
-    run = given.run(given.trace.random_cut(rng), rng)
-    if run.forgets:
-        return None
-    if partitions > 1:
-        run = spread(run, partitions)
     plan = run.plan
     whole = tables_from_the_beginning(plan, plan.source_topics)
     reaches: dict[int, list[str]] = defaultdict(list)

@@ -161,7 +161,8 @@ def _first_at(log: DeltaLog, topic: str, partition: int, timestamp_ms: int) -> i
         rows = pq.read_table(file.path, columns=["topic", "offset", "timestamp"], partitioning=None, use_threads=False)
         late = rows.filter(pc.and_(pc.equal(rows["topic"], topic), pc.greater_equal(rows["timestamp"], pa.scalar(at))))
         found = pc.min(late["offset"]).as_py()
-        first = found if first is None else first if found is None else min(first, found)
+        if found is not None:
+            first = found if first is None else min(first, found)
     return first
 
 

@@ -85,14 +85,14 @@ def begun_later(
     firsts = _first_offsets(records(), others)
     since_ms = from_ms - back_ms
     needed = dict(_needed(firsts, since_ms, plan.created_ms, broker, archive))
+    batch, left_out = _first_batch(records(), needed, plan.last_batch, whole)
     begin = LaterBegin(
-        batch=_first_batch(records(), needed, plan.last_batch),
+        batch=batch,
         topics=tuple(sorted(whole & plan.end_offsets.keys())),
         since_ms=since_ms,
         complete_from_ms=from_ms,
     )
-    read = _count(records(), begin.batch, plan.last_batch, whole)
-    return msgspec.structs.replace(plan, begin=begin, records=read)
+    return msgspec.structs.replace(plan, begin=begin, records=plan.records - left_out)
 
 
 def _first_offsets(records: Iterator[BatchRecord], topics: Collection[str]) -> dict[Position, int]:
@@ -130,24 +130,24 @@ def _first_gone(first: int, low: int | None, spans: Sequence[tuple[int, int]]) -
     return first if low is None or first < low else None
 
 
-def _first_batch(records: Iterator[BatchRecord], needed: Mapping[Position, int], last_batch: int) -> int:
-    """The first one that read any of them; the last one if none did."""
+def _first_batch(
+    records: Iterator[BatchRecord], needed: Mapping[Position, int], last_batch: int, whole: Collection[str]
+) -> tuple[int, int]:
+    """The first one that read any of them, or the last one; and how many offsets of other topics were read before."""
+    left_out = 0
     for record in records:
         if record.batch >= last_batch:
             break
-        for topic, parts in record.offsets.items():
-            for partition, (_, stop) in parts.items():
-                if stop > needed.get((topic, int(partition)), stop):
-                    return record.batch
-    return last_batch
+        if _reads_any(record, needed):
+            return record.batch, left_out
+        ranges = (parts.values() for topic, parts in record.offsets.items() if topic not in whole)
+        left_out += sum(stop - start for parts in ranges for start, stop in parts)
+    return last_batch, left_out
 
 
-def _count(records: Iterator[BatchRecord], begin: int, last_batch: int, whole: Collection[str]) -> int:
-    return sum(
-        stop - start
-        for record in records
-        if record.batch <= last_batch
+def _reads_any(record: BatchRecord, needed: Mapping[Position, int]) -> bool:
+    return any(
+        stop > needed.get((topic, int(partition)), stop)
         for topic, parts in record.offsets.items()
-        if record.batch >= begin or topic in whole
-        for start, stop in parts.values()
+        for partition, (_, stop) in parts.items()
     )

@@ -124,7 +124,6 @@ def lookback_ms(plan: Plan, sinks: Collection[Sink], *, dead_letters: bool, whol
 
 class _Memories:
     def __init__(self, plan: Plan, whole: frozenset[str]) -> None:
-        self._plan = plan
         self._parents = {node.name: list(_parents(plan, node)) for node in plan.nodes}
         self._complete = _complete(plan, self._parents, whole)
         self._known: dict[str, _Memory] = {}
