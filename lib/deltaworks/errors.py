@@ -8,6 +8,8 @@ DeltaworksError                      the root: catch this to catch all
 │   ├── SerializationError           bytes that do not decode, a value that does not encode
 │   ├── StreamsError                 an operator failed on a record, and the pipeline says `fail`
 │   ├── IncompatibleCheckpointError  the plan is not the one that the checkpoint belongs to
+│   ├── IntentError                  what was done under a batch id is not what this stream means by it
+│   ├── RecordsGoneError             records that must be read are no longer in Kafka, nor in an archive
 │   ├── LeaseError                   another driver works on the same checkpoint
 │   │   ├── FencedError              a newer generation of the pipeline has taken over
 │   │   └── ConflictError            a deployment was asked for that no longer fits what runs
@@ -18,7 +20,7 @@ DeltaworksError                      the root: catch this to catch all
     ├── StackError                   a component that runs around us does not come up or went away
     ├── ControlUnavailableError      the registry (PostgreSQL) does not answer
     ├── StateError                   a store of the host cannot be read
-    ├── KafkaReadError               records are gone, or the broker did not answer
+    ├── KafkaReadError               the broker did not answer
     └── KafkaWriteError              records could not be written; their transaction was aborted
 ```
 
@@ -94,7 +96,7 @@ class StateError(TransientError):
 
 
 class KafkaReadError(TransientError):
-    """Records are gone, or the broker did not answer."""
+    """The broker did not answer."""
 
 
 class KafkaWriteError(TransientError):
@@ -107,6 +109,14 @@ class KafkaTopicError(TerminalError):
 
 class IncompatibleCheckpointError(TerminalError):
     """A checkpoint was written by a plan that this one cannot continue."""
+
+
+class IntentError(TerminalError):
+    """What was done under a batch id is not what this stream means by it; going on would lose or double records."""
+
+
+class RecordsGoneError(TerminalError):
+    """Records that must be read are no longer in Kafka, nor in an archive."""
 
 
 class LeaseError(TerminalError):

@@ -6,8 +6,10 @@ from deltaworks.errors import (
     ConfigurationError,
     DeltaworksError,
     IncompatibleCheckpointError,
+    IntentError,
     KafkaTopicError,
     LeaseError,
+    RecordsGoneError,
     TerminalError,
     TopologyError,
     TransientError,
@@ -27,6 +29,15 @@ CONFIG = 78
 INTERRUPTED = 130
 """Ctrl-C."""
 
+_DO_NOT_FIT = (
+    TopologyError,
+    ConfigurationError,
+    IncompatibleCheckpointError,
+    IntentError,
+    RecordsGoneError,
+    KafkaTopicError,
+)
+
 NO_RESTART = frozenset({DATA, LEASE, CONFIG})
 
 
@@ -35,7 +46,7 @@ def code_of(error: DeltaworksError | type[DeltaworksError]) -> int:
     kind = error if isinstance(error, type) else type(error)
     if issubclass(kind, LeaseError):
         return LEASE
-    if issubclass(kind, TopologyError | ConfigurationError | IncompatibleCheckpointError | KafkaTopicError):
+    if issubclass(kind, _DO_NOT_FIT):
         return CONFIG
     if issubclass(kind, TerminalError):
         return DATA

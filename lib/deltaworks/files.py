@@ -1,22 +1,214 @@
-"""Files that others read while they are written."""
+"""Files that must survive: written whole or not at all, and on the disk when a call returns.
+
+`Files` is the one way to make an act durable that others rely on: what a batch is to do, who may run, a commit, a
+deletion. It has no rename, no append and no second name for a file, so that an object store can be one; `LocalFiles` is
+a folder of a file system. `replace_file` is for what may be lost: a heartbeat, a page.
+"""
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import os
 import secrets
-from pathlib import Path
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Protocol
+
+_LOCK = ".lock"
+_SIDE_BY_SIDE = 16
 
 
-def replace_file(path: Path, content: bytes, *, mode: int = 0o666) -> None:
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The content of a file, and which one it is."""
+
+    data: bytes
+    version: str
+    """Of this content; what `Files.replace` expects. Another content has another version."""
+
+
+class Files(Protocol):
+    """Small files under names such as `intents/000000000042.json`; parts of a name are separated by `/`.
+
+    Every call is atomic, and durable when it returns: it survives the loss of power. No name begins with a dot.
+    """
+
+    def put_if_absent(self, name: str, data: bytes) -> bool:
+        """Writes a file that is not there yet.
+
+        Returns:
+            False if it is there: nothing was done.
+        """
+
+    def replace(self, name: str, data: bytes, version: str) -> bool:
+        """Writes a file in the place of what is there, if that is still `version` (compare and swap).
+
+        Returns:
+            False if it is another version or is not there: nothing was done.
+        """
+
+    def get(self, name: str) -> Stored | None:
+        """What a name holds; None if it is not there."""
+
+    def names(self, prefix: str = "") -> list[str]:
+        """All names that begin with `prefix`, sorted."""
+
+    def delete(self, name: str) -> None:
+        """Removes a file; one that is not there is fine."""
+
+
+class LocalFiles:
+    """`Files` in a folder of a local file system.
+
+    A new file is a link to one that was written and synced under another name, so its name never shows a part of it;
+    then the folder is synced. What is replaced is compared under a lock that ends with the process.
+
+    Args:
+        root: made when the first file is written.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def put_if_absent(self, name: str, data: bytes) -> bool:
+        target = self._path(name)
+        if created := not target.exists():
+            with _written(target, data) as temporary:
+                try:
+                    os.link(temporary, target)
+                except FileExistsError:
+                    created = False
+        sync_folder(target.parent)  # also of a file that another process is about to sync
+        return created
+
+    def replace(self, name: str, data: bytes, version: str) -> bool:
+        target = self._path(name)
+        if not target.parent.is_dir():
+            return False
+        with _locked(target.parent):
+            found = self.get(name)
+            if found is None or found.version != version:
+                return False
+            with _written(target, data) as temporary:
+                temporary.replace(target)
+            sync_folder(target.parent)
+        return True
+
+    def get(self, name: str) -> Stored | None:
+        try:
+            data = self._path(name).read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return Stored(data, hashlib.sha256(data).hexdigest())
+
+    def names(self, prefix: str = "") -> list[str]:
+        folder = self._root / prefix.rpartition("/")[0]
+        found = (path.relative_to(self._root).as_posix() for path in folder.rglob("*") if path.is_file())
+        return sorted(name for name in found if name.startswith(prefix) and not _hidden(name))
+
+    def delete(self, name: str) -> None:
+        target = self._path(name)
+        with suppress(FileNotFoundError):
+            target.unlink()
+            sync_folder(target.parent)
+
+    def _path(self, name: str) -> Path:
+        parts = PurePosixPath(name).parts
+        if not parts or name.startswith("/") or ".." in parts or _hidden(name):
+            raise ValueError(f"{name!r} is no name of a file below {self._root}")
+        return self._root.joinpath(*parts)
+
+
+def replace_file(path: Path, content: bytes, *, mode: int = 0o666, durable: bool = False) -> None:
     """Writes a file whose readers see the old content or the new one, never a part; makes its folder.
 
     Args:
         path: the file.
         content: all of it.
         mode: permissions of the file before the process's umask; 0o600 for a secret.
+        durable: the new content is on the disk when this returns; else a loss of power may leave any content.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
-    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as handle:
-        handle.write(content)
-    temporary.replace(path)
+    temporary = _temporary(path)
+    try:
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as handle:
+            handle.write(content)
+            if durable:
+                handle.flush()
+                os.fsync(handle.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    if durable:
+        sync_folder(path.parent)
+
+
+def sync(paths: Iterable[Path]) -> None:
+    """Makes the content and the names of files durable: each file, then each folder, side by side.
+
+    Raises:
+        FileNotFoundError: one is not there.
+    """
+    files = list(paths)
+    for group in (files, sorted({file.parent for file in files})):
+        if len(group) == 1:
+            _sync(group[0])
+        elif group:
+            with ThreadPoolExecutor(min(len(group), _SIDE_BY_SIDE)) as pool:
+                list(pool.map(_sync, group))
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes the names in a folder durable: what was created, renamed, linked or removed in it."""
+    _sync(folder)
+
+
+def make_folder(folder: Path) -> None:
+    """Makes a folder and those above it, durably."""
+    missing = [each for each in (folder, *folder.parents) if not each.is_dir()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for each in missing:
+        sync_folder(each.parent)
+
+
+def _sync(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def _written(target: Path, data: bytes) -> Iterator[Path]:
+    """A synced file with the content, beside the target; it is gone afterwards."""
+    make_folder(target.parent)
+    temporary = _temporary(target)
+    try:
+        with temporary.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        yield temporary
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    with (folder / _LOCK).open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _temporary(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
+
+
+def _hidden(name: str) -> bool:
+    return any(part.startswith(".") for part in name.split("/"))

@@ -1,0 +1,174 @@
+"""The intent of a batch: what a batch id means, durable before the first task of the batch starts.
+
+An intent says which records a batch reads, at what time and by which code. It is one object, put if absent, so there is
+one for each id, whoever plans. Nothing of a batch is done, skipped or called done without comparing with its intent:
+transactions, tables and tasks carry its digest. Each intent also carries the digest of the one before, so whoever knows
+that the last one is his knows it of all.
+
+An intent is replaced, by compare and swap, only while nothing of its batch is committed anywhere. They are kept as long
+as Spark's checkpoint may have to be brought forward from an older batch; what was processed long ago is in the record
+of batches (`batches`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import msgspec
+
+from deltaworks.errors import IncompatibleCheckpointError, IntentError
+from deltaworks.files import Files
+from deltaworks.kafka.ranges import Offsets, Range
+
+FORMAT = 1
+KEEP = 2_000
+"""Batches; Spark's checkpoint reaches back by a hundred."""
+
+
+class Intent(msgspec.Struct, frozen=True, kw_only=True):
+    """One micro-batch, before it is run."""
+
+    format: int = FORMAT
+    batch: int
+    lineage: str
+    """Identity of the stream, over all its homes and lines."""
+    query: str
+    """Identity of the checkpoint."""
+    generation: int
+    """Of the driver that planned it."""
+    code: str
+    """Digest of the code that begins it."""
+    clock_ms: int
+    """The time of the batch, for every task and every attempt."""
+    tick: bool
+    """Tasks that depend on the clock run, with records or without."""
+    ranges: list[Range]
+    """What is read, of global tables too; partitions without records are absent."""
+    end: Offsets
+    """Where every partition of the source stands after it, as Spark's offset log has it."""
+    previous: str
+    """Digest of the intent of the batch before; empty for the first one of a checkpoint."""
+    slices: int = 1
+    """Tasks process the records of the batch in so many portions, because the batch once ran out of memory."""
+
+    @property
+    def digest(self) -> str:
+        """Identity: another content has another digest."""
+        return hashlib.sha256(msgspec.json.encode(self)).hexdigest()
+
+
+def token(digest: str) -> int:
+    """A digest as a positive number of 62 bits, for where only numbers can be kept."""
+    return int(digest[:16], 16) >> 2
+
+
+@dataclass
+class Intents:
+    """The intents of one checkpoint.
+
+    Args:
+        files: of the checkpoint.
+    """
+
+    files: Files
+    _known: dict[int, Intent] = field(default_factory=dict)
+
+    def get(self, batch: int) -> Intent | None:
+        """The intent of a batch, read anew; None: there is none.
+
+        Raises:
+            IncompatibleCheckpointError: another version of deltaworks wrote it.
+        """
+        stored = self.files.get(_name(batch))
+        return None if stored is None else _decode(_name(batch), stored.data)
+
+    def put(self, intent: Intent) -> Intent:
+        """Makes an intent that of its batch, durably, unless the batch has one; returns the one that it has."""
+        if self.files.put_if_absent(_name(intent.batch), msgspec.json.encode(intent)):
+            return intent
+        found = self.get(intent.batch)
+        assert found is not None, "an intent vanished"
+        return found
+
+    def replace(self, old: Intent, new: Intent) -> None:
+        """Another intent for a batch of which nothing is committed anywhere.
+
+        Raises:
+            IntentError: it is not `old` any more.
+        """
+        assert old.batch == new.batch
+        stored = self.files.get(_name(old.batch))
+        swapped = (
+            stored is not None
+            and _decode(_name(old.batch), stored.data) == old
+            and self.files.replace(_name(old.batch), msgspec.json.encode(new), stored.version)
+        )
+        if not swapped:
+            raise IntentError(
+                f"The intent of batch {old.batch} was replaced by another process.",
+                hint="does a second driver run this pipeline? `deltaworks status`",
+            )
+
+    def remove_after(self, batch: int) -> None:
+        """Forgets the intents of later batches, the last one first; nothing of them may be committed anywhere."""
+        for number in reversed(self.batches()):
+            if number > batch:
+                self.files.delete(_name(number))
+
+    def batches(self) -> list[int]:
+        """The batches that have an intent, in order."""
+        return [int(name.partition(".")[0]) for name in self.files.names()]
+
+    def last(self) -> Intent | None:
+        """That of the highest batch."""
+        found = self.batches()
+        return self.get(found[-1]) if found else None
+
+    def chain(self, after: int) -> Iterator[Intent]:
+        """The intents of the batches after one, in order.
+
+        Raises:
+            IntentError: one is missing, or does not follow the one before it.
+        """
+        previous = self.get(after)
+        for number in self.batches():
+            if number <= after:
+                continue
+            intent = self.get(number)
+            assert intent is not None
+            if previous is not None and (intent.batch, intent.previous) != (previous.batch + 1, previous.digest):
+                raise IntentError(
+                    f"The intent of batch {number} does not follow that of batch {previous.batch}.",
+                    hint="were files of two copies of this home mixed? Bring back one of them as a whole",
+                )
+            yield intent
+            previous = intent
+
+    def expire(self, batch: int) -> None:
+        """Forgets what lies so far before a batch that nobody goes back to it."""
+        for number in self.batches():
+            if number >= batch - KEEP:
+                break
+            self.files.delete(_name(number))
+
+
+def _decode(name: str, data: bytes) -> Intent:
+    try:
+        found = msgspec.json.decode(data)
+        if found.get("format") != FORMAT:
+            raise IncompatibleCheckpointError(
+                f"The intent {name} has format {found.get('format')}; this deltaworks reads format {FORMAT}.",
+                hint="deploy the version that wrote it, or start with a new checkpoint",
+            )
+        return msgspec.convert(found, Intent)
+    except (msgspec.DecodeError, msgspec.ValidationError, AttributeError) as error:
+        raise IntentError(
+            f"The intent {name} cannot be read: {error}.",
+            hint="it was synced before anybody relied on it, so the disk is damaged: bring back a copy of the home",
+        ) from error
+
+
+def _name(batch: int) -> str:
+    return f"{batch:012d}.json"
