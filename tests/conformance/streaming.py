@@ -255,8 +255,8 @@ class _CaseDriver(StreamDriver):
         self._shared.conf.set("spark.sql.shuffle.partitions", str(routes.partitions))
         yield self._shared
 
-    def _source(self, routing: Routes) -> SourceConfig:
-        return msgspec.structs.replace(super()._source(routing), drain_file=str(self._gate))
+    def _source(self, routing: Routes, checkpoint: CheckpointPlan) -> SourceConfig:
+        return msgspec.structs.replace(super()._source(routing, checkpoint), drain_file=str(self._gate))
 
 
 class _Feeder:

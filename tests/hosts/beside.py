@@ -91,6 +91,7 @@ def stand_beside(stream: InProcessStream, patch: pytest.MonkeyPatch) -> Beside:
     assert stream.kafka is not None
     found = Beside(stream, stream.pipeline, MemoryBroker(stream.kafka))
     plan = CheckpointPlan(
+        lineage="test",
         query_id=stream.query_id,
         fingerprint=stream.plan.fingerprint(),
         partitions={topic: stream.kafka.count(topic) for topic in stream.plan.source_topics},

@@ -22,8 +22,10 @@ from pyspark.sql import Row
 from deltaworks import faults
 from deltaworks.control import batches, topics
 from deltaworks.control.checkpoint import CheckpointPlan
+from deltaworks.control.intents import Intent, Intents, token
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.dsl.pipeline import Pipeline
+from deltaworks.files import LocalFiles
 from deltaworks.kafka import admin
 from deltaworks.kafka.ranges import Offsets
 from deltaworks.kernel.stores.state import StoreChanges
@@ -34,17 +36,17 @@ from deltaworks.spark import rows
 from deltaworks.spark.local_store import Changes, LocalStore, Stamp, discard
 from deltaworks.spark.protocol import Truth, open_store
 from deltaworks.spark.routes import Operator, Routes
-from deltaworks.spark.rows import BatchPlan, TaskResult
+from deltaworks.spark.rows import BatchHeader, TaskResult
 from deltaworks.spark.seed import seeded
 from deltaworks.spark.slot import run_slot
-from deltaworks.spark.source import TICK, plan_rows, source_config
+from deltaworks.spark.source import BATCH, CLOCK, TICK, plan_rows, ranges_of, source_config
 from deltaworks.spark.turns import TaskId
 from deltaworks.spark.worker import Clients, HostConfig, KafkaClients, Worker
 from tests.faults.hooks import InjectedFault
 from tests.hosts.memory_kafka import MemoryKafka
 from tests.task_state import TaskState
 
-_InputRow = Row("route", "stage", "task", "kind", "payload", "wall_ms", "position")
+_InputRow = Row("route", "stage", "task", "kind", "payload", "batch")
 _FIRST_WALL_MS = 1_800_000_000_000
 
 
@@ -92,9 +94,19 @@ class InProcessStream:
         self._routing = Routes.of(self.plan, self.tasks, slots)
         self.routes = self._routing.by_task()
         self.batches = self.paths.batches
+        self.checkpoint = line or CheckpointPlan(
+            lineage="test",
+            query_id=query_id,
+            fingerprint=self.plan.fingerprint(),
+            partitions=self._partitions,
+            tasks=self.tasks,
+            slots=slots,
+        )
+        self.intents = Intents(LocalFiles(self.paths.line.intents))
         self._source = source_config(
-            pipeline, self.plan, settings, self._partitions, self._routing,
-            drain_file=self.paths.drain(1), tick_file=self.paths.next_tick,
+            pipeline, self.plan, settings, self._partitions, self._routing, checkpoint=self.checkpoint,
+            intents=self.paths.line.intents, drain_file=self.paths.drain(1), tick_file=self.paths.next_tick,
+            generation=1, code="",
         )  # fmt: skip
         self.states: dict[TaskId, TaskState] = {task: TaskState() for task in self.routes}
         self.offsets: Offsets = {t: {str(p): 0 for p in range(n)} for t, n in self._partitions.items()}
@@ -141,7 +153,8 @@ class InProcessStream:
         """
         with pytest.MonkeyPatch.context() as patch, suppress(InjectedFault), self._armed(["driver.after_tasks"]):
             patch.setattr(LocalStore, "commit", _commit_of_other_code(LocalStore.commit))
-            self._commit(*self._attempt(end, self._next_wall_ms)[1:])
+            intent = self.intents.put(self._intent(end, self._next_wall_ms))
+            self._commit(intent, self._attempt(intent)[1])
         self._close()
         self._local.rename(self._local.with_name("elsewhere"))
         self.restart()
@@ -152,26 +165,53 @@ class InProcessStream:
         self.restart()
 
     def run(self, end: Offsets, fail_at: list[str] | None = None, *, wall_ms: int | None = None) -> None:
-        """One micro-batch up to `end`, attempted until it succeeds.
+        """One micro-batch up to `end`, attempted until it succeeds; before it, those that have an intent already.
 
         Args:
             end: next offset per topic and partition, those of global tables too.
             fail_at: fault points; each ends one attempt when it is reached.
             wall_ms: the time; None: what the clock says. A later `end[TICK]` makes it a tick.
         """
-        failures = list(fail_at or [])
+        while (known := self.intents.get(self.batch_id)) is not None:
+            self._run(known, [])
+        self._run(
+            self.intents.put(self._intent(end, self._next_wall_ms if wall_ms is None else wall_ms)), fail_at or []
+        )
+
+    def _run(self, intent: Intent, fail_at: list[str]) -> None:
+        failures = list(fail_at)
         while True:
             with self._armed(failures):
                 try:
-                    states, plan, results = self._attempt(end, self._next_wall_ms if wall_ms is None else wall_ms)
-                    self._commit(plan, results)
+                    states, results = self._attempt(intent)
+                    self._commit(intent, results)
                 except InjectedFault:
                     self.restart()
                     continue
             break
         self.states = states
-        self.offsets = end
+        self.offsets = {topic: parts for topic, parts in intent.end.items() if topic not in (CLOCK, BATCH)}
         self.batch_id += 1
+
+    def _intent(self, end: Offsets, wall_ms: int) -> Intent:
+        start = {topic: self.offsets.get(topic, {"0": 0}) for topic in end}
+        before = self.intents.get(self.batch_id - 1)
+        return Intent(
+            batch=self.batch_id,
+            lineage=self.checkpoint.lineage,
+            query=self.query_id,
+            generation=1,
+            code="",
+            clock_ms=wall_ms,
+            tick=end.get(TICK) != start.get(TICK),
+            ranges=ranges_of(start, end),
+            end={**end, CLOCK: {"0": wall_ms}, BATCH: {"0": self.batch_id}},
+            previous="" if before is None else before.digest,
+        )
+
+    @property
+    def _known(self) -> int:
+        return max(self.intents.batches(), default=-1)
 
     def tick(self, wall_ms: int) -> None:
         """One micro-batch without records, in which what depends on the wall clock runs."""
@@ -244,14 +284,11 @@ class InProcessStream:
         position = {topic: self.offsets[topic] for topic in self.plan.global_topics}
         self.worker.open_globals(msgspec.msgpack.encode(position))
 
-    def _attempt(
-        self, end: Offsets, wall_ms: int
-    ) -> tuple[dict[TaskId, TaskState], tuple[BatchPlan, int], list[TaskResult]]:
+    def _attempt(self, intent: Intent) -> tuple[dict[TaskId, TaskState], list[TaskResult]]:
         """All operators; a slot that fails at a point of its own runs again in another worker."""
         faults.reach("driver.before_tasks")
         states = dict(self.states)
-        start = {topic: self.offsets.get(topic, {"0": 0}) for topic in end}
-        planned = [_InputRow(*row[:5], wall_ms, row[5]) for row in plan_rows(self._source, start, end)]
+        planned = [_InputRow(*row) for row in plan_rows(self._source, intent, max(self._known, intent.batch))]
         flowing = list(planned)
         for operator in self._routing.operators:
             mine = {self.routes[stage, t] for stage in operator.stages for t in range(self.tasks[stage])}
@@ -262,9 +299,10 @@ class InProcessStream:
                     output += self._run_slot(operator, addressed, states)
             flowing = output
         results = [msgspec.msgpack.decode(row.payload, type=TaskResult) for row in flowing if row.kind == rows.RESULT]
-        plan = next(msgspec.msgpack.decode(row.payload, type=BatchPlan) for row in flowing if row.kind == rows.BATCH)
+        (plan,) = [row for row in flowing if row.kind == rows.BATCH]
+        self.intents.require_same(intent, msgspec.msgpack.decode(plan.batch, type=BatchHeader).intent)
         assert all(row.kind in (rows.RESULT, rows.BATCH) for row in flowing)
-        return states, (plan, wall_ms), results
+        return states, results
 
     def _run_slot(self, operator: Operator, inputs: list[Row], states: dict[TaskId, TaskState]) -> list[Row]:
         while True:
@@ -283,12 +321,12 @@ class InProcessStream:
             states |= changed
             return output
 
-    def _commit(self, planned: tuple[BatchPlan, int], results: list[TaskResult]) -> None:
-        plan, wall_ms = planned
+    def _commit(self, intent: Intent, results: list[TaskResult]) -> None:
         faults.reach("driver.after_tasks")
-        self.committer.commit(self.batch_id, [write for result in results for write in result.writes])
+        writes = [write for result in results for write in result.writes]
+        self.committer.commit(intent.batch, writes, intent=token(intent.digest), known=self._known)
         faults.reach("driver.after_tables")
-        batches.append(self.batches, batches.record_of(self.batch_id, wall_ms, plan.ranges, tick=plan.tick))
+        batches.append(self.batches, batches.record_of(intent.batch, intent.clock_ms, intent.ranges, tick=intent.tick))
         self.openings += [result.opened for result in results]
         self.skipped_transactions += sum(result.skipped_transaction for result in results)
         faults.reach("driver.end")

@@ -20,6 +20,8 @@ class CheckpointPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What a checkpoint depends on and cannot change during its life."""
 
     format: int = FORMAT
+    lineage: str
+    """Random; identity of the stream over all its homes and lines, see `control.lineage`."""
     query_id: str
     """Random; part of every transaction id, so that a new checkpoint never meets the ids of an old one."""
     fingerprint: dict[str, Any]
@@ -61,7 +63,12 @@ def open_plan(
         plan = msgspec.structs.replace(stored, fingerprint=fingerprint)
     else:
         plan = CheckpointPlan(
-            query_id=uuid.uuid4().hex[:12], fingerprint=fingerprint, partitions=partitions, tasks=tasks, slots=slots
+            lineage=uuid.uuid4().hex[:12],
+            query_id=uuid.uuid4().hex[:12],
+            fingerprint=fingerprint,
+            partitions=partitions,
+            tasks=tasks,
+            slots=slots,
         )
     write_plan(path, plan)
     return plan

@@ -84,6 +84,24 @@ class Intents:
         stored = self.files.get(_name(batch))
         return None if stored is None else _decode(_name(batch), stored.data)
 
+    def require(self, batch: int) -> Intent:
+        """As `get`; raises `IntentError` if there is none: nothing of the batch may be done."""
+        found = self.get(batch)
+        if found is None:
+            raise IntentError(
+                f"Batch {batch} has no intent, so nobody knows what it is to do.",
+                hint="were files of two copies of this home mixed? Bring back one of them as a whole",
+            )
+        return found
+
+    def require_same(self, intent: Intent, digest: str) -> None:
+        """Raises `IntentError` if tasks have worked for another intent than this one."""
+        if intent.digest != digest:
+            raise IntentError(
+                f"Tasks have processed batch {intent.batch} by another intent than the one that is written down.",
+                hint="does a second driver run this pipeline? `deltaworks status`",
+            )
+
     def put(self, intent: Intent) -> Intent:
         """Makes an intent that of its batch, durably, unless the batch has one; returns the one that it has."""
         if self.files.put_if_absent(_name(intent.batch), msgspec.json.encode(intent)):

@@ -35,6 +35,11 @@ class LinePaths:
         return self.root / "plan.json"
 
     @property
+    def intents(self) -> Path:
+        """What its batches are to do; see `control.intents`."""
+        return self.root / "intents"
+
+    @property
     def seed(self) -> Path:
         """The stores that it began with, if it is not the first one; see `spark.seed`."""
         return self.root / "seed"

@@ -131,8 +131,16 @@ class TableCommitter:
                 snapshot = Snapshot(self.root, table.schema, table.log, apps, source, table.tag, self._background)
                 self._snapshots[changelog.schema.name] = snapshot
 
-    def commit(self, batch_id: int, writes: Iterable[TableWrite]) -> list[TableCommit]:
+    def commit(
+        self, batch_id: int, writes: Iterable[TableWrite], *, intent: int | None = None, known: int = -1
+    ) -> list[TableCommit]:
         """Commits what the tasks of a batch wrote, a table after the other.
+
+        Args:
+            batch_id: of the batch.
+            writes: the files of its tasks.
+            intent: what the batch is to do, as `control.intents.token`; None: a replay.
+            known: the highest batch that has an intent.
 
         Returns:
             One entry for each table that the batch changes.

@@ -45,7 +45,7 @@ def offsets_after(paths: PipelinePaths, last_batch: int) -> Offsets:
     line = paths.line
     plan = stored_plan(line.plan)
     known = committed_offsets(line.checkpoint) or (plan.start if plan is not None else None) or {}
-    offsets = {topic: dict(parts) for topic, parts in known.items() if topic != TICK}
+    offsets = {topic: dict(parts) for topic, parts in known.items() if not topic.startswith("!")}
     read: set[tuple[str, str]] = set()
     for record in batches.read(paths.batches):
         if record.tick and record.batch <= last_batch:
@@ -105,7 +105,10 @@ def make_line(
             with closing(LocalStore(path, stores)) if path.exists() else nullcontext() as local:
                 _require_stand(local, path, last_batch)
                 seed.write(target, local, stores, last_batch + 1)
+    before = stored_plan(paths.plan)
+    assert before is not None, "a replay follows a stream that has a checkpoint"
     checkpoint = CheckpointPlan(
+        lineage=before.lineage,
         query_id=run_id,
         fingerprint=plan.fingerprint(),
         partitions=partitions,

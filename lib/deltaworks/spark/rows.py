@@ -7,8 +7,8 @@ import msgspec
 from deltaworks.kafka.ranges import Range
 from deltaworks.lakehouse.writes import TableWrite
 
-SCHEMA = "route int, stage int, task int, kind int, payload binary, wall_ms long, position binary"
-"""`route`: which slot gets it. `position`: how far global tables have been read, as msgpack `Offsets`; null without."""
+SCHEMA = "route int, stage int, task int, kind int, payload binary, batch binary"
+"""`route`: which slot gets it. `batch`: msgpack `BatchHeader`, the same in all rows of a micro-batch."""
 
 INPUT = 0
 """msgpack `list[Range]`: what the task has to read from Kafka; nothing in a tick."""
@@ -18,6 +18,22 @@ RESULT = 2
 """msgpack `TaskResult`: for the driver."""
 BATCH = 3
 """msgpack `BatchPlan`: for the driver, one per batch."""
+
+
+class BatchHeader(msgspec.Struct, frozen=True, array_like=True):
+    """What every task of a micro-batch has to know of it."""
+
+    id: int
+    clock_ms: int
+    """Its time, for every task and every attempt."""
+    intent: str
+    """Digest of its intent."""
+    known: int
+    """The highest batch that has an intent; beyond `id` while a checkpoint that was taken back is brought forward."""
+    position: bytes | None = None
+    """How far global tables have been read, as msgpack `Offsets`; None without any."""
+    slices: int = 1
+    """Tasks process their records in so many portions."""
 
 
 class BatchPlan(msgspec.Struct, frozen=True, array_like=True):

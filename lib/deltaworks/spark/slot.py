@@ -7,12 +7,11 @@ the rest (`turns` says in which order). Where records go in a circle between sta
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import msgspec
 from pyspark.sql import Row
 
-from deltaworks.errors import KafkaReadError, KafkaWriteError
+from deltaworks.errors import IntentError, KafkaReadError, KafkaWriteError
 from deltaworks.faults import reach
 from deltaworks.kafka.ranges import Range
 from deltaworks.kernel.records import RecordBatch
@@ -22,42 +21,48 @@ from deltaworks.spark import rows as row_kinds
 from deltaworks.spark.changelog import Changes
 from deltaworks.spark.protocol import Truth, append, commit_local, next_stamp, open_store
 from deltaworks.spark.routes import Operator
-from deltaworks.spark.rows import TaskCounts, TaskResult
+from deltaworks.spark.rows import BatchHeader, TaskCounts, TaskResult
 from deltaworks.spark.turns import Inputs, TaskId, circle, process, take_turns
 from deltaworks.spark.worker import Worker
 from deltaworks.topology.stages import StageGroup
 
-_OutputRow = Row("route", "stage", "task", "kind", "payload", "wall_ms", "position")
+_OutputRow = Row("route", "stage", "task", "kind", "payload", "batch")
 _encode = msgspec.msgpack.Encoder().encode
 Truths = Callable[[TaskId], Truth]
 """The state of each task in Spark's checkpoint."""
 
 
-@dataclass(frozen=True)
-class Batch:
-    """What all rows of a micro-batch have in common."""
-
-    id: int
-    wall_ms: int
-    position: bytes | None
-    """Of global tables."""
-
-
 def run_slot(worker: Worker, operator: Operator, batch_id: int, rows: Iterable[Row], truths: Truths) -> Iterator[Row]:
     """Runs the tasks that the rows are for; what is for others, or for the driver, passes through.
 
+    Args:
+        worker: of this process.
+        operator: which stages it runs.
+        batch_id: what Spark takes the batch for.
+        rows: as in `rows.SCHEMA`.
+        truths: the state of its tasks.
+
     Raises:
+        IntentError: the rows are of another batch.
         StreamsError: a record failed, and the pipeline says fail.
         FencedError: a newer generation has taken over.
         KafkaReadError, KafkaWriteError: also with new clients.
     """
     waiting: dict[TaskId, Inputs] = {}
-    batch: Batch | None = None
+    batch: BatchHeader | None = None
+    header = b""
     for row in rows:
         if row.kind in (row_kinds.RESULT, row_kinds.BATCH):
             yield row
             continue
-        batch = batch or Batch(batch_id, row.wall_ms, None if row.position is None else bytes(row.position))
+        if batch is None:
+            header = bytes(row.batch)
+            batch = msgspec.msgpack.decode(header, type=BatchHeader)
+            if batch.id != batch_id:
+                raise IntentError(
+                    f"Spark counts batch {batch_id} where the intent says batch {batch.id}.",
+                    hint="were files of two copies of this home mixed? Bring back one of them as a whole",
+                )
         inputs = waiting.setdefault((row.stage, row.task), Inputs())
         if row.kind == row_kinds.HOP:
             inputs.hops.append(msgspec.msgpack.decode(row.payload, type=RecordBatch))
@@ -75,9 +80,9 @@ def run_slot(worker: Worker, operator: Operator, batch_id: int, rows: Iterable[R
                 if to[0] in here:
                     waiting.setdefault(to, Inputs()).hops.append(records)
                 else:
-                    yield _row(worker, batch, to, row_kinds.HOP, _encode(records))
+                    yield _row(worker, header, to, row_kinds.HOP, _encode(records))
             for result in results:
-                yield _row(worker, batch, (result.stage, result.task), row_kinds.RESULT, _encode(result))
+                yield _row(worker, header, (result.stage, result.task), row_kinds.RESULT, _encode(result))
 
 
 def _together(worker: Worker, group: StageGroup, waiting: dict[TaskId, Inputs]) -> list[list[TaskId]]:
@@ -93,7 +98,7 @@ _Sent = list[tuple[TaskId, RecordBatch]]
 
 def _try_turns(
     worker: Worker,
-    batch: Batch,
+    batch: BatchHeader,
     members: Sequence[TaskId],
     inputs: dict[TaskId, Inputs],
     truths: Truths,
@@ -115,7 +120,7 @@ def _try_turns(
 
 def _take_turns(
     worker: Worker,
-    batch: Batch,
+    batch: BatchHeader,
     members: Sequence[TaskId],
     inputs: dict[TaskId, Inputs],
     truths: Truths,
@@ -150,14 +155,14 @@ def _take_turns(
 class _TaskRun:
     """One task in one batch."""
 
-    def __init__(self, worker: Worker, task: TaskId, batch: Batch, truth: Truth) -> None:
+    def __init__(self, worker: Worker, task: TaskId, batch: BatchHeader, truth: Truth) -> None:
         reach("task.start")
         self._worker, self._task, self._batch, self._truth = worker, task, batch, truth
         self._hosted = hosted = worker.task(*task)
         self._header, self._opened = open_store(hosted.local, truth)
         reach("task.opened")
         self._stamp = next_stamp(self._header)
-        self._kernel = worker.kernel(hosted, *task, self._header.stamp, batch.wall_ms)
+        self._kernel = worker.kernel(hosted, *task, self._header.stamp, batch.clock_ms)
         hosted.kernel = hosted.stamp = None  # not to be trusted again unless this batch ends well
         hosted.collector.begin(batch.id)
         self._ranges: list[Range] = []
@@ -174,7 +179,7 @@ class _TaskRun:
             last: it will have no other turn in this batch.
         """
         self._ranges += inputs.ranges
-        process(self._kernel, inputs, self._read, self._batch.wall_ms)
+        process(self._kernel, inputs, self._read, self._batch.clock_ms)
         reach("task.processed")
         self._changes.append(self._kernel.commit())
         self._metrics = self._kernel.metrics.after(self._metrics)
@@ -219,5 +224,5 @@ class _TaskRun:
         self._written = len(self._changes)
 
 
-def _row(worker: Worker, batch: Batch, to: TaskId, kind: int, payload: bytes) -> Row:
-    return _OutputRow(worker.routes[to], *to, kind, payload, batch.wall_ms, batch.position)
+def _row(worker: Worker, header: bytes, to: TaskId, kind: int, payload: bytes) -> Row:
+    return _OutputRow(worker.routes[to], *to, kind, payload, header)

@@ -4,6 +4,9 @@ Kafka records never cross the border between Python and the JVM: the source send
 offset ranges of its topic-partitions, and the task reads Kafka itself (`consumer.py`). Spark's offset log keeps the
 ranges, so a batch that runs again reads the same records.
 
+What a batch is to do is its intent (`control.intents`), durable before Spark hears of the batch. A batch that has one
+is never planned otherwise: where Spark's checkpoint was taken back, the same batches come again, at the same time.
+
 A batch may be a *tick* besides: then the tasks that depend on the wall clock run, with records or without.
 """
 
@@ -23,8 +26,12 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from deltaworks import clock
+from deltaworks.control.checkpoint import CheckpointPlan
+from deltaworks.control.intents import Intent, Intents
 from deltaworks.dsl.pipeline import Pipeline
-from deltaworks.errors import KafkaReadError, KafkaTopicError
+from deltaworks.errors import IntentError, KafkaReadError, KafkaTopicError
+from deltaworks.files import LocalFiles
 from deltaworks.kafka.admin import admin
 from deltaworks.kafka.ranges import Offsets, Range
 from deltaworks.kernel.idling import Idling
@@ -32,17 +39,24 @@ from deltaworks.settings import Settings
 from deltaworks.spark import rows as row_kinds
 from deltaworks.spark.cuts import Part, count_records, cut_by_time, limit_offsets, require_growing, wait_for_others
 from deltaworks.spark.routes import Routes
-from deltaworks.spark.rows import BatchPlan
+from deltaworks.spark.rows import BatchHeader, BatchPlan
 from deltaworks.topology.stages import Plan
 
-SCHEMA = "route int, stage int, task int, kind int, payload binary, position binary"
 TICK = "!tick"
 """In the place of a topic in offsets: the wall clock of the last tick. No topic has such a name."""
+CLOCK = "!clock"
+"""Likewise: the time of the batch that ended there."""
+BATCH = "!batch"
+"""Likewise: its id."""
 _BROKER_TIMEOUT_S = 60.0
 _REQUEST_TIMEOUT_S = 10.0
 _NEW_TOPICS_S = 5.0
+_EXPIRE_EVERY = 200
+"""Batches."""
 _NO_END = 1 << 62
 _encode = msgspec.msgpack.encode
+PlannedRow = tuple[int, int, int, int, bytes, bytes]
+"""As in `rows.SCHEMA`."""
 
 
 class StageInput(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,6 +98,17 @@ class SourceConfig(msgspec.Struct, frozen=True, kw_only=True):
     """While it exists no new batch is planned."""
     tick_file: str | None = None
     """Says when the next tick is due, in ms, or "never"; without it a tick is due now. None: there are no ticks."""
+    intents: str
+    """Folder of the intents of this checkpoint."""
+    lineage: str
+    query_id: str
+    generation: int
+    code: str
+    """Who plans; see `Intent`."""
+    first_batch: int = 0
+    """Id of the first batch of this checkpoint."""
+    first_clock_ms: int = 0
+    """No batch is earlier."""
 
 
 def source_config(
@@ -93,8 +118,13 @@ def source_config(
     partitions: dict[str, int],
     routing: Routes,
     *,
+    checkpoint: CheckpointPlan,
+    intents: Path,
     drain_file: Path,
     tick_file: Path,
+    generation: int,
+    code: str,
+    first_clock_ms: int = 0,
 ) -> SourceConfig:
     """What the planner needs to know of a pipeline.
 
@@ -104,8 +134,13 @@ def source_config(
         settings: the broker, and how much a batch may hold.
         partitions: of every topic that is read, those of global tables too.
         routing: where its tasks are.
+        checkpoint: what it goes on with.
+        intents: folder of its intents.
         drain_file: see `SourceConfig`.
         tick_file: likewise.
+        generation: of the driver.
+        code: digest of the code.
+        first_clock_ms: see `SourceConfig`.
     """
     idle, routes = pipeline.max_task_idle, routing.by_task()
     stages = tuple(
@@ -131,6 +166,14 @@ def source_config(
         max_task_idle_ms=None if idle is None else idle // timedelta(milliseconds=1),
         drain_file=str(drain_file),
         tick_file=str(tick_file) if any(stage.ticks for stage in stages) else None,
+        intents=str(intents),
+        lineage=checkpoint.lineage,
+        query_id=checkpoint.query_id,
+        generation=generation,
+        code=code,
+        goes_on_at=checkpoint.start or {},
+        first_batch=checkpoint.first_batch,
+        first_clock_ms=first_clock_ms,
     )
 
 
@@ -146,6 +189,11 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Offsets | None = None
         self._cut_ms = 0
         self._idling: dict[tuple[int, int], Idling] = {}
+        self._intents = Intents(LocalFiles(Path(config.intents)))
+        self._known: int | None = None
+        """The highest batch that has an intent; None: not looked for yet."""
+        self._last: Intent | None = None
+        """Planned last by this process."""
 
     def initialOffset(self) -> Offsets:
         config = self._config
@@ -154,29 +202,87 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end = self._offsets(OffsetSpec.latest())
         start = {topic: end[topic] if self._starts_at_end(topic) else parts for topic, parts in begin.items()}
         start |= {TICK: {"0": 0}} if config.tick_file is not None else {}
-        return {topic: parts | config.goes_on_at.get(topic, {}) for topic, parts in start.items()}
+        start = {topic: parts | config.goes_on_at.get(topic, {}) for topic, parts in start.items()}
+        return start | {CLOCK: {"0": config.first_clock_ms}, BATCH: {"0": config.first_batch - 1}}
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(self._config.max_records_per_batch)
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
-        config = self._config
+        config, batch = self._config, start[BATCH]["0"] + 1
+        if batch <= self.known and (planned := self._intents.get(batch)) is not None:
+            return planned.end
         if config.drain_file is not None and Path(config.drain_file).exists():
             return start
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else config.max_records_per_batch
+        begin, end = self._until(start, most)
+        if batch > config.first_batch and not ranges_of(begin, end) and not _is_tick(start, end):
+            return start
+        return self._intend(batch, begin, end).end
+
+    @property
+    def known(self) -> int:
+        """The highest batch that has an intent."""
+        if self._known is None:
+            self._known = max(self._intents.batches(), default=-1)
+        return self._known
+
+    def _until(self, start: Offsets, most: int) -> tuple[Offsets, Offsets]:
+        """Where the next batch begins and ends, on everything that is a topic, and the tick."""
+        config = self._config
         end = self._target or self.end_offsets() | self._tick(start)
-        start = _with_new(start, end)
+        if TICK in end:  # those who only catch up tick once, at the end
+            end = {**end, TICK: max(end[TICK], start[TICK], key=lambda tick: tick["0"])}
+        start = self._with_new(start, end)
         require_growing(start, end)
         unlimited = {topic: parts for topic, parts in end.items() if topic in config.global_topics or topic == TICK}
         streams = {topic: parts for topic, parts in end.items() if topic not in unlimited}
         if config.max_task_idle_ms is not None and self._target is None:  # else nobody will bring what is waited for
             streams = self._wait_for_others(start, streams, config.max_task_idle_ms)
-        most = limit.max_rows if isinstance(limit, ReadMaxRows) else config.max_records_per_batch
         if count_records(start, streams) <= most:
-            return streams | unlimited
+            return start, streams | unlimited
         if len(streams) == 1:
-            return limit_offsets(start, streams, most) | unlimited
+            return start, limit_offsets(start, streams, most) | unlimited
         cut, self._cut_ms = cut_by_time(start, streams, most, self._offsets_at, self._cut_ms)
-        return cut | unlimited
+        return start, cut | unlimited
+
+    def _with_new(self, start: Offsets, end: Offsets) -> Offsets:
+        """Topics that have appeared since are read from their beginning, which need not be offset 0."""
+        new = {topic for topic, parts in end.items() if parts.keys() - start.get(topic, {}).keys()} - {TICK}
+        begins = self._offsets(OffsetSpec.earliest()) if new else {}
+        return {
+            topic: {p: start.get(topic, {}).get(p, begins.get(topic, {}).get(p, 0)) for p in parts}
+            for topic, parts in end.items()
+        } | {CLOCK: start[CLOCK]}
+
+    def _intend(self, batch: int, start: Offsets, end: Offsets) -> Intent:
+        """Writes down what the batch is to do; another process of this checkpoint may have been first."""
+        config = self._config
+        clock_ms = self._now_ms(start)
+        if tick := _is_tick(start, end):
+            end = {**end, TICK: {"0": clock_ms}}
+        before = self._intent(batch - 1)
+        self._last = self._intents.put(
+            Intent(
+                batch=batch,
+                lineage=config.lineage,
+                query=config.query_id,
+                generation=config.generation,
+                code=config.code,
+                clock_ms=clock_ms,
+                tick=tick,
+                ranges=ranges_of(start, end),
+                end={**end, CLOCK: {"0": clock_ms}, BATCH: {"0": batch}},
+                previous="" if before is None else before.digest,
+            )
+        )
+        self._known = max(self.known, batch)
+        if batch % _EXPIRE_EVERY == 0:
+            self._intents.expire(batch)
+        return self._last
+
+    def _intent(self, batch: int) -> Intent | None:
+        return self._last if self._last is not None and self._last.batch == batch else self._intents.get(batch)
 
     def end_offsets(self, timeout_s: float = _BROKER_TIMEOUT_S) -> Offsets:
         """Where the topics end now.
@@ -193,9 +299,19 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self.end_offsets() | now
 
     def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
-        return [InputPartition(plan_rows(self._config, _with_new(start, end), end))] if start != end else []
+        if start == end:
+            return []
+        batch = end[BATCH]["0"]
+        intent = self._intent(batch)
+        if intent is None or intent.end != end:
+            raise IntentError(
+                f"Spark's offset log ends batch {batch} elsewhere than its intent "
+                f"{'does' if intent is not None else '(there is none)'}.",
+                hint="were files of two copies of this home mixed? Bring back one of them as a whole",
+            )
+        return [InputPartition(plan_rows(self._config, intent, max(self.known, batch)))]
 
-    def read(self, partition: InputPartition) -> Iterator[tuple[int, int, int, int, bytes, bytes | None]]:
+    def read(self, partition: InputPartition) -> Iterator[PlannedRow]:
         yield from partition.value
 
     def _starts_at_end(self, topic: str) -> bool:
@@ -213,8 +329,12 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             due = Path(path).read_text()
         except FileNotFoundError:
             due = "0"
-        now_ms = _now_ms()
+        now_ms = self._now_ms(start)
         return {TICK: {"0": now_ms}} if due != "never" and now_ms >= int(due) else {TICK: start.get(TICK, {"0": 0})}
+
+    def _now_ms(self, start: Offsets) -> int:
+        """The time for a batch: never before that of the batch before."""
+        return max(_now_ms(), start[CLOCK]["0"])
 
     def _wait_for_others(self, start: Offsets, end: Offsets, max_idle_ms: int) -> Offsets:
         tasks: dict[tuple[int, int], list[Part]] = {}
@@ -287,37 +407,47 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._admin
 
 
-def plan_rows(
-    config: SourceConfig, start: Offsets, end: Offsets
-) -> Sequence[tuple[int, int, int, int, bytes, bytes | None]]:
-    """The rows of a batch: one for the driver, one for each task that has something to do."""
-    everything = [
+def ranges_of(start: Offsets, end: Offsets) -> list[Range]:
+    """What a batch reads from one position to another, in the order of topics."""
+    return [
         Range(topic, int(p), start[topic][p], stop)
         for topic, parts in sorted(end.items())
         for p, stop in parts.items()
-        if topic != TICK and stop > start[topic][p]
+        if not topic.startswith("!") and stop > start[topic][p]
     ]
-    tick = end.get(TICK) != start.get(TICK)
-    position = _encode({topic: end[topic] for topic in config.global_topics}) if config.global_topics else None
+
+
+def plan_rows(config: SourceConfig, intent: Intent, known: int) -> Sequence[PlannedRow]:
+    """The rows of a batch: one for the driver, one for each task that has something to do.
+
+    Args:
+        config: where tasks are, and what they read.
+        intent: of the batch.
+        known: the highest batch that has an intent.
+    """
+    position = _encode({topic: intent.end[topic] for topic in config.global_topics}) if config.global_topics else None
+    header = _encode(BatchHeader(intent.batch, intent.clock_ms, intent.digest, known, position, intent.slices))
     first = config.stages[0]
-    rows = [(first.routes[0], first.stage, 0, row_kinds.BATCH, _encode(BatchPlan(everything, tick)), position)]
+    plan = _encode(BatchPlan(intent.ranges, intent.tick))
+    rows = [(first.routes[0], first.stage, 0, row_kinds.BATCH, plan, header)]
     for stage in config.stages:
-        inputs: dict[int, list[Range]] = {task: [] for task in range(len(stage.routes))} if tick and stage.ticks else {}
-        for each in everything:
+        ticks = intent.tick and stage.ticks
+        inputs: dict[int, list[Range]] = {task: [] for task in range(len(stage.routes))} if ticks else {}
+        for each in intent.ranges:
             if each.topic not in config.global_topics and stage.reads(each.topic):
                 inputs.setdefault(each.partition, []).append(each)
         for task, ranges in inputs.items():
-            rows.append((stage.routes[task], stage.stage, task, row_kinds.INPUT, _encode(ranges), position))
+            rows.append((stage.routes[task], stage.stage, task, row_kinds.INPUT, _encode(ranges), header))
     return rows
 
 
-def _with_new(start: Offsets, end: Offsets) -> Offsets:
-    """Topics that have appeared since are read from their beginning."""
-    return {topic: {p: start.get(topic, {}).get(p, 0) for p in parts} for topic, parts in end.items()}
+def _is_tick(start: Offsets, end: Offsets) -> bool:
+    nothing = {"0": 0}
+    return end.get(TICK, nothing)["0"] > start.get(TICK, nothing)["0"]
 
 
 def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+    return clock.wall_ms()
 
 
 class KafkaRanges(DataSource):
@@ -328,7 +458,7 @@ class KafkaRanges(DataSource):
         return "kafka_ranges"
 
     def schema(self) -> str:
-        return SCHEMA
+        return row_kinds.SCHEMA
 
     def streamReader(self, schema: StructType) -> KafkaRangesReader:
         return KafkaRangesReader(msgspec.json.decode(self.options["config"], type=SourceConfig))

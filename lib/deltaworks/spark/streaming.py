@@ -18,20 +18,20 @@ import msgspec
 from pyspark import cloudpickle
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from deltaworks import faults
+from deltaworks import clock, faults
 from deltaworks.control import batches, fence, heartbeat, publication, topics
 from deltaworks.control.checkpoint import CheckpointPlan, open_plan
 from deltaworks.control.heartbeat import Heartbeat, State
+from deltaworks.control.intents import Intent, Intents, token
 from deltaworks.control.lease import Lease
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.control.reporter import Reporter, SilentReporter
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import FencedError, KafkaReadError
 from deltaworks.faults import reach
-from deltaworks.files import replace_file
+from deltaworks.files import LocalFiles, replace_file
 from deltaworks.kafka.ranges import Offsets
 from deltaworks.lakehouse import succession
 from deltaworks.lakehouse.committer import TableCommitter, TableOptions
@@ -40,8 +40,8 @@ from deltaworks.spark import failures, handover, session
 from deltaworks.spark import rows as row_kinds
 from deltaworks.spark.checkpoint import committed_offsets
 from deltaworks.spark.routes import Routes
-from deltaworks.spark.rows import BatchPlan, TaskResult
-from deltaworks.spark.source import TICK, KafkaRanges, KafkaRangesReader, SourceConfig, offsets_option, source_config
+from deltaworks.spark.rows import BatchHeader, TaskResult
+from deltaworks.spark.source import KafkaRanges, KafkaRangesReader, SourceConfig, offsets_option, source_config
 from deltaworks.spark.task_host import TaskHost
 from deltaworks.spark.worker import HostConfig
 from deltaworks.topology.stages import Plan
@@ -115,9 +115,9 @@ class _Totals:
     next_offsets: dict[str, dict[str, int]] = field(default_factory=dict)
     next_ticks_ms: dict[str, int | None] = field(default_factory=dict)
 
-    def add(self, plan: BatchPlan) -> None:
-        self.records += sum(r.stop - r.start for r in plan.ranges)
-        for r in plan.ranges:
+    def add(self, intent: Intent) -> None:
+        self.records += sum(r.stop - r.start for r in intent.ranges)
+        for r in intent.ranges:
             self.next_offsets.setdefault(r.topic, {})[str(r.partition)] = r.stop
 
     def add_task(self, result: TaskResult) -> None:
@@ -152,6 +152,7 @@ class StreamDriver:
         self._reporter = reporter
         self._drain = paths.drain(generation)
         self._plan = pipeline.plan()
+        self._code = ""
         self._totals = _Totals()
         self._ends: Offsets = {}
         """Where the source topics end, as far as is known."""
@@ -167,7 +168,7 @@ class StreamDriver:
         )
         self._beat_lock = threading.Lock()
         self._committing = threading.Lock()
-        self._batch_ended = time.monotonic()
+        self._batch_ended = clock.ticks_s()
 
     def run(self, *, until_caught_up: bool) -> None:
         try:
@@ -189,6 +190,7 @@ class StreamDriver:
         tasks = self._plan.tasks(self._topics.read)
         fingerprint, cores = self._plan.fingerprint(), self._settings.cores
         checkpoint = open_plan(self._paths.plan, self._pipeline.name, fingerprint, self._topics.named, tasks, cores)
+        self._intents = Intents(LocalFiles(self._paths.line.intents))
         self._beat = msgspec.structs.replace(self._beat, query_id=checkpoint.query_id)
         return checkpoint
 
@@ -230,7 +232,7 @@ class StreamDriver:
         self._paths.next_tick.unlink(missing_ok=True)
         frame = self._dataflow(spark, checkpoint)
         offsets = committed_offsets(self._paths.checkpoint) or self._planner.initialOffset()
-        self._totals.next_offsets = {topic: parts for topic, parts in offsets.items() if topic != TICK}
+        self._totals.next_offsets = {topic: parts for topic, parts in offsets.items() if not topic.startswith("!")}
         writer = (
             frame.writeStream.queryName(self._pipeline.name)
             .outputMode("update")
@@ -259,7 +261,7 @@ class StreamDriver:
         """Source of ranges, then one stateful operator per stage, or one for all; the plan is a straight line."""
         routing = Routes.of(self._plan, checkpoint.tasks, checkpoint.slots)
         routes = routing.by_task()
-        source = msgspec.structs.replace(self._source(routing), goes_on_at=checkpoint.start or {})
+        source = self._source(routing, checkpoint)
         self._planner = KafkaRangesReader(source)
         config = HostConfig(
             pipeline=cloudpickle.dumps(self._pipeline),  # type: ignore[no-untyped-call]
@@ -276,50 +278,55 @@ class StreamDriver:
             seed=None if checkpoint.seed is None else str(self._paths.line.root / checkpoint.seed),
             fault_hook=self._settings.fault_hook,
         )
-        frame = (
-            spark.readStream.format("kafka_ranges")
-            .options(**offsets_option(source))
-            .load()
-            .withColumn("wall_ms", F.unix_millis(F.current_timestamp()))
-            .select("route", "stage", "task", "kind", "payload", "wall_ms", "position")
-        )
+        frame = spark.readStream.format("kafka_ranges").options(**offsets_option(source)).load()
         for operator in routing.operators:
             host = TaskHost(config, operator, routes)
             frame = frame.groupBy("route").transformWithState(host, row_kinds.SCHEMA, "Update", "None")
         return frame
 
-    def _source(self, routing: Routes) -> SourceConfig:
-        partitions = self._topics.read | self._topics.whole
-        files = {"drain_file": self._drain, "tick_file": self._paths.next_tick}
-        return source_config(self._pipeline, self._plan, self._settings, partitions, routing, **files)
+    def _source(self, routing: Routes, checkpoint: CheckpointPlan) -> SourceConfig:
+        last = batches.last(self._paths.batches)
+        return source_config(
+            self._pipeline,
+            self._plan,
+            self._settings,
+            self._topics.read | self._topics.whole,
+            routing,
+            checkpoint=checkpoint,
+            intents=self._paths.line.intents,
+            drain_file=self._drain,
+            tick_file=self._paths.next_tick,
+            generation=self._generation,
+            code=self._code,
+            first_clock_ms=0 if last is None else last.wall_clock_ms,
+        )
 
     def _commit_batch(self, committer: TableCommitter, first_batch: int, frame: DataFrame, spark_batch: int) -> None:
         """`foreachBatch`: the one action that runs the tasks, then one Delta commit per table."""
-        started, batch_id = time.monotonic(), first_batch + spark_batch
+        started, batch_id = clock.ticks_s(), first_batch + spark_batch
         reach("driver.before_tasks")
         fence.check(self._paths.fence, self._generation, self._pipeline.name)
+        intent = self._intents.require(batch_id)
         rows = frame.collect()
         reach("driver.after_tasks")
         results = [msgspec.msgpack.decode(r.payload, type=TaskResult) for r in rows if r.kind == row_kinds.RESULT]
-        planned = next((row for row in rows if row.kind == row_kinds.BATCH), None)
-        if planned is None:  # the first batch of a query runs even if the source has nothing for it
-            wall_ms, plan = time.time_ns() // 1_000_000, BatchPlan([], tick=False)
-        else:
-            wall_ms, plan = planned.wall_ms, msgspec.msgpack.decode(planned.payload, type=BatchPlan)
+        header = next(msgspec.msgpack.decode(r.batch, type=BatchHeader) for r in rows if r.kind == row_kinds.BATCH)
+        self._intents.require_same(intent, header.intent)
         with self._committing:
-            committer.commit(batch_id, [write for result in results for write in result.writes])
+            writes = [write for result in results for write in result.writes]
+            committer.commit(batch_id, writes, intent=token(intent.digest), known=header.known)
             reach("driver.after_tables")
             committer.refresh_snapshots()
-        record = batches.record_of(batch_id, wall_ms, plan.ranges, tick=plan.tick)
+        record = batches.record_of(batch_id, intent.clock_ms, intent.ranges, tick=intent.tick)
         fence.check(self._paths.fence, self._generation, self._pipeline.name)
         batches.append(self._paths.batches, record)
         self._reporter.batch(record, self._beat.query_id)
-        self._totals.add(plan)
-        self._ticked = self._ticked or plan.tick
+        self._totals.add(intent)
+        self._ticked = self._ticked or intent.tick
         for result in results:
             self._totals.add_task(result)
         self._plan_next_tick()
-        self._after_batch(committer, batch_id, sum(r.counts.records_in for r in results), time.monotonic() - started)
+        self._after_batch(committer, batch_id, sum(r.counts.records_in for r in results), clock.ticks_s() - started)
         reach("driver.end")
 
     def _plan_next_tick(self) -> None:
@@ -330,7 +337,7 @@ class StreamDriver:
         replace_file(self._paths.next_tick, str(min(due_ms, default="never")).encode())
 
     def _after_batch(self, committer: TableCommitter, batch_id: int, records: int, seconds: float) -> None:
-        self._batch_ended = time.monotonic()
+        self._batch_ended = clock.ticks_s()
         self._beat = msgspec.structs.replace(
             self._beat,
             batch_id=batch_id,
@@ -342,7 +349,7 @@ class StreamDriver:
 
     def _supervise(self, query: StreamingQuery, committer: TableCommitter) -> None:
         """Waits for the end of the query; beats while it idles, drains when told to."""
-        last_beat = time.monotonic()
+        last_beat = clock.ticks_s()
         while query.isActive:
             if self._stop.is_set() or self._reporter.asked_to_drain():
                 self._drain.touch()
@@ -353,12 +360,12 @@ class StreamDriver:
                 query.stop()
                 break
             self._obey(committer)
-            if time.monotonic() - last_beat >= _IDLE_BEAT_S:
+            if clock.ticks_s() - last_beat >= _IDLE_BEAT_S:
                 self._measure_lag()
-                if time.monotonic() - self._batch_ended > _QUIET_S:
+                if clock.ticks_s() - self._batch_ended > _QUIET_S:
                     self._refresh_snapshots(committer)
                 self._write_beat(self._beat.state)
-                last_beat = time.monotonic()
+                last_beat = clock.ticks_s()
             query.awaitTermination(_POLL_S)  # type: ignore[arg-type]  # parts of a second work
         query.awaitTermination()
         error = query.exception()

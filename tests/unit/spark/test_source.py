@@ -2,34 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from confluent_kafka.admin import OffsetSpec
+from pyspark.sql.streaming.datasource import ReadMaxRows
 
+from deltaworks.control.intents import Intent
+from deltaworks.errors import IntentError
 from deltaworks.kafka.ranges import Offsets, Range
-from deltaworks.spark import rows
-from deltaworks.spark.rows import BatchPlan
-from deltaworks.spark.source import TICK, KafkaRangesReader, SourceConfig, StageInput, plan_rows
+from deltaworks.spark import rows, source
+from deltaworks.spark.rows import BatchHeader, BatchPlan
+from deltaworks.spark.source import (
+    BATCH,
+    CLOCK,
+    TICK,
+    KafkaRangesReader,
+    SourceConfig,
+    StageInput,
+    plan_rows,
+    ranges_of,
+)
 
 
 def planned(
     config: SourceConfig, start: Offsets, end: Offsets
 ) -> tuple[BatchPlan, dict[tuple[int, int, int], Any], Any]:
     """For the driver; `(route, stage, task)` -> ranges; the position of global tables."""
-    first, *others = plan_rows(config, start, end)
+    intent = Intent(
+        batch=3, lineage="line", query="run", generation=1, code="", clock_ms=5_000, tick=TICK in end,
+        ranges=ranges_of(start, end), end=end, previous="",
+    )  # fmt: skip
+    first, *others = plan_rows(config, intent, known=7)
     assert first[3] == rows.BATCH and all(row[3] == rows.INPUT for row in others)
     inputs = {row[:3]: msgspec.msgpack.decode(row[4], type=list[Range]) for row in others}
-    position = None if first[5] is None else msgspec.msgpack.decode(first[5])
+    header = msgspec.msgpack.decode(first[5], type=BatchHeader)
+    assert all(row[5] == first[5] for row in others)
+    assert (header.id, header.clock_ms, header.intent, header.known) == (3, 5_000, intent.digest, 7)
+    position = None if header.position is None else msgspec.msgpack.decode(header.position)
     return msgspec.msgpack.decode(first[4], type=BatchPlan), inputs, position
 
 
-def config(**options: Any) -> SourceConfig:
+def config(intents: str = "intents", **options: Any) -> SourceConfig:
     stages = (
         StageInput(stage=0, topics=("a", "b"), routes=(7, 9)),
         StageInput(stage=1, topics=(), routes=(4,), ticks=True),
     )
-    return SourceConfig(bootstrap="", partitions={"a": 2, "b": 2}, stages=stages, **options)
+    return SourceConfig(
+        bootstrap="", partitions={"a": 2, "b": 2}, stages=stages, intents=intents, lineage="line", query_id="run",
+        generation=1, code="", **options,
+    )  # fmt: skip
 
 
 def test_ranges_go_to_the_task_that_owns_the_partition() -> None:
@@ -61,7 +86,106 @@ def test_a_line_begins_where_the_one_before_has_ended(monkeypatch: pytest.Monkey
     monkeypatch.setattr(KafkaRangesReader, "_offsets", lambda reader, spec: begin)
     goes_on: Offsets = {"a": {"0": 11, "1": 12}, "b": {"1": 14}, "gone": {"0": 9}}
 
-    started = KafkaRangesReader(config(goes_on_at=goes_on | tick, tick_file="due")).initialOffset()
+    planner = KafkaRangesReader(config(goes_on_at=goes_on | tick, tick_file="due", first_batch=7, first_clock_ms=9))
+    started = planner.initialOffset()
 
-    assert started == {"a": {"0": 11, "1": 12}, "b": {"0": 3, "1": 14}, TICK: {"0": 0}} | tick
+    time = {CLOCK: {"0": 9}, BATCH: {"0": 6}}
+    assert started == {"a": {"0": 11, "1": 12}, "b": {"0": 3, "1": 14}, TICK: {"0": 0}} | tick | time
     assert TICK not in KafkaRangesReader(config(goes_on_at=goes_on | tick)).initialOffset()
+
+
+class Broker:
+    """Where topics begin and end; what the planner asks."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.begins: Offsets = {"a": {"0": 0, "1": 0}, "b": {"0": 0, "1": 0}}
+        self.ends: Offsets = {"a": {"0": 4, "1": 0}, "b": {"0": 0, "1": 2}}
+        self.now_ms = 1_000
+        monkeypatch.setattr(KafkaRangesReader, "_offsets", lambda reader, spec, *_: self.answer(spec))
+        monkeypatch.setattr(source, "_now_ms", lambda: self.now_ms)
+
+    def answer(self, spec: OffsetSpec) -> Offsets:
+        found = self.begins if spec._value == OffsetSpec.earliest()._value else self.ends
+        return {topic: dict(parts) for topic, parts in found.items()}
+
+
+@pytest.fixture
+def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
+    return Broker(monkeypatch)
+
+
+def batches_of(planner: KafkaRangesReader, start: Offsets, most: int = 100) -> Iterator[tuple[Offsets, list[Any]]]:
+    """The end of each batch and its rows, until there is nothing to do."""
+    while (end := planner.latestOffset(start, ReadMaxRows(most))) != start:
+        yield end, [row for partition in planner.partitions(start, end) for row in planner.read(partition)]
+        start = end
+
+
+def test_a_batch_that_has_an_intent_is_never_planned_otherwise(tmp_path: Path, broker: Broker) -> None:
+    planner = KafkaRangesReader(config(str(tmp_path)))
+    start = planner.initialOffset()
+    first = list(batches_of(planner, start))
+    broker.ends["a"]["0"] = 9
+    second = list(batches_of(planner, first[-1][0]))
+
+    broker.ends["b"]["1"], broker.now_ms = 50, 77_000  # more records, and later
+    again = list(batches_of(KafkaRangesReader(config(str(tmp_path))), start))
+
+    assert [end for end, _ in again[:2]] == [end for end, _ in first + second]
+    assert [rows[0][4] for _, rows in again[:2]] == [rows[0][4] for _, rows in first + second]
+    headers = [msgspec.msgpack.decode(rows[0][5], type=BatchHeader) for _, rows in again]
+    found = [(header.id, header.clock_ms, header.known) for header in headers]
+    assert found == [(0, 1_000, 1), (1, 1_000, 1), (2, 77_000, 2)]
+
+
+def test_the_first_batch_has_an_intent_though_there_is_nothing_to_read(tmp_path: Path, broker: Broker) -> None:
+    broker.ends = broker.begins
+    planner = KafkaRangesReader(config(str(tmp_path)))
+
+    (batch,) = batches_of(planner, planner.initialOffset())
+
+    assert batch[0][BATCH] == {"0": 0}
+    assert len(batch[1]) == 1
+
+
+def test_the_clock_of_batches_does_not_go_back(tmp_path: Path, broker: Broker) -> None:
+    planner = KafkaRangesReader(config(str(tmp_path)))
+    (first,) = batches_of(planner, planner.initialOffset())
+    broker.ends["a"]["0"], broker.now_ms = 5, 10
+
+    (second,) = batches_of(KafkaRangesReader(config(str(tmp_path))), first[0])
+
+    assert second[0][CLOCK]["0"] >= first[0][CLOCK]["0"] == 1_000
+
+
+def test_offsets_that_are_not_those_of_the_intent_are_refused(tmp_path: Path, broker: Broker) -> None:
+    planner = KafkaRangesReader(config(str(tmp_path)))
+    start = planner.initialOffset()
+    end = planner.latestOffset(start, ReadMaxRows(100))
+
+    with pytest.raises(IntentError, match="Spark's offset log ends batch 0 elsewhere than its intent does"):
+        planner.partitions(start, end | {"a": {"0": 3, "1": 0}})
+    with pytest.raises(IntentError, match="there is none"):
+        planner.partitions(start, end | {BATCH: {"0": 1}})
+
+
+def test_a_topic_that_appears_later_is_read_from_where_it_begins(tmp_path: Path, broker: Broker) -> None:
+    planner = KafkaRangesReader(config(str(tmp_path)))
+    (first,) = batches_of(planner, planner.initialOffset())
+    broker.begins["new"], broker.ends["new"] = {"0": 5_000}, {"0": 5_003}
+
+    (second,) = batches_of(planner, first[0])
+
+    plan = msgspec.msgpack.decode(second[1][0][4], type=BatchPlan)
+    assert plan.ranges == [Range("new", 0, 5_000, 5_003)]
+
+
+def test_catching_up_ends_with_one_tick(tmp_path: Path, broker: Broker) -> None:
+    planner = KafkaRangesReader(config(str(tmp_path), tick_file="due"))
+    planner.prepareForTriggerAvailableNow()
+    broker.now_ms = 3_000
+
+    found = list(batches_of(planner, planner.initialOffset()))
+
+    assert len(found) == 1
+    assert msgspec.msgpack.decode(found[0][1][0][4], type=BatchPlan).tick
