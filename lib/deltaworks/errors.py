@@ -21,6 +21,7 @@ DeltaworksError                      the root: catch this to catch all
     ├── ControlUnavailableError      the registry (PostgreSQL) does not answer
     ├── StateError                   a store of the host cannot be read
     ├── KafkaReadError               the broker did not answer
+    ├── BatchTooLongError            the broker ended a transaction because its batch took too long
     └── KafkaWriteError              records could not be written; their transaction was aborted
 ```
 
@@ -101,6 +102,10 @@ class KafkaReadError(TransientError):
 
 class KafkaWriteError(TransientError):
     """Records could not be written; their transaction was aborted."""
+
+
+class BatchTooLongError(TransientError):
+    """The broker ended a transaction because its batch took too long; as it is, it would take as long again."""
 
 
 class KafkaTopicError(TerminalError):

@@ -50,8 +50,8 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
     """Where every partition of the source stands after it, as Spark's offset log has it."""
     previous: str
     """Digest of the intent of the batch before; empty for the first one of a checkpoint."""
-    slices: int = 1
-    """Tasks process the records of the batch in so many portions, because the batch once ran out of memory."""
+    limit: int | None = None
+    """A batch before it was too large and was cut, so the next one may have twice as many records; None: any number."""
 
     @property
     def digest(self) -> str:

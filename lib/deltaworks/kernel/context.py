@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -134,6 +134,17 @@ class TaskContext:
             )
         )
         self.number, self.index = len(self.batches) - 1, 0
+
+    def one_by_one(self, batches: Iterable[RecordBatch]) -> Iterator[int]:
+        """Takes batches as they are asked for, and lets go of the bytes of the one before; gives their numbers."""
+        number = -1
+        for batch in batches:
+            if number >= 0 and not self.keeps_bytes:
+                self.batches[number] = _without_bytes(self.batches[number])
+            number = len(self.batches)
+            self.batches.append(batch)
+            self.metrics.records_in += len(batch.offsets)
+            yield number
 
     def forget_batches(self) -> None:
         """No record is in process, and none will be looked at again."""
@@ -278,3 +289,10 @@ class TaskContext:
             position=position,
             hint='Pipeline(..., on_error="continue") sets such records aside as dead letters and goes on.',
         )
+
+
+def _without_bytes(batch: RecordBatch) -> RecordBatch:
+    nothing: list[bytes | None] = [None] * len(batch.offsets)
+    return RecordBatch(
+        batch.topic, batch.partition, batch.offsets, batch.timestamps_ms, nothing, nothing, batch.headers
+    )

@@ -42,12 +42,12 @@ class Partition:
     """The records at hand of one topic-partition."""
 
     def __init__(
-        self, source: Source, entry: Process, numbers: Sequence[int], context: TaskContext, newest_ms: int = -1
+        self, source: Source, entry: Process, numbers: Iterable[int], context: TaskContext, newest_ms: int = -1
     ) -> None:
         """
         Args:
             entry: Where its records enter the topology.
-            numbers: Its batches, in offset order.
+            numbers: Its batches, in offset order; asked for the next one when all before have been processed.
             newest_ms: The largest timestamp of the batches before.
         """
         self.entry = entry

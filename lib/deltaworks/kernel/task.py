@@ -7,7 +7,7 @@ that durable together with what the task handed to the collector. A task does no
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -142,6 +142,23 @@ class Task:
                 numbers.setdefault((batch.topic, batch.partition), []).append(number)
                 context.metrics.records_in += len(batch.offsets)
         context.batches.extend(batches)
+        self._run(numbers, context, wall_clock_ms)
+
+    def process_slices(self, slices: Mapping[tuple[str, int], Iterable[RecordBatch]], wall_clock_ms: int) -> None:
+        """As `process`, in the same order, but holds only a slice of each partition at a time.
+
+        Args:
+            slices: Topic and partition -> its records, in offset order; each slice is asked for when the one before has
+                been processed.
+            wall_clock_ms: The time of the micro-batch.
+
+        Raises:
+            StreamsError: A record failed and the policy says `fail`.
+        """
+        context = self._begin(wall_clock_ms)
+        self._run({at: context.one_by_one(each) for at, each in slices.items()}, context, wall_clock_ms)
+
+    def _run(self, numbers: Mapping[tuple[str, int], Iterable[int]], context: TaskContext, wall_clock_ms: int) -> None:
         partitions = {
             (topic, partition): self._partition(topic, partition, numbers[topic, partition])
             for topic, partition in sorted(numbers)
@@ -291,7 +308,7 @@ class Task:
             hint="give the store the type of what is put into it, or put what it has been declared for",
         )
 
-    def _partition(self, topic: str, partition: int, numbers: Sequence[int]) -> Partition:
+    def _partition(self, topic: str, partition: int, numbers: Iterable[int]) -> Partition:
         source = self._sources.get(topic)
         if source is None:
             source = next((node for pattern, node in self._patterns if pattern.fullmatch(topic)), None)

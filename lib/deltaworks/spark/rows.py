@@ -32,8 +32,8 @@ class BatchHeader(msgspec.Struct, frozen=True, array_like=True):
     """The highest batch that has an intent; beyond `id` while a checkpoint that was taken back is brought forward."""
     position: bytes | None = None
     """How far global tables have been read, as msgpack `Offsets`; None without any."""
-    slices: int = 1
-    """Tasks process their records in so many portions."""
+    in_slices: bool = False
+    """Tasks hold a few records at a time, because the batch was too large for memory."""
 
 
 class BatchPlan(msgspec.Struct, frozen=True, array_like=True):

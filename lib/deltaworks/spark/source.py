@@ -38,6 +38,7 @@ from deltaworks.kernel.idling import Idling
 from deltaworks.settings import Settings
 from deltaworks.spark import rows as row_kinds
 from deltaworks.spark.cuts import Part, count_records, cut_by_time, limit_offsets, require_growing, wait_for_others
+from deltaworks.spark.oversized import grown
 from deltaworks.spark.routes import Routes
 from deltaworks.spark.rows import BatchHeader, BatchPlan
 from deltaworks.topology.stages import Plan
@@ -109,6 +110,8 @@ class SourceConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Id of the first batch of this checkpoint."""
     first_clock_ms: int = 0
     """No batch is earlier."""
+    sliced_batch: int | None = None
+    """A batch whose tasks read in slices; see `oversized`."""
 
 
 def source_config(
@@ -125,6 +128,7 @@ def source_config(
     generation: int,
     code: str,
     first_clock_ms: int = 0,
+    sliced_batch: int | None = None,
 ) -> SourceConfig:
     """What the planner needs to know of a pipeline.
 
@@ -141,6 +145,7 @@ def source_config(
         generation: of the driver.
         code: digest of the code.
         first_clock_ms: see `SourceConfig`.
+        sliced_batch: likewise.
     """
     idle, routes = pipeline.max_task_idle, routing.by_task()
     stages = tuple(
@@ -174,6 +179,7 @@ def source_config(
         goes_on_at=checkpoint.start or {},
         first_batch=checkpoint.first_batch,
         first_clock_ms=first_clock_ms,
+        sliced_batch=sliced_batch,
     )
 
 
@@ -214,11 +220,13 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return planned.end
         if config.drain_file is not None and Path(config.drain_file).exists():
             return start
+        before = self._intent(batch - 1)
+        few = None if before is None else grown(before.limit, config.max_records_per_batch)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else config.max_records_per_batch
-        begin, end = self._until(start, most)
+        begin, end = self._until(start, most if few is None else min(few, most))
         if batch > config.first_batch and not ranges_of(begin, end) and not _is_tick(start, end):
             return start
-        return self._intend(batch, begin, end).end
+        return self._intend(batch, begin, end, before, few).end
 
     @property
     def known(self) -> int:
@@ -255,13 +263,12 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for topic, parts in end.items()
         } | {CLOCK: start[CLOCK]}
 
-    def _intend(self, batch: int, start: Offsets, end: Offsets) -> Intent:
+    def _intend(self, batch: int, start: Offsets, end: Offsets, before: Intent | None, limit: int | None) -> Intent:
         """Writes down what the batch is to do; another process of this checkpoint may have been first."""
         config = self._config
         clock_ms = self._now_ms(start)
         if tick := _is_tick(start, end):
             end = {**end, TICK: {"0": clock_ms}}
-        before = self._intent(batch - 1)
         self._last = self._intents.put(
             Intent(
                 batch=batch,
@@ -274,6 +281,7 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 ranges=ranges_of(start, end),
                 end={**end, CLOCK: {"0": clock_ms}, BATCH: {"0": batch}},
                 previous="" if before is None else before.digest,
+                limit=limit,
             )
         )
         self._known = max(self.known, batch)
@@ -426,7 +434,8 @@ def plan_rows(config: SourceConfig, intent: Intent, known: int) -> Sequence[Plan
         known: the highest batch that has an intent.
     """
     position = _encode({topic: intent.end[topic] for topic in config.global_topics}) if config.global_topics else None
-    header = _encode(BatchHeader(intent.batch, intent.clock_ms, intent.digest, known, position, intent.slices))
+    in_slices = intent.batch == config.sliced_batch
+    header = _encode(BatchHeader(intent.batch, intent.clock_ms, intent.digest, known, position, in_slices))
     first = config.stages[0]
     plan = _encode(BatchPlan(intent.ranges, intent.tick))
     rows = [(first.routes[0], first.stage, 0, row_kinds.BATCH, plan, header)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, groupby
 from typing import Protocol
 
 from deltaworks.kafka.ranges import Range
@@ -81,7 +82,12 @@ def take_turns(
 
 
 def process(
-    kernel: Task, inputs: Inputs, read: Callable[[list[Range]], Iterable[list[RecordBatch]]], wall_ms: int
+    kernel: Task,
+    inputs: Inputs,
+    read: Callable[[list[Range]], Iterable[list[RecordBatch]]],
+    wall_ms: int,
+    *,
+    in_slices: bool = False,
 ) -> None:
     """One turn of a task, up to its commit.
 
@@ -90,11 +96,15 @@ def process(
         inputs: records, or nothing in a tick.
         read: gives the records of ranges, in portions that may be processed one after the other.
         wall_ms: the time of the micro-batch.
+        in_slices: few records are held at a time; `read` is called for each range, its answers are used alternately.
 
     Raises:
         StreamsError: a record failed, and the pipeline says fail.
     """
-    if inputs.ranges or inputs.hops:
+    if in_slices and inputs.ranges:
+        kernel.process_slices(_slices(inputs, read), wall_ms)
+        kernel.punctuate(wall_ms)
+    elif inputs.ranges or inputs.hops:
         for portion in _portions(inputs, read):
             kernel.process(portion, wall_ms)
         kernel.punctuate(wall_ms)
@@ -113,3 +123,15 @@ def _portions(
     if not inputs.hops:
         return portions
     return [[*(batch for portion in portions for batch in portion), *inputs.hops]]
+
+
+def _slices(
+    inputs: Inputs, read: Callable[[list[Range]], Iterable[list[RecordBatch]]]
+) -> dict[tuple[str, int], Iterable[RecordBatch]]:
+    slices: dict[tuple[str, int], Iterable[RecordBatch]] = {
+        (each.topic, each.partition): chain.from_iterable(read([each])) for each in inputs.ranges
+    }
+    inputs.hops.sort(key=lambda hop: (hop.topic, hop.partition, hop.offsets[0]))
+    for at, hops in groupby(inputs.hops, key=lambda hop: (hop.topic, hop.partition)):
+        slices[at] = list(hops)
+    return slices
