@@ -47,6 +47,7 @@ def open_plan(
     partitions: dict[str, int],
     tasks: tuple[int, ...],
     slots: int,
+    lineage: str | None = None,
 ) -> CheckpointPlan:
     """The stored plan of the checkpoint, written at its first start; a later start keeps the stored slots.
 
@@ -63,7 +64,7 @@ def open_plan(
         plan = msgspec.structs.replace(stored, fingerprint=fingerprint)
     else:
         plan = CheckpointPlan(
-            lineage=uuid.uuid4().hex[:12],
+            lineage=lineage or new_lineage(),
             query_id=uuid.uuid4().hex[:12],
             fingerprint=fingerprint,
             partitions=partitions,
@@ -72,6 +73,11 @@ def open_plan(
         )
     write_plan(path, plan)
     return plan
+
+
+def new_lineage() -> str:
+    """An identity for a stream that begins."""
+    return uuid.uuid4().hex[:12]
 
 
 def write_plan(path: Path, plan: CheckpointPlan) -> None:

@@ -40,6 +40,21 @@ class LinePaths:
         return self.root / "intents"
 
     @property
+    def synced(self) -> Path:
+        """Up to which batch Spark's checkpoint is durable; see `spark.checkpoint_sync`."""
+        return self.root / "synced.json"
+
+    @property
+    def trash(self) -> Path:
+        """What was moved out of Spark's checkpoint."""
+        return self.root / "trash"
+
+    @property
+    def open_batch(self) -> Path:
+        """What is known of the batch that was begun last; see `spark.oversized`."""
+        return self.root / "open-batch.json"
+
+    @property
     def seed(self) -> Path:
         """The stores that it began with, if it is not the first one; see `spark.seed`."""
         return self.root / "seed"

@@ -1,0 +1,186 @@
+"""What a driver checks and settles before its query begins: nothing changes for a stream that must not go on.
+
+In this order: does the code fit the checkpoint; is the pipeline this stream's; does everything that outputs hold follow
+from intents that this checkpoint knows; and what becomes of the batch that is open. Only then is Spark started.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from deltaworks import processes
+from deltaworks.control import checkpoint as checkpoints
+from deltaworks.control import lineage, opening
+from deltaworks.control.checkpoint import CheckpointPlan
+from deltaworks.control.done import Done, require_known
+from deltaworks.control.intents import Intent, Intents, token
+from deltaworks.control.lineage import Watch
+from deltaworks.control.opening import BeginAnew, FinishFirst
+from deltaworks.control.paths import PipelinePaths
+from deltaworks.control.topics import PreparedTopics
+from deltaworks.dsl.pipeline import Pipeline
+from deltaworks.files import LocalFiles
+from deltaworks.kafka import control_topic, transactional
+from deltaworks.kafka.ranges import Offsets
+from deltaworks.lakehouse.committer import TableCommitter
+from deltaworks.settings import Settings
+from deltaworks.spark import checkpoint_recovery, oversized
+from deltaworks.spark.checkpoint_recovery import Settled
+from deltaworks.topology.stages import Plan
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Begun:
+    """What the query needs of it."""
+
+    checkpoint: CheckpointPlan
+    committer: TableCommitter
+    intents: Intents
+    watch: Watch
+    sliced_batch: int | None
+    """The open batch, if its tasks have to read it in slices."""
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """A driver that is about to begin; it holds the lease.
+
+    Args:
+        pipeline: what it runs.
+        plan: of the pipeline.
+        settings: home, broker, cores.
+        paths: of the pipeline.
+        topics: as the broker has them.
+        generation: of the driver.
+        code: digest of its code.
+    """
+
+    pipeline: Pipeline
+    plan: Plan
+    settings: Settings
+    paths: PipelinePaths
+    topics: PreparedTopics
+    generation: int
+    code: str
+
+    def begin(self, *, take_over: bool) -> Begun | Intent:
+        """Checks and settles.
+
+        Args:
+            take_over: also where the pipeline belongs to another lineage at this broker.
+
+        Returns:
+            What the query needs; or the intent of a batch that the code which began it has to finish first.
+
+        Raises:
+            IncompatibleCheckpointError, LineageError, FencedError, TableError, IntentError: it must not go on.
+            KafkaReadError, KafkaWriteError: the broker does not answer.
+        """
+        tasks = self.plan.tasks(self.topics.read)
+        name, bootstrap = self.pipeline.name, self.settings.bootstrap
+        known = checkpoints.fitting_plan(self.paths.plan, name, self.plan.fingerprint(), self.topics.named, tasks)
+        identity = checkpoints.new_lineage() if known is None else known.lineage
+        control_topic.prepare(bootstrap, name, tasks)
+        claim = lineage.claim(
+            bootstrap, name, identity, lineage.new_incarnation(),
+            generation=self.generation, home=str(self.settings.home), take_over=take_over,
+        )  # fmt: skip
+        checkpoint = checkpoints.open_plan(
+            self.paths.plan, name, self.plan.fingerprint(), self.topics.named, tasks, self.settings.cores, identity
+        )
+        intents = Intents(LocalFiles(self.paths.line.intents))
+        committer = self._open_tables(checkpoint)
+        done = [*self._in_tables(committer), *self._in_kafka(checkpoint)]
+        require_known(done, intents, name)
+        settled = self._settle(checkpoint, intents)
+        committed = checkpoint.first_batch - 1 if settled.committed is None else checkpoint.first_batch + settled.committed
+        opened = self._open(checkpoint, intents, committed, done)
+        if isinstance(opened, FinishFirst):
+            committer.close()
+            return opened.intent
+        return Begun(checkpoint, committer, intents, Watch(bootstrap, name, claim), opened)
+
+    def _open_tables(self, checkpoint: CheckpointPlan) -> TableCommitter:
+        committer = TableCommitter(
+            self.settings.tables,
+            self.pipeline.name,
+            checkpoint.query_id,
+            self.plan.tables,
+            self.pipeline.dead_letter_table,
+            archives=self.pipeline.archives(self.plan).tables,
+        )
+        committer.open(self.generation)
+        return committer
+
+    def _settle(self, checkpoint: CheckpointPlan, intents: Intents) -> Settled:
+        """Spark's checkpoint becomes one from which Spark starts."""
+
+        def offsets_of(spark_batch: int) -> Offsets | None:
+            intent = intents.get(checkpoint.first_batch + spark_batch)
+            return None if intent is None else intent.end
+
+        line = self.paths.line
+        settled = checkpoint_recovery.settle(
+            line.checkpoint, line.trash, processes.boot_id(), mark=line.synced, offsets_of=offsets_of
+        )
+        for sentence in settled.done:
+            _log.warning("checkpoint: %s", sentence)
+        return settled
+
+    def _in_tables(self, committer: TableCommitter) -> Iterator[Done]:
+        for table, (batch, intent) in committer.committed().items():
+            if intent is not None:
+                yield Done(f"table '{table}'", batch, intent)
+
+    def _in_kafka(self, checkpoint: CheckpointPlan) -> Iterator[Done]:
+        """What tasks have committed, for good: a worker that a driver has left cannot commit any more after this."""
+        if not self._writes_to_kafka():
+            return
+        markers = transactional.settled_markers(
+            self.settings.bootstrap, self.pipeline.name, checkpoint.query_id, checkpoint.tasks
+        )
+        for (stage, task), marker in markers.items():
+            yield Done(f"Kafka (task {stage}-{task})", marker.batch, token(marker.intent))
+
+    def _writes_to_kafka(self) -> bool:
+        return bool(self.plan.sink_topics or self.pipeline.dead_letter_topic)
+
+    def _open(
+        self, checkpoint: CheckpointPlan, intents: Intents, committed: int, done: Sequence[Done]
+    ) -> FinishFirst | int | None:
+        """What becomes of the batch that is open; gives it, if its tasks have to read it in slices."""
+        intent = intents.get(committed + 1)
+        if intent is None:
+            return None
+        durable = [each.where for each in done if each.batch >= intent.batch]
+        match opening.opening(intent, self.code, durable):
+            case FinishFirst() as first:
+                return first
+            case BeginAnew():
+                _log.warning("batch %d was begun by the code %s; nothing of it is durable", intent.batch, intent.code)
+                anew = msgspec.structs.replace(intent, code=self.code, generation=self.generation)
+                intents.replace(intent, anew)
+                intent = anew
+            case _:
+                pass
+        line = self.paths.line
+        known = oversized.begun(line.open_batch, intent.batch)
+        if not known.is_too_large:
+            return intent.batch if known.in_slices else None
+        if durable:
+            _log.warning("batch %d is too large and durable in part: it runs in slices", intent.batch)
+            oversized.slice_it(line.open_batch, intent.batch)
+            return intent.batch
+        half = oversized.cut_in_two(intent)
+        _log.warning("batch %d is too large: cut to %s records", intent.batch, half.limit)
+        checkpoint_recovery.rewind(
+            line.checkpoint, committed - checkpoint.first_batch, line.trash, mark=line.synced
+        )
+        intents.replace(intent, half)
+        return None
