@@ -1,0 +1,372 @@
+"""The files of Spark's checkpoint: which ones there are, what they belong to, and whether one is whole.
+
+```
+metadata                          id of the query
+offsets/N, commits/N              a batch is planned; a batch is done
+state/OP/PART/V.changelog, V.zip  version V = N + 1 of a partition's state; a snapshot refers to SSTs/*
+state/OP/_metadata/v2/N           of an operator, with the path of its schema
+state/OP/_stateSchema/*/*         that schema
+.NAME.crc, .NAME.ID.tmp           checksum of NAME (Hadoop refuses content that differs); what a killed process left
+```
+
+Only reads. What to do about it: `checkpoint_recovery`; to make it durable: `checkpoint_sync`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from deltaworks.kafka.ranges import Offsets
+
+OFFSETS, COMMITS, STATE, METADATA = "offsets", "commits", "state", "metadata"
+_CHANGELOG, _SNAPSHOT = ".changelog", ".zip"
+_TEMPORARY = re.compile(r"\..+\.tmp(\.crc)?")
+_CRC_HEADER = struct.Struct(">4si")
+_BLOCK = struct.Struct("<8sBiiI")
+"""Of an LZ4 stream: magic, token, compressed size, size, checksum."""
+_CHUNK = 1 << 20
+
+
+class Crc(Enum):
+    """What the checksum beside a file says."""
+
+    ABSENT = "absent"
+    FITS = "fits"
+    DIFFERS = "differs"
+
+
+@dataclass(frozen=True)
+class LoggedOffsets:
+    """An entry of `offsets`: what Spark noted about a batch when it planned it."""
+
+    settings: dict[str, Any]
+    """The time of the batch, and the settings of Spark that must stay as they were."""
+    offsets: Offsets
+
+    def encode(self) -> bytes:
+        """As Spark and its Python sources write it; Spark compares offsets letter by letter."""
+        settings = json.dumps(self.settings, separators=(",", ":"))
+        return f"v1\n{settings}\n{json.dumps(self.offsets)}".encode()
+
+
+def crc_path(path: Path) -> Path:
+    """Where the checksum of a file is."""
+    return path.with_name(f".{path.name}.crc")
+
+
+def owner_of_crc(path: Path) -> Path:
+    """The file that a checksum belongs to."""
+    return path.with_name(path.name[1:-4])
+
+
+def is_crc(path: Path) -> bool:
+    return path.name.startswith(".") and path.name.endswith(".crc")
+
+
+def is_temporary(path: Path) -> bool:
+    """Whether a process that was killed left it."""
+    return _TEMPORARY.fullmatch(path.name) is not None
+
+
+def crc_of(path: Path) -> Crc:
+    """Compares a file with its checksum, as Hadoop does when it reads it."""
+    try:
+        expected = crc_path(path).read_bytes()
+    except FileNotFoundError:
+        return Crc.ABSENT
+    if len(expected) < _CRC_HEADER.size:
+        return Crc.DIFFERS
+    magic, step = _CRC_HEADER.unpack_from(expected)
+    if magic != b"crc\0" or not 0 < step <= _CHUNK:
+        return Crc.DIFFERS
+    found = bytearray(expected[: _CRC_HEADER.size])
+    with path.open("rb") as file:
+        while data := file.read(_CHUNK // step * step):
+            view = memoryview(data)
+            for at in range(0, len(data), step):
+                found += zlib.crc32(view[at : at + step]).to_bytes(4, "big")
+    return Crc.FITS if found == expected else Crc.DIFFERS
+
+
+def numbered(folder: Path, suffix: str = "") -> list[int]:
+    """The numbers of the files `NUMBER<suffix>` in a folder, in order."""
+    try:
+        names = [path.name for path in folder.iterdir()]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    stems = (name.removesuffix(suffix) for name in names if name.endswith(suffix))
+    return sorted(int(stem) for stem in stems if stem.isdecimal())
+
+
+def read_offsets(path: Path) -> LoggedOffsets | None:
+    """An entry of `offsets`; None if it is torn or not there."""
+    lines = _lines(path, "v1")
+    if lines is None or len(lines) != 2:
+        return None
+    try:
+        settings = msgspec.json.decode(lines[0], type=dict[str, Any])
+        offsets = msgspec.json.decode(lines[1], type=Offsets)
+    except msgspec.DecodeError:  # also of another type
+        return None
+    return LoggedOffsets(settings, offsets) if "batchTimestampMs" in settings else None
+
+
+def is_commit(path: Path) -> bool:
+    """Whether an entry of `commits` is whole."""
+    lines = _lines(path, "v1")
+    try:
+        return lines is not None and len(lines) == 1 and isinstance(msgspec.json.decode(lines[0]), dict)
+    except msgspec.DecodeError:
+        return False
+
+
+def is_query(path: Path) -> bool:
+    """Whether `metadata` is whole."""
+    try:
+        return "id" in msgspec.json.decode(path.read_bytes(), type=dict[str, str])
+    except (FileNotFoundError, msgspec.DecodeError):
+        return False
+
+
+@dataclass(frozen=True)
+class OperatorMetadata:
+    """An entry of `state/OP/_metadata/v2`."""
+
+    content: dict[str, Any]
+
+    @property
+    def partitions(self) -> int:
+        return max((int(store["numPartitions"]) for store in self._stores), default=0)
+
+    def schemas(self, operator: Path) -> list[Path]:
+        """The files with its schema, wherever the checkpoint was when it was written."""
+        return [_inside(operator, each) for store in self._stores for each in store["stateSchemaFilePaths"]]
+
+    def at(self, operator: Path) -> OperatorMetadata:
+        """The same for a checkpoint that lies here now: Spark writes whole paths."""
+        stores = [
+            store | {"stateSchemaFilePaths": [f"file:{_inside(operator, e)}" for e in store["stateSchemaFilePaths"]]}
+            for store in self._stores
+        ]
+        return OperatorMetadata(self.content | {"stateStoreInfo": stores})
+
+    def encode(self) -> bytes:
+        return b"v2\n" + json.dumps(self.content, separators=(",", ":")).encode()
+
+    @property
+    def _stores(self) -> list[dict[str, Any]]:
+        return list(self.content["stateStoreInfo"])
+
+
+def read_operator(path: Path) -> OperatorMetadata | None:
+    """An entry of `_metadata/v2`; None if it is torn or not there."""
+    lines = _lines(path, "v2")
+    if lines is None or len(lines) != 1:
+        return None
+    try:
+        found = OperatorMetadata(msgspec.json.decode(lines[0], type=dict[str, Any]))
+        found.schemas(path.parents[2])
+        return found if found.partitions > 0 else None
+    except (msgspec.DecodeError, KeyError, TypeError, ValueError):
+        return None
+
+
+@dataclass
+class StateFiles:
+    """The state of all operators in a checkpoint; remembers what it has read.
+
+    Args:
+        checkpoint: Spark's folder.
+        durable: files, relative to the checkpoint, that are known to have reached the disk: their checksum, which is
+            not synced, may differ.
+    """
+
+    checkpoint: Path
+    durable: frozenset[str] | None = None
+    _verdicts: dict[Path, str | None] = field(default_factory=dict)
+
+    def operators(self) -> list[Path]:
+        return _numbered_folders(self.checkpoint / STATE)
+
+    def metadata_of(self, operator: Path, batch: int) -> tuple[int, OperatorMetadata] | None:
+        """What Spark would read of an operator after a batch: the last entry that is whole, its schema too."""
+        folder = operator / "_metadata" / "v2"
+        for number in reversed(numbered(folder)):
+            if number > batch or not self._exists(folder / str(number)):
+                continue
+            found = read_operator(folder / str(number))
+            if found is not None and all(self._schema(schema) is None for schema in found.schemas(operator)):
+                return number, found
+        return None
+
+    def problems(self, version: int) -> list[str]:
+        """Why a version of the state cannot be loaded whole; empty: it can."""
+        found = []
+        for operator in self.operators():
+            metadata = self.metadata_of(operator, version - 1)
+            if metadata is None:
+                found.append(f"{operator / '_metadata'}: no entry is whole")
+                continue
+            for partition in range(metadata[1].partitions):
+                problem = self.snapshot_of(operator / str(partition), version)
+                if isinstance(problem, str):
+                    found.append(problem)
+        return found
+
+    def snapshot_of(self, partition: Path, version: int) -> int | str:
+        """The snapshot from which a version can be loaded with the changelogs after it; or why there is none."""
+        reason = f"{partition}: there is no snapshot up to version {version}"
+        for snapshot in reversed(numbered(partition, _SNAPSHOT)):
+            if snapshot > version or not self._exists(partition / f"{snapshot}{_SNAPSHOT}"):
+                continue
+            needed = [partition / f"{each}{_CHANGELOG}" for each in range(snapshot + 1, version + 1)]
+            problem = self._snapshot(partition / f"{snapshot}{_SNAPSHOT}") or next(
+                filter(None, map(self._changelog, needed)), None
+            )
+            if problem is None:
+                return snapshot
+            reason = problem
+        return reason
+
+    def _snapshot(self, path: Path) -> str | None:
+        if path not in self._verdicts:
+            self._verdicts[path] = self._read_snapshot(path)
+        return self._verdicts[path]
+
+    def _changelog(self, path: Path) -> str | None:
+        if path not in self._verdicts:
+            self._verdicts[path] = self._read_changelog(path)
+        return self._verdicts[path]
+
+    def _read_snapshot(self, path: Path) -> str | None:
+        try:
+            with zipfile.ZipFile(path) as archive:
+                torn = archive.testzip()
+                if torn is not None:
+                    return f"{path}: {torn} is torn"
+                lines = archive.read(METADATA).split(b"\n", 1)
+            described = msgspec.json.decode(lines[1], type=dict[str, Any])
+            for each in described.get("sstFiles", []):
+                sst = path.parent / "SSTs" / str(each["dfsSstFileName"])
+                if not self._exists(sst) or sst.stat().st_size != each["sizeBytes"]:
+                    return f"{sst}, of {path.name}, is missing or cut"
+                if crc_of(sst) is Crc.DIFFERS and not self._is_durable(sst):
+                    return f"{sst}, of {path.name}, does not fit its checksum"
+        except (OSError, zipfile.BadZipFile, zlib.error, KeyError, IndexError, TypeError, msgspec.DecodeError) as error:
+            return f"{path} cannot be read: {error}"
+        return None
+
+    def _read_changelog(self, path: Path) -> str | None:
+        if not self._exists(path):
+            return f"{path} is missing"
+        if crc_of(path) is Crc.DIFFERS and not self._is_durable(path):
+            return f"{path} does not fit its checksum"
+        return None if _is_lz4_stream(path) else f"{path} is torn"
+
+    def _schema(self, path: Path) -> str | None:
+        if not self._exists(path):
+            return f"{path} is missing"
+        if path.stat().st_size == 0 or (crc_of(path) is Crc.DIFFERS and not self._is_durable(path)):
+            return f"{path} is torn"
+        return None
+
+    def _exists(self, path: Path) -> bool:
+        """After a loss of power, only what is known to be durable does."""
+        if self.durable is not None and not self._is_durable(path):
+            return False
+        return path.is_file()
+
+    def _is_durable(self, path: Path) -> bool:
+        return self.durable is not None and path.relative_to(self.checkpoint).as_posix() in self.durable
+
+
+def scan(checkpoint: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """All files below but checksums and temporary ones, with their names relative to the checkpoint.
+
+    What is in a folder comes before what is in those below it: where there is a snapshot, its SSTs, which follow, have
+    been written.
+    """
+    folders = [""]
+    while folders:
+        folder = folders.pop()
+        try:
+            with os.scandir(checkpoint / folder) as found:
+                listed = list(found)
+        except FileNotFoundError:
+            continue
+        for entry in listed:
+            name = f"{folder}/{entry.name}" if folder else entry.name
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(name)
+            elif not entry.name.startswith("."):
+                yield name, entry
+
+
+def batch_of(name: str) -> int | None:
+    """The last batch that is in a file, by Spark's count; None: it belongs to no batch.
+
+    Args:
+        name: relative to the checkpoint.
+    """
+    match name.split("/"):
+        case [("offsets" | "commits"), number] if number.isdecimal():
+            return int(number)
+        case ["state", _, "_metadata", "v2", number] if number.isdecimal():
+            return int(number)
+        case ["state", _, _, version]:
+            stem, _, suffix = version.rpartition(".")
+            return int(stem) - 1 if stem.isdecimal() and f".{suffix}" in (_CHANGELOG, _SNAPSHOT) else None
+    return None
+
+
+def everything(checkpoint: Path) -> list[Path]:
+    """All files below, in no order."""
+    return [Path(folder) / name for folder, _, names in os.walk(checkpoint) for name in names]
+
+
+def _numbered_folders(folder: Path) -> list[Path]:
+    return [folder / str(number) for number in numbered(folder)]
+
+
+def _lines(path: Path, version: str) -> list[bytes] | None:
+    """The lines after the first, which must be a version."""
+    try:
+        first, *lines = path.read_bytes().rstrip(b"\n").split(b"\n")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return lines if first == version.encode() else None
+
+
+def _inside(operator: Path, written: str) -> Path:
+    """The file of an operator at which a path points that was written where the checkpoint was then."""
+    _, found, name = written.partition(f"/{STATE}/{operator.name}/")
+    if not found:
+        raise ValueError(f"{written} is no file of operator {operator.name}")
+    return operator / name
+
+
+def _is_lz4_stream(path: Path) -> bool:
+    """Whether blocks follow each other up to the one that ends the stream, at the end of the file."""
+    size, at = path.stat().st_size, 0
+    with path.open("rb") as file:
+        while at + _BLOCK.size <= size:
+            file.seek(at)
+            magic, _, compressed, plain, _ = _BLOCK.unpack(file.read(_BLOCK.size))
+            if magic != b"LZ4Block" or compressed < 0 or plain < 0:
+                return False
+            at += _BLOCK.size + compressed
+            if plain == 0:
+                return bool(at == size)
+    return False

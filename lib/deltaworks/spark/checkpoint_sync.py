@@ -1,0 +1,194 @@
+"""Makes Spark's checkpoint durable in the background, and says up to which batch it is.
+
+Spark renames files into place and syncs none, so after a loss of power any of them may be empty, torn or gone. A thread
+beside the query syncs what is there of committed batches, then replaces the *mark*: the batch, the files that are
+durable, and the boot of the machine in which that was written. After another boot only what the mark names is trusted
+(`checkpoint_recovery`), and the batches after it run again from their intents. So nothing waits for this thread; how
+far it lags behind is how much is done again.
+
+Checksums (`.NAME.crc`) are not synced: one that does not fit a durable file is put aside at the next start.
+"""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from deltaworks.errors import IncompatibleCheckpointError
+from deltaworks.files import replace_file, sync, sync_folder
+from deltaworks.spark import checkpoint_files as layout
+
+FORMAT = 1
+EVERY_S = 2.0
+_Stamp = tuple[int, ...]
+"""Of a file: it changes when the file is written again."""
+
+
+class Mark(msgspec.Struct, frozen=True, kw_only=True):
+    """What is durable of a checkpoint."""
+
+    format: int = FORMAT
+    batch: int | None
+    """The last committed batch that is, by Spark's count; None: no batch."""
+    boot_id: str
+    """Of the machine when it was written: while that runs, what is not synced is there, too."""
+    files: list[str]
+    """Relative to the checkpoint, without checksums."""
+
+
+def read_mark(path: Path) -> Mark | None:
+    """The mark of a checkpoint; None: it never had one.
+
+    Raises:
+        IncompatibleCheckpointError: another version of deltaworks wrote it, or the disk is damaged.
+    """
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    try:
+        found = msgspec.json.decode(content, type=Mark)
+    except msgspec.DecodeError as error:
+        raise IncompatibleCheckpointError(
+            f"{path}, which says what of Spark's checkpoint is on the disk, cannot be read: {error}.",
+            hint="it is replaced as a whole and synced, so the disk is damaged: bring back a copy of the folder. "
+            "If the machine has not been started anew since the stream ran, the file may be deleted",
+        ) from error
+    if found.format != FORMAT:
+        raise IncompatibleCheckpointError(
+            f"{path} has format {found.format}; this deltaworks reads format {FORMAT}.",
+            hint="deploy the version that wrote it",
+        )
+    return found
+
+
+def write_mark(path: Path, mark: Mark) -> None:
+    """Replaces the mark; it is on the disk when this returns."""
+    replace_file(path, msgspec.json.encode(mark), durable=True)
+
+
+def relative(checkpoint: Path, path: Path) -> str:
+    """The name of a file in a mark."""
+    return path.relative_to(checkpoint).as_posix()
+
+
+class CheckpointSync:
+    """A thread that syncs; one per query, beside its driver.
+
+    Args:
+        checkpoint: Spark's folder.
+        mark: the file to keep.
+        boot_id: of the machine, now.
+        failed: told of an error (a full disk); the mark stays where it is, and the next batch tries again.
+        every_s: at most one sync in so many seconds.
+    """
+
+    def __init__(
+        self,
+        checkpoint: Path,
+        mark: Path,
+        boot_id: str,
+        *,
+        failed: Callable[[Exception], None],
+        every_s: float = EVERY_S,
+    ) -> None:
+        self._checkpoint = checkpoint.absolute()
+        self._mark = mark
+        self._boot_id = boot_id
+        self._failed = failed
+        self._every_s = every_s
+        self._durable: dict[str, _Stamp] = {}
+        self._folders: set[Path] = set()
+        self._synced: int | None = None
+        self._told: int = -1
+        self._broken = False
+        self._closing = False
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._work, name="checkpoint-sync", daemon=True)
+        self._thread.start()
+
+    @property
+    def synced(self) -> int | None:
+        """The batch of the mark that this driver has written last; None: it has not written one."""
+        return self._synced
+
+    def committed(self, batch: int) -> None:
+        """Everything of a batch is done, and Spark's own entry for it is there or about to be; does not wait."""
+        with self._changed:
+            self._told = max(self._told, batch)
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Syncs what is committed by now, and ends the thread."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        self._thread.join()
+        self._try()
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(
+                    lambda: self._closing or self._told > (-1 if self._synced is None else self._synced)
+                )
+                if self._closing:
+                    return
+            self._try()
+            with self._changed:
+                self._changed.wait_for(lambda: self._closing, self._every_s)
+
+    def _try(self) -> None:
+        try:
+            self.sync_now()
+        except Exception as error:  # a full disk above all; the stream goes on, whatever it is
+            self._broken = self._broken or (isinstance(error, OSError) and error.errno == errno.EIO)
+            self._failed(error)
+
+    def sync_now(self) -> None:
+        """Syncs what is committed, and marks it.
+
+        Raises:
+            OSError: something could not be written; the mark is the one before.
+        """
+        batch = max(layout.numbered(self._checkpoint / layout.COMMITS), default=None)
+        if batch is None or batch == self._synced or self._broken:
+            return  # after EIO the system calls lost pages clean, so no later sync means anything
+        found = dict(self._stamps(batch))
+        self._sync([name for name, stamp in found.items() if self._durable.get(name) != stamp])
+        write_mark(self._mark, Mark(batch=batch, boot_id=self._boot_id, files=list(found)))
+        self._durable = found
+        self._synced = batch
+
+    def _stamps(self, batch: int) -> Iterator[tuple[str, _Stamp]]:
+        """The files of the batches up to one; of what belongs to no batch, all.
+
+        A file that is renamed into place has another inode than the one before. SSTs are written where they are.
+        """
+        for name, entry in layout.scan(self._checkpoint):
+            number = layout.batch_of(name)
+            if number is None:
+                with suppress(FileNotFoundError):
+                    about = entry.stat()
+                    yield name, (about.st_ino, about.st_mtime_ns, about.st_size)
+            elif number <= batch:
+                yield name, (entry.inode(),)
+
+    def _sync(self, names: Iterable[str]) -> None:
+        """What vanishes meanwhile was purged by Spark, which needs it no more."""
+        files = [self._checkpoint / name for name in names]
+        while files:
+            try:
+                sync(files)
+                break
+            except FileNotFoundError:
+                files = [each for each in files if each.exists()]
+        above = {folder for each in files for folder in each.parents if folder.is_relative_to(self._checkpoint)}
+        for folder in above - self._folders:
+            sync_folder(folder.parent)  # where its name is
+        self._folders |= above
