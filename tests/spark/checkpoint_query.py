@@ -1,8 +1,8 @@
 """A small stateful query, to see what Spark makes of a checkpoint; needs no Kafka: `python -m ... HOME`.
 
 Each line of input is a request (`Run`), each line of output that begins with `ANSWER ` what came of it (`Answer`). Two
-operators with two partitions each, as a pipeline of two stages has. Batch n reads the numbers from 10 n to 10 n + 9; the answer has the sums that
-the state of each operator holds after it.
+operators with two partitions each, as a pipeline of two stages has. Batch n reads the numbers from 10 n to 10 n + 9;
+the answer has the sums that the state of each operator holds after it.
 """
 
 from __future__ import annotations
