@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Protocol
 
 _LOCK = ".lock"
@@ -34,7 +34,8 @@ class Stored:
 class Files(Protocol):
     """Small files under names such as `intents/000000000042.json`; parts of a name are separated by `/`.
 
-    Every call is atomic, and durable when it returns: it survives the loss of power. No name begins with a dot.
+    Every call is atomic, and durable when it returns: it survives the loss of power. A name has no empty part and none
+    that begins with a dot. `tests/unit/test_files_contract.py` is what an implementation must do.
     """
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
@@ -73,9 +74,12 @@ class LocalFiles:
 
     def __init__(self, root: Path) -> None:
         self._root = root
+        self._durable: set[Path] = set()
+        """Folders whose own names are known to be on the disk."""
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
         target = self._path(name)
+        self._make_folder(target.parent)
         if created := not target.exists():
             with _written(target, data) as temporary:
                 try:
@@ -106,7 +110,8 @@ class LocalFiles:
         return Stored(data, hashlib.sha256(data).hexdigest())
 
     def names(self, prefix: str = "") -> list[str]:
-        folder = self._root / prefix.rpartition("/")[0]
+        above = prefix.rpartition("/")[0]
+        folder = self._path(above) if "/" in prefix else self._root
         found = (path.relative_to(self._root).as_posix() for path in folder.rglob("*") if path.is_file())
         return sorted(name for name in found if name.startswith(prefix) and not _hidden(name))
 
@@ -117,10 +122,21 @@ class LocalFiles:
             sync_folder(target.parent)
 
     def _path(self, name: str) -> Path:
-        parts = PurePosixPath(name).parts
-        if not parts or name.startswith("/") or ".." in parts or _hidden(name):
+        parts = name.split("/")
+        if "" in parts or "\0" in name or _hidden(name):
             raise ValueError(f"{name!r} is no name of a file below {self._root}")
         return self._root.joinpath(*parts)
+
+    def _make_folder(self, folder: Path) -> None:
+        """Durably, also one that a process made that was killed before it could see to that."""
+        if folder in self._durable:
+            return
+        make_folder(folder)
+        for each in (folder, *folder.parents):
+            sync_folder(each.parent)
+            self._durable.add(each)
+            if each == self._root:
+                break
 
 
 def replace_file(path: Path, content: bytes, *, mode: int = 0o666, durable: bool = False) -> None:
@@ -132,7 +148,7 @@ def replace_file(path: Path, content: bytes, *, mode: int = 0o666, durable: bool
         mode: permissions of the file before the process's umask; 0o600 for a secret.
         durable: the new content is on the disk when this returns; else a loss of power may leave any content.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent, durable=durable)
     temporary = _temporary(path)
     try:
         with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as handle:
@@ -168,9 +184,9 @@ def sync_folder(folder: Path) -> None:
     _sync(folder)
 
 
-def make_folder(folder: Path) -> None:
-    """Makes a folder and those above it, durably."""
-    missing = [each for each in (folder, *folder.parents) if not each.is_dir()]
+def make_folder(folder: Path, *, durable: bool = True) -> None:
+    """Makes a folder and those above it, durably unless told otherwise."""
+    missing = [each for each in (folder, *folder.parents) if not each.is_dir()] if durable else []
     folder.mkdir(parents=True, exist_ok=True)
     for each in missing:
         sync_folder(each.parent)
@@ -187,7 +203,6 @@ def _sync(path: Path) -> None:
 @contextmanager
 def _written(target: Path, data: bytes) -> Iterator[Path]:
     """A synced file with the content, beside the target; it is gone afterwards."""
-    make_folder(target.parent)
     temporary = _temporary(target)
     try:
         with temporary.open("xb") as file:

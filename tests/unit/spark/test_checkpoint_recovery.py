@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -76,11 +77,21 @@ def cut(*names: str) -> Damage:
 
 
 def without_crc(damage: Damage, *names: str) -> Damage:
-    return lambda root: (damage(root), [crc_path(root / name).unlink() for name in names])
+    def act(root: Path) -> None:
+        damage(root)
+        for name in names:
+            crc_path(root / name).unlink()
+
+    return act
 
 
 def removed(*names: str) -> Damage:
-    return lambda root: [path.unlink() for name in names for path in (root / name, crc_path(root / name))]
+    def act(root: Path) -> None:
+        for name in names:
+            (root / name).unlink()
+            crc_path(root / name).unlink()
+
+    return act
 
 
 def test_a_checkpoint_that_is_whole_stays_as_it_is(tmp_path: Path) -> None:
@@ -124,7 +135,7 @@ TORN = {
     "checksum of a commit empty": (emptied("commits/.8.crc"), 8, None),
     "checksum of offsets wrong": (lambda root: (root / "offsets/.8.crc").write_bytes(b"crc\0\0\0\2\0abcd"), 8, None),
     "checksum of a snapshot wrong": (lambda root: (root / "state/0/0/.7.zip.crc").write_bytes(b"x" * 20), 8, None),
-    "checksums missing": (lambda root: [path.unlink() for path in root.rglob(".*.crc")], 8, None),
+    "checksums missing": (lambda root: [*map(os.unlink, root.rglob(".*.crc"))], 8, None),
     "query torn": (emptied("metadata"), 8, None),
     "temporary of metadata": (lambda root: (root / "state/0/_metadata/v2/.9.ab-c.tmp").write_bytes(b"v2"), 8, None),
     "temporary of a log": (lambda root: (root / "commits/.9.ab-c.tmp").write_bytes(b""), 8, None),

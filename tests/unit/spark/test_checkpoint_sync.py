@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from deltaworks import files as files_module
 from deltaworks.spark import checkpoint_sync
 from deltaworks.spark.checkpoint_sync import CheckpointSync, Mark, read_mark
 from tests.unit.spark import checkpoints
@@ -99,12 +100,12 @@ def test_a_file_that_was_written_again_is_synced_again(tmp_path: Path, disk: Dis
 
 def test_what_spark_purges_meanwhile_is_no_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checkpoint = checkpoints.make(tmp_path / "checkpoint", committed=4)
-    sync, real = sync_of(tmp_path), checkpoint_sync.sync
+    sync = sync_of(tmp_path)
 
     def purging(files: list[Path]) -> None:
         (checkpoint / "offsets/0").unlink(missing_ok=True)
         (checkpoint / "state/0/0/1.changelog").unlink(missing_ok=True)
-        real(files)
+        files_module.sync(files)
 
     monkeypatch.setattr(checkpoint_sync, "sync", purging)
     sync.sync_now()
