@@ -13,7 +13,7 @@ from deltaworks.files import replace_file
 from deltaworks.kafka.ranges import Offsets
 from deltaworks.topology import fingerprint as fingerprints
 
-FORMAT = 2
+FORMAT = 3
 
 
 class CheckpointPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,16 +75,33 @@ def open_plan(
 
 
 def write_plan(path: Path, plan: CheckpointPlan) -> None:
-    """Replaces the file atomically."""
-    replace_file(path, msgspec.json.format(msgspec.json.encode(plan), indent=1))
+    """Replaces the file atomically and durably: without it, nobody knows whose state lies beside it."""
+    replace_file(path, msgspec.json.format(msgspec.json.encode(plan), indent=1), durable=True)
 
 
 def stored_plan(path: Path) -> CheckpointPlan | None:
-    """The plan of a checkpoint as it is stored; None if there is none yet."""
+    """The plan of a checkpoint as it is stored; None if there is none yet.
+
+    Raises:
+        IncompatibleCheckpointError: another version of deltaworks wrote it, or it is torn.
+    """
     try:
-        return msgspec.json.decode(path.read_bytes(), type=CheckpointPlan)
+        content = path.read_bytes()
     except FileNotFoundError:
         return None
+    try:
+        found = msgspec.json.decode(content, type=dict[str, Any]).get("format")
+        if found == FORMAT:
+            return msgspec.json.decode(content, type=CheckpointPlan)
+    except msgspec.DecodeError as error:
+        raise IncompatibleCheckpointError(
+            f"the plan of the checkpoint, {path}, cannot be read: {error}",
+            hint=f"bring back a copy of the pipeline's whole folder, or {_start_over(path)}",
+        ) from error
+    raise IncompatibleCheckpointError(
+        f"the checkpoint at {path.parent} has format {found}, but this deltaworks reads and writes format {FORMAT}",
+        hint=f"deploy the version of deltaworks that wrote it again, or {_start_over(path)}",
+    )
 
 
 def fitting_plan(
@@ -103,14 +120,18 @@ def fitting_plan(
         *_changed("tasks per stage", stored.tasks, tasks),
         *map(str, fingerprints.differences(stored.fingerprint, fingerprint)),
     ]
-    if stored.format != FORMAT or changes:
-        everything = path.parent if stored.seed is None else path.parents[2]  # of all lines
+    if changes:
         raise IncompatibleCheckpointError(
             "\n  ".join([f"the checkpoint of pipeline {pipeline!r} was made for another plan:", *changes]),
-            hint="deploy the old code again, or start with a new checkpoint: "
-            f"move {everything} away, and the pipeline starts over from its start offsets",
+            hint=f"deploy the old code again, or {_start_over(path)}",
         )
     return stored
+
+
+def _start_over(path: Path) -> str:
+    lines = path.parents[1]
+    everything = lines.parent if lines.name == "lines" else path.parent
+    return f"start with a new checkpoint: move {everything} away, and the pipeline starts over from its start offsets"
 
 
 def _changed(what: str, old: object, new: object) -> list[str]:

@@ -13,8 +13,10 @@ of batches (`batches`).
 from __future__ import annotations
 
 import hashlib
+import re
+from bisect import bisect_left, insort
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import msgspec
 
@@ -25,6 +27,8 @@ from deltaworks.kafka.ranges import Offsets, Range
 FORMAT = 1
 KEEP = 2_000
 """Batches; Spark's checkpoint reaches back by a hundred."""
+_DIGITS = 12
+_NAME = re.compile(rf"\d{{{_DIGITS}}}\.json")
 
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,14 +70,18 @@ def token(digest: str) -> int:
 
 @dataclass
 class Intents:
-    """The intents of one checkpoint.
+    """The intents of one checkpoint, for the one process that plans it.
+
+    Which batches have one is listed once and then remembered, since a listing of thousands is dear; a single intent is
+    always read anew, because another process may have written or replaced it.
 
     Args:
-        files: of the checkpoint.
+        files: of the checkpoint; names that are none of an intent are left alone.
     """
 
     files: Files
-    _known: dict[int, Intent] = field(default_factory=dict)
+    _batches: list[int] | None = None
+    """In order; None: not listed yet."""
 
     def get(self, batch: int) -> Intent | None:
         """The intent of a batch, read anew; None: there is none.
@@ -104,11 +112,13 @@ class Intents:
 
     def put(self, intent: Intent) -> Intent:
         """Makes an intent that of its batch, durably, unless the batch has one; returns the one that it has."""
-        if self.files.put_if_absent(_name(intent.batch), msgspec.json.encode(intent)):
-            return intent
-        found = self.get(intent.batch)
-        assert found is not None, "an intent vanished"
-        return found
+        while not self.files.put_if_absent(_name(intent.batch), msgspec.json.encode(intent)):
+            found = self.get(intent.batch)
+            if found is not None:  # else it was removed in between
+                intent = found
+                break
+        self._remember(intent.batch)
+        return intent
 
     def replace(self, old: Intent, new: Intent) -> None:
         """Another intent for a batch of which nothing is committed anywhere.
@@ -131,13 +141,14 @@ class Intents:
 
     def remove_after(self, batch: int) -> None:
         """Forgets the intents of later batches, the last one first; nothing of them may be committed anywhere."""
-        for number in reversed(self.batches()):
-            if number > batch:
-                self.files.delete(_name(number))
+        found = self._list()
+        while found and found[-1] > batch:
+            self.files.delete(_name(found[-1]))
+            found.pop()
 
     def batches(self) -> list[int]:
-        """The batches that have an intent, in order."""
-        return [int(name.partition(".")[0]) for name in self.files.names()]
+        """The batches that have an intent, in order, as far as this process knows since it has listed them."""
+        return list(self._list() if self._batches is None else self._batches)
 
     def last(self) -> Intent | None:
         """That of the highest batch."""
@@ -145,31 +156,44 @@ class Intents:
         return self.get(found[-1]) if found else None
 
     def chain(self, after: int) -> Iterator[Intent]:
-        """The intents of the batches after one, in order.
+        """The intents of the batches after one, in order; listed anew.
 
         Raises:
             IntentError: one is missing, or does not follow the one before it.
         """
-        previous = self.get(after)
-        for number in self.batches():
+        previous, expected = self.get(after), after + 1
+        for number in list(self._list()):
             if number <= after:
                 continue
             intent = self.get(number)
-            assert intent is not None
-            if previous is not None and (intent.batch, intent.previous) != (previous.batch + 1, previous.digest):
+            follows = previous is None or (intent is not None and intent.previous == previous.digest)
+            if number != expected or intent is None or not follows:
                 raise IntentError(
-                    f"The intent of batch {number} does not follow that of batch {previous.batch}.",
+                    f"The intent of batch {number} does not follow that of batch {number - 1}"
+                    + (", which is missing." if number != expected else "."),
                     hint="were files of two copies of this home mixed? Bring back one of them as a whole",
                 )
             yield intent
-            previous = intent
+            previous, expected = intent, number + 1
 
     def expire(self, batch: int) -> None:
-        """Forgets what lies so far before a batch that nobody goes back to it."""
-        for number in self.batches():
-            if number >= batch - KEEP:
-                break
+        """Forgets what lies so far before a batch that nobody goes back to it; with every batch, it is one deletion."""
+        found = self._list() if self._batches is None else self._batches
+        expired = bisect_left(found, batch - KEEP)
+        for number in found[:expired]:
             self.files.delete(_name(number))
+        del found[:expired]
+
+    def _list(self) -> list[int]:
+        self._batches = [int(name[:_DIGITS]) for name in self.files.names() if _NAME.fullmatch(name)]
+        return self._batches
+
+    def _remember(self, batch: int) -> None:
+        known = self._batches
+        if known is not None and (not known or batch > known[-1]):
+            known.append(batch)
+        elif known is not None and batch not in known:
+            insort(known, batch)
 
 
 def _decode(name: str, data: bytes) -> Intent:
@@ -189,4 +213,4 @@ def _decode(name: str, data: bytes) -> Intent:
 
 
 def _name(batch: int) -> str:
-    return f"{batch:012d}.json"
+    return f"{batch:0{_DIGITS}d}.json"

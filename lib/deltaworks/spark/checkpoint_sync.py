@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -52,19 +53,18 @@ def read_mark(path: Path) -> Mark | None:
     except FileNotFoundError:
         return None
     try:
-        found = msgspec.json.decode(content, type=Mark)
+        form = msgspec.json.decode(content, type=dict[str, Any]).get("format")
+        if form == FORMAT:
+            return msgspec.json.decode(content, type=Mark)
     except msgspec.DecodeError as error:
         raise IncompatibleCheckpointError(
             f"{path}, which says what of Spark's checkpoint is on the disk, cannot be read: {error}.",
             hint="it is replaced as a whole and synced, so the disk is damaged: bring back a copy of the folder. "
             "If the machine has not been started anew since the stream ran, the file may be deleted",
         ) from error
-    if found.format != FORMAT:
-        raise IncompatibleCheckpointError(
-            f"{path} has format {found.format}; this deltaworks reads format {FORMAT}.",
-            hint="deploy the version that wrote it",
-        )
-    return found
+    raise IncompatibleCheckpointError(
+        f"{path} has format {form}; this deltaworks reads format {FORMAT}.", hint="deploy the version that wrote it"
+    )
 
 
 def write_mark(path: Path, mark: Mark) -> None:

@@ -393,7 +393,7 @@ def test_rewind_to_a_batch_that_is_gone_is_refused(tmp_path: Path) -> None:
 
 def test_a_mark_of_another_format_is_refused(tmp_path: Path) -> None:
     home = Home(tmp_path)
-    home.mark.write_bytes(b'{"format":9,"batch":1,"boot_id":"b","files":[]}')
+    home.mark.write_bytes(b'{"format":9,"and":"more"}')
     with pytest.raises(IncompatibleCheckpointError, match=r"has format 9; this deltaworks reads format 1"):
         home.settle()
 

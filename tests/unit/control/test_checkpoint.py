@@ -1,0 +1,74 @@
+"""A checkpoint of another format is refused before anything of it, or of its tables, is touched."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from deltaworks.control.checkpoint import FORMAT, CheckpointPlan, fitting_plan, open_plan, stored_plan, write_plan
+from deltaworks.control.paths import PipelinePaths
+from deltaworks.errors import IncompatibleCheckpointError
+from jobs.orders import pipeline as orders
+
+DATA = Path(__file__).parents[2] / "data"
+
+
+def contents(root: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def plan_of(**changes: object) -> CheckpointPlan:
+    values: dict[str, object] = {"query_id": "q", "fingerprint": {}, "partitions": {"t": 1}, "tasks": (1,), "slots": 1}
+    return CheckpointPlan(**(values | changes))  # type: ignore[arg-type]
+
+
+def test_a_real_checkpoint_of_format_2_is_refused_with_both_formats_and_what_to_do(tmp_path: Path) -> None:
+    with tarfile.open(DATA / "checkpoint-format-2.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    root = tmp_path / "pipelines" / "orders"
+    before, plan = contents(tmp_path), orders.plan()
+    partitions = {"raw-orders": 4, "user-data": 4}
+    paths = PipelinePaths(root)
+    arguments = (paths.plan, "orders", plan.fingerprint(), partitions, plan.tasks(partitions))
+    for start in (lambda: open_plan(*arguments, 2), lambda: fitting_plan(*arguments)):
+        with pytest.raises(IncompatibleCheckpointError) as error:
+            start()
+        told = str(error.value)
+        assert f"the checkpoint at {root} has format 2, but this deltaworks reads and writes format {FORMAT}" in told
+        assert "deploy the version of deltaworks that wrote it again, or start with a new checkpoint" in told
+        assert f"move {root} away" in told
+    assert contents(tmp_path) == before and any(name.startswith("tables/") for name in before)
+
+
+@pytest.mark.parametrize("other", [None, FORMAT - 1, FORMAT + 1, "x"])
+def test_any_other_format_is_refused_whatever_else_it_holds(tmp_path: Path, other: object) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps({"format": other, "what": "nobody knows"}))
+    with pytest.raises(IncompatibleCheckpointError, match=f"has format {other}, but .* format {FORMAT}"):
+        stored_plan(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"format":%d}' % FORMAT, b"\0" * 100])
+def test_a_torn_plan_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "plan.json"
+    path.write_bytes(content)
+    with pytest.raises(IncompatibleCheckpointError, match=r"cannot be read(?s:.*)bring back a copy"):
+        stored_plan(path)
+
+
+def test_of_a_later_line_all_lines_are_moved_away_together(tmp_path: Path) -> None:
+    path = tmp_path / "orders" / "lines" / "q2" / "plan.json"
+    path.parent.mkdir(parents=True)
+    path.write_text('{"format":1}')
+    with pytest.raises(IncompatibleCheckpointError, match=f"move {tmp_path / 'orders'} away"):
+        stored_plan(path)
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    plan = plan_of(first_batch=3, start={"t": {"0": 7}})
+    write_plan(tmp_path / "plan.json", plan)
+    assert stored_plan(tmp_path / "plan.json") == plan and plan.format == FORMAT
+    assert stored_plan(tmp_path / "none.json") is None
