@@ -23,7 +23,6 @@ from deltaworks.spark import session
 
 PER_BATCH = 10
 SCHEMA = "route int, number long, first long, second long"
-_CLASSES = "org.apache.spark.sql.execution.streaming.state"
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -145,10 +144,6 @@ def _run(spark: SparkSession, request: Run) -> Answer:
         return Answer(sums)
     except Exception as error:  # whatever Spark says is the answer
         return Answer(sums, str(error))
-    finally:
-        jvm = spark.sparkContext._jvm
-        assert jvm is not None
-        getattr(jvm, f"{_CLASSES}.StateStore").stop()  # the next run loads state from its checkpoint
 
 
 if __name__ == "__main__":

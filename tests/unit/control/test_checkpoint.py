@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,8 @@ def test_a_real_checkpoint_of_format_2_is_refused_with_both_formats_and_what_to_
     partitions = {"raw-orders": 4, "user-data": 4}
     paths = PipelinePaths(root)
     arguments = (paths.plan, "orders", plan.fingerprint(), partitions, plan.tasks(partitions))
-    for start in (lambda: open_plan(*arguments, 2), lambda: fitting_plan(*arguments)):
+    starts: list[Callable[[], object]] = [lambda: open_plan(*arguments, 2), lambda: fitting_plan(*arguments)]
+    for start in starts:
         with pytest.raises(IncompatibleCheckpointError) as error:
             start()
         told = str(error.value)
