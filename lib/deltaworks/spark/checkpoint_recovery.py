@@ -28,9 +28,8 @@ from deltaworks.kafka.ranges import Offsets
 from deltaworks.spark import checkpoint_files as layout
 from deltaworks.spark.checkpoint_files import COMMITS, METADATA, OFFSETS, Crc, LoggedOffsets, StateFiles
 from deltaworks.spark.checkpoint_sync import Mark, read_mark, relative, write_mark
+from deltaworks.spark.source import CLOCK
 
-CLOCK = "!clock"
-"""In the place of a topic in offsets: the time of the batch."""
 _NONE = -1
 """No batch is committed."""
 

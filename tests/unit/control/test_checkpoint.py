@@ -22,7 +22,14 @@ def contents(root: Path) -> dict[str, bytes]:
 
 
 def plan_of(**changes: object) -> CheckpointPlan:
-    values: dict[str, object] = {"query_id": "q", "fingerprint": {}, "partitions": {"t": 1}, "tasks": (1,), "slots": 1}
+    values: dict[str, object] = {
+        "lineage": "l",
+        "query_id": "q",
+        "fingerprint": {},
+        "partitions": {"t": 1},
+        "tasks": (1,),
+        "slots": 1,
+    }
     return CheckpointPlan(**(values | changes))  # type: ignore[arg-type]
 
 

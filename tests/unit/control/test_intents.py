@@ -218,3 +218,13 @@ def test_other_names_are_left_alone(files: LocalFiles, intents: Intents) -> None
     assert Intents(files).batches() == [0] and list(Intents(files).chain(-1)) == made
     intents.remove_after(-1)
     assert len(files.names()) == 4
+
+
+def test_what_has_none_is_refused_where_one_is_needed(intents: Intents) -> None:
+    made = intents.put(intent(3))
+    assert intents.require(3) == made
+    with pytest.raises(IntentError, match="Batch 4 has no intent"):
+        intents.require(4)
+    intents.require_same(made, made.digest)
+    with pytest.raises(IntentError, match="processed batch 3 by another intent"):
+        intents.require_same(made, intent(3, "x").digest)
