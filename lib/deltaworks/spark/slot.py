@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import msgspec
 from pyspark.sql import Row
 
+from deltaworks import clock
 from deltaworks.errors import KafkaReadError, KafkaWriteError
 from deltaworks.faults import reach
 from deltaworks.kafka.ranges import Range
@@ -19,8 +20,8 @@ from deltaworks.kernel.records import RecordBatch
 from deltaworks.kernel.task import TaskMetrics
 from deltaworks.spark import changelog
 from deltaworks.spark import rows as row_kinds
-from deltaworks.spark.changelog import Changes
-from deltaworks.spark.protocol import Truth, append, commit_local, next_stamp, open_store
+from deltaworks.spark.local_store import Changes
+from deltaworks.spark.protocol import Pending, Truth, append, next_stamp
 from deltaworks.spark.routes import Operator
 from deltaworks.spark.rows import TaskCounts, TaskResult
 from deltaworks.spark.turns import Inputs, TaskId, circle, process, take_turns
@@ -29,6 +30,8 @@ from deltaworks.topology.stages import StageGroup
 
 _OutputRow = Row("route", "stage", "task", "kind", "payload", "wall_ms", "position")
 _encode = msgspec.msgpack.Encoder().encode
+_DISTRUST_FROM = 2
+"""Attempts before that have opened the local stores."""
 Truths = Callable[[TaskId], Truth]
 """The state of each task in Spark's checkpoint."""
 
@@ -43,13 +46,25 @@ class Batch:
     """Of global tables."""
 
 
-def run_slot(worker: Worker, operator: Operator, batch_id: int, rows: Iterable[Row], truths: Truths) -> Iterator[Row]:
+def run_slot(
+    worker: Worker, operator: Operator, batch_id: int, rows: Iterable[Row], truths: Truths, attempt: int = 0
+) -> Iterator[Row]:
     """Runs the tasks that the rows are for; what is for others, or for the driver, passes through.
+
+    Args:
+        worker: keeps the tasks.
+        operator: which tasks.
+        batch_id: of the pipeline.
+        rows: of one slot.
+        truths: their state.
+        attempt: how many times Spark has tried before. Two workers that have ended without an error may have died of
+            what is in the local stores, so the third begins without them.
 
     Raises:
         StreamsError: a record failed, and the pipeline says fail.
         FencedError: a newer generation has taken over.
         KafkaReadError, KafkaWriteError: also with new clients.
+        StateError: a local store cannot be read, or another process has written it meanwhile.
     """
     waiting: dict[TaskId, Inputs] = {}
     batch: Batch | None = None
@@ -57,6 +72,8 @@ def run_slot(worker: Worker, operator: Operator, batch_id: int, rows: Iterable[R
         if row.kind in (row_kinds.RESULT, row_kinds.BATCH):
             yield row
             continue
+        if batch is None and attempt >= _DISTRUST_FROM:
+            worker.discard_stores(row.route)
         batch = batch or Batch(batch_id, row.wall_ms, None if row.position is None else bytes(row.position))
         inputs = waiting.setdefault((row.stage, row.task), Inputs())
         if row.kind == row_kinds.HOP:
@@ -102,7 +119,8 @@ def _try_turns(
 ) -> tuple[_Sent, list[TaskResult]]:
     """Once more with new clients if Kafka failed the first attempt: a broker that was restarted.
 
-    Spark's state is written when everything else is durable, so an attempt that cannot read or write has left nothing.
+    Spark's state is written, and changes are kept, when every transaction is committed. So an attempt that cannot read
+    or write has left nothing but transactions, which are recognised.
     """
     try:
         return _take_turns(worker, batch, members, inputs, truths, circular=circular)
@@ -124,9 +142,9 @@ def _take_turns(
 ) -> tuple[_Sent, list[TaskResult]]:
     """Every member runs until none has anything to do; then all become durable.
 
-    The order is Kafka transactions, local stores, changelogs: whatever is lost in between is done again with the same
-    result, and the transaction marker and the stamp recognise what was already done. Only tasks of a circle write their
-    local stores after each turn, since they read them in the next one.
+    The order is the Kafka transactions of all members, then the changelogs of all, in Spark's state. Whatever is lost
+    in between is done again from the same state with the same result, and the transaction markers recognise what was
+    already done. Local stores get the changes when Spark has committed the batch (`protocol`).
     """
     runs: dict[TaskId, _TaskRun] = {}
 
@@ -139,11 +157,15 @@ def _take_turns(
         sent = take_turns(members, inputs, run_of, circular=circular)
         worker.check_fence()
         for run in runs.values():
-            run.finish()
+            run.require_same_store()
+        for run in runs.values():
+            run.write()
     except BaseException:
         for task in runs:
             worker.task(*task).collector.abort()
         raise
+    for run in runs.values():
+        run.keep()
     return sent, [run.result() for run in runs.values()]
 
 
@@ -153,17 +175,14 @@ class _TaskRun:
     def __init__(self, worker: Worker, task: TaskId, batch: Batch, truth: Truth) -> None:
         reach("task.start")
         self._worker, self._task, self._batch, self._truth = worker, task, batch, truth
+        self._header, self._opened = worker.open(task, truth)
         self._hosted = hosted = worker.task(*task)
-        self._header, self._opened = open_store(hosted.local, truth)
         reach("task.opened")
-        self._stamp = next_stamp(self._header)
         self._kernel = worker.kernel(hosted, *task, self._header.stamp, batch.wall_ms)
         hosted.kernel = hosted.stamp = None  # not to be trusted again unless this batch ends well
         hosted.collector.begin(batch.id)
         self._ranges: list[Range] = []
         self._changes: list[Changes] = []
-        self._written = 0
-        """How many of them are in the local store."""
         self._metrics: TaskMetrics | None = None
 
     def turn(self, inputs: Inputs, *, last: bool) -> _Sent:
@@ -176,21 +195,30 @@ class _TaskRun:
         self._ranges += inputs.ranges
         process(self._kernel, inputs, self._read, self._batch.wall_ms)
         reach("task.processed")
-        self._changes.append(self._kernel.commit())
+        changes = self._kernel.commit()
+        self._changes.append(changes)
         self._metrics = self._kernel.metrics.after(self._metrics)
         if not last:
-            self._write_local()
+            assert self._hosted.overlay is not None, "a task outside a circle has several turns"
+            self._hosted.overlay.apply(changes)
         reach("task.flushed")
         return list(self._hosted.collector.take_hops())
 
-    def finish(self) -> None:
-        """Makes everything durable."""
-        hosted = self._hosted
-        self._writes = hosted.collector.finish()
-        self._write_local()
+    def require_same_store(self) -> None:
+        """Raises `StateError` if somebody has written the local store while it was read."""
+        self._hosted.local.require(self._header.stamp)
+
+    def write(self) -> None:
+        """Writes its files and commits its transaction."""
+        self._writes = self._hosted.collector.finish()
+
+    def keep(self) -> None:
+        """Makes its changes part of Spark's state; they wait in memory until Spark commits that."""
         changes = self._changes[0] if len(self._changes) == 1 else changelog.merge(self._changes, oldest=False)
-        append(self._truth, self._header, self._stamp, changes)
-        hosted.kernel, hosted.stamp = self._kernel, self._stamp
+        base, stamp = self._header.stamp, next_stamp(self._header)
+        append(self._truth, self._header, stamp, changes)
+        spark_batch = self._batch.id - self._worker.config.first_batch
+        self._worker.keep(self._task, self._kernel, Pending(spark_batch, base, stamp, changes, clock.ticks_s()))
         reach("task.end")
 
     def result(self) -> TaskResult:
@@ -212,11 +240,6 @@ class _TaskRun:
 
     def _read(self, ranges: list[Range]) -> Iterable[list[RecordBatch]]:
         return self._hosted.collector.archived(ranges, self._worker.reader(self._hosted).read(ranges))
-
-    def _write_local(self) -> None:
-        for changes in self._changes[self._written :]:
-            commit_local(self._hosted.local, self._header, self._stamp, changes)
-        self._written = len(self._changes)
 
 
 def _row(worker: Worker, batch: Batch, to: TaskId, kind: int, payload: bytes) -> Row:
