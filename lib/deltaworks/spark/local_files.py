@@ -51,8 +51,13 @@ def prepare(path: Path, *, durable: bool) -> None:
         raise doubt(path, "nothing says how it was made")
     if found.format != FORMAT:
         raise doubt(path, f"it has format {found.format}, and this version reads format {FORMAT}")
-    if found.boot not in (None, boot):
+    if not same_boot(found.boot, boot):
         raise doubt(path, "the machine was started again since it was written")
+
+
+def same_boot(found: str | None, now: str | None) -> bool:
+    """Whether what was written then is what is there now."""
+    return found in (None, now)
 
 
 def distrust(path: Path) -> None:
