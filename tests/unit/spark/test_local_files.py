@@ -1,4 +1,4 @@
-"""A local store whose file is not what was written is thrown away and filled again, or read as it was; never believed."""
+"""A local store whose file is not what was written is thrown away and filled again, and never believed."""
 
 from __future__ import annotations
 
