@@ -189,7 +189,7 @@ def test_a_worker_that_is_late_writes_nothing(tmp_path: Path, monkeypatch: pytes
     quiet.commit()
     assert stream.worker._applier is not None
     stream.worker._applier.apply()
-    assert hosted.pending is None
+    assert stream.worker.task(0, 0).pending is None
     assert stream.on_disk() == {2}
     hosted.pending = kept
     stream.assert_exact()

@@ -10,7 +10,6 @@ it (`replay/`): then each commit waits for the disk.
 from __future__ import annotations
 
 import hashlib
-import struct
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -40,8 +39,9 @@ _MARK = b"."
 """Before every key, because LMDB has no empty key."""
 _META = b"!meta"
 _STAMP = b"stamp"
-_CHECK = struct.Struct(">I")
-"""Before every value: the checksum of key and value."""
+_CHECK_BYTES = 4
+"""After every value: the checksum of key and value, so that the checksum of all three is always the same."""
+_INTACT = 0x2144DF1C
 
 if TYPE_CHECKING:
     from lmdb import Transaction, _Database
@@ -287,7 +287,7 @@ class LocalTransaction:
             txn.delete(stored, db=entries)
         else:
             whole = value if len(key) <= _LONG_KEY else len(key).to_bytes(4, "big") + key + value
-            txn.put(stored, _CHECK.pack(crc32(whole, crc32(stored))) + whole, db=entries)
+            txn.put(stored, _checked(stored, whole), db=entries)
         if times is not None and (value is None) != is_new:
             index = key[-8:] + stored
             if value is None:
@@ -336,10 +336,9 @@ class LocalReader:
             raise _unreadable(self._path, error) from error
         if raw is None:
             return None
-        whole = raw[4:]
-        if raw[:4] != _CHECK.pack(crc32(whole, crc32(stored))):
+        if crc32(raw, crc32(stored)) != _INTACT:
             raise self._damaged()
-        return whole if len(key) <= _LONG_KEY else whole[4 + len(key) :]
+        return raw[:-_CHECK_BYTES] if len(key) <= _LONG_KEY else raw[4 + len(key) : -_CHECK_BYTES]
 
     def scan(self, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         last_prefix = None if stop is None else stop[:_LONG_KEY]
@@ -376,13 +375,12 @@ class LocalReader:
 
     def _whole(self, stored: bytes, raw: bytes) -> tuple[bytes, bytes]:
         """Key and value as they were put."""
-        whole = raw[4:]
-        if raw[:4] != _CHECK.pack(crc32(whole, crc32(stored))):
+        if crc32(raw, crc32(stored)) != _INTACT:
             raise self._damaged()
         if len(stored) <= len(_MARK) + _LONG_KEY:
-            return stored[1:], whole
-        size = int.from_bytes(whole[:4], "big")
-        return whole[4 : 4 + size], whole[4 + size :]
+            return stored[1:], raw[:-_CHECK_BYTES]
+        stop = 4 + int.from_bytes(raw[:4], "big")
+        return raw[4:stop], raw[stop:-_CHECK_BYTES]
 
     def _damaged(self) -> StateError:
         local_files.distrust(self._path)
@@ -393,9 +391,9 @@ def _stamp(txn: _Transaction, databases: _Databases) -> Stamp:
     raw = txn.get(_STAMP, db=databases.meta)
     if raw is None:
         return EMPTY
-    if raw != _checked(_STAMP, raw[_CHECK.size :]):
+    if crc32(raw, crc32(_STAMP)) != _INTACT:
         raise lmdb.CorruptedError("the stamp is not as it was written")
-    return msgspec.msgpack.decode(raw[_CHECK.size :], type=Stamp)
+    return msgspec.msgpack.decode(raw[:-_CHECK_BYTES], type=Stamp)
 
 
 def _require(path: Path, found: Stamp, wanted: Stamp) -> None:
@@ -416,8 +414,8 @@ def _unreadable(path: Path, error: lmdb.Error) -> StateError:
     return StateError(f"A store on the local disk cannot be read: {path}: {type(error).__name__}: {error}")
 
 
-def _checked(key: bytes, value: bytes) -> bytes:
-    return _CHECK.pack(crc32(value, crc32(key))) + value
+def _checked(stored: bytes, value: bytes) -> bytes:
+    return value + crc32(value, crc32(stored)).to_bytes(_CHECK_BYTES, "little")
 
 
 def stores_of(stage: Stage) -> dict[str, bool]:
