@@ -26,6 +26,7 @@ from deltaworks.files import replace_file
 
 _CLOCK_TOLERANCE_S = 2.0
 _POLL_S = 0.02
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,6 +149,14 @@ def stop(run: Path, entry: Registered, *, timeout_s: float = 20.0) -> bool:
     if (current := find(run, entry.name)) is not None and current.pid == entry.pid:
         forget(run, entry.name)
     return polite
+
+
+def boot_id() -> str:
+    """Another one after every start of the machine; what was not synced before may be lost, or half there."""
+    try:
+        return _BOOT_ID.read_text().strip()
+    except OSError:
+        return f"{psutil.boot_time():.0f}"
 
 
 def last_lines(log: Path, count: int = 20, *, after: int = 0) -> list[str]:

@@ -158,6 +158,7 @@ def _compare(host: SparkHost, group: Sequence[Asked], disturbances: Disturbances
     # Of a single case, the stages are operators of their own; of many, one operator runs all.
     observed, recorded = host.run(run, extra, disturbances, slots=2 if len(group) == 1 else 1)
     local = task_host(Random(0), failures=0.0)(replace(run, batches=recorded, restarts=lambda batch, task: False))
+    _bring_forward(observed, local, run, recorded)
     # What others have written to a topic that it also writes cannot be told from its own.
     local.topics = {topic: sent for topic, sent in local.topics.items() if topic not in run.topic_partitions}
     if disturbances is not None and disturbances.lost_disks:
@@ -169,6 +170,21 @@ def _compare(host: SparkHost, group: Sequence[Asked], disturbances: Disturbances
     there, here = merged.parts(observed, recorded), merged.parts(local, recorded)
     for each, (found, batches), (wanted, _) in zip(group, there, here, strict=True):
         _note(each, found, wanted, batches, results)
+
+
+def _bring_forward(observed: Observed, local: Observed, run: Run, recorded: Sequence[MicroBatch]) -> None:
+    """A local store may lack the last batch of its task, and nothing else: Spark's state has it."""
+    left = {task for task, found in observed.stores.items() if found != local.stores.get(task, {})}
+    for count in range(len(recorded) - 1, -1, -1) if observed.error is None else ():
+        if not left:
+            return
+        batches = recorded[:count]
+        before = task_host(Random(0), failures=0.0)(replace(run, batches=batches, restarts=lambda batch, task: False))
+        for task in sorted(left):
+            if before.stores.get(task, {}) != local.stores.get(task, {}):  # it lacks that batch, or is wrong
+                left.discard(task)
+                if observed.stores[task] == before.stores.get(task, {}):
+                    observed.stores[task] = local.stores.get(task, {})
 
 
 def _note(each: Asked, observed: Observed, local: Observed, recorded: Sequence[MicroBatch], results: Results) -> None:
@@ -200,7 +216,7 @@ def _different(each: Asked, observed: Observed, local: Observed) -> str | None:
     ours, theirs = _per_key(observed), _per_key(local)
     if ours != theirs and (each.partitions == 1 or _sorted(ours) != _sorted(theirs)):
         return f"outputs: {ours}, in process: {theirs}"
-    if observed.error is not None:  # the failed batch may be in the local stores until it is undone
+    if observed.error is not None:  # nobody has waited for the local stores
         return None
     stores = {task: stores for task, stores in observed.stores.items() if stores}
     others = {task: stores for task, stores in local.stores.items() if stores}

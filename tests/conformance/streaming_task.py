@@ -12,7 +12,6 @@ from deltaworks import Pipeline, Plan, StreamsBuilder, StreamsError
 from deltaworks.kernel.stores.state import StateReader
 from deltaworks.kernel.task import TASK_STORE
 from deltaworks.settings import Settings
-from deltaworks.spark.protocol import open_store
 from deltaworks.spark.source import TICK
 from deltaworks.testing.recorded import MicroBatch, TaskId
 from deltaworks.testing.topics import RawRecord
@@ -105,8 +104,8 @@ def _stores(stream: InProcessStream) -> dict[TaskId, dict[str, Entries]]:
     """What the tasks have committed."""
     found: dict[TaskId, dict[str, Entries]] = {}
     for task, state in stream.states.items():
+        stream.worker.open(task, stream.truth(task, state))
         local = stream.worker.task(*task).local
-        open_store(local, state)
         names = [*(store.name for store in stream.plan.stages[task[0]].stores), TASK_STORE]
         found[task] = _contents({name: local.reader(name) for name in names})
     return found

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from deltaworks.spark import protocol
-from deltaworks.spark.local_store import LocalStore
 from tests.conformance.data import curated, once_different, random
 from tests.conformance.on_hosts import differing, task_hosts
 from tests.conformance.run import run_case
+from tests.faults import breakages
 
 
 def test_a_case_is_the_same_on_the_tasks_of_the_streaming_host() -> None:
@@ -19,13 +18,8 @@ def test_random_cases_are_the_same_on_the_tasks_of_the_streaming_host() -> None:
     assert differing(random(), task_hosts, cuts=1) == {}
 
 
-def test_an_attempt_that_is_not_undone_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def pretend(local: LocalStore) -> None:
-        header = local.header()
-        assert header is not None and header.previous is not None
-        local.commit({}, header.previous, None)
-
-    monkeypatch.setattr(protocol, "undo", pretend)
+def test_an_attempt_that_leaves_something_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    breakages.plant("local store written before the batch is committed", monkeypatch.setattr)
 
     assert differing((case for case in curated() if case["family"] == "aggregates"), task_hosts, cuts=3) != {}
 

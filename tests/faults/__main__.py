@@ -32,13 +32,9 @@ def run(settings: Settings, work: Path, seed: int) -> Outcome:
             orders.kill(victim, rng)
         for point in (*WORKER, *DRIVER):
             orders.inject(point, rng.choice(["raise", "kill"]))
-        for point in RECOVERY[:2]:  # a failed attempt, then a failure of its undoing
-            orders.order(point, "kill")
-            orders.inject("store.after_stamp", "kill")
-            orders.await_order(point)
         producer.join()
     orders.lose_local_stores()
-    for point in RECOVERY[2:]:
+    for point in RECOVERY:
         orders.order(point, "raise")
     return orders.check()
 

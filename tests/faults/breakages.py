@@ -14,7 +14,7 @@ Patch = Callable[[Any, str, Any], None]
 
 def plant(name: str, patch: Patch = setattr) -> None:
     """Installs a breakage in this process."""
-    BREAKAGES[name](patch)
+    (BREAKAGES | OF_STORES)[name](patch)
 
 
 def _nonce_not_compared(patch: Patch) -> None:
@@ -23,16 +23,48 @@ def _nonce_not_compared(patch: Patch) -> None:
     patch(protocol, "same_stamp", lambda local, truth: local.version == truth.version)
 
 
-def _undo_skipped(patch: Patch) -> None:
-    from deltaworks.spark import protocol
-    from deltaworks.spark.local_store import LocalStore
+def _local_store_written_at_once(patch: Patch) -> None:
+    from deltaworks.spark import slot
 
-    def pretend(local: LocalStore) -> None:
-        header = local.header()
-        assert header is not None and header.previous is not None
-        local.commit({}, header.previous, None)
+    original = slot._TaskRun.turn
 
-    patch(protocol, "undo", pretend)
+    def turn(self: Any, inputs: Any, *, last: bool) -> Any:
+        sent = original(self, inputs, last=last)
+        with self._hosted.local.transaction() as transaction:
+            transaction.apply(self._changes[-1])
+            transaction.commit(self._header.stamp)
+        return sent
+
+    patch(slot._TaskRun, "turn", turn)
+
+
+def _stamp_not_required(patch: Patch) -> None:
+    from deltaworks.spark import local_store
+
+    patch(local_store, "_require", lambda path, found, wanted: None)
+
+
+def _boot_ignored(patch: Patch) -> None:
+    from deltaworks.spark import local_files
+
+    patch(local_files, "same_boot", lambda found, now: True)
+
+
+def _members_one_by_one(patch: Patch) -> None:
+    from deltaworks.spark import slot
+
+    keep = slot._TaskRun.keep
+    write = slot._TaskRun.write
+
+    def write_and_keep(self: Any) -> None:
+        write(self)
+        keep(self)
+        with self._hosted.local.transaction() as transaction:  # as if the next turn were not in this batch
+            transaction.apply(self._hosted.pending.changes)
+            transaction.commit(self._header.stamp)
+
+    patch(slot._TaskRun, "write", write_and_keep)
+    patch(slot._TaskRun, "keep", lambda self: None)
 
 
 def _marker_skipped(patch: Patch) -> None:
@@ -82,9 +114,18 @@ def _one_row_altered(patch: Patch) -> None:
 
 BREAKAGES: dict[str, Callable[[Patch], None]] = {
     "nonce not compared": _nonce_not_compared,
-    "undo skipped": _undo_skipped,
+    "local store written before the batch is committed": _local_store_written_at_once,
     "transaction marker not read": _marker_skipped,
     "offset outside the transaction": _offset_outside_the_transaction,
     "Delta transaction id ignored": _delta_transaction_ignored,
     "one row altered": _one_row_altered,
 }
+"""Those that the orders pipeline shows under failures."""
+
+OF_STORES: dict[str, Callable[[Patch], None]] = {
+    "nonce not compared": _nonce_not_compared,
+    "stamp not compared when a store is written": _stamp_not_required,
+    "boot id ignored": _boot_ignored,
+    "circle commits members one by one": _members_one_by_one,
+}
+"""Those that other tests show, each in its own."""

@@ -2,6 +2,8 @@
 
 WORKER = (
     "task.start",
+    "store.before_apply",
+    "store.after_apply",
     "task.opened",
     "kafka.after_begin",
     "kafka.before_marker",
@@ -12,8 +14,6 @@ WORKER = (
     "task.tables_written",
     "kafka.before_commit",
     "kafka.after_commit",
-    "store.before_local_commit",
-    "store.after_local_commit",
     "store.after_append",
     "store.after_stamp",
     "task.end",
@@ -33,5 +33,5 @@ DRIVER = (
 )
 """Reached by the driver of every batch."""
 
-RECOVERY = ("store.before_undo", "store.after_undo", "store.before_rebuild", "store.after_rebuild")
-"""Reached when a local store is not at the committed state."""
+RECOVERY = ("store.before_rebuild", "store.after_rebuild")
+"""Reached when a local store cannot be brought forward to the committed state."""

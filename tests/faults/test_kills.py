@@ -14,7 +14,7 @@ from tests.faults.sample_data import flowing
 from tests.faults.stores import compare_topics, replay
 
 VICTIMS = ("worker", "driver", "worker", "jvm")
-POINTS = ("kafka.before_commit", "kafka.after_commit", "store.after_local_commit", "store.after_stamp")
+POINTS = ("kafka.before_commit", "kafka.after_commit", "store.after_apply", "store.after_stamp")
 
 
 @pytest.mark.timeout(900)
@@ -32,4 +32,4 @@ def test_orders_are_exact_after_kills_of_driver_jvm_and_workers(orders_settings:
     topics = compare_topics(orders_settings, pipeline, replay(orders_settings, pipeline))
     assert all(found == expected and not differ for found, expected, differ in topics.values()), topics
     assert [victim for victim, _ in outcome.kills] == list(VICTIMS)
-    assert outcome.openings["undo"] and outcome.openings["rebuild"] and outcome.skipped_transactions
+    assert outcome.openings["caught up"] and outcome.openings["rebuild"] and outcome.skipped_transactions

@@ -16,7 +16,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
-import pytest
 from pyspark.sql import Row
 
 from deltaworks import faults
@@ -33,8 +32,8 @@ from deltaworks.kernel.task import Task
 from deltaworks.lakehouse.committer import TableCommitter
 from deltaworks.settings import Settings
 from deltaworks.spark import rows
-from deltaworks.spark.local_store import Changes, LocalStore, Stamp, discard
-from deltaworks.spark.protocol import Truth, open_store
+from deltaworks.spark.local_store import discard
+from deltaworks.spark.protocol import Truth
 from deltaworks.spark.routes import Operator, Routes
 from deltaworks.spark.rows import BatchHeader, TaskResult
 from deltaworks.spark.seed import seeded
@@ -70,6 +69,7 @@ class InProcessStream:
         slots: slots per stage.
         line: what it was switched to, which has a query id and slots of its own; None: it begins at the first batch.
         clock: batch id -> its time, where the test does not say.
+        commits: folder in which the test notes the batches that Spark has committed; None: the worker does not look.
     """
 
     def __init__(
@@ -82,11 +82,12 @@ class InProcessStream:
         slots: int = 2,
         line: CheckpointPlan | None = None,
         clock: Callable[[int], int] = lambda batch_id: _FIRST_WALL_MS + 1000 * batch_id,
+        commits: Path | None = None,
     ) -> None:
         query_id, slots = (query_id, slots) if line is None else (line.query_id, line.slots)
         self.pipeline, self.settings, self.query_id, self.kafka = pipeline, settings, query_id, kafka
         self.paths = PipelinePaths.of(settings, pipeline.name)
-        self.clock = clock
+        self.clock, self._commits = clock, commits
         self.plan = pipeline.plan()
         read, self._partitions = self._topics()
         self.tasks = self.plan.tasks(read)
@@ -148,13 +149,17 @@ class InProcessStream:
     def run_on_another_machine(self, end: Offsets) -> None:
         """The tasks come back to a disk that holds an attempt of other code at the same batch.
 
-        That attempt ends before Delta sees it. The batch then runs on another machine, and the next one here again: the
-        stores of this disk have the right version, and another nonce.
+        That attempt ends before Delta sees it, but its worker takes it for committed. The batch then runs on another
+        machine, and the next one here again: the stores of this disk have the right version, and another nonce.
         """
-        with pytest.MonkeyPatch.context() as patch, suppress(InjectedFault), self._armed(["driver.after_tasks"]):
-            patch.setattr(LocalStore, "commit", _commit_of_other_code(LocalStore.commit))
+        with suppress(InjectedFault), self._armed(["driver.after_tasks"]):
             intent = self.intents.put(self._intent(end, self._next_wall_ms))
             self._commit(intent, self._attempt(intent)[1])
+        for task in self.routes:
+            hosted = self.worker.task(*task)
+            if (pending := hosted.pending) is not None:
+                changes = {name: _other_values(change) for name, change in pending.changes.items()}
+                hosted.local.commit(changes, pending.stamp, pending.base)
         self._close()
         self._local.rename(self._local.with_name("elsewhere"))
         self.restart()
@@ -270,8 +275,8 @@ class InProcessStream:
         self.open_globals()
         opened = {}
         for task, state in self.states.items():
+            header, _ = self.worker.open(task, self.truth(task, state))
             hosted = self.worker.task(*task)
-            header, _ = open_store(hosted.local, self.truth(task, state))
             opened[task] = self.worker.kernel(hosted, *task, header.stamp, self._next_wall_ms)
         return opened
 
@@ -361,6 +366,7 @@ class InProcessStream:
             tasks=self.tasks,
             hop_partitions=self._hop_partitions,
             marker_topic=next(iter((*topics.output_topics(self.pipeline, self.plan), *self.plan.source_topics))),
+            commits=None if self._commits is None else str(self._commits),
         )
         clients: Clients = KafkaClients(config, self.pipeline.name) if self.kafka is None else self.kafka
         return Worker(config, self.pipeline, self.plan, self.routes, clients)
@@ -386,15 +392,8 @@ class InProcessStream:
     def close(self) -> None:
         """Brings every local store to the committed state, then lets go of stores, consumers and producers."""
         for task, state in self.states.items():
-            open_store(self.worker.task(*task).local, self.truth(task, state))
+            self.worker.open(task, self.truth(task, state))
         self.worker.close()
-
-
-def _commit_of_other_code(commit: Callable[..., None]) -> Callable[..., None]:
-    def other_code(store: LocalStore, changes: Changes, stamp: Stamp, previous: Stamp | None) -> None:
-        commit(store, {name: _other_values(change) for name, change in changes.items()}, stamp, previous)
-
-    return other_code
 
 
 def _other_values(change: StoreChanges) -> StoreChanges:

@@ -25,7 +25,7 @@ from tests.hosts.replays import assert_same, replay_host, steps_of
 
 DAY_MS = 86_400_000
 POINTS = [
-    "task.processed", "task.flushed", "task.tables_written", "store.after_local_commit", "store.after_append",
+    "task.processed", "task.flushed", "task.tables_written", "store.after_apply", "store.after_append",
     "driver.after_tasks", "driver.after_tables",
     "delta.before_commit:words_archive", "delta.after_commit:words_archive",
 ]  # fmt: skip

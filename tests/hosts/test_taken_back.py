@@ -6,10 +6,12 @@ import copy
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from deltaworks import Pipeline, StreamsBuilder
+from deltaworks.kernel.stores.key_value import KeyValueStore
 from deltaworks.lakehouse.catalog import duckdb_connection
 from deltaworks.settings import Settings
 from deltaworks.testing.topics import RawRecord
@@ -58,5 +60,5 @@ def test_batches_after_a_checkpoint_that_was_taken_back_are_the_same_again(tmp_p
     assert Counter(key for (key,) in tables.execute("SELECT key FROM rows").fetchall()) == Counter(wanted)
     assert dict(tables.execute("SELECT key, value FROM counts").fetchall()) == dict.fromkeys(wanted, 1)
     stores = [task.stores["counts"] for task in stream.kernels().values()]
-    assert {key for store in stores for key in wanted if store.get(key) == 1} == wanted
+    assert {key for store in stores for key in wanted if cast(KeyValueStore, store).get(key) == 1} == wanted
     stream.close()

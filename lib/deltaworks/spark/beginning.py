@@ -99,7 +99,9 @@ class Beginning:
         done = [*self._in_tables(committer), *self._in_kafka(checkpoint)]
         require_known(done, intents, name)
         settled = self._settle(checkpoint, intents)
-        committed = checkpoint.first_batch - 1 if settled.committed is None else checkpoint.first_batch + settled.committed
+        committed = (
+            checkpoint.first_batch - 1 if settled.committed is None else checkpoint.first_batch + settled.committed
+        )
         opened = self._open(checkpoint, intents, committed, done)
         if isinstance(opened, FinishFirst):
             committer.close()
@@ -179,8 +181,6 @@ class Beginning:
             return intent.batch
         half = oversized.cut_in_two(intent)
         _log.warning("batch %d is too large: cut to %s records", intent.batch, half.limit)
-        checkpoint_recovery.rewind(
-            line.checkpoint, committed - checkpoint.first_batch, line.trash, mark=line.synced
-        )
+        checkpoint_recovery.rewind(line.checkpoint, committed - checkpoint.first_batch, line.trash, mark=line.synced)
         intents.replace(intent, half)
         return None

@@ -1,21 +1,23 @@
 """The changelog of a task's stores: binary segments in Spark's state, merged in tiers.
 
-Each batch appends one segment. When a tier holds `FANOUT` segments they become one of the next tier, so that a restore
-reads about as much as is alive and every entry is rewritten a logarithmic number of times.
+Each batch appends one segment, which leads from the stamp of the one before to its own. When a tier holds `FANOUT`
+segments they become one of the next tier before another one comes, so that a restore reads about as much as is alive
+and every entry is rewritten a logarithmic number of times. The newest segment is never part of a merge in its own
+batch: a local store that is one batch behind always finds it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
 from deltaworks.kernel.stores.state import StoreChanges
+from deltaworks.spark.local_store import Changes, Stamp
 
 FANOUT = 8
 _CHUNK_BYTES = 4 << 20
 
-Changes = Mapping[str, StoreChanges]
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(dict[str, StoreChanges])
 
@@ -27,6 +29,8 @@ class SegmentRef(msgspec.Struct, frozen=True, array_like=True):
     chunks: int
     tier: int
     entries: int
+    stamp: Stamp
+    """Of the state that it leads to."""
 
 
 def encode(changes: Changes) -> list[bytes]:

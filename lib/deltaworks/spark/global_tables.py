@@ -7,6 +7,7 @@ been read; whoever comes first on a machine reads on up to there, the other work
 from __future__ import annotations
 
 import fcntl
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,15 +16,17 @@ from typing import Protocol
 import msgspec
 
 from deltaworks.dsl.pipeline import Pipeline
+from deltaworks.errors import StateError
 from deltaworks.kafka.ranges import Offsets, Range
 from deltaworks.kernel.records import Coordinates, DeadLetter, Headers, RecordBatch
 from deltaworks.kernel.stores.build import Store
 from deltaworks.kernel.stores.state import StateReader
 from deltaworks.kernel.task import Task
-from deltaworks.spark.local_store import Changes, Header, LocalStore, Stamp, stores_of
+from deltaworks.spark.local_store import Changes, LocalStore, Stamp, stores_of
 from deltaworks.topology.stages import Plan, Stage
 
 _COMMIT_RECORDS = 100_000
+_log = logging.getLogger(__name__)
 
 
 class Reader(Protocol):
@@ -52,10 +55,11 @@ class GlobalTables:
         """
         root.mkdir(parents=True, exist_ok=True)
         self._lock = root / "global.lock"
-        self.tables = [
-            GlobalTable(stage, pipeline, LocalStore(root / f"global-{stage.index}", stores_of(stage)), connect)
-            for stage in plan.global_stages
-        ]
+        with self._locked():
+            self.tables = [
+                GlobalTable(stage, pipeline, LocalStore.copy(global_path(root, stage), stores_of(stage)), connect)
+                for stage in plan.global_stages
+            ]
 
     def at(self, position: bytes) -> bool:
         """Brings every store to a position.
@@ -69,6 +73,7 @@ class GlobalTables:
         Raises:
             StreamsError: a record failed and the pipeline says fail.
             KafkaReadError: the broker did not answer.
+            StateError: also a new store cannot be read or written.
         """
         wanted = msgspec.msgpack.decode(position, type=Offsets)
         with self._locked():
@@ -97,16 +102,25 @@ class GlobalTables:
             yield
 
 
+def global_path(root: Path, stage: Stage) -> Path:
+    """Directory of one global stage's local store."""
+    return root / f"global-{stage.index}"
+
+
 class Kept(Protocol):
     """Where a global table keeps its entries; see `LocalStore`."""
 
-    def header(self) -> Header | None: ...
+    def stamp(self) -> Stamp: ...
 
     def reader(self, store: str) -> StateReader: ...
 
     def commit(self, changes: Changes, stamp: Stamp, previous: Stamp | None) -> None: ...
 
-    def rebuild(self, history: Iterator[Changes], stamp: Stamp) -> None: ...
+    def rebuild(self, history: Iterator[Changes], stamp: Stamp, previous: Stamp | None) -> None: ...
+
+    def refresh(self) -> bool: ...
+
+    def discard(self) -> None: ...
 
     def close(self) -> None: ...
 
@@ -131,15 +145,25 @@ class GlobalTable:
         return {store.name: self.local.reader(store.name) for store in self.stage.stores}
 
     def at(self, wanted: Offsets) -> bool:
-        """Whether the stores are others than before."""
+        """Whether the stores are others than before; a store that cannot be trusted is filled again from its topics."""
         wanted = {topic: wanted[topic] for topic in self.stage.topics}
-        header = self.local.header()
-        stamp = Stamp(0, b"") if header is None else header.stamp
+        try:
+            if self.local.refresh():
+                self._task = None
+            return self._brought_to(wanted)
+        except StateError as error:
+            _log.warning("%s It is thrown away and filled again.", error.message)
+            self.local.discard()
+            self._task = None
+        return self._brought_to(wanted)
+
+    def _brought_to(self, wanted: Offsets) -> bool:
+        stamp = self.local.stamp()
         found = msgspec.msgpack.decode(stamp.nonce, type=Offsets) if stamp.nonce else {}
         if any(stop < found.get(topic, {}).get(p, 0) for topic, parts in wanted.items() for p, stop in parts.items()):
             # An older batch runs again: it must not see what came later.
-            stamp, found = Stamp(stamp.version + 1, b""), {}
-            self.local.rebuild(iter(()), stamp)
+            before, stamp, found = stamp, Stamp(stamp.version + 1, b""), {}
+            self.local.rebuild(iter(()), stamp, before)
         new = self._task is None or self._stamp != stamp
         if new:
             self._task = self._new_task()
@@ -173,9 +197,10 @@ class GlobalTable:
         self._task = task
 
     def _commit(self, task: Task, position: Offsets) -> None:
-        assert self._stamp is not None
-        self._stamp = Stamp(self._stamp.version + 1, msgspec.msgpack.encode(position))
-        self.local.commit(task.commit(), self._stamp, None)
+        before = self._stamp
+        assert before is not None
+        self._stamp = Stamp(before.version + 1, msgspec.msgpack.encode(position))
+        self.local.commit(task.commit(), self._stamp, before)
 
     def _new_task(self) -> Task:
         return Task(self.stage, 0, state=self.local, collector=_Nowhere(), errors=self._errors, hop_partitions={})

@@ -102,7 +102,7 @@ def make_line(
         stores = {store.name: store.timed for store in stage.stores} | {TASK_STORE: False}
         for task in range(tasks[stage.index]):
             path, target = local_path(state, stage.index, task), seed.seed_path(made.seed, stage.index, task)
-            with closing(LocalStore(path, stores)) if path.exists() else nullcontext() as local:
+            with closing(LocalStore(path, stores, durable=True)) if path.exists() else nullcontext() as local:
                 _require_stand(local, path, last_batch)
                 seed.write(target, local, stores, last_batch + 1)
     before = stored_plan(paths.plan)
@@ -225,10 +225,10 @@ def _line(paths: PipelinePaths, query_id: str) -> LinePaths:
 
 def _require_stand(local: LocalStore | None, path: Path, last_batch: int) -> None:
     """A stamp counts batches. (Of a task that had nothing to do in some of them, it is lower.)"""
-    header = None if local is None else local.header()
-    if header is not None and header.stamp.version > last_batch + 1:
+    version = 0 if local is None else local.stamp().version
+    if version > last_batch + 1:
         raise ConflictError(
-            f"The store {path} is at batch {header.stamp.version - 1}, after batch {last_batch}.",
+            f"The store {path} is at batch {version - 1}, after batch {last_batch}.",
             hint="let the replay finish what it has begun, and hand over where it ends",
         )
 

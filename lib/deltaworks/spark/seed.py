@@ -1,17 +1,20 @@
 """The stores that a line of a stream begins with: per task one file, in the form of a changelog.
 
 It is made from local stores that a replay has filled. A task of which Spark's state knows nothing yet takes its seed in
-the place of its changelog: the store protocol rebuilds the local store from it, undoes failed attempts on top of it,
+the place of its changelog: the store protocol rebuilds the local store from it, begins anew after failed attempts,
 merges its segments. With the task's first batch the seed becomes part of Spark's state, and is never read again.
 
-A file holds the chunks of all segments one after the other, then an index, then the size of the index.
+A file holds the chunks of all segments one after the other, then an index with their sizes and checksums, then its
+size, its checksum, and a mark with the format.
 """
 
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from zlib import crc32
 
 import msgspec
 
@@ -20,17 +23,22 @@ from deltaworks.kernel.stores.state import StoreChanges
 from deltaworks.spark import changelog
 from deltaworks.spark.changelog import FANOUT, SegmentRef
 from deltaworks.spark.local_store import LocalStore
-from deltaworks.spark.protocol import EMPTY, Truth, TruthHeader, next_stamp
+from deltaworks.spark.protocol import NOTHING, Truth, TruthHeader, decode_header, encode_header, next_stamp
 
 _MIN_ENTRIES = 50_000
 """Of a segment, so that a small store is not cut into many."""
-_SIZE_BYTES = 8
+_MARK = b"dwseed-2"
+"""The last bytes of a whole file of this format."""
+_END = struct.Struct(f">QI{len(_MARK)}s")
+"""Size and checksum of the index, mark."""
 
 
 class _Index(msgspec.Struct, frozen=True, array_like=True):
-    header: TruthHeader
+    header: bytes
+    """As `encode_header` makes it."""
     sizes: list[int]
     """Of chunk 0, 1, ..., in bytes."""
+    checksums: list[int]
 
 
 def write(path: Path, local: LocalStore | None, stores: Mapping[str, bool], batches: int) -> None:
@@ -44,19 +52,21 @@ def write(path: Path, local: LocalStore | None, stores: Mapping[str, bool], batc
             many, so it is merged again, as a whole, after about as many more.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    segments: list[SegmentRef] = []
+    header = NOTHING
     sizes: list[int] = []
+    checksums: list[int] = []
     with path.open("wb") as file:
         for changes in _segments(local, stores) if local is not None else ():
-            chunks = changelog.encode(changes)
-            segments.append(SegmentRef(len(sizes), len(chunks), _tier(batches), changelog.entry_count(changes)))
+            chunks, stamp = changelog.encode(changes), next_stamp(header)
+            entries = changelog.entry_count(changes)
+            segment = SegmentRef(header.next_segment, len(chunks), _tier(batches), entries, stamp)
+            header = TruthHeader(stamp, (*header.segments, segment), header.next_segment + len(chunks))
             for chunk in chunks:
                 file.write(chunk)
                 sizes.append(len(chunk))
-        empty = TruthHeader(EMPTY, (), 0)
-        header = TruthHeader(next_stamp(empty), tuple(segments), len(sizes)) if segments else empty
-        index = msgspec.msgpack.encode(_Index(header, sizes))
-        file.write(index + len(index).to_bytes(_SIZE_BYTES, "big"))
+                checksums.append(crc32(chunk))
+        index = msgspec.msgpack.encode(_Index(encode_header(header), sizes, checksums))
+        file.write(index + _END.pack(len(index), crc32(index), _MARK))
         file.flush()
         os.fsync(file.fileno())
 
@@ -72,28 +82,52 @@ class Seed:
     def __init__(self, path: Path) -> None:
         """
         Raises:
-            IncompatibleCheckpointError: there is none, so nobody knows what the task should begin with.
+            IncompatibleCheckpointError: there is none, or it is not whole, or has another format; so nobody knows what
+                the task should begin with.
         """
         self._path = path
         try:
-            with path.open("rb") as file:
-                file.seek(-_SIZE_BYTES, os.SEEK_END)
-                size = int.from_bytes(file.read(_SIZE_BYTES), "big")
-                file.seek(-_SIZE_BYTES - size, os.SEEK_END)
-                index = msgspec.msgpack.decode(file.read(size), type=_Index)
+            index = self._index()
         except FileNotFoundError:
             raise IncompatibleCheckpointError(
                 f"{path} is not there: the stores that a task of this line begins with.",
                 hint="bring the folder back, or undo the line and hand over once more",
             ) from None
-        self.header = index.header
-        self._sizes = index.sizes
+        self.header = decode_header(index.header, str(path))
+        self._sizes, self._checksums = index.sizes, index.checksums
 
     def segment(self, segment_id: int) -> bytes:
-        """One chunk."""
+        """One chunk.
+
+        Raises:
+            IncompatibleCheckpointError: it is not as it was written.
+        """
         with self._path.open("rb") as file:
             file.seek(sum(self._sizes[:segment_id]))
-            return file.read(self._sizes[segment_id])
+            chunk = file.read(self._sizes[segment_id])
+        if crc32(chunk) != self._checksums[segment_id]:
+            raise self._damaged("a part of it is not as it was written")
+        return chunk
+
+    def _index(self) -> _Index:
+        with self._path.open("rb") as file:
+            if file.seek(0, os.SEEK_END) < _END.size:
+                raise self._damaged("it is cut off")
+            file.seek(-_END.size, os.SEEK_END)
+            size, checksum, mark = _END.unpack(file.read())
+            if mark != _MARK:
+                raise self._damaged(f"it is cut off, or has another format than {_MARK.decode()}")
+            file.seek(-min(_END.size + size, file.tell()), os.SEEK_END)
+            index = file.read()[: -_END.size]
+        if crc32(index) != checksum:
+            raise self._damaged("its index is not as it was written")
+        return msgspec.msgpack.decode(index, type=_Index)
+
+    def _damaged(self, why: str) -> IncompatibleCheckpointError:
+        return IncompatibleCheckpointError(
+            f"{self._path}, the stores that a task of this line begins with, cannot be used: {why}.",
+            hint="bring the file back from a copy, or undo the line and hand over once more",
+        )
 
 
 def seeded(truth: Truth, root: Path, stage: int, task: int) -> Truth:

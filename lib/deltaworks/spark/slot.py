@@ -7,10 +7,12 @@ the rest (`turns` says in which order). Where records go in a circle between sta
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 
 import msgspec
 from pyspark.sql import Row
 
+from deltaworks import clock
 from deltaworks.errors import IntentError, KafkaReadError, KafkaWriteError
 from deltaworks.faults import reach
 from deltaworks.kafka.ranges import Range
@@ -18,8 +20,8 @@ from deltaworks.kernel.records import RecordBatch
 from deltaworks.kernel.task import TaskMetrics
 from deltaworks.spark import changelog
 from deltaworks.spark import rows as row_kinds
-from deltaworks.spark.changelog import Changes
-from deltaworks.spark.protocol import Truth, append, commit_local, next_stamp, open_store
+from deltaworks.spark.local_store import Changes
+from deltaworks.spark.protocol import Pending, Truth, append, next_stamp
 from deltaworks.spark.routes import Operator
 from deltaworks.spark.rows import BatchHeader, TaskCounts, TaskResult
 from deltaworks.spark.turns import Inputs, TaskId, circle, process, take_turns
@@ -28,25 +30,32 @@ from deltaworks.topology.stages import StageGroup
 
 _OutputRow = Row("route", "stage", "task", "kind", "payload", "batch")
 _encode = msgspec.msgpack.Encoder().encode
+_DISTRUST_FROM = 2
+"""Attempts before that have opened the local stores."""
 Truths = Callable[[TaskId], Truth]
 """The state of each task in Spark's checkpoint."""
 
 
-def run_slot(worker: Worker, operator: Operator, batch_id: int, rows: Iterable[Row], truths: Truths) -> Iterator[Row]:
+def run_slot(
+    worker: Worker, operator: Operator, batch_id: int, rows: Iterable[Row], truths: Truths, attempt: int = 0
+) -> Iterator[Row]:
     """Runs the tasks that the rows are for; what is for others, or for the driver, passes through.
 
     Args:
-        worker: of this process.
-        operator: which stages it runs.
+        worker: keeps the tasks.
+        operator: which tasks.
         batch_id: what Spark takes the batch for.
-        rows: as in `rows.SCHEMA`.
-        truths: the state of its tasks.
+        rows: of one slot, as in `rows.SCHEMA`.
+        truths: their state.
+        attempt: how many times Spark has tried before. Two workers that have ended without an error may have died of
+            what is in the local stores, so the third begins without them.
 
     Raises:
         IntentError: the rows are of another batch.
         StreamsError: a record failed, and the pipeline says fail.
         FencedError: a newer generation has taken over.
         KafkaReadError, KafkaWriteError: also with new clients.
+        StateError: a local store cannot be read, or another process has written it meanwhile.
     """
     waiting: dict[TaskId, Inputs] = {}
     batch: BatchHeader | None = None
@@ -63,6 +72,8 @@ def run_slot(worker: Worker, operator: Operator, batch_id: int, rows: Iterable[R
                     f"Spark counts batch {batch_id} where the intent says batch {batch.id}.",
                     hint="were files of two copies of this home mixed? Bring back one of them as a whole",
                 )
+            if attempt >= _DISTRUST_FROM:
+                worker.discard_stores(row.route)
         inputs = waiting.setdefault((row.stage, row.task), Inputs())
         if row.kind == row_kinds.HOP:
             inputs.hops.append(msgspec.msgpack.decode(row.payload, type=RecordBatch))
@@ -107,7 +118,8 @@ def _try_turns(
 ) -> tuple[_Sent, list[TaskResult]]:
     """Once more with new clients if Kafka failed the first attempt: a broker that was restarted.
 
-    Spark's state is written when everything else is durable, so an attempt that cannot read or write has left nothing.
+    Spark's state is written, and changes are kept, when every transaction is committed. So an attempt that cannot read
+    or write has left nothing but transactions, which are recognised.
     """
     try:
         return _take_turns(worker, batch, members, inputs, truths, circular=circular)
@@ -129,9 +141,9 @@ def _take_turns(
 ) -> tuple[_Sent, list[TaskResult]]:
     """Every member runs until none has anything to do; then all become durable.
 
-    The order is Kafka transactions, local stores, changelogs: whatever is lost in between is done again with the same
-    result, and the transaction marker and the stamp recognise what was already done. Only tasks of a circle write their
-    local stores after each turn, since they read them in the next one.
+    The order is the Kafka transactions of all members, then the changelogs of all, in Spark's state. Whatever is lost
+    in between is done again from the same state with the same result, and the transaction markers recognise what was
+    already done. Local stores get the changes when Spark has committed the batch (`protocol`).
     """
     runs: dict[TaskId, _TaskRun] = {}
 
@@ -144,11 +156,15 @@ def _take_turns(
         sent = take_turns(members, inputs, run_of, circular=circular)
         worker.check_fence()
         for run in runs.values():
-            run.finish()
+            run.require_same_store()
+        for run in runs.values():
+            run.write()
     except BaseException:
         for task in runs:
             worker.task(*task).collector.abort()
         raise
+    for run in runs.values():
+        run.keep()
     return sent, [run.result() for run in runs.values()]
 
 
@@ -158,17 +174,14 @@ class _TaskRun:
     def __init__(self, worker: Worker, task: TaskId, batch: BatchHeader, truth: Truth) -> None:
         reach("task.start")
         self._worker, self._task, self._batch, self._truth = worker, task, batch, truth
+        self._header, self._opened = worker.open(task, truth)
         self._hosted = hosted = worker.task(*task)
-        self._header, self._opened = open_store(hosted.local, truth)
         reach("task.opened")
-        self._stamp = next_stamp(self._header)
         self._kernel = worker.kernel(hosted, *task, self._header.stamp, batch.clock_ms)
         hosted.kernel = hosted.stamp = None  # not to be trusted again unless this batch ends well
         hosted.collector.begin(batch.id)
         self._ranges: list[Range] = []
         self._changes: list[Changes] = []
-        self._written = 0
-        """How many of them are in the local store."""
         self._metrics: TaskMetrics | None = None
 
     def turn(self, inputs: Inputs, *, last: bool) -> _Sent:
@@ -179,23 +192,33 @@ class _TaskRun:
             last: it will have no other turn in this batch.
         """
         self._ranges += inputs.ranges
-        process(self._kernel, inputs, self._read, self._batch.clock_ms)
+        read = self._read_beside if self._batch.in_slices else self._read
+        process(self._kernel, inputs, read, self._batch.clock_ms, in_slices=self._batch.in_slices)
         reach("task.processed")
-        self._changes.append(self._kernel.commit())
+        changes = self._kernel.commit()
+        self._changes.append(changes)
         self._metrics = self._kernel.metrics.after(self._metrics)
         if not last:
-            self._write_local()
+            assert self._hosted.overlay is not None, "a task outside a circle has several turns"
+            self._hosted.overlay.apply(changes)
         reach("task.flushed")
         return list(self._hosted.collector.take_hops())
 
-    def finish(self) -> None:
-        """Makes everything durable."""
-        hosted = self._hosted
-        self._writes = hosted.collector.finish()
-        self._write_local()
+    def require_same_store(self) -> None:
+        """Raises `StateError` if somebody has written the local store while it was read."""
+        self._hosted.local.require(self._header.stamp)
+
+    def write(self) -> None:
+        """Writes its files and commits its transaction."""
+        self._writes = self._hosted.collector.finish()
+
+    def keep(self) -> None:
+        """Makes its changes part of Spark's state; they wait in memory until Spark commits that."""
         changes = self._changes[0] if len(self._changes) == 1 else changelog.merge(self._changes, oldest=False)
-        append(self._truth, self._header, self._stamp, changes)
-        hosted.kernel, hosted.stamp = self._kernel, self._stamp
+        base, stamp = self._header.stamp, next_stamp(self._header)
+        append(self._truth, self._header, stamp, changes)
+        spark_batch = self._batch.id - self._worker.config.first_batch
+        self._worker.keep(self._task, self._kernel, Pending(spark_batch, base, stamp, changes, clock.ticks_s()))
         reach("task.end")
 
     def result(self) -> TaskResult:
@@ -218,10 +241,10 @@ class _TaskRun:
     def _read(self, ranges: list[Range]) -> Iterable[list[RecordBatch]]:
         return self._hosted.collector.archived(ranges, self._worker.reader(self._hosted).read(ranges))
 
-    def _write_local(self) -> None:
-        for changes in self._changes[self._written :]:
-            commit_local(self._hosted.local, self._header, self._stamp, changes)
-        self._written = len(self._changes)
+    def _read_beside(self, ranges: list[Range]) -> Iterator[list[RecordBatch]]:
+        """With a reader of its own, so that several ranges can be read alternately."""
+        with closing(self._worker.clients.reader()) as reader:
+            yield from self._hosted.collector.archived(ranges, reader.read(ranges))
 
 
 def _row(worker: Worker, header: bytes, to: TaskId, kind: int, payload: bytes) -> Row:

@@ -276,6 +276,7 @@ class StreamDriver:
             marker_topic=_marker_topic(self._pipeline, self._plan),
             first_batch=checkpoint.first_batch,
             seed=None if checkpoint.seed is None else str(self._paths.line.root / checkpoint.seed),
+            commits=str(self._paths.checkpoint / "commits"),
             fault_hook=self._settings.fault_hook,
         )
         frame = spark.readStream.format("kafka_ranges").options(**offsets_option(source)).load()

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from pyspark import TaskContext
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import (
@@ -20,14 +19,12 @@ from pyspark.sql.streaming.stateful_processor import (
     TimerValues,
 )
 
-from deltaworks.spark.protocol import Truth, TruthHeader
+from deltaworks.spark.protocol import Truth, TruthHeader, decode_header, encode_header
 from deltaworks.spark.routes import Operator
 from deltaworks.spark.seed import seeded
 from deltaworks.spark.slot import run_slot
 from deltaworks.spark.turns import TaskId
 from deltaworks.spark.worker import HostConfig, worker_for
-
-_encode = msgspec.msgpack.Encoder().encode
 
 
 class SparkTruth:
@@ -40,10 +37,11 @@ class SparkTruth:
 
     def header(self) -> TruthHeader | None:
         value = self._headers.getValue(self._task)
-        return msgspec.msgpack.decode(bytes(value[0]), type=TruthHeader) if value is not None else None
+        what = f"the state of task {self._task} in Spark's checkpoint"
+        return decode_header(bytes(value[0]), what) if value is not None else None
 
     def update(self, header: TruthHeader) -> None:
-        self._headers.updateValue(self._task, (_encode(header),))
+        self._headers.updateValue(self._task, (encode_header(header),))
 
     def segment(self, segment_id: int) -> bytes:
         value = self._segments.getValue((*self._task, segment_id))
@@ -78,7 +76,7 @@ class TaskHost(StatefulProcessor):
         context = TaskContext.get()
         assert context is not None
         batch_id = self._config.first_batch + int(context.getLocalProperty("streaming.sql.batchId") or -1)
-        yield from run_slot(worker, self._operator, batch_id, rows, self._truth)
+        yield from run_slot(worker, self._operator, batch_id, rows, self._truth, context.attemptNumber())
 
     def close(self) -> None:
         pass

@@ -7,10 +7,12 @@ protocol decides about state, the transaction marker about Kafka.
 from __future__ import annotations
 
 import gc
+import logging
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Protocol
 
@@ -20,20 +22,24 @@ from pyspark import cloudpickle
 from deltaworks import faults
 from deltaworks.control import fence
 from deltaworks.dsl.pipeline import Pipeline
+from deltaworks.errors import StateError
 from deltaworks.kafka.transactional import TransactionalSink
 from deltaworks.kernel.records import Collector
 from deltaworks.kernel.stores.build import Store
 from deltaworks.kernel.stores.state import StateBackend
 from deltaworks.kernel.task import GARBAGE_THRESHOLDS, Task
+from deltaworks.spark.applier import Applier
 from deltaworks.spark.collector import Sink, TaskCollector
 from deltaworks.spark.consumer import RangeReader
-from deltaworks.spark.global_tables import GlobalTables, Reader
-from deltaworks.spark.local_store import LocalStore, Stamp, stores_of
-from deltaworks.spark.protocol import local_path
+from deltaworks.spark.global_tables import GlobalTables, Reader, global_path
+from deltaworks.spark.local_store import LocalStore, Stamp, discard, stores_of
+from deltaworks.spark.overlay import Overlay
+from deltaworks.spark.protocol import Opened, Pending, Truth, TruthHeader, local_path, open_store
 from deltaworks.spark.turns import TaskId
 from deltaworks.topology.stages import Plan
 
 _MILLISECOND = timedelta(milliseconds=1)
+_log = logging.getLogger(__name__)
 
 
 class HostConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +66,9 @@ class HostConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Id of Spark's batch 0; see `CheckpointPlan`."""
     seed: str | None = None
     """Folder with the stores that its tasks begin with."""
+    commits: str | None = None
+    """Folder in which Spark notes the batches that it has committed, so that changes reach the local stores although no
+    other batch follows; None: nobody looks."""
     fault_hook: str | None = None
     """`module:function`, called once per process (tests only)."""
 
@@ -70,10 +79,36 @@ class HostedTask:
 
     local: LocalStore
     collector: TaskCollector
+    overlay: Overlay | None
+    """What it has changed in the turns of a batch; only of tasks that have several."""
     kernel: Task | None = None
     """Its object caches are valid for the state `stamp`."""
     stamp: Stamp | None = None
     reader: Reader | None = None
+    pending: Pending | None = None
+    """The changes of its last batch, unless they are in the local store or the next one has begun."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    """Held by whoever looks at `pending`, until it is done with it."""
+
+    @property
+    def state(self) -> StateBackend:
+        """What its kernel reads."""
+        return self.local if self.overlay is None else self.overlay
+
+    def forget(self) -> None:
+        """The local store has been opened again, so nothing that reads from it is good any more."""
+        self.kernel = self.stamp = None
+        if self.overlay is not None:
+            self.overlay = Overlay(self.local)
+
+    def close(self) -> None:
+        """Lets go of local store, consumer and producer."""
+        with self.lock:
+            self.pending = None
+            self.local.close()
+        self.collector.close()
+        if self.reader is not None:
+            self.reader.close()
 
 
 class Clients(Protocol):
@@ -115,6 +150,7 @@ class Worker:
     clients: Clients
     _tasks: dict[TaskId, HostedTask] = field(default_factory=dict)
     globals: GlobalTables | None = None
+    _applier: Applier | None = None
 
     def open_globals(self, position: bytes | None) -> None:
         """Brings the global tables to the position that they have in this batch."""
@@ -128,7 +164,56 @@ class Worker:
             for hosted in self._tasks.values():
                 hosted.kernel = hosted.stamp = None  # they read the stores of before
 
+    def open(self, task: TaskId, truth: Truth) -> tuple[TruthHeader, Opened]:
+        """Brings the local store of a task to the committed state; what waited in memory is in it, or forgotten.
+
+        A store that cannot be trusted is thrown away and filled again.
+
+        Raises:
+            StateError: also a new one cannot be read or written.
+        """
+        hosted = self.task(*task)
+        with hosted.lock:
+            pending, hosted.pending = hosted.pending, None
+            try:
+                if hosted.local.refresh():
+                    hosted.forget()
+                opened = open_store(hosted.local, truth, pending)
+            except StateError as error:
+                _log.warning("%s It is thrown away and filled again.", error.message)
+                hosted.local.discard()
+                hosted.forget()
+                opened = open_store(hosted.local, truth)
+            if hosted.overlay is not None:
+                hosted.overlay.clear()
+            return opened
+
+    def keep(self, task: TaskId, kernel: Task, pending: Pending) -> None:
+        """A batch has ended well, as far as this process knows."""
+        hosted = self.task(*task)
+        hosted.kernel, hosted.stamp = kernel, pending.stamp
+        with hosted.lock:
+            hosted.pending = pending
+        if self.config.commits is not None:
+            if self._applier is None:
+                self._applier = Applier(Path(self.config.commits), lambda: list(self._tasks.values()))
+            self._applier.look()
+
+    def discard_stores(self, slot: int) -> None:
+        """Throws the local stores of a slot away, because who has opened them has died."""
+        root = Path(self.config.local_root)
+        for task in [task for task, route in self.routes.items() if route == slot]:
+            if task in self._tasks:
+                self._tasks.pop(task).close()
+            discard(local_path(root, *task))
+        if self.globals is not None:
+            self.globals.close()
+            self.globals = None
+        for stage in self.plan.global_stages:
+            discard(global_path(root, stage))
+
     def task(self, stage: int, task: int) -> HostedTask:
+        """What belongs to a task, made on first use."""
         hosted = self._tasks.get((stage, task))
         if hosted is None:
             hosted = self._tasks[stage, task] = self._host(stage, task)
@@ -142,7 +227,7 @@ class Worker:
             self.pipeline,
             self.plan,
             (stage, task),
-            hosted.local,
+            hosted.state,
             hosted.collector,
             hop_partitions=self.config.hop_partitions,
             global_stores=self._global_stores,
@@ -155,11 +240,10 @@ class Worker:
 
     def close(self) -> None:
         """Lets go of local stores, consumers and producers."""
+        if self._applier is not None:
+            self._applier.close()
         for hosted in self._tasks.values():
-            hosted.local.close()
-            hosted.collector.close()
-            if hosted.reader is not None:
-                hosted.reader.close()
+            hosted.close()
         self._tasks.clear()
         if self.globals is not None:
             self.globals.close()
@@ -178,11 +262,16 @@ class Worker:
 
     def _host(self, stage: int, task: int) -> HostedTask:
         config = self.config
-        local = LocalStore(local_path(Path(config.local_root), stage, task), stores_of(self.plan.stages[stage]))
+        local = LocalStore.copy(local_path(Path(config.local_root), stage, task), stores_of(self.plan.stages[stage]))
         collector = TaskCollector(
             self.pipeline, self.plan, Path(config.tables_root), stage, task, partial(self.clients.sink, stage, task)
         )
-        return HostedTask(local, collector)
+        return HostedTask(local, collector, Overlay(local) if stage in self._circular else None)
+
+    @cached_property
+    def _circular(self) -> frozenset[int]:
+        """Stages whose tasks have several turns in a batch."""
+        return frozenset(stage for group in self.plan.groups if group.circular for stage in group.stages)
 
     @property
     def _global_stores(self) -> Mapping[str, Store]:

@@ -20,7 +20,7 @@ from tests.hosts.in_process import InProcessStream
 from tests.hosts.memory_kafka import MemoryKafka
 from tests.unit.jobs.recomputing import Row
 
-POINTS = ["task.processed", "task.flushed", "store.after_local_commit", "store.after_append", "driver.after_tables"]
+POINTS = ["task.processed", "task.flushed", "store.after_apply", "store.after_append", "driver.after_tables"]
 
 
 def streamed(

@@ -215,7 +215,7 @@ def test_a_line_that_was_not_finished_is_not_there(folder: Folder, monkeypatch: 
 
 
 def test_a_store_that_is_further_than_the_batch_is_refused(folder: Folder) -> None:
-    local = LocalStore(local_path(folder.state, 0, 1), {"counts": False, "__task__": False})
+    local = LocalStore(local_path(folder.state, 0, 1), {"counts": False, "__task__": False}, durable=True)
     local.commit({"counts": StoreChanges([(b"k", b"v")])}, Stamp(4, b"replay"), None)
     local.close()
 

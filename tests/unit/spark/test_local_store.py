@@ -1,4 +1,4 @@
-"""The local store is ordered bytes with an index by time, one transaction per batch, and one step of undo."""
+"""The local store is ordered bytes with an index by time, one transaction per batch, and believes nothing by itself."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -7,7 +7,8 @@ import pytest
 
 from deltaworks.errors import StateError
 from deltaworks.kernel.stores.state import StoreChanges
-from deltaworks.spark.local_store import LocalStore, Stamp
+from deltaworks.spark.local_store import EMPTY, LocalStore, Stamp, discard
+from tests.faults import breakages
 
 STORES = {"counts": False, "windows": True}
 FIRST, SECOND = Stamp(1, b"a"), Stamp(2, b"b")
@@ -60,27 +61,6 @@ def test_expiry_deletes_every_entry_below_the_bound(store: LocalStore) -> None:
     assert list(store.reader("windows").scan_time(0, None)) == [(at(b"a", 3), b"v")]
 
 
-def test_undo_restores_puts_deletes_and_expiry(store: LocalStore) -> None:
-    put(store, FIRST, None, counts=StoreChanges([(b"a", b"1")]), windows=StoreChanges([(at(b"a", 5), b"1")]))
-    before = entries(store, "counts"), entries(store, "windows")
-    put(
-        store, SECOND, FIRST,
-        counts=StoreChanges([(b"a", b"2"), (b"a", b"3"), (b"b", b"1")]),
-        windows=StoreChanges([(at(b"b", 9), b"2")], expire_before_ms=9),
-    )  # fmt: skip
-    store.undo()
-    assert (entries(store, "counts"), entries(store, "windows")) == before
-    assert [k for k, _ in store.reader("windows").scan_time(0, None)] == [at(b"a", 5)]
-    header = store.header()
-    assert header is not None and header.stamp == FIRST and header.previous is None
-
-
-def test_undo_without_before_images_is_an_error(store: LocalStore) -> None:
-    put(store, FIRST, None, counts=StoreChanges([(b"a", b"1")]))
-    with pytest.raises(ValueError, match="nothing to undo"):
-        store.undo()
-
-
 def test_another_process_sees_what_was_committed(store: LocalStore, tmp_path: Path) -> None:
     import subprocess
     import sys
@@ -89,7 +69,7 @@ def test_another_process_sees_what_was_committed(store: LocalStore, tmp_path: Pa
     code = (
         "from pathlib import Path; from deltaworks.spark.local_store import LocalStore; "
         f"s = LocalStore(Path({str(tmp_path / '0-0')!r}), {STORES!r}); "
-        "print(s.reader('counts').get(b'a'), s.header().stamp)"
+        "print(s.reader('counts').get(b'a'), s.stamp())"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out.strip() == "b'1' Stamp(version=1, nonce=b'a')"
@@ -119,10 +99,9 @@ def test_a_transaction_reads_its_own_writes_and_counts_as_a_whole(store: LocalSt
         assert [inside.get(at(key, time)) for key, time in ((b"a", 1), (b"d", 4))] == [None, b"v"]
         assert entries(store, "windows") == [(at(b"a", 1), b"old"), (at(b"b", 2), b"v")]
         assert transaction.entry_count() == 2
-        transaction.commit(SECOND, None)
+        transaction.commit(SECOND)
     assert [key for key, _ in entries(store, "windows")] == [at(b"c", 3), at(b"d", 4)]
-    header = store.header()
-    assert header is not None and header.stamp == SECOND
+    assert store.stamp() == SECOND
 
 
 @pytest.mark.parametrize("raised", [False, True])
@@ -132,18 +111,49 @@ def test_a_transaction_that_is_not_committed_leaves_nothing(store: LocalStore, r
         transaction.apply({"counts": StoreChanges([(b"a", b"2")])})
         if raised:
             raise KeyError
-    header = store.header()
-    assert header is not None and header.stamp == FIRST
+    assert store.stamp() == FIRST
     assert entries(store, "counts") == [(b"a", b"1")]
 
 
-def test_all_that_a_transaction_applied_is_undone_together(store: LocalStore) -> None:
-    put(store, FIRST, None, counts=StoreChanges([(b"a", b"1"), (b"b", b"1")]))
-    with store.transaction() as transaction:
-        for value in (b"2", None, b"3"):
-            transaction.apply({"counts": StoreChanges([(b"a", value), (b"c", value)])}, keep_images=True)
-        transaction.commit(SECOND, FIRST)
-    store.undo()
-    header = store.header()
-    assert header is not None and header.stamp == FIRST
-    assert entries(store, "counts") == [(b"a", b"1"), (b"b", b"1")]
+def test_a_late_writer_changes_nothing(store: LocalStore) -> None:
+    """Batch 2 is tried twice; the first attempt wakes up when the store has long gone on."""
+    fifth, sixth, late = Stamp(5, b"e"), Stamp(6, b"f"), Stamp(2, b"late")
+    put(store, FIRST, None, counts=StoreChanges([(b"k", b"1")]))
+    put(store, fifth, FIRST, counts=StoreChanges([(b"k", b"5")]))
+    with pytest.raises(StateError, match="at version 5, and version 1 of it was read"):
+        put(store, late, FIRST, counts=StoreChanges([(b"k", b"2-stale")]))
+    with pytest.raises(StateError, match="another process has written it meanwhile"):
+        store.rebuild(iter(()), late, FIRST)
+    put(store, sixth, fifth, counts=StoreChanges([(b"q", b"6")]))
+    assert (store.stamp(), entries(store, "counts")) == (sixth, [(b"k", b"5"), (b"q", b"6")])
+
+
+def test_without_the_comparison_a_late_writer_wins(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    breakages.plant("stamp not compared when a store is written", monkeypatch.setattr)
+    with pytest.raises(pytest.fail.Exception):
+        test_a_late_writer_changes_nothing(store)
+
+
+def test_what_another_process_has_thrown_away_is_opened_anew(store: LocalStore, tmp_path: Path) -> None:
+    put(store, FIRST, None, counts=StoreChanges([(b"a", b"1")]))
+    assert not store.refresh()
+    discard(tmp_path / "0-0")
+    assert entries(store, "counts") == [(b"a", b"1")], "who reads goes on with what he has"
+    assert store.refresh()
+    assert (store.stamp(), entries(store, "counts")) == (EMPTY, [])
+
+
+def test_a_store_is_as_large_as_it_says(store: LocalStore, tmp_path: Path) -> None:
+    """Also when LMDB has taken pages and given them back; else it would be taken for one that was cut off."""
+    stamp = EMPTY
+    for batch in range(30):
+        stamp, previous = Stamp(batch + 1, b"n"), stamp
+        values = [(b"%d" % key, b"v" * (batch * 97 % 3000)) for key in range(200)]
+        put(store, stamp, previous, counts=StoreChanges([*values]))
+        with store.transaction() as transaction:
+            transaction.clear()
+            transaction.apply({"counts": StoreChanges([*values[: batch * 6]])})
+            transaction.commit(stamp)
+        store.close()
+        store = LocalStore(tmp_path / "0-0", STORES)
+        assert store.stamp() == stamp

@@ -13,7 +13,7 @@ from deltaworks.kernel.stores.state import StoreChanges
 from deltaworks.spark import changelog, seed
 from deltaworks.spark.changelog import FANOUT
 from deltaworks.spark.local_store import LocalStore, Stamp
-from deltaworks.spark.protocol import Opened, commit_store, open_store
+from deltaworks.spark.protocol import Opened, append, next_stamp, open_store
 from tests.task_state import TaskState
 
 STORES = {"counts": False, "windows": True, "empty": False}
@@ -63,7 +63,7 @@ def batch(local: LocalStore, state: TaskState, root: Path, key: bytes) -> tuple[
     working = copy.deepcopy(state)
     truth = seed.seeded(working, root, 0, 3)
     header, opened = open_store(local, truth)
-    commit_store(local, truth, header, {"counts": StoreChanges([(key, b"new"), (b"k0", None)])})
+    append(truth, header, next_stamp(header), {"counts": StoreChanges([(key, b"new"), (b"k0", None)])})
     return working, opened
 
 
@@ -76,6 +76,7 @@ def test_with_its_first_batch_the_seed_becomes_part_of_the_state(tmp_path: Path,
     local = LocalStore(tmp_path / "local", STORES)
     state, _ = batch(local, TaskState(), tmp_path, b"k1")
     seed.seed_path(tmp_path, 0, 3).unlink()
+    assert open_store(local, seed.seeded(state, tmp_path, 0, 3))[1] is Opened.CAUGHT_UP
 
     again = LocalStore(tmp_path / "another disk", STORES)
     _, opened = open_store(again, seed.seeded(state, tmp_path, 0, 3))
@@ -84,20 +85,25 @@ def test_with_its_first_batch_the_seed_becomes_part_of_the_state(tmp_path: Path,
     assert content(local) == content(again) == after(made, b"k1")
 
 
-def test_an_attempt_that_failed_is_undone_and_a_lost_disk_is_filled_again(tmp_path: Path, made: Content) -> None:
+def test_an_attempt_that_failed_leaves_nothing_and_a_lost_disk_is_filled_again(tmp_path: Path, made: Content) -> None:
     local, state = LocalStore(tmp_path / "local", STORES), TaskState()
     batch(local, state, tmp_path, b"k1")  # what it wrote to the state is lost
 
     state, opened = batch(local, state, tmp_path, b"k2")
-    assert opened is Opened.UNDO
+    assert opened is Opened.SAME
+    assert content(local) == made
+    batch(local, state, tmp_path, b"k5")
     assert content(local) == after(made, b"k2")
 
     again = LocalStore(tmp_path / "another disk", STORES)
     state, opened = batch(again, TaskState(), tmp_path, b"k3")
     assert opened is Opened.REBUILD
+    _, opened = batch(again, state, tmp_path, b"k4")
+    assert opened is Opened.CAUGHT_UP
     assert content(again) == after(made, b"k3")
     _, opened = batch(local, state, tmp_path, b"k4")
     assert opened is Opened.REBUILD, "that state is of another attempt"
+    assert content(local) == after(made, b"k3")
 
 
 def test_the_segments_of_the_seed_are_merged_with_those_that_follow(
@@ -113,6 +119,7 @@ def test_the_segments_of_the_seed_are_merged_with_those_that_follow(
 
     again = LocalStore(tmp_path / "another disk", STORES)
     header, _ = open_store(again, seed.seeded(state, tmp_path, 0, 3))
+    open_store(local, seed.seeded(state, tmp_path, 0, 3))
     assert content(again) == content(local) == after(made, *keys)
     assert max(segment.tier for segment in header.segments) >= 1
     referred = {n for segment in header.segments for n in range(segment.first, segment.first + segment.chunks)}
@@ -132,3 +139,21 @@ def test_a_task_without_stores_begins_empty(tmp_path: Path) -> None:
 def test_a_seed_that_is_gone_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
     with pytest.raises(IncompatibleCheckpointError, match=r"1-0\.seed is not there"):
         seed.seeded(TaskState(), tmp_path, 1, 0).header()
+
+
+def test_a_seed_that_is_cut_off_anywhere_is_refused(tmp_path: Path, made: Content) -> None:
+    path = seed.seed_path(tmp_path, 0, 3)
+    whole = path.read_bytes()
+    for size in {*range(0, len(whole), 97), *range(len(whole) - 40, len(whole))}:
+        path.write_bytes(whole[:size])
+        with pytest.raises(IncompatibleCheckpointError, match=r"0-3\.seed.*(cut off|not as it was written)"):
+            seed.seeded(TaskState(), tmp_path, 0, 3).header()
+
+
+def test_a_seed_in_which_a_byte_is_another_one_is_refused(tmp_path: Path, made: Content) -> None:
+    path = seed.seed_path(tmp_path, 0, 3)
+    whole = path.read_bytes()
+    for at in range(0, len(whole), 61):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        with pytest.raises(IncompatibleCheckpointError, match=r"0-3\.seed"):
+            open_store(LocalStore(tmp_path / f"local-{at}", STORES), seed.seeded(TaskState(), tmp_path, 0, 3))

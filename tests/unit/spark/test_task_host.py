@@ -7,13 +7,16 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from deltaworks import StreamsBuilder
+from deltaworks.errors import IncompatibleCheckpointError
 from deltaworks.spark import seed, task_host
-from deltaworks.spark.protocol import EMPTY, Truth
+from deltaworks.spark.local_store import EMPTY
+from deltaworks.spark.protocol import Truth
 from deltaworks.spark.routes import Routes
-from deltaworks.spark.task_host import TaskHost
+from deltaworks.spark.task_host import SparkTruth, TaskHost
 from deltaworks.spark.worker import HostConfig
 
 
@@ -48,17 +51,18 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> Ran:
     def run(host: TaskHost, spark_batch: str) -> tuple[int, Truth]:
         found: list[Any] = []
 
-        def run_slot(worker: Any, operator: Any, batch_id: int, rows: Any, truths: Any) -> Iterator[None]:
-            found.extend((batch_id, truths((0, 0))))
+        def run_slot(worker: Any, operator: Any, batch_id: int, rows: Any, truths: Any, attempt: int) -> Iterator[None]:
+            found.extend((batch_id, truths((0, 0)), attempt))
             yield None
 
         monkeypatch.setattr(task_host, "run_slot", run_slot)
         monkeypatch.setattr(task_host, "worker_for", lambda config, routes: None)
-        context = SimpleNamespace(getLocalProperty={"streaming.sql.batchId": spark_batch}.get)
+        context = SimpleNamespace(getLocalProperty={"streaming.sql.batchId": spark_batch}.get, attemptNumber=lambda: 2)
         monkeypatch.setattr(task_host.TaskContext, "get", lambda: context)  # type: ignore[attr-defined]
         host.init(NoState())  # type: ignore[arg-type]
         (route,) = host._mine
         assert list(host.handleInputRows((route,), iter(()), None)) == [None]  # type: ignore[arg-type]
+        assert found[2] == 2
         return found[0], found[1]
 
     return run
@@ -78,3 +82,13 @@ def test_tasks_of_a_line_with_seeds_take_them(ran: Ran, tmp_path: Path) -> None:
     header = seeded.header()
     assert alone.header() is None
     assert header is not None and header.stamp == EMPTY
+
+
+def test_what_spark_holds_of_another_format_is_refused() -> None:
+    class FirstFormat(NoState):
+        def getValue(self, _: object) -> Any:
+            return (msgspec.msgpack.encode(((3, b"nonce"), ((0, 1, 0, 5),), 1)),)
+
+    state: Any = FirstFormat()
+    with pytest.raises(IncompatibleCheckpointError, match=r"task \(0, 1\) in Spark's checkpoint has no format"):
+        SparkTruth((0, 1), state, state).header()

@@ -1,8 +1,8 @@
 """Runs units: step by step as a stream runs micro-batches, with one transaction per local store for the whole chunk.
 
-The order at the end is table files, result, local stores. A unit that died before its first local store was written
-does everything again; if all of them are written it answers from the result; a circle that died in between takes back
-those that are.
+The order at the end is table files, what a circle has changed, result, local stores. A unit that died before its first
+local store was written does everything again; if all of them are written it answers from the result; a circle that died
+in between first writes those that are not.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from functools import partial
+from pathlib import Path
 
 import msgspec
 
@@ -20,12 +21,14 @@ from deltaworks.files import replace_file
 from deltaworks.kafka.ranges import Range
 from deltaworks.kernel.records import Headers, RecordBatch
 from deltaworks.kernel.stores.build import Store
+from deltaworks.kernel.stores.state import StoreChanges
 from deltaworks.kernel.task import Task, TaskMetrics
 from deltaworks.lakehouse.writes import TableWrite
+from deltaworks.spark import changelog
 from deltaworks.spark.collector import TaskCollector
 from deltaworks.spark.global_tables import GlobalTables
 from deltaworks.spark.local_store import LocalStore, LocalTransaction, Stamp, stores_of
-from deltaworks.spark.protocol import EMPTY, local_path
+from deltaworks.spark.protocol import local_path
 from deltaworks.spark.replay.hops import HopReader, HopWriter
 from deltaworks.spark.replay.layers import Layers
 from deltaworks.spark.replay.reading import read_steps
@@ -64,26 +67,39 @@ class UnitRunner:
             stores = [opened.enter_context(closing(self._local(task))) for task in unit.members]
             transactions = [opened.enter_context(store.transaction()) for store in stores]
             reach("replay.opened")
-            found = [_stamp(transaction) for transaction in transactions]
+            found = [transaction.stamp() for transaction in transactions]
             if any(each.version > stamp.version for each in found):
                 raise StateError(f"the stores of task {unit.name} are ahead of batch {unit.commit_id}")
-            if all(each == stamp for each in found):
-                return msgspec.msgpack.decode(result_path.read_bytes(), type=UnitResult)
-            before = [
-                transaction.undo() if each == stamp else each
-                for transaction, each in zip(transactions, found, strict=True)
-            ]
-            for transaction in transactions:
-                transaction.forget_images()
-            result = self._process(unit, transactions)
+            changes_path = paths.changes(unit.commit_id) / unit.name
+            if stamp in found:
+                result = msgspec.msgpack.decode(result_path.read_bytes(), type=UnitResult)
+                self._complete(transactions, changes_path, stamp)
+                return result
+            result, changes = self._process(unit, transactions)
+            if len(transactions) > 1:
+                replace_file(changes_path, msgspec.msgpack.encode(changes))
             replace_file(result_path, msgspec.msgpack.encode(result))
             reach("replay.result_written")
-            for transaction, previous in zip(transactions, before, strict=True):
-                transaction.commit(stamp, previous if len(transactions) > 1 else None)
+            for transaction in transactions:
+                transaction.commit(stamp)
                 reach("replay.local_committed")
         return result
 
-    def _process(self, unit: Unit, transactions: Sequence[LocalTransaction]) -> UnitResult:
+    def _complete(self, transactions: Sequence[LocalTransaction], changes_path: Path, stamp: Stamp) -> None:
+        """What a circle did not get to: the stores that lack its changes get them."""
+        if all(transaction.stamp() == stamp for transaction in transactions):
+            return
+        kept = msgspec.msgpack.decode(changes_path.read_bytes(), type=list[dict[str, StoreChanges]])
+        for transaction, changes in zip(transactions, kept, strict=True):
+            if transaction.stamp() != stamp:
+                transaction.apply(changes)
+                transaction.commit(stamp)
+                reach("replay.local_committed")
+
+    def _process(
+        self, unit: Unit, transactions: Sequence[LocalTransaction]
+    ) -> tuple[UnitResult, list[dict[str, StoreChanges]]]:
+        """What it has done, and what each member of a circle has changed in its stores."""
         paths = self.work.paths
         with HopWriter(paths.hops(unit.commit_id), unit.name) as hops, ExitStack() as opened:
             tables = self._global_tables(unit, opened)
@@ -110,7 +126,7 @@ class UnitRunner:
                 reach("replay.step")
             writes = [write for member in members.values() for write in member.finish()]
         metrics = [member.metrics for member in members.values()]
-        return UnitResult(
+        result = UnitResult(
             writes=tuple(writes),
             hops=hops.files,
             sent=dict(sum((member.sink.sent for member in members.values()), Counter())),
@@ -118,9 +134,11 @@ class UnitRunner:
             late=sum(each.late for each in metrics),
             dead_letters=sum(each.dead_letters for each in metrics),
         )
+        return result, [changelog.merge(member.changes, oldest=False) for member in members.values()]
 
     def _local(self, task: TaskId) -> LocalStore:
-        return LocalStore(local_path(self.work.paths.state, *task), stores_of(self._plan.stages[task[0]]))
+        path = local_path(self.work.paths.state, *task)
+        return LocalStore(path, stores_of(self._plan.stages[task[0]]), durable=True)
 
     def _global_tables(self, unit: Unit, opened: ExitStack) -> GlobalTables | Layers | None:
         """Those that its tasks may look something up in, as of the first step of the chunk."""
@@ -149,7 +167,7 @@ class UnitRunner:
             new_kernel, work.pipeline, plan, task, transaction, collector, hop_partitions=work.hop_partitions
         )
         hops = HopReader(file for to, file in unit.hops if to == place)
-        return _Member(kernel, transaction, collector, sink, records, hops, keep_images=len(unit.members) > 1)
+        return _Member(kernel, transaction, collector, sink, records, hops, keep_changes=len(unit.members) > 1)
 
 
 class _Member:
@@ -164,7 +182,7 @@ class _Member:
         records: Iterator[Iterable[list[RecordBatch]]],
         hops: HopReader,
         *,
-        keep_images: bool,
+        keep_changes: bool,
     ) -> None:
         """
         Args:
@@ -174,9 +192,10 @@ class _Member:
             sink: of the collector.
             records: for each step in which it reads topics.
             hops: what others have sent to it.
-            keep_images: its changes may have to be undone.
+            keep_changes: they are asked for at the end.
         """
-        self._new, self._transaction, self._collector, self._keep_images = new, transaction, collector, keep_images
+        self._new, self._transaction, self._collector, self._keep_changes = new, transaction, collector, keep_changes
+        self.changes: list[dict[str, StoreChanges]] = []
         self._records, self._hops = records, hops
         self._kernel: Task | None = None
         self._globals: Mapping[str, Store] = {}
@@ -197,7 +216,10 @@ class _Member:
         if self._kernel is None:
             self._kernel = self._new(global_stores=self._globals, wall_clock_ms=step.wall_ms)
         process(self._kernel, inputs, self._read, step.wall_ms)
-        self._transaction.apply(self._kernel.commit(), keep_images=self._keep_images)
+        changes = self._kernel.commit()
+        self._transaction.apply(changes)
+        if self._keep_changes:
+            self.changes.append(changes)
         self.metrics = self._kernel.metrics.after(self.metrics)
         return self._collector.take_hops()
 
@@ -239,11 +261,6 @@ class CountingSink:
     def abort(self) -> None: ...
 
     def close(self) -> None: ...
-
-
-def _stamp(transaction: LocalTransaction) -> Stamp:
-    header = transaction.header()
-    return EMPTY if header is None else header.stamp
 
 
 def _reads_globals(stage: Stage) -> bool:

@@ -44,6 +44,10 @@ class RunPaths:
         """What units of a chunk have done, until it is committed."""
         return self.root / "results" / str(commit_id)
 
+    def changes(self, commit_id: int) -> Path:
+        """What units of a circle have changed in the stores of their members."""
+        return self.results(commit_id) / "changes"
+
     def hops(self, commit_id: int) -> Path:
         """What tasks of a chunk have sent to others, until it is committed."""
         return self.root / "hops" / str(commit_id)

@@ -8,7 +8,7 @@ import pytest
 
 from deltaworks.kernel.stores.memory import MemoryState
 from deltaworks.kernel.stores.state import StoreChanges
-from deltaworks.spark.replay.layers import LayerReader
+from deltaworks.spark.overlay import OverlayReader
 
 KEYS = [bytes([first]) * size for first in b"abcx" for size in (0, 1, 2)]
 TIMES_MS = range(8)
@@ -34,7 +34,7 @@ def test_any_changes_show_as_if_they_were_made_below(seed: int) -> None:
         below.apply(changes)
         model.apply(changes)
     before = list(below.reader("s").scan(b"", None))
-    layer, expected = LayerReader(below.reader("s")), model.reader("s")
+    layer, expected = OverlayReader(below.reader("s")), model.reader("s")
     for bound_ms in range(6):
         change = random_changes(rng, bound_ms)
         layer.apply(change)
