@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from deltaworks import clock
 from deltaworks.errors import LeaseError, TransientError
 from deltaworks.files import replace_file
 
@@ -79,7 +80,7 @@ def wait(folder: Path, command: Command, *, act: Callable[[], None], timeout_s: 
     Raises:
         TransientError: there was none in time; the command is withdrawn.
     """
-    path, end = _answer_path(folder, command.id), time.monotonic() + timeout_s
+    path, end = _answer_path(folder, command.id), clock.ticks_s() + timeout_s
     while True:
         if path.exists():
             said = msgspec.json.decode(path.read_bytes(), type=Answer)
@@ -90,7 +91,7 @@ def wait(folder: Path, command: Command, *, act: Callable[[], None], timeout_s: 
             continue
         except LeaseError:
             pass
-        if time.monotonic() > end:
+        if clock.ticks_s() > end:
             (folder / f"{command.id}.command.json").unlink(missing_ok=True)
             raise TransientError(
                 f"The driver did not carry out the command {command.id!r} in {timeout_s:g} s.",

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from deltaworks import clock
 from deltaworks.errors import FencedError, LeaseError
 
 _POLL_S = 0.005
@@ -75,9 +76,9 @@ def _locked(path: Path, kind: int, patience_s: float) -> Iterator[int]:
     path.parent.mkdir(parents=True, exist_ok=True)
     fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        end = time.monotonic() + patience_s
+        end = clock.ticks_s() + patience_s
         while not _taken(fd, kind):
-            if time.monotonic() > end:
+            if clock.ticks_s() > end:
                 raise LeaseError(
                     f"{path} is held by a process that does not let go of it in {patience_s:g} s.",
                     hint=f"a stopped driver of an older generation? Find it with `fuser {path}`, and end it",

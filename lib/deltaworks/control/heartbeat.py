@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
+from deltaworks.clock import Sign
 from deltaworks.files import replace_file
 
 State = Literal["starting", "running", "draining", "stopped", "failed"]
@@ -24,6 +24,10 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
     state: State
     pid: int
     at: float
+    sign: Sign | None = None
+    """The same moment, for who asks how long ago that was."""
+    up_s: float = 0.0
+    """How long this driver runs."""
     batch_id: int | None = None
     batch_seconds: float = 0.0
     records_per_second: float = 0.0
@@ -61,5 +65,11 @@ def read(path: Path) -> Heartbeat | None:
         return None
 
 
+def sign_of(beat: Heartbeat) -> Sign:
+    """When it was, for who asks how long ago."""
+    return beat.sign or Sign.of(beat.at)
+
+
 def age_s(beat: Heartbeat) -> float:
-    return time.time() - beat.at
+    """How long ago it was; a step of the wall clock changes nothing on the machine that wrote it."""
+    return sign_of(beat).age_s()

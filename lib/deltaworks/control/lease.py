@@ -9,13 +9,13 @@ from __future__ import annotations
 import fcntl
 import os
 import socket
-import time
 from pathlib import Path
 from types import TracebackType
 
 import msgspec
 import psutil
 
+from deltaworks import clock, processes
 from deltaworks.errors import LeaseError
 
 _END_S = 10.0
@@ -25,16 +25,17 @@ class ProcessId(msgspec.Struct, frozen=True):
     """A process that cannot be mistaken for a later one with the same number."""
 
     pid: int
-    started: float
+    started: str
+    """See `processes.started`."""
 
     @classmethod
     def of(cls, pid: int) -> ProcessId:
-        return cls(pid, psutil.Process(pid).create_time())
+        return cls(pid, processes.started(pid))
 
     def alive(self) -> psutil.Process | None:
         try:
             process = psutil.Process(self.pid)
-            same = abs(process.create_time() - self.started) < 0.01
+            same = processes.started(self.pid) == self.started
             return process if same and process.status() != psutil.STATUS_ZOMBIE else None
         except psutil.NoSuchProcess:
             return None
@@ -64,7 +65,7 @@ class Lease:
             generation=generation,
             host=socket.gethostname(),
             driver=ProcessId.of(os.getpid()),
-            since=time.time(),
+            since=clock.wall_s(),
         )
         self._fd: int | None = None
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import msgspec
 
+from deltaworks.clock import Sign
 from deltaworks.files import replace_file
 
 
@@ -20,11 +20,14 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What went wrong; None if nothing did."""
     at: float
     """Unix seconds."""
+    sign: Sign | None = None
+    """The same moment, for who asks how long ago that was."""
 
 
 def write(path: Path, generation: int, exit_code: int, reason: str | None) -> None:
     """Replaces the file atomically."""
-    outcome = Outcome(generation=generation, exit_code=exit_code, reason=reason, at=time.time())
+    sign = Sign.now()
+    outcome = Outcome(generation=generation, exit_code=exit_code, reason=reason, at=sign.wall_s, sign=sign)
     replace_file(path, msgspec.json.encode(outcome))
 
 
@@ -33,3 +36,8 @@ def read(path: Path) -> Outcome | None:
         return msgspec.json.decode(path.read_bytes(), type=Outcome)
     except FileNotFoundError:
         return None
+
+
+def sign_of(word: Outcome) -> Sign:
+    """When it was, for who asks how long ago."""
+    return word.sign or Sign.of(word.at)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
+from deltaworks import clock
 from deltaworks.control import fence, lease
 from deltaworks.control.launchers import Launchers, launcher
 from deltaworks.control.model import ALIVE, Deployment, Desired, Observation, PipelineRecord
@@ -73,7 +73,7 @@ def _status(
         name=name,
         desired=record.desired if record else None,
         seen=seen,
-        for_s=max(0.0, time.time() - since) if since is not None else None,
+        for_s=max(0.0, clock.wall_s() - since) if since is not None else None,
         restarts=record.restarts if record else 0,
         reason=(record.gave_up if record else None) or seen.reason,
     )

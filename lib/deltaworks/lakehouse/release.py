@@ -21,7 +21,6 @@ Not here: what is replaced (`replacement`, `scope`), and who says so (`control.p
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
@@ -29,6 +28,7 @@ from typing import Literal
 import msgspec
 import pyarrow as pa
 
+from deltaworks import clock
 from deltaworks.errors import TableError
 from deltaworks.faults import reach
 from deltaworks.files import replace_file
@@ -475,4 +475,4 @@ def _names(tables: Iterable[OpenTable]) -> list[str]:
 
 
 def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+    return clock.wall_ms()

@@ -10,7 +10,6 @@ A batch may be a *tick* besides: then the tasks that depend on the wall clock ru
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -23,6 +22,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from deltaworks import clock
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import KafkaReadError, KafkaTopicError
 from deltaworks.kafka.admin import admin
@@ -229,9 +229,9 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _look_for_topics(self) -> None:
         """Topics that a pattern matches and that were not there before."""
-        if time.monotonic() - self._looked_for_topics < _NEW_TOPICS_S:
+        if clock.ticks_s() - self._looked_for_topics < _NEW_TOPICS_S:
             return
-        self._looked_for_topics = time.monotonic()
+        self._looked_for_topics = clock.ticks_s()
         try:
             found = self._client().list_topics(timeout=_REQUEST_TIMEOUT_S).topics
         except KafkaException:  # the broker is asked again for the offsets
@@ -266,7 +266,7 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _list(self, spec: OffsetSpec, timeout_s: float) -> dict[TopicPartition, ListOffsetsResultInfo]:
         wanted = {TopicPartition(t, p): spec for t, count in self._partitions.items() for p in range(count)}
-        deadline = time.monotonic() + timeout_s
+        deadline = clock.ticks_s() + timeout_s
         while True:
             try:
                 futures = self._client().list_offsets(
@@ -275,7 +275,7 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return {position: future.result() for position, future in futures.items()}
             except KafkaException as error:
                 self._admin = None  # one whose broker was restarted may not answer any more
-                if time.monotonic() > deadline:
+                if clock.ticks_s() > deadline:
                     raise KafkaReadError(
                         f"no offsets from {self._config.bootstrap} for {timeout_s:.0f} s: {error}",
                         hint="check that the broker runs (deltaworks status) and that the source topics still exist",
@@ -317,7 +317,7 @@ def _with_new(start: Offsets, end: Offsets) -> Offsets:
 
 
 def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+    return clock.wall_ms()
 
 
 class KafkaRanges(DataSource):

@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -21,7 +20,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from deltaworks import faults
+from deltaworks import clock, faults
+from deltaworks.clock import Sign
 from deltaworks.control import batches, fence, heartbeat, publication, topics
 from deltaworks.control.checkpoint import CheckpointPlan, open_plan
 from deltaworks.control.heartbeat import Heartbeat, State
@@ -94,7 +94,7 @@ def run(
         fence.advance(paths.fence, generation, pipeline.name)
         handover.settle(paths)
         succession.require_settled(paths.handovers)
-        handover.expire(paths, time.time() - TableOptions().keep_releases_ms / 1000)
+        handover.expire(paths, (clock.cautious_ms() - TableOptions().keep_releases_ms) / 1000)
         shutil.rmtree(paths.scratch, ignore_errors=True)
         driver = StreamDriver(pipeline, settings, paths, lease, generation, reporter or SilentReporter())
         driver.run(until_caught_up=until_caught_up)
@@ -163,11 +163,12 @@ class StreamDriver:
             query_id="",
             state="starting",
             pid=os.getpid(),
-            at=time.time(),
+            at=clock.wall_s(),
         )
+        self._begun = clock.ticks_s()
         self._beat_lock = threading.Lock()
         self._committing = threading.Lock()
-        self._batch_ended = time.monotonic()
+        self._batch_ended = clock.ticks_s()
 
     def run(self, *, until_caught_up: bool) -> None:
         try:
@@ -295,7 +296,7 @@ class StreamDriver:
 
     def _commit_batch(self, committer: TableCommitter, first_batch: int, frame: DataFrame, spark_batch: int) -> None:
         """`foreachBatch`: the one action that runs the tasks, then one Delta commit per table."""
-        started, batch_id = time.monotonic(), first_batch + spark_batch
+        started, batch_id = clock.ticks_s(), first_batch + spark_batch
         reach("driver.before_tasks")
         fence.check(self._paths.fence, self._generation, self._pipeline.name)
         rows = frame.collect()
@@ -303,7 +304,7 @@ class StreamDriver:
         results = [msgspec.msgpack.decode(r.payload, type=TaskResult) for r in rows if r.kind == row_kinds.RESULT]
         planned = next((row for row in rows if row.kind == row_kinds.BATCH), None)
         if planned is None:  # the first batch of a query runs even if the source has nothing for it
-            wall_ms, plan = time.time_ns() // 1_000_000, BatchPlan([], tick=False)
+            wall_ms, plan = clock.wall_ms(), BatchPlan([], tick=False)
         else:
             wall_ms, plan = planned.wall_ms, msgspec.msgpack.decode(planned.payload, type=BatchPlan)
         with self._committing:
@@ -319,7 +320,7 @@ class StreamDriver:
         for result in results:
             self._totals.add_task(result)
         self._plan_next_tick()
-        self._after_batch(committer, batch_id, sum(r.counts.records_in for r in results), time.monotonic() - started)
+        self._after_batch(committer, batch_id, sum(r.counts.records_in for r in results), clock.ticks_s() - started)
         reach("driver.end")
 
     def _plan_next_tick(self) -> None:
@@ -330,7 +331,7 @@ class StreamDriver:
         replace_file(self._paths.next_tick, str(min(due_ms, default="never")).encode())
 
     def _after_batch(self, committer: TableCommitter, batch_id: int, records: int, seconds: float) -> None:
-        self._batch_ended = time.monotonic()
+        self._batch_ended = clock.ticks_s()
         self._beat = msgspec.structs.replace(
             self._beat,
             batch_id=batch_id,
@@ -342,7 +343,7 @@ class StreamDriver:
 
     def _supervise(self, query: StreamingQuery, committer: TableCommitter) -> None:
         """Waits for the end of the query; beats while it idles, drains when told to."""
-        last_beat = time.monotonic()
+        last_beat = clock.ticks_s()
         while query.isActive:
             if self._stop.is_set() or self._reporter.asked_to_drain():
                 self._drain.touch()
@@ -353,12 +354,12 @@ class StreamDriver:
                 query.stop()
                 break
             self._obey(committer)
-            if time.monotonic() - last_beat >= _IDLE_BEAT_S:
+            if clock.ticks_s() - last_beat >= _IDLE_BEAT_S:
                 self._measure_lag()
-                if time.monotonic() - self._batch_ended > _QUIET_S:
+                if clock.ticks_s() - self._batch_ended > _QUIET_S:
                     self._refresh_snapshots(committer)
                 self._write_beat(self._beat.state)
-                last_beat = time.monotonic()
+                last_beat = clock.ticks_s()
             query.awaitTermination(_POLL_S)  # type: ignore[arg-type]  # parts of a second work
         query.awaitTermination()
         error = query.exception()
@@ -400,7 +401,9 @@ class StreamDriver:
             self._beat = msgspec.structs.replace(
                 self._beat,
                 state=state,
-                at=time.time(),
+                at=clock.wall_s(),
+                sign=Sign.now(),
+                up_s=clock.ticks_s() - self._begun,
                 error=error,
                 records_total=totals.records,
                 lag_by_partition=lag,
