@@ -30,7 +30,7 @@ from deltaworks.kafka.ranges import Offsets, Range
 from deltaworks.kernel.idling import Idling
 from deltaworks.settings import Settings
 from deltaworks.spark import rows as row_kinds
-from deltaworks.spark.cuts import Part, count_records, cut_by_time, limit_offsets, require_growing, wait_for_others
+from deltaworks.spark.cuts import Limit, Part, cut_backlog, require_growing, wait_for_others
 from deltaworks.spark.routes import Routes
 from deltaworks.spark.rows import BatchPlan
 from deltaworks.topology.stages import Plan
@@ -171,11 +171,8 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if config.max_task_idle_ms is not None and self._target is None:  # else nobody will bring what is waited for
             streams = self._wait_for_others(start, streams, config.max_task_idle_ms)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else config.max_records_per_batch
-        if count_records(start, streams) <= most:
-            return streams | unlimited
-        if len(streams) == 1:
-            return limit_offsets(start, streams, most) | unlimited
-        cut, self._cut_ms = cut_by_time(start, streams, most, self._offsets_at, self._cut_ms)
+        holds = Limit(records=most)
+        cut, self._cut_ms = cut_backlog(start, streams, holds, self._offsets_at, self._cut_ms)
         return cut | unlimited
 
     def end_offsets(self, timeout_s: float = _BROKER_TIMEOUT_S) -> Offsets:
