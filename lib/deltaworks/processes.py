@@ -10,13 +10,12 @@ Does not restart what died.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -137,8 +136,7 @@ def register(
         started=started(pid),
         launched=Sign.now(),
     )
-    content = {**asdict(entry), "launched": msgspec.to_builtins(entry.launched)}
-    replace_file(run / f"{name}.json", json.dumps(content, indent=1).encode())
+    replace_file(run / f"{name}.json", msgspec.json.format(msgspec.json.encode(entry), indent=1))
     return entry
 
 
@@ -198,12 +196,9 @@ def last_lines(log: Path, count: int = 20, *, after: int = 0) -> list[str]:
 
 def _read(file: Path) -> Registered | None:
     try:
-        content = json.loads(file.read_text())
-    except (FileNotFoundError, json.JSONDecodeError):
+        return msgspec.json.decode(file.read_bytes(), type=Registered)
+    except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError):
         return None
-    launched = content.get("launched")
-    lists = {"command": tuple(content["command"]), "ports": tuple(content["ports"])}
-    return Registered(**{**content, **lists, "launched": launched and msgspec.convert(launched, Sign)})
 
 
 def _stat(pid: int) -> str:

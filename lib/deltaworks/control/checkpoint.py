@@ -68,16 +68,28 @@ def open_plan(
 
 
 def write_plan(path: Path, plan: CheckpointPlan) -> None:
-    """Replaces the file atomically."""
-    replace_file(path, msgspec.json.format(msgspec.json.encode(plan), indent=1))
+    """Replaces the file atomically and durably."""
+    replace_file(path, msgspec.json.format(msgspec.json.encode(plan), indent=1), durable=True)
 
 
 def stored_plan(path: Path) -> CheckpointPlan | None:
-    """The plan of a checkpoint as it is stored; None if there is none yet."""
+    """The plan of a checkpoint as it is stored; None if there is none yet.
+
+    Raises:
+        IncompatibleCheckpointError: the file is empty, torn, or of a version that has other fields.
+    """
     try:
-        return msgspec.json.decode(path.read_bytes(), type=CheckpointPlan)
+        data = path.read_bytes()
     except FileNotFoundError:
         return None
+    try:
+        return msgspec.json.decode(data, type=CheckpointPlan)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise IncompatibleCheckpointError(
+            f"{path} says what the checkpoint beside it was made for, and cannot be read: {error}",
+            hint="bring the file back from a copy of this folder, or deploy the version of deltaworks that wrote it; "
+            f"else start over with a new checkpoint: move {path.parent} away",
+        ) from error
 
 
 def fitting_plan(

@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from deltaworks.clock import Sign
+from deltaworks.control import damaged
 from deltaworks.files import replace_file
 
 State = Literal["starting", "running", "draining", "stopped", "failed"]
@@ -59,10 +60,8 @@ def write(path: Path, beat: Heartbeat) -> None:
 
 
 def read(path: Path) -> Heartbeat | None:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=Heartbeat)
-    except FileNotFoundError:
-        return None
+    """The last beat; None if there is none, or none that this version can read: the next one follows."""
+    return damaged.read_json(path, Heartbeat)
 
 
 def sign_of(beat: Heartbeat) -> Sign:

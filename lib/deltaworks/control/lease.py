@@ -7,6 +7,7 @@ Python workers of that) is ended by the next holder, before it touches anything.
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import socket
 from pathlib import Path
@@ -17,8 +18,11 @@ import psutil
 
 from deltaworks import clock, processes
 from deltaworks.errors import LeaseError
+from deltaworks.files import sync_folder
 
 _END_S = 10.0
+_SIZE = 1024
+_log = logging.getLogger(__name__)
 
 
 class ProcessId(msgspec.Struct, frozen=True):
@@ -82,6 +86,7 @@ class Lease:
                 f"pipeline {self._holder.pipeline!r} is already running: {who} holds {self._path}",
                 hint=f"stop it first: deltaworks stop {self._holder.pipeline}",
             ) from None
+        sync_folder(self._path.parent)
         self._fd = fd
         end_remains(read_holder(self._path))
         self._write()
@@ -99,18 +104,24 @@ class Lease:
         self._write()
 
     def _write(self) -> None:
+        """One write of a fixed size: a successor must not read half of it, or it leaves a JVM running."""
         assert self._fd is not None
         data = msgspec.json.encode(self._holder)
-        os.pwrite(self._fd, data, 0)
-        os.ftruncate(self._fd, len(data))
+        os.pwrite(self._fd, data.ljust(_SIZE), 0)
+        os.ftruncate(self._fd, max(_SIZE, len(data)))
+        os.fsync(self._fd)
 
 
 def read_holder(path: Path) -> Holder | None:
     """Who wrote the lease last; None if nobody holds it or it was given back."""
     try:
         data = path.read_bytes()
-        return msgspec.json.decode(data, type=Holder) if data else None
-    except (FileNotFoundError, msgspec.DecodeError):
+    except FileNotFoundError:
+        return None
+    try:
+        return msgspec.json.decode(data, type=Holder) if data.strip() else None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        _log.warning("%s cannot be read (%s): nobody knows who held it", path, error)
         return None
 
 

@@ -18,7 +18,7 @@ from deltaworks.control.launchers import ExternalId, Launcher, Launchers, Life, 
 from deltaworks.control.model import Deployment, Observation, PipelineRecord, StreamState
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.control.registry import Registry
-from deltaworks.errors import ControlUnavailableError
+from deltaworks.errors import ControlUnavailableError, IncompatibleCheckpointError
 from deltaworks.settings import Settings
 
 STALLED_S = 60.0
@@ -41,7 +41,10 @@ def observe(
     # In this order: a driver writes its outcome and ends, and must not be taken for one that ended without.
     life = look.life()
     word = outcome.read(look.paths.outcome(generation))
-    highest = fence.read(look.paths.fence)
+    try:
+        highest = fence.read(look.paths.fence)
+    except IncompatibleCheckpointError as error:  # is told; other pipelines can be looked at
+        return look.result("unknown", str(error))
     newest = max(highest, look.record.generation if look.record else 0)
     if highest > generation or (newest > generation and life != "alive"):
         said = look.deployment
@@ -179,6 +182,4 @@ class _Look:
 
 def last_beat(paths: PipelinePaths) -> Heartbeat | None:
     """The heartbeat in the file, unless another version of deltaworks wrote it."""
-    with suppress(msgspec.DecodeError):
-        return heartbeat.read(paths.heartbeat)
-    return None
+    return heartbeat.read(paths.heartbeat)

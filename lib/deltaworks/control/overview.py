@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from deltaworks import clock
@@ -11,7 +12,7 @@ from deltaworks.control.model import ALIVE, Deployment, Desired, Observation, Pi
 from deltaworks.control.observation import observe
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.control.registry import Registry
-from deltaworks.errors import ControlUnavailableError
+from deltaworks.errors import ControlUnavailableError, IncompatibleCheckpointError
 from deltaworks.settings import Settings
 
 
@@ -66,7 +67,9 @@ def _status(
     settings: Settings, registry: Registry, name: str, record: PipelineRecord | None, launchers: Launchers
 ) -> PipelineStatus:
     paths = PipelinePaths.of(settings, name)
-    generation = max(fence.read(paths.fence), record.generation if record else 0)
+    generation = record.generation if record else 0
+    with suppress(IncompatibleCheckpointError):  # `observe` tells
+        generation = max(generation, fence.read(paths.fence))
     seen = observe(settings, name, generation, launchers=launchers)
     since = _started(registry, paths, name, generation) if seen.state in ALIVE else seen.ended_at
     return PipelineStatus(

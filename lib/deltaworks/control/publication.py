@@ -17,7 +17,7 @@ import msgspec
 
 from deltaworks import clock
 from deltaworks.control import commands, fence
-from deltaworks.control.checkpoint import CheckpointPlan
+from deltaworks.control.checkpoint import stored_plan
 from deltaworks.control.commands import Answer, Command
 from deltaworks.control.lease import Lease
 from deltaworks.control.paths import PipelinePaths
@@ -127,7 +127,9 @@ def _act(settings: Settings, pipeline: Pipeline, paths: PipelinePaths, by: str) 
     generation = fence.read(paths.fence) + 1
     with Lease(paths.lease, pipeline.name, generation):
         fence.advance(paths.fence, generation, pipeline.name)
-        checkpoint = msgspec.json.decode(paths.plan.read_bytes(), type=CheckpointPlan)
+        checkpoint = stored_plan(paths.plan)
+        if checkpoint is None:
+            raise TableError(f"{paths.plan} is not there.", hint="has the pipeline ever run here?")
         plan = pipeline.plan()
         committer = TableCommitter(
             settings.tables,

@@ -237,6 +237,11 @@ def read(record: Path) -> Succession | None:
         return msgspec.json.decode(record.read_bytes(), type=Succession)
     except FileNotFoundError:
         return None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise TableError(
+            f"{record} says which tables were handed over, and cannot be read: {error}",
+            hint="bring the file back from a copy of the folder",
+        ) from error
 
 
 def _is_there(root: Path, schema: TableSchema) -> bool:
@@ -323,7 +328,7 @@ def _kept(table: Path) -> KeptFiles:
 
 
 def _save(record: Path, told: Succession) -> None:
-    replace_file(record, msgspec.json.format(msgspec.json.encode(told), indent=1))
+    replace_file(record, msgspec.json.format(msgspec.json.encode(told), indent=1), durable=True)
 
 
 def _now_ms() -> int:

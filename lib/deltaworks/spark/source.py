@@ -23,6 +23,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 from pyspark.sql.types import StructType
 
 from deltaworks import clock
+from deltaworks.control import next_tick
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import KafkaReadError, KafkaTopicError
 from deltaworks.kafka.admin import admin
@@ -83,7 +84,7 @@ class SourceConfig(msgspec.Struct, frozen=True, kw_only=True):
     drain_file: str | None = None
     """While it exists no new batch is planned."""
     tick_file: str | None = None
-    """Says when the next tick is due, in ms, or "never"; without it a tick is due now. None: there are no ticks."""
+    """Says when the next tick is due (`control.next_tick`); without it a tick is due now. None: there are no ticks."""
 
 
 def source_config(
@@ -206,12 +207,8 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         path = self._config.tick_file
         if path is None:
             return {}
-        try:
-            due = Path(path).read_text()
-        except FileNotFoundError:
-            due = "0"
-        now_ms = _now_ms()
-        return {TICK: {"0": now_ms}} if due != "never" and now_ms >= int(due) else {TICK: start.get(TICK, {"0": 0})}
+        due_ms, now_ms = next_tick.read(Path(path)), _now_ms()
+        return {TICK: {"0": now_ms}} if due_ms is not None and now_ms >= due_ms else {TICK: start.get(TICK, {"0": 0})}
 
     def _wait_for_others(self, start: Offsets, end: Offsets, max_idle_ms: int) -> Offsets:
         tasks: dict[tuple[int, int], list[Part]] = {}

@@ -22,7 +22,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from deltaworks import clock, faults
 from deltaworks.clock import Sign
-from deltaworks.control import batches, fence, heartbeat, publication, topics
+from deltaworks.control import batches, fence, heartbeat, next_tick, publication, topics
 from deltaworks.control.checkpoint import CheckpointPlan, open_plan
 from deltaworks.control.heartbeat import Heartbeat, State
 from deltaworks.control.lease import Lease
@@ -31,7 +31,6 @@ from deltaworks.control.reporter import Reporter, SilentReporter
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import FencedError, KafkaReadError
 from deltaworks.faults import reach
-from deltaworks.files import replace_file
 from deltaworks.kafka.ranges import Offsets
 from deltaworks.lakehouse import succession
 from deltaworks.lakehouse.committer import TableCommitter, TableOptions
@@ -328,7 +327,7 @@ class StreamDriver:
         if not self._ticked:
             return  # not every task has said when it wants to run
         due_ms = [each for each in self._totals.next_ticks_ms.values() if each is not None]
-        replace_file(self._paths.next_tick, str(min(due_ms, default="never")).encode())
+        next_tick.write(self._paths.next_tick, min(due_ms, default=None))
 
     def _after_batch(self, committer: TableCommitter, batch_id: int, records: int, seconds: float) -> None:
         self._batch_ended = clock.ticks_s()
