@@ -86,10 +86,15 @@ class Lease:
                 f"pipeline {self._holder.pipeline!r} is already running: {who} holds {self._path}",
                 hint=f"stop it first: deltaworks stop {self._holder.pipeline}",
             ) from None
-        sync_folder(self._path.parent)
         self._fd = fd
-        end_remains(read_holder(self._path))
-        self._write()
+        try:
+            sync_folder(self._path.parent)
+            end_remains(read_holder(self._path))
+            self._write()
+        except BaseException:  # a disk without room
+            os.close(fd)
+            self._fd = None
+            raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from deltaworks.exits import NO_RESTART
+from deltaworks.exits import DISK_FULL, NO_RESTART
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,8 @@ class RestartPolicy:
             why = f": {end.reason}" if end.reason else ""
             return GiveUp(f"exit code {end.exit_code} says that a restart would not help{why}")
         counted = 0 if self.recovered(end.ran_s) else restarts
+        if end.exit_code == DISK_FULL:  # lasts until somebody makes room, and no restart does harm
+            counted = min(counted, self.limit - 1)
         if counted >= self.limit:
             return GiveUp(f"{counted} restarts without {self.healthy_s / 60:.0f} healthy minutes")
         left = self.pause_s(counted) - end.ago_s

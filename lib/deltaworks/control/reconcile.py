@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from deltaworks import clock
+from deltaworks import clock, disk, exits
 from deltaworks.clock import Sign
 from deltaworks.control import fence, heartbeat
 from deltaworks.control.launchers import Launchers, launcher
@@ -143,7 +143,7 @@ class _Reconciling:
         if record.gave_up is not None:
             return "give_up", record.gave_up
         end = End(
-            exit_code=seen.exit_code,
+            exit_code=self._exit_code(seen),
             reason=seen.reason,
             ago_s=_ended_ago_s(deployment, seen),
             ran_s=_ran_s(deployment, seen),
@@ -158,6 +158,12 @@ class _Reconciling:
                 if not self._claim(record, "restart", restarts):
                     return "wait", f"{why}; somebody else restarts it"
                 return "restart", why
+
+    def _exit_code(self, seen: Observation) -> int | None:
+        """A driver whose disk was full may have found no room for its last word."""
+        if seen.exit_code is None and disk.is_full(self._settings.home):
+            return exits.DISK_FULL
+        return seen.exit_code
 
     def _claim(self, record: PipelineRecord, action: Action, restarts: int) -> bool:
         return self._registry.claim(record.name, record.generation, action, self._claimed_by, restarts=restarts)

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from deltaworks import clock, faults
+from deltaworks import clock, disk, faults
 from deltaworks.clock import Sign
 from deltaworks.control import batches, fence, heartbeat, next_tick, publication, topics
 from deltaworks.control.checkpoint import CheckpointPlan, open_plan
@@ -89,7 +89,7 @@ def run(
     paths = PipelinePaths.of(settings, pipeline.name)
     if generation is None:
         generation = fence.read(paths.fence) + 1
-    with Lease(paths.lease, pipeline.name, generation) as lease:
+    with disk.told(paths.root), Lease(paths.lease, pipeline.name, generation) as lease:
         fence.advance(paths.fence, generation, pipeline.name)
         handover.settle(paths)
         succession.require_settled(paths.handovers)
@@ -235,7 +235,7 @@ class StreamDriver:
             frame.writeStream.queryName(self._pipeline.name)
             .outputMode("update")
             .option("checkpointLocation", str(self._paths.checkpoint))
-            .foreachBatch(partial(self._commit_batch, committer, checkpoint.first_batch))
+            .foreachBatch(disk.told(self._paths.root)(partial(self._commit_batch, committer, checkpoint.first_batch)))
         )
         interval = f"{self._pipeline.trigger_interval.total_seconds()} seconds"
         query = (
