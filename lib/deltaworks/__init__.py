@@ -106,6 +106,7 @@ from deltaworks.topology.timestamps import (
     FailOnInvalidTimestamp,
     LogAndSkipOnInvalidTimestamp,
     TimestampExtractor,
+    Timestamps,
     UsePartitionTimeOnInvalidTimestamp,
     WallclockTimestampExtractor,
 )
@@ -189,6 +190,7 @@ __all__ = [
     "TimestampExtractor",
     "TimestampedKeyValueStore",
     "TimestampedWindowStore",
+    "Timestamps",
     "Topic",
     "TopicNameExtractor",
     "Topology",

@@ -20,6 +20,7 @@ DeltaworksError                      the root: catch this to catch all
     ├── StackError                   a component that runs around us does not come up or went away
     ├── ControlUnavailableError      the registry (PostgreSQL) does not answer
     ├── StateError                   a store of the host cannot be read
+    ├── DiskFullError                a disk has no room; goes on when there is some
     ├── KafkaReadError               the broker did not answer
     ├── BatchTooLongError            the broker ended a transaction because its batch took too long
     └── KafkaWriteError              records could not be written; their transaction was aborted
@@ -94,6 +95,10 @@ class ControlUnavailableError(TransientError):
 
 class StateError(TransientError):
     """A store of the host cannot be read, so no record is to blame; the batch is run again."""
+
+
+class DiskFullError(TransientError):
+    """A disk has no room, ours or the broker's. Nothing is lost; the stream goes on when there is room."""
 
 
 class KafkaReadError(TransientError):

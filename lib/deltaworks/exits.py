@@ -5,6 +5,7 @@ from __future__ import annotations
 from deltaworks.errors import (
     ConfigurationError,
     DeltaworksError,
+    DiskFullError,
     IncompatibleCheckpointError,
     IntentError,
     KafkaTopicError,
@@ -24,6 +25,8 @@ INTERNAL = 70
 """Anything else. Restart with back-off."""
 LEASE = 73
 """Another driver holds the checkpoint. Do not restart."""
+DISK_FULL = 74
+"""A disk has no room. Restart with back-off, for as long as it lasts."""
 CONFIG = 78
 """Topology, settings, environment or checkpoint do not fit. Do not restart."""
 INTERRUPTED = 130
@@ -50,4 +53,6 @@ def code_of(error: DeltaworksError | type[DeltaworksError]) -> int:
         return CONFIG
     if issubclass(kind, TerminalError):
         return DATA
+    if issubclass(kind, DiskFullError):
+        return DISK_FULL
     return UNAVAILABLE if issubclass(kind, TransientError) else INTERNAL

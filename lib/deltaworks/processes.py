@@ -10,23 +10,26 @@ Does not restart what died.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import psutil
 
+from deltaworks import clock
+from deltaworks.clock import Sign
 from deltaworks.errors import StackError
 from deltaworks.files import replace_file
 
 _CLOCK_TOLERANCE_S = 2.0
 _POLL_S = 0.02
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_STARTED = 19
+"""Where `/proc/<pid>/stat` says when a process was started, counted behind its name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,19 +46,43 @@ class Registered:
     log: str
     """File with its output."""
     ports: tuple[int, ...] = ()
+    started: str = ""
+    """Which process of that pid it is, see `started`; empty: `started_s` says so."""
+    launched: Sign | None = None
+    """When it was registered, for who asks how long ago."""
 
     def members(self) -> list[psutil.Process]:
         """Everything that lives in its session, itself first; empty when it has ended and left nothing."""
         leader = _process(self.pid)
-        if leader is not None and abs(leader.create_time() - self.started_s) > _CLOCK_TOLERANCE_S:
+        if leader is not None and not self._is(leader):
             return []  # another process has the pid now
         found = [process for process in map(_process, _session(self.pid)) if process is not None]
         return sorted(found, key=lambda process: (process.pid != self.pid, process.pid))
+
+    def _is(self, process: psutil.Process) -> bool:
+        if self.started:
+            return started(process.pid) == self.started
+        return abs(process.create_time() - self.started_s) <= _CLOCK_TOLERANCE_S
 
     @property
     def alive(self) -> bool:
         """The process itself runs."""
         return any(process.pid == self.pid for process in self.members())
+
+
+def started(pid: int) -> str:
+    """Tells a process from a later one of the same pid, whatever is done to the wall clock; empty if there is none.
+
+    The system counts a start from its boot; told as a time of day, it moves with each step of the clock.
+    """
+    try:
+        return f"{clock.boot_id()}/{_stat(pid).split()[_STARTED]}"
+    except OSError:
+        pass
+    try:
+        return f"{psutil.Process(pid).create_time():.2f}"  # a system without /proc
+    except psutil.NoSuchProcess:
+        return ""
 
 
 def launch(
@@ -106,8 +133,10 @@ def register(
         command=tuple(command),
         log=str(log),
         ports=tuple(ports),
+        started=started(pid),
+        launched=Sign.now(),
     )
-    replace_file(run / f"{name}.json", json.dumps(asdict(entry), indent=1).encode())
+    replace_file(run / f"{name}.json", msgspec.json.format(msgspec.json.encode(entry), indent=1))
     return entry
 
 
@@ -153,10 +182,7 @@ def stop(run: Path, entry: Registered, *, timeout_s: float = 20.0) -> bool:
 
 def boot_id() -> str:
     """Another one after every start of the machine; what was not synced before may be lost, or half there."""
-    try:
-        return _BOOT_ID.read_text().strip()
-    except OSError:
-        return f"{psutil.boot_time():.0f}"
+    return clock.boot_id() or f"{psutil.boot_time():.0f}"
 
 
 def last_lines(log: Path, count: int = 20, *, after: int = 0) -> list[str]:
@@ -175,10 +201,14 @@ def last_lines(log: Path, count: int = 20, *, after: int = 0) -> list[str]:
 
 def _read(file: Path) -> Registered | None:
     try:
-        content = json.loads(file.read_text())
-    except (FileNotFoundError, json.JSONDecodeError):
+        return msgspec.json.decode(file.read_bytes(), type=Registered)
+    except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError):
         return None
-    return Registered(**{**content, "command": tuple(content["command"]), "ports": tuple(content["ports"])})
+
+
+def _stat(pid: int) -> str:
+    """What follows the name of the process, which may hold anything."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2]
 
 
 def _process(pid: int) -> psutil.Process | None:
@@ -194,9 +224,9 @@ def _process(pid: int) -> psutil.Process | None:
 
 def _reap(pid: int) -> None:
     """A child of ours can be waited for only when the last of its threads is gone; its ports are free then."""
-    end = time.monotonic() + 5.0
+    end = clock.ticks_s() + 5.0
     with contextlib.suppress(ChildProcessError):
-        while os.waitpid(pid, os.WNOHANG) == (0, 0) and time.monotonic() < end:
+        while os.waitpid(pid, os.WNOHANG) == (0, 0) and clock.ticks_s() < end:
             time.sleep(_POLL_S)
 
 
@@ -216,9 +246,9 @@ def _send(number: signal.Signals, processes: Sequence[psutil.Process]) -> None:
 
 
 def _wait(entry: Registered, timeout_s: float, *, leader_only: bool = False) -> bool:
-    end = time.monotonic() + timeout_s
+    end = clock.ticks_s() + timeout_s
     while entry.alive if leader_only else entry.members():
-        if time.monotonic() > end:
+        if clock.ticks_s() > end:
             return False
         time.sleep(_POLL_S)
     return True

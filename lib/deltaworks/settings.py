@@ -63,6 +63,9 @@ class Settings:
     """Heap of a stream's JVM, as Spark writes it; DELTAWORKS_DRIVER_MEMORY."""
     max_records_per_batch: int = 400_000
     """A backlog is cut into micro-batches of at most this many records; DELTAWORKS_MAX_RECORDS_PER_BATCH."""
+    max_bytes_per_batch: int = 256 * 1024 * 1024
+    """Likewise of at most this many bytes of records, as estimated from the batches before;
+    DELTAWORKS_MAX_BYTES_PER_BATCH."""
     python_path: tuple[Path, ...] = ()
     """Where workers find `deltaworks` and the pipelines: the package, the project, then PYTHONPATH."""
     start_offsets: str = "earliest"
@@ -102,6 +105,7 @@ class Settings:
             cores=_number(env, "DELTAWORKS_CORES", os.cpu_count() or default.cores),
             driver_memory=env.get("DELTAWORKS_DRIVER_MEMORY") or default.driver_memory,
             max_records_per_batch=_number(env, "DELTAWORKS_MAX_RECORDS_PER_BATCH", default.max_records_per_batch),
+            max_bytes_per_batch=_number(env, "DELTAWORKS_MAX_BYTES_PER_BATCH", default.max_bytes_per_batch),
             python_path=_python_path(env, project),
             start_offsets=_choice(env, "DELTAWORKS_START_OFFSETS", default.start_offsets, ("earliest", "latest")),
             fault_hook=env.get("DELTAWORKS_FAULT_HOOK") or None,
@@ -121,6 +125,7 @@ class Settings:
             "DELTAWORKS_CORES": self.cores,
             "DELTAWORKS_DRIVER_MEMORY": self.driver_memory,
             "DELTAWORKS_MAX_RECORDS_PER_BATCH": self.max_records_per_batch,
+            "DELTAWORKS_MAX_BYTES_PER_BATCH": self.max_bytes_per_batch,
             "DELTAWORKS_START_OFFSETS": self.start_offsets,
             "PATH": os.pathsep.join(map(str, self.path)),
             "PYTHONPATH": os.pathsep.join(map(str, self.python_path[2:])),

@@ -80,6 +80,7 @@ PUBLIC = [
     "TimeWindows",
     "Timestamp",
     "TimestampExtractor",
+    "Timestamps",
     "TimestampedKeyValueStore",
     "TimestampedWindowStore",
     "Topic",

@@ -107,6 +107,7 @@ class InProcessStream:
         self._source = source_config(
             pipeline, self.plan, settings, self._partitions, self._routing, checkpoint=self.checkpoint,
             intents=self.paths.line.intents, drain_file=self.paths.drain(1), tick_file=self.paths.next_tick,
+            sizes_file=self.paths.line.sizes,
             generation=1, code="",
         )  # fmt: skip
         self.states: dict[TaskId, TaskState] = {task: TaskState() for task in self.routes}

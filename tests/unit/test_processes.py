@@ -79,7 +79,7 @@ def test_a_pid_that_belongs_to_somebody_else_now_is_left_alone(tmp_path: Path) -
             tmp_path / "run", name="it", kind="test", pid=other.pid, command=SLEEP, log=tmp_path / "log"
         )
         file = tmp_path / "run" / "it.json"
-        file.write_text(json.dumps({**json.loads(file.read_text()), "started_s": entry.started_s - 3_600}))
+        file.write_text(json.dumps({**json.loads(file.read_text()), "started": f"{entry.started}0"}))
         stale = processes.find(tmp_path / "run", "it")
         assert stale is not None
 

@@ -53,3 +53,19 @@ def test_an_address_that_is_none_says_what_is_expected(value: str, tmp_path: Pat
 def test_a_port_that_is_none_says_what_is_expected(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"DELTAWORKS_CONTROLLER_PORT is 'x'; expected a port"):
         Settings.from_environment({"DELTAWORKS_CONTROLLER_PORT": "x"}, cwd=tmp_path)
+
+
+def test_how_much_a_batch_may_hold_reaches_the_driver(tmp_path: Path) -> None:
+    text = {"DELTAWORKS_MAX_BYTES_PER_BATCH": "1000000", "DELTAWORKS_MAX_RECORDS_PER_BATCH": "500"}
+
+    settings = Settings.from_environment(text, cwd=tmp_path)
+
+    assert (settings.max_bytes_per_batch, settings.max_records_per_batch) == (1_000_000, 500)
+    assert text.items() <= settings.environment().items()
+    assert Settings.from_environment({}, cwd=tmp_path).max_bytes_per_batch == 256 * 1024 * 1024
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "256MB", "1e6"])
+def test_bytes_of_a_batch_that_are_no_number_say_what_is_expected(value: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"DELTAWORKS_MAX_BYTES_PER_BATCH is .*whole number above 0"):
+        Settings.from_environment({"DELTAWORKS_MAX_BYTES_PER_BATCH": value}, cwd=tmp_path)

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
+from deltaworks import clock
 from deltaworks.airflow.tasks import no_retry_where_it_cannot_help, reporter, requester
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.errors import ConflictError
@@ -201,13 +202,13 @@ def _planned(name: str, params: Any, dag_run: Any, first: date | None, end: date
 
 def _patiently(take: Callable[[], object]) -> None:
     """Takes what the process of an earlier try may still have; after a while Airflow tries again."""
-    end = time.monotonic() + HOLD_S
+    end = clock.ticks_s() + HOLD_S
     while True:
         try:
             take()
             return
         except ConflictError as error:
-            if time.monotonic() > end:
+            if clock.ticks_s() > end:
                 raise AirflowException(str(error)) from error
         time.sleep(_POLL_S)
 

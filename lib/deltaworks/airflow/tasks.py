@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import logging
 import re
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from deltaworks import clock
 from deltaworks.control.model import DeployOptions
 from deltaworks.errors import ConflictError, DeltaworksError, StackError, TransientError
 from deltaworks.exits import NO_RESTART, code_of
@@ -120,8 +120,8 @@ def reporter() -> Callable[[str], None]:
 
     def report(text: str) -> None:
         wording = re.sub(r"\d+", "#", text)
-        if time.monotonic() - said.get(wording, float("-inf")) >= _REPEAT_S:
-            said[wording] = time.monotonic()
+        if clock.ticks_s() - said.get(wording, float("-inf")) >= _REPEAT_S:
+            said[wording] = clock.ticks_s()
             log.info("%s", text)
 
     return report

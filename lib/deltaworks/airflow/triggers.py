@@ -7,12 +7,12 @@ on the stream: there is no `on_kill` and no `cleanup` here, on purpose.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+from deltaworks import clock
 from deltaworks.control.model import Observation
 from deltaworks.settings import Settings
 
@@ -53,12 +53,12 @@ class StreamTrigger(BaseTrigger):
                 self.log.info("%s", progress(seen))
                 yield TriggerEvent(event_of(seen))  # type: ignore[no-untyped-call]
                 return
-            if time.monotonic() - recorded >= _RECORD_S:
-                recorded = time.monotonic()
+            if clock.ticks_s() - recorded >= _RECORD_S:
+                recorded = clock.ticks_s()
                 await self._record(settings)
-            if seen.state != before or time.monotonic() - reported >= _REPORT_S:
+            if seen.state != before or clock.ticks_s() - reported >= _REPORT_S:
                 self.log.info("%s", progress(seen))
-                before, reported = seen.state, time.monotonic()
+                before, reported = seen.state, clock.ticks_s()
             await asyncio.sleep(self.poll_s)
 
     async def _look(self, settings: Settings) -> Observation:

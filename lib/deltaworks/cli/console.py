@@ -7,7 +7,6 @@ or every ten if it says nothing new.
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,6 +16,8 @@ from decimal import Decimal
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from deltaworks import clock
 
 _WIDTH = None if sys.stdout.isatty() else 160
 out = Console(highlight=False, soft_wrap=True, width=_WIDTH)
@@ -34,11 +35,11 @@ class Steps:
     @contextmanager
     def step(self, title: str) -> Iterator[Callable[[str], None]]:
         """One step; yields what to call with each line of progress. The last line stays visible."""
-        begun = printed = time.monotonic()
+        begun = printed = clock.ticks_s()
         last = ""
 
         def seconds() -> str:
-            return f"{time.monotonic() - begun:6.1f} s"
+            return f"{clock.ticks_s() - begun:6.1f} s"
 
         if out.is_terminal:
             with out.status(Text(title)) as spinner:
@@ -55,13 +56,13 @@ class Steps:
                 nonlocal last, printed
                 wait_s = _LINE_S if line != last else _SAME_LINE_S
                 last = line
-                if time.monotonic() - printed >= wait_s:
-                    printed = time.monotonic()
+                if clock.ticks_s() - printed >= wait_s:
+                    printed = clock.ticks_s()
                     out.print(Text(f"    {seconds()}  {line}"))
 
             out.print(Text(f"... {title}"))
             yield report
-        self.seconds.append((title, time.monotonic() - begun))
+        self.seconds.append((title, clock.ticks_s() - begun))
         out.print(Text.assemble((" ok ", "green"), f"{seconds()}  {title}", (f"  {last}" if last else "", "dim")))
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
+from deltaworks import clock
 from deltaworks.cli import pipelines
 from deltaworks.cli.console import Steps, out, print_table
 from deltaworks.control import jobs
@@ -246,15 +247,15 @@ class _Demo:
 
         path = self._settings.pipeline(job.name) / "heartbeat.json"
         log = self._settings.logs / f"{job.name}.log"
-        least, since = sys.maxsize, time.monotonic()
+        least, since = sys.maxsize, clock.ticks_s()
         while True:
             missing, beat = self._missing(job), heartbeat.read(path)
             if not missing and beat is not None and not beat.stale_snapshots:
                 break
             if missing < least:
-                least, since = missing, time.monotonic()
+                least, since = missing, clock.ticks_s()
             entry = processes.find(self._settings.run, job.name)
-            if time.monotonic() - since > _STUCK_S:
+            if clock.ticks_s() - since > _STUCK_S:
                 alive = entry is not None and entry.alive
                 raise StackError(
                     f"Pipeline {job.name!r} {'makes no progress' if alive else 'does not run'} for {_STUCK_S:.0f} s; "

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from deltaworks import exits
-from deltaworks.cli.console import Steps, out
+from deltaworks.cli.console import Steps, err, out
 from deltaworks.errors import DeltaworksError, LeaseError
 from deltaworks.settings import Settings
 
@@ -151,7 +151,10 @@ def _leaves_word(settings: Settings, name: str, generation: int, *, deployed: bo
         raise
     finally:
         if let_in:
-            outcome.write(PipelinePaths.of(settings, name).outcome(generation), generation, code, reason)
+            try:
+                outcome.write(PipelinePaths.of(settings, name).outcome(generation), generation, code, reason)
+            except OSError as error:  # the disk is full: what ended the driver must be told all the same
+                err.print(f"no room for the last word of the driver: {error}", style="yellow")
 
 
 def deploy(

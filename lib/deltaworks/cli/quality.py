@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
+from deltaworks import clock
 from deltaworks.cli.console import Steps, cell_text, out, print_table
 from deltaworks.settings import Settings
 
@@ -33,7 +33,7 @@ def quality(
     """
     from deltaworks.quality import production
 
-    run_id = f"command__{datetime.now(UTC).isoformat()}"
+    run_id = f"command__{clock.utc_now().isoformat()}"
     with Steps().step(f"quality {name}") as report:
         report("loading Great Expectations")
         verdicts = production.check(Settings.from_environment(), name, run_id=run_id, samples=samples)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 
+from deltaworks import clock
 from deltaworks.control import fence, jobs, outcome
 from deltaworks.control.ending import end_drivers
 from deltaworks.control.launchers import DriverSpec, Launcher, Launchers, launcher
@@ -216,7 +217,7 @@ class _Deploying:
 
     def _wait(self, start: Launcher) -> Deployment:
         name, generation = self.deployment.pipeline, self.deployment.generation
-        begun = time.monotonic()
+        begun = clock.ticks_s()
         while True:
             seen = observe(self.settings, name, generation, launch_timeout_s=self.launch_s, launchers=self.launchers)
             match seen.state:
@@ -225,7 +226,7 @@ class _Deploying:
                     self.report(f"generation {generation} runs")
                     return self._again()
                 case "launching" | "unknown":
-                    self.report(f"generation {generation} is starting, {time.monotonic() - begun:.0f} s")
+                    self.report(f"generation {generation} is starting, {clock.ticks_s() - begun:.0f} s")
                     self._require_wanted()
                 case "stopped" | "superseded":
                     return self._end(seen.state, seen.exit_code, seen.reason)

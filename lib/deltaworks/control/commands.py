@@ -14,10 +14,13 @@ from typing import Any
 
 import msgspec
 
+from deltaworks import clock
+from deltaworks.control import damaged
 from deltaworks.errors import LeaseError, TransientError
 from deltaworks.files import replace_file
 
 _POLL_S = 0.05
+_COMMAND = ".command.json"
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,21 +53,39 @@ Executor = Callable[[Command], dict[str, Any]]
 def put(folder: Path, command: Command) -> None:
     """Asks for it; an answer to an earlier command of that id is forgotten."""
     _answer_path(folder, command.id).unlink(missing_ok=True)
-    replace_file(folder / f"{command.id}.command.json", msgspec.json.encode(command))
+    replace_file(folder / f"{command.id}{_COMMAND}", msgspec.json.encode(command))
 
 
 def pending(folder: Path) -> Iterator[Command]:
-    """Commands without an answer, oldest first."""
+    """Commands without an answer, oldest first. One that cannot be read is set aside and answered with an error."""
     if not folder.is_dir():
         return
-    found = [msgspec.json.decode(path.read_bytes(), type=Command) for path in folder.glob("*.command.json")]
+    found = [command for path in folder.glob(f"*{_COMMAND}") if (command := _read(folder, path)) is not None]
     yield from sorted(found, key=lambda command: (command.at_ms, command.id))
+
+
+def _read(folder: Path, path: Path) -> Command | None:
+    """A command; None if it was withdrawn meanwhile, or cannot be read: then it is set aside and answered."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Command)
+    except FileNotFoundError:
+        return None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        damaged.set_aside(path, error)
+        said = Answer(
+            error=f"the file of the command cannot be read: {error}",
+            hint="was the disk full, or the power lost? Nothing was done; ask again",
+            seconds=0.0,
+            by="whoever found it",
+        )
+        replace_file(_answer_path(folder, path.name.removesuffix(_COMMAND)), msgspec.json.encode(said))
+        return None
 
 
 def answer(folder: Path, command: Command, said: Answer) -> None:
     """Tells who waits; the command is done."""
     replace_file(_answer_path(folder, command.id), msgspec.json.encode(said))
-    (folder / f"{command.id}.command.json").unlink(missing_ok=True)
+    (folder / f"{command.id}{_COMMAND}").unlink(missing_ok=True)
 
 
 def wait(folder: Path, command: Command, *, act: Callable[[], None], timeout_s: float) -> Answer:
@@ -77,26 +98,37 @@ def wait(folder: Path, command: Command, *, act: Callable[[], None], timeout_s: 
         timeout_s: for the answer of a driver that is busy.
 
     Raises:
-        TransientError: there was none in time; the command is withdrawn.
+        TransientError: there was none in time, and the command is withdrawn; or it cannot be read.
     """
-    path, end = _answer_path(folder, command.id), time.monotonic() + timeout_s
+    path, end = _answer_path(folder, command.id), clock.ticks_s() + timeout_s
     while True:
         if path.exists():
-            said = msgspec.json.decode(path.read_bytes(), type=Answer)
-            path.unlink()
-            return said
+            return _take_answer(path, command)
         try:
             act()
             continue
         except LeaseError:
             pass
-        if time.monotonic() > end:
-            (folder / f"{command.id}.command.json").unlink(missing_ok=True)
+        if clock.ticks_s() > end:
+            (folder / f"{command.id}{_COMMAND}").unlink(missing_ok=True)
             raise TransientError(
                 f"The driver did not carry out the command {command.id!r} in {timeout_s:g} s.",
                 hint="its heartbeat and log say what it does (deltaworks status); then try again",
             )
         time.sleep(_POLL_S)
+
+
+def _take_answer(path: Path, command: Command) -> Answer:
+    try:
+        said = msgspec.json.decode(path.read_bytes(), type=Answer)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        damaged.set_aside(path, error)
+        raise TransientError(
+            f"The answer to the command {command.id!r} cannot be read, so nobody knows whether it was done: {error}",
+            hint="was the disk full, or the power lost? Ask again: what is done already is found done",
+        ) from error
+    path.unlink()
+    return said
 
 
 def _answer_path(folder: Path, command_id: str) -> Path:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import psutil
 
-from deltaworks import exits
+from deltaworks import clock, exits
 from deltaworks.control import lease, outcome
 from deltaworks.control.launchers import ExternalId, Launcher, Launchers
 from deltaworks.control.lease import Holder
@@ -160,9 +160,9 @@ def _end(
 
 def _wait(driver: _Driver, timeout_s: float, report: Callable[[float], None]) -> bool:
     """Whether it has ended; at once if it cannot."""
-    begun = reported = time.monotonic()
+    begun = reported = clock.ticks_s()
     while driver.alive():
-        now = time.monotonic()
+        now = clock.ticks_s()
         if driver.suspended() or now - begun > timeout_s:
             return False
         if now - reported >= _REPORT_S:

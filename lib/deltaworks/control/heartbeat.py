@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
+from deltaworks.clock import Sign
+from deltaworks.control import damaged
 from deltaworks.files import replace_file
 
 State = Literal["starting", "running", "draining", "stopped", "failed"]
@@ -24,6 +25,10 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
     state: State
     pid: int
     at: float
+    sign: Sign | None = None
+    """The same moment, for who asks how long ago that was."""
+    up_s: float = 0.0
+    """How long this driver runs."""
     batch_id: int | None = None
     batch_seconds: float = 0.0
     records_per_second: float = 0.0
@@ -55,11 +60,15 @@ def write(path: Path, beat: Heartbeat) -> None:
 
 
 def read(path: Path) -> Heartbeat | None:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=Heartbeat)
-    except FileNotFoundError:
-        return None
+    """The last beat; None if there is none, or none that this version can read: the next one follows."""
+    return damaged.read_json(path, Heartbeat)
+
+
+def sign_of(beat: Heartbeat) -> Sign:
+    """When it was, for who asks how long ago."""
+    return beat.sign or Sign.of(beat.at)
 
 
 def age_s(beat: Heartbeat) -> float:
-    return time.time() - beat.at
+    """How long ago it was; a step of the wall clock changes nothing on the machine that wrote it."""
+    return sign_of(beat).age_s()

@@ -7,34 +7,39 @@ Python workers of that) is ended by the next holder, before it touches anything.
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import socket
-import time
 from pathlib import Path
 from types import TracebackType
 
 import msgspec
 import psutil
 
+from deltaworks import clock, processes
 from deltaworks.errors import LeaseError
+from deltaworks.files import sync_folder
 
 _END_S = 10.0
+_SIZE = 1024
+_log = logging.getLogger(__name__)
 
 
 class ProcessId(msgspec.Struct, frozen=True):
     """A process that cannot be mistaken for a later one with the same number."""
 
     pid: int
-    started: float
+    started: str
+    """See `processes.started`."""
 
     @classmethod
     def of(cls, pid: int) -> ProcessId:
-        return cls(pid, psutil.Process(pid).create_time())
+        return cls(pid, processes.started(pid))
 
     def alive(self) -> psutil.Process | None:
         try:
             process = psutil.Process(self.pid)
-            same = abs(process.create_time() - self.started) < 0.01
+            same = processes.started(self.pid) == self.started
             return process if same and process.status() != psutil.STATUS_ZOMBIE else None
         except psutil.NoSuchProcess:
             return None
@@ -64,7 +69,7 @@ class Lease:
             generation=generation,
             host=socket.gethostname(),
             driver=ProcessId.of(os.getpid()),
-            since=time.time(),
+            since=clock.wall_s(),
         )
         self._fd: int | None = None
 
@@ -82,8 +87,14 @@ class Lease:
                 hint=f"stop it first: deltaworks stop {self._holder.pipeline}",
             ) from None
         self._fd = fd
-        end_remains(read_holder(self._path))
-        self._write()
+        try:
+            sync_folder(self._path.parent)
+            end_remains(read_holder(self._path))
+            self._write()
+        except BaseException:  # a disk without room
+            os.close(fd)
+            self._fd = None
+            raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
@@ -98,18 +109,24 @@ class Lease:
         self._write()
 
     def _write(self) -> None:
+        """One write of a fixed size: a successor must not read half of it, or it leaves a JVM running."""
         assert self._fd is not None
         data = msgspec.json.encode(self._holder)
-        os.pwrite(self._fd, data, 0)
-        os.ftruncate(self._fd, len(data))
+        os.pwrite(self._fd, data.ljust(_SIZE), 0)
+        os.ftruncate(self._fd, max(_SIZE, len(data)))
+        os.fsync(self._fd)
 
 
 def read_holder(path: Path) -> Holder | None:
     """Who wrote the lease last; None if nobody holds it or it was given back."""
     try:
         data = path.read_bytes()
-        return msgspec.json.decode(data, type=Holder) if data else None
-    except (FileNotFoundError, msgspec.DecodeError):
+    except FileNotFoundError:
+        return None
+    try:
+        return msgspec.json.decode(data, type=Holder) if data.strip() else None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        _log.warning("%s cannot be read (%s): nobody knows who held it", path, error)
         return None
 
 

@@ -89,6 +89,8 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: int | None = None
     ended_at: float | None = None
     """Unix seconds; of an end without a word, the last sign of life."""
+    ended_ago_s: float | None = None
+    """How long before this look."""
     heartbeat: Heartbeat | None = None
     """The last one of this generation."""
 
@@ -100,8 +102,3 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     action: Action
     generation: int
     reason: str
-
-
-def unix_s(at: datetime | None) -> float | None:
-    """Seconds since the epoch, as files and processes tell time."""
-    return None if at is None else at.timestamp()

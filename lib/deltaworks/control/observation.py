@@ -6,19 +6,19 @@ So it works without the registry, and a registry that is behind does not mislead
 from __future__ import annotations
 
 import socket
-import time
 from contextlib import suppress
 
 import msgspec
 
 from deltaworks import exits
+from deltaworks.clock import Sign
 from deltaworks.control import fence, heartbeat, lease, outcome
 from deltaworks.control.heartbeat import Heartbeat
 from deltaworks.control.launchers import ExternalId, Launcher, Launchers, Life, launcher
-from deltaworks.control.model import Deployment, Observation, PipelineRecord, StreamState, unix_s
+from deltaworks.control.model import Deployment, Observation, PipelineRecord, StreamState
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.control.registry import Registry
-from deltaworks.errors import ControlUnavailableError
+from deltaworks.errors import ControlUnavailableError, IncompatibleCheckpointError
 from deltaworks.settings import Settings
 
 STALLED_S = 60.0
@@ -41,27 +41,32 @@ def observe(
     # In this order: a driver writes its outcome and ends, and must not be taken for one that ended without.
     life = look.life()
     word = outcome.read(look.paths.outcome(generation))
-    highest = fence.read(look.paths.fence)
+    try:
+        highest = fence.read(look.paths.fence)
+    except IncompatibleCheckpointError as error:  # is told; other pipelines can be looked at
+        return look.result("unknown", str(error))
     newest = max(highest, look.record.generation if look.record else 0)
     if highest > generation or (newest > generation and life != "alive"):
         said = look.deployment
         if said is not None and said.state == "failed":  # it had failed before: whoever looks late must hear of it
             reason = f"{said.reason or 'it failed'}; generation {newest} has taken over"
-            return look.result("failed", reason, exit_code=said.exit_code, ended_at=unix_s(said.ended_at))
+            since = Sign.of(said.ended_at) if said.ended_at else None
+            return look.result("failed", reason, exit_code=said.exit_code, ended=since)
         return look.result(
             "superseded",
             f"generation {newest} has taken over",
             exit_code=word.exit_code if word else None,
-            ended_at=word.at if word else None,
+            ended=outcome.sign_of(word) if word else None,
         )
     if word is not None:
         orderly = word.exit_code in (exits.OK, exits.INTERRUPTED)
         state: StreamState = "stopped" if orderly else "failed"
-        return look.result(state, word.reason, exit_code=word.exit_code, ended_at=word.at, explain=not orderly)
+        ended = outcome.sign_of(word)
+        return look.result(state, word.reason, exit_code=word.exit_code, ended=ended, explain=not orderly)
     if life == "ended":
         known = look.deployment.reason if look.deployment else None
         reason = known or "its process was killed, or crashed without a word"
-        return look.result("dead", reason, ended_at=look.last_sign(), explain=True)
+        return look.result("dead", reason, ended=look.last_sign(), explain=True)
     if look.beat is None:
         return look.without_heartbeat(life, launch_timeout_s)
     age_s = heartbeat.age_s(look.beat)
@@ -70,7 +75,8 @@ def observe(
         return look.result(_STATES[look.beat.state])
     if life == "alive":
         return look.result("stalled", f"no heartbeat for {age_s:.0f} s, and its process still exists", explain=True)
-    return look.result("dead", f"no heartbeat for {age_s:.0f} s", ended_at=look.beat.at, explain=True)
+    ended = heartbeat.sign_of(look.beat)
+    return look.result("dead", f"no heartbeat for {age_s:.0f} s", ended=ended, explain=True)
 
 
 _STATES: dict[heartbeat.State, StreamState] = {
@@ -116,9 +122,9 @@ class _Look:
             return "gone"
         return "alive" if holder.driver.alive() else "ended"
 
-    def last_sign(self) -> float:
+    def last_sign(self) -> Sign:
         """When it was alive for certain."""
-        return self.beat.at if self.beat else self._since() or time.time()
+        return heartbeat.sign_of(self.beat) if self.beat else self._since() or Sign.now()
 
     def without_heartbeat(self, life: Life, launch_timeout_s: float) -> Observation:
         if self._driver is None and self.deployment is not None:
@@ -126,11 +132,11 @@ class _Look:
         since = self._since()
         if since is None:
             return self.result("unknown", "nothing is known of this generation here")
-        age_s = time.time() - since
+        age_s = since.age_s()
         if age_s <= launch_timeout_s:
             return self.result("launching")
         reason = f"no heartbeat for {age_s:.0f} s after its launch"
-        return self.result("dead", reason, ended_at=since, explain=True)
+        return self.result("dead", reason, ended=since, explain=True)
 
     def _before_launch(self) -> Observation:
         """Somebody is preparing it (the generation before it drains), or was."""
@@ -140,15 +146,17 @@ class _Look:
                 now = self._registry.deployment(self._name, self._generation)  # it may have been launched just now
                 if now is not None and now.external_id is None:
                     reason = now.reason or "its deployment was broken off before it was launched"
-                    return self.result("dead", reason, ended_at=self.deployment.requested_at.timestamp())
+                    return self.result("dead", reason, ended=Sign.of(self.deployment.requested_at))
         except ControlUnavailableError:
             return self.result("unknown", "the registry is away")
         return self.result("launching")
 
-    def _since(self) -> float | None:
+    def _since(self) -> Sign | None:
+        if self._driver is not None and "launched" in self._driver:
+            return msgspec.convert(self._driver["launched"], Sign)
         if self.deployment is not None and self.deployment.launched_at is not None:
-            return self.deployment.launched_at.timestamp()
-        return self._driver.get("started_s") if self._driver else None
+            return Sign.of(self.deployment.launched_at)
+        return None
 
     def result(
         self,
@@ -156,7 +164,7 @@ class _Look:
         reason: str | None = None,
         *,
         exit_code: int | None = None,
-        ended_at: float | None = None,
+        ended: Sign | None = None,
         explain: bool = False,
     ) -> Observation:
         return Observation(
@@ -166,13 +174,12 @@ class _Look:
             reason=reason,
             log_lines=self._launcher.log_lines(self._driver) if explain and self._driver else [],
             exit_code=exit_code,
-            ended_at=ended_at,
+            ended_at=ended.wall_s if ended else None,
+            ended_ago_s=ended.age_s() if ended else None,
             heartbeat=self.beat,
         )
 
 
 def last_beat(paths: PipelinePaths) -> Heartbeat | None:
     """The heartbeat in the file, unless another version of deltaworks wrote it."""
-    with suppress(msgspec.DecodeError):
-        return heartbeat.read(paths.heartbeat)
-    return None
+    return heartbeat.read(paths.heartbeat)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import time
+from contextlib import suppress
 from dataclasses import dataclass
 
+from deltaworks import clock
 from deltaworks.control import fence, lease
 from deltaworks.control.launchers import Launchers, launcher
 from deltaworks.control.model import ALIVE, Deployment, Desired, Observation, PipelineRecord
 from deltaworks.control.observation import observe
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.control.registry import Registry
-from deltaworks.errors import ControlUnavailableError
+from deltaworks.errors import ControlUnavailableError, IncompatibleCheckpointError
 from deltaworks.settings import Settings
 
 
@@ -66,14 +67,16 @@ def _status(
     settings: Settings, registry: Registry, name: str, record: PipelineRecord | None, launchers: Launchers
 ) -> PipelineStatus:
     paths = PipelinePaths.of(settings, name)
-    generation = max(fence.read(paths.fence), record.generation if record else 0)
+    generation = record.generation if record else 0
+    with suppress(IncompatibleCheckpointError):  # `observe` tells
+        generation = max(generation, fence.read(paths.fence))
     seen = observe(settings, name, generation, launchers=launchers)
     since = _started(registry, paths, name, generation) if seen.state in ALIVE else seen.ended_at
     return PipelineStatus(
         name=name,
         desired=record.desired if record else None,
         seen=seen,
-        for_s=max(0.0, time.time() - since) if since is not None else None,
+        for_s=max(0.0, clock.wall_s() - since) if since is not None else None,
         restarts=record.restarts if record else 0,
         reason=(record.gave_up if record else None) or seen.reason,
     )

@@ -7,11 +7,14 @@ file says which one runs. All else, the record of batches above all, goes on ove
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from deltaworks.errors import IncompatibleCheckpointError
 from deltaworks.settings import Settings
+
+_POINTER = re.compile(r"([0-9A-Za-z_-]+\n)+")
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,11 @@ class LinePaths:
         return self.root / "open-batch.json"
 
     @property
+    def sizes(self) -> Path:
+        """How large records are; see `spark.sizes`."""
+        return self.root / "record-sizes.json"
+
+    @property
     def seed(self) -> Path:
         """The stores that it began with, if it is not the first one; see `spark.seed`."""
         return self.root / "seed"
@@ -87,11 +95,21 @@ class PipelinePaths:
 
     @property
     def switched(self) -> tuple[str, ...]:
-        """What the pointer file says."""
+        """What the pointer file says.
+
+        Raises:
+            IncompatibleCheckpointError: the file is damaged. Without it, the first line would run again.
+        """
         try:
-            return tuple(self.pointer.read_text().split())
+            text = self.pointer.read_text(errors="replace")
         except FileNotFoundError:
             return ()
+        if not _POINTER.fullmatch(text):
+            raise IncompatibleCheckpointError(
+                f"{self.pointer} holds {text[:80]!r} in the place of the lines that this pipeline was switched to.",
+                hint=f"write their names into it, one per row, the one that runs last; see {self.root / 'lines'}",
+            )
+        return tuple(text.split())
 
     @property
     def line(self) -> LinePaths:

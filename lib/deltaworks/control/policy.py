@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from deltaworks.exits import NO_RESTART
+from deltaworks.exits import DISK_FULL, NO_RESTART
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,10 @@ class End:
     exit_code: int | None
     """None if it was killed, or said nothing."""
     reason: str | None
-    at: float
-    """Unix seconds."""
-    running_since: float | None
-    """None if it never processed batches."""
+    ago_s: float
+    """How long ago."""
+    ran_s: float | None
+    """How long it had run; None if it never processed batches."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class RestartPolicy:
     healthy_s: float = 600.0
     """Who ran this long has recovered: what was before does not count."""
 
-    def decide(self, end: End, restarts: int, now: float) -> Restart | Wait | GiveUp:
+    def decide(self, end: End, restarts: int) -> Restart | Wait | GiveUp:
         """What to do about an end.
 
         Args:
@@ -63,16 +63,18 @@ class RestartPolicy:
         if end.exit_code in NO_RESTART:
             why = f": {end.reason}" if end.reason else ""
             return GiveUp(f"exit code {end.exit_code} says that a restart would not help{why}")
-        counted = 0 if self.recovered(end.running_since, end.at) else restarts
+        counted = 0 if self.recovered(end.ran_s) else restarts
+        if end.exit_code == DISK_FULL:  # lasts until somebody makes room, and no restart does harm
+            counted = min(counted, self.limit - 1)
         if counted >= self.limit:
             return GiveUp(f"{counted} restarts without {self.healthy_s / 60:.0f} healthy minutes")
-        left = end.at + self.pause_s(counted) - now
+        left = self.pause_s(counted) - end.ago_s
         return Wait(left) if left > 0 else Restart(counted)
 
     def pause_s(self, restarts: int) -> float:
         """How long after the end the next restart comes."""
         return float(min(self.longest_s, self.first_s * 2 ** min(restarts, 64)))
 
-    def recovered(self, running_since: float | None, until: float) -> bool:
+    def recovered(self, ran_s: float | None) -> bool:
         """Whether it ran long enough for earlier restarts to be forgotten."""
-        return running_since is not None and until - running_since >= self.healthy_s
+        return ran_s is not None and ran_s >= self.healthy_s

@@ -9,15 +9,15 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from deltaworks import clock
 from deltaworks.control import commands, fence
-from deltaworks.control.checkpoint import CheckpointPlan
+from deltaworks.control.checkpoint import stored_plan
 from deltaworks.control.commands import Answer, Command
 from deltaworks.control.lease import Lease
 from deltaworks.control.paths import PipelinePaths
@@ -66,15 +66,15 @@ def carry_out(
     A command that fails is answered with its error and changes nothing about the driver.
     """
     for command in commands.pending(paths.commands):
-        begun = time.monotonic()
+        begun = clock.ticks_s()
         with committing:
             fence.check(paths.fence, generation, pipeline)
-            begun_work = time.monotonic()
+            begun_work = clock.ticks_s()
             try:
                 said = Answer(result=_execute(paths, committer, command), seconds=0.0, by=by)
             except DeltaworksError as error:
                 said = Answer(error=error.message, hint=error.hint, seconds=0.0, by=by)
-        seconds = time.monotonic() - begun_work
+        seconds = clock.ticks_s() - begun_work
         commands.answer(paths.commands, command, msgspec.structs.replace(said, seconds=seconds))
         _log.info(
             "command %s: %s in %.2f s, after waiting %.2f s",
@@ -113,7 +113,7 @@ def _ask(
         kind=kind,
         arguments={"run_id": run_id, **arguments},
         requested_by=by,
-        at_ms=time.time_ns() // 1_000_000,
+        at_ms=clock.wall_ms(),
     )
     commands.put(paths.commands, command)
     said = commands.wait(paths.commands, command, act=lambda: _act(settings, pipeline, paths, by), timeout_s=timeout_s)
@@ -127,7 +127,9 @@ def _act(settings: Settings, pipeline: Pipeline, paths: PipelinePaths, by: str) 
     generation = fence.read(paths.fence) + 1
     with Lease(paths.lease, pipeline.name, generation):
         fence.advance(paths.fence, generation, pipeline.name)
-        checkpoint = msgspec.json.decode(paths.plan.read_bytes(), type=CheckpointPlan)
+        checkpoint = stored_plan(paths.plan)
+        if checkpoint is None:
+            raise TableError(f"{paths.plan} is not there.", hint="has the pipeline ever run here?")
         plan = pipeline.plan()
         committer = TableCommitter(
             settings.tables,

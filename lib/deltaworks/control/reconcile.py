@@ -6,10 +6,11 @@ expects the generation it replaces, so that even a claim that is carried out too
 
 from __future__ import annotations
 
-import time
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
-from deltaworks.control import fence
+from deltaworks import clock, disk, exits
+from deltaworks.clock import Sign
+from deltaworks.control import fence, heartbeat
 from deltaworks.control.launchers import Launchers, launcher
 from deltaworks.control.model import (
     ALIVE,
@@ -19,7 +20,6 @@ from deltaworks.control.model import (
     DeploymentState,
     Observation,
     PipelineRecord,
-    unix_s,
 )
 from deltaworks.control.observation import STALLED_S, observe
 from deltaworks.control.paths import PipelinePaths
@@ -128,11 +128,10 @@ class _Reconciling:
     def _alive(self, record: PipelineRecord, deployment: Deployment, seen: Observation) -> tuple[Action, str]:
         if seen.state != "running":
             return "nothing", f"it is {seen.state}"
-        since = unix_s(deployment.running_at)
-        if record.restarts and self._policy.recovered(since, time.time()):
+        if record.restarts and self._policy.recovered(_ran_s(deployment, seen)):
             self._registry.healthy(record.name, record.generation)
         watched = max(filter(None, (deployment.supervised_at, deployment.launched_at, deployment.requested_at)))
-        if datetime.now(UTC) - watched <= self._unsupervised_after:
+        if abs(clock.utc_now() - watched) <= self._unsupervised_after:  # a clock set back must not hide it for ever
             return "nothing", "it runs"
         if not self._claim(record, "attach", record.restarts):
             return "wait", "somebody else starts a supervisor"
@@ -144,12 +143,12 @@ class _Reconciling:
         if record.gave_up is not None:
             return "give_up", record.gave_up
         end = End(
-            exit_code=seen.exit_code,
+            exit_code=self._exit_code(seen),
             reason=seen.reason,
-            at=seen.ended_at or (seen.heartbeat.at if seen.heartbeat else deployment.requested_at.timestamp()),
-            running_since=unix_s(deployment.running_at),
+            ago_s=_ended_ago_s(deployment, seen),
+            ran_s=_ran_s(deployment, seen),
         )
-        match self._policy.decide(end, record.restarts, time.time()):
+        match self._policy.decide(end, record.restarts):
             case GiveUp(reason):
                 self._registry.gave_up(record.name, record.generation, reason)
                 return "give_up", reason
@@ -160,6 +159,12 @@ class _Reconciling:
                     return "wait", f"{why}; somebody else restarts it"
                 return "restart", why
 
+    def _exit_code(self, seen: Observation) -> int | None:
+        """A driver whose disk was full may have found no room for its last word."""
+        if seen.exit_code is None and disk.is_full(self._settings.home):
+            return exits.DISK_FULL
+        return seen.exit_code
+
     def _claim(self, record: PipelineRecord, action: Action, restarts: int) -> bool:
         return self._registry.claim(record.name, record.generation, action, self._claimed_by, restarts=restarts)
 
@@ -167,6 +172,23 @@ class _Reconciling:
         """A newer generation that the registry knows nothing of: `deltaworks run` in the foreground."""
         newest = fence.read(PipelinePaths.of(self._settings, name).fence)
         return observe(self._settings, name, newest, launchers=self._launchers).state in ALIVE
+
+
+def _ran_s(deployment: Deployment, seen: Observation) -> float | None:
+    """How long it has run; None if it never processed batches. What the driver says of itself counts ticks."""
+    if deployment.running_at is None:
+        return None
+    if seen.heartbeat is not None:
+        return seen.heartbeat.up_s
+    return (seen.ended_at or clock.wall_s()) - deployment.running_at.timestamp()
+
+
+def _ended_ago_s(deployment: Deployment, seen: Observation) -> float:
+    if seen.ended_ago_s is not None:
+        return seen.ended_ago_s
+    if seen.heartbeat is not None:
+        return heartbeat.age_s(seen.heartbeat)
+    return Sign.of(deployment.requested_at).age_s()
 
 
 _FINAL: dict[str, DeploymentState] = {

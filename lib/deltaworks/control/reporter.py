@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import socket
 import threading
-import time
 from itertools import islice
 from typing import Protocol
 
+from deltaworks import clock
 from deltaworks.control import batches
 from deltaworks.control.batches import BatchRecord
 from deltaworks.control.checkpoint import stored_plan
@@ -129,7 +129,7 @@ class RegistryReporter:
 
     def _run(self) -> None:
         while self._fenced is None:
-            begun = time.monotonic()
+            begun = clock.ticks_s()
             last = self._closing.is_set()
             self._wake.clear()
             try:
@@ -144,7 +144,7 @@ class RegistryReporter:
                 self._start_over()
             if last:
                 return
-            self._wake.wait(max(0.05, self._period_s - (time.monotonic() - begun)))
+            self._wake.wait(max(0.05, self._period_s - (clock.ticks_s() - begun)))
 
     def _report(self, last: bool) -> None:
         with self._lock:

@@ -16,7 +16,9 @@ from deltaworks.errors import Problem, TopologyError
 from deltaworks.topology.archives import Archives
 from deltaworks.topology.checks import table_names
 from deltaworks.topology.error_handlers import ErrorPolicy, Handling
+from deltaworks.topology.nodes import AnyNode, Source
 from deltaworks.topology.stages import Plan
+from deltaworks.topology.timestamps import Timestamps
 
 _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_-]{0,99}")
 
@@ -29,6 +31,8 @@ class Topic:
     partitions: int = 4
     compacted: bool = False
     """Kafka keeps the last record of each key, for ever: what a table topic needs."""
+    timestamps: Timestamps | None = None
+    """How far ahead of the clock its records may be, and what becomes of the others; None: any, as in Kafka Streams."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +114,7 @@ class Pipeline:
         if problems:
             raise TopologyError(self.name, problems)
         try:
-            plan = self._build()
+            plan = self._limited(self._build())
         except TopologyError as error:
             problems += error.problems
         else:
@@ -137,6 +141,33 @@ class Pipeline:
         )
         topology(builder)
         return builder.build()
+
+    def _limited(self, plan: Plan) -> Plan:
+        """The plan whose sources know which timestamps their topics may have."""
+        limits = [(topic.name, topic.timestamps) for topic in self.topics if topic.timestamps is not None]
+        if not limits:
+            return plan
+
+        def limited(node: AnyNode) -> AnyNode:
+            if not isinstance(node, Source) or node.hop or node.whole:
+                return node
+            return replace(node, timestamps=tuple(each for each in limits if node.reads(each[0])))
+
+        stages = (replace(stage, nodes=tuple(map(limited, stage.nodes))) for stage in plan.stages)
+        return replace(plan, stages=tuple(stages))
+
+    def _check_timestamps(self, plan: Plan) -> Iterator[Problem]:
+        for topic in self.topics:
+            if topic.timestamps is None:
+                continue
+            if (problem := topic.timestamps.problem()) is not None:
+                hint = "Timestamps(max_ahead=timedelta(days=1), otherwise='dead_letter')"
+                yield Problem(f"timestamps of topic '{topic.name}': {problem}", hint=hint)
+            if not any(stage.reads(topic.name) for stage in plan.stages):
+                yield Problem(
+                    f"topic '{topic.name}' has timestamps=, and no stream or table reads it.",
+                    hint="a global table takes any timestamp; leave it out for topics that are only written",
+                )
 
     def _mistyped(self) -> Iterator[Problem]:
         topology: Any = self.topology
@@ -167,6 +198,7 @@ class Pipeline:
                 f"dead_letter_topic '{self.dead_letter_topic}' is read by the topology, so a bad record would return.",
                 hint="name another topic for the dead letters",
             )
+        yield from self._check_timestamps(plan)
         names = [topic.name for topic in self.topics]
         for name in sorted({name for name in names if names.count(name) > 1}):
             yield Problem(f"topic '{name}' is declared twice.", hint="declare each topic once in topics=(...)")

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ListOffsetsResultInfo, NewTopic, OffsetSpec, ResourceType
 
+from deltaworks import clock
 from deltaworks.dsl.pipeline import Topic
 from deltaworks.errors import KafkaReadError, KafkaTopicError
 
@@ -185,9 +186,9 @@ def settled_end_offsets(bootstrap: str, topics: Sequence[str], *, timeout_s: flo
     Raises:
         KafkaReadError: a transaction stays open.
     """
-    deadline = time.monotonic() + timeout_s
+    deadline = clock.ticks_s() + timeout_s
     while (ends := end_offsets(bootstrap, topics)) != end_offsets(bootstrap, topics, committed=False):
-        if time.monotonic() > deadline:
+        if clock.ticks_s() > deadline:
             raise KafkaReadError(
                 f"A transaction is still open on {', '.join(topics)} after {timeout_s:.0f} s.",
                 hint="a task that died left it; it ends when the pipeline runs again, or after 10 minutes",
@@ -213,13 +214,13 @@ def _offsets(bootstrap: str, topics: Sequence[str], spec: OffsetSpec, *, committ
     level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
     if not wanted:
         return {}
-    deadline = time.monotonic() + _TIMEOUT_S
+    deadline = clock.ticks_s() + _TIMEOUT_S
     while True:
         try:
             futures = client.list_offsets(wanted, isolation_level=level, request_timeout=_TIMEOUT_S)
             return {(at.topic, at.partition): offset for at, offset in listed(futures).items()}
         except KafkaException as error:
-            if error.args[0].code() in _NO_LEADER_YET and time.monotonic() < deadline:
+            if error.args[0].code() in _NO_LEADER_YET and clock.ticks_s() < deadline:
                 time.sleep(_POLL_S)
                 continue
             raise KafkaReadError(f"Offsets of {', '.join(topics)} cannot be read: {error.args[0].str()}.") from error
@@ -249,11 +250,11 @@ def _partition_counts(client: AdminClient) -> dict[str, int]:
 
 def _wait_for(client: AdminClient, wanted: Mapping[str, int | None]) -> None:
     """Metadata follows an answer with a delay; None waits for a topic to go."""
-    end = time.monotonic() + _TIMEOUT_S
+    end = clock.ticks_s() + _TIMEOUT_S
     while True:
         counts = _partition_counts(client)
         if all(counts.get(name) == count for name, count in wanted.items()):
             return
-        if time.monotonic() > end:
+        if clock.ticks_s() > end:
             raise KafkaTopicError(f"Topics {', '.join(wanted)} are not settled after {_TIMEOUT_S:.0f} s.")
         time.sleep(_POLL_S)

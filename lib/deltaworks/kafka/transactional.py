@@ -17,7 +17,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
@@ -30,6 +29,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from deltaworks import clock
 from deltaworks.errors import KafkaWriteError
 from deltaworks.faults import reach
 from deltaworks.kernel.partitioning import partition_of
@@ -101,7 +101,7 @@ class TransactionalSink:
         """
         if self._open:
             self.abort()
-        deadline, fenced = time.monotonic() + _TIMEOUT_S, 0
+        deadline, fenced = clock.ticks_s() + _TIMEOUT_S, 0
         while True:
             try:
                 if not self._ready:
@@ -125,7 +125,7 @@ class TransactionalSink:
                     ) from error
             except KafkaWriteError:
                 self._drop()
-                if time.monotonic() > deadline:
+                if clock.ticks_s() > deadline:
                     raise
             else:
                 return True
@@ -281,14 +281,14 @@ class TransactionalSink:
         timestamp_ms: int,
         headers: tuple[tuple[str, bytes | None], ...],
     ) -> None:
-        deadline = time.monotonic() + _TIMEOUT_S
+        deadline = clock.ticks_s() + _TIMEOUT_S
         while True:
             self._producer.poll(_QUEUE_WAIT_S)
             try:
                 self._produce(topic, value, key, partition, None, None, timestamp_ms, list(headers))
                 return
             except BufferError as error:
-                if time.monotonic() > deadline:
+                if clock.ticks_s() > deadline:
                     raise KafkaWriteError(
                         f"The queue of '{self._id}' stays full: the broker took nothing for {_TIMEOUT_S:.0f} s.",
                         hint="is it running, and has it disk space? `deltaworks status`",
@@ -331,7 +331,7 @@ class TransactionalSink:
 
     def _attempt(self, what: str, action: Callable[[], T], timeout_s: float = _TIMEOUT_S) -> T:
         """Tries again what may be tried again; ends the transaction where the broker wants it ended."""
-        deadline = time.monotonic() + timeout_s
+        deadline = clock.ticks_s() + timeout_s
         while True:
             try:
                 return _in_time(action, timeout_s + _PATIENCE_S)
@@ -343,7 +343,7 @@ class TransactionalSink:
                 if reason.code() in _FENCED:
                     raise _Fenced(reason.str()) from error
                 passing = reason.retriable() or reason.code() in _PASSING
-                if passing and not reason.txn_requires_abort() and time.monotonic() < deadline:
+                if passing and not reason.txn_requires_abort() and clock.ticks_s() < deadline:
                     self._producer.poll(_QUEUE_WAIT_S)
                     continue
                 raise self._failure(what, error) from error

@@ -156,11 +156,11 @@ class TaskContext:
         """Counts a record that an operator skips by its rules."""
         self.metrics.dropped += 1
 
-    def unreadable(self, source: str, error: Exception) -> None:
-        """The record in process does not decode."""
+    def unreadable(self, source: str, error: Exception, handling: Handling | None = None) -> None:
+        """The record in process does not decode, or is not allowed; `handling` in the place of what the policy says."""
         letter = self._letter(source, error, None, None)
         record = FailedRecord(letter.key, letter.value, letter.timestamp_ms, letter.headers, letter.source.topic)
-        self._failed("deserialization", "cannot be read", letter, record, error)
+        self._failed("deserialization", "cannot be read", letter, record, error, handling)
 
     def failed(
         self,
@@ -251,13 +251,14 @@ class TaskContext:
         letter: DeadLetter,
         record: FailedRecord,
         error: Exception,
+        handling: Handling | None = None,
     ) -> bool:
         """Applies the policy; True: the record is to be written again."""
         if isinstance(error, StreamsError | StateError | KafkaWriteError):
             raise error
-        handling: Handling = getattr(self._policy, kind)
+        said: Handling = getattr(self._policy, kind) if handling is None else handling
         try:
-            response = answer(handling, error_context(kind, self.partition, letter), record, error)
+            response = answer(said, error_context(kind, self.partition, letter), record, error)
         except Exception as bad:
             raise self._stopped(f"has an error handler that failed ({class_name(bad)}: {bad})", letter, error) from bad
         if isinstance(response, Response):

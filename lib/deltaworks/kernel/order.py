@@ -19,7 +19,7 @@ from deltaworks.errors import RecordPosition, StreamsError
 from deltaworks.kernel.context import NO_HEADERS, Process, TaskContext
 from deltaworks.kernel.records import Headers
 from deltaworks.topology.nodes.sources import Source
-from deltaworks.topology.timestamps import ConsumedRecord, TimestampExtractor
+from deltaworks.topology.timestamps import ConsumedRecord, TimestampExtractor, Timestamps, TimestampTooFarAhead
 
 _CHUNK = 256
 """Records decoded at a time: few enough that they are still in the processor's cache when their turn comes."""
@@ -42,18 +42,26 @@ class Partition:
     """The records at hand of one topic-partition."""
 
     def __init__(
-        self, source: Source, entry: Process, numbers: Iterable[int], context: TaskContext, newest_ms: int = -1
+        self,
+        source: Source,
+        entry: Process,
+        numbers: Iterable[int],
+        context: TaskContext,
+        newest_ms: int = -1,
+        limit: Timestamps | None = None,
     ) -> None:
         """
         Args:
             entry: Where its records enter the topology.
             numbers: Its batches, in offset order; asked for the next one when all before have been processed.
             newest_ms: The largest timestamp of the batches before.
+            limit: Which timestamps its records may have; None: any.
         """
         self.entry = entry
         self.newest_ms = newest_ms
         """The largest timestamp decoded so far: partition time."""
         self._source = source
+        self._limit = limit
         self._numbers = numbers
         self._context = context
 
@@ -86,15 +94,30 @@ class Partition:
                     yield self._columns(number, range(good, index))
                 good = index + 1
                 self._context.number, self._context.index = number, index
-                self._context.unreadable(self._source.name, error)
+                self._unreadable(error)
         if indices.stop > good:
             yield self._columns(number, range(good, indices.stop))
+
+    def _unreadable(self, error: Exception) -> None:
+        handling = error.handling if isinstance(error, TimestampTooFarAhead) else None
+        self._context.unreadable(self._source.name, error, handling)
+
+    def _limited(self, timestamps_ms: list[int], limit: Timestamps) -> list[int]:
+        """Raises `TimestampTooFarAhead` if one is, and the limit does not say `clamp`."""
+        latest_ms = limit.latest_ms(self._context.wall_clock_ms)
+        if (newest_ms := max(timestamps_ms)) <= latest_ms:
+            return timestamps_ms
+        if limit.otherwise != "clamp":
+            raise TimestampTooFarAhead(newest_ms, latest_ms, limit.otherwise)
+        return [min(each, latest_ms) for each in timestamps_ms]
 
     def _columns(self, number: int, indices: range) -> Columns:
         batch, part = self._context.batches[number], slice(indices.start, indices.stop)
         timestamps_ms = batch.timestamps_ms[part]
         if min(timestamps_ms) < 0:
             raise ValueError(f"the timestamp {min(timestamps_ms)} is negative")
+        if self._limit is not None:
+            timestamps_ms = self._limited(timestamps_ms, self._limit)
         read_key, read_value = self._source.key.deserialize, self._source.value.deserialize
         return Columns(
             number,
@@ -119,16 +142,20 @@ class Partition:
             try:
                 key = None if key_bytes is None else source.key.deserialize(key_bytes)
                 value = None if value_bytes is None else source.value.deserialize(value_bytes)
+                headers = NO_HEADERS if batch.headers is None else batch.headers[index]
+                time_ms = self._extracted(extractor, key, value, headers, number, index)
+                if self._limit is not None:
+                    (time_ms,) = self._limited([time_ms], self._limit)
+            except StreamsError:
+                raise
             except Exception as error:
                 if good:
                     yield columns
                     good, all_headers = [], []
                     columns = Columns(number, good, [], [], [], all_headers)
                 context.number, context.index = number, index
-                context.unreadable(source.name, error)
+                self._unreadable(error)
                 continue
-            headers = NO_HEADERS if batch.headers is None else batch.headers[index]
-            time_ms = self._extracted(extractor, key, value, headers, number, index)
             if time_ms < 0:
                 context.drop()
                 continue

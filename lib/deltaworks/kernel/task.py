@@ -320,7 +320,8 @@ class Task:
         entry = self._wiring.processes[source.name]
         if self._wiring.starts:
             entry = self._keeping_time(entry)
-        return Partition(source, entry, numbers, self._context, newest_ms)
+        limit = None if source.whole else dict(source.timestamps).get(topic)  # global tables are read beside batches
+        return Partition(source, entry, numbers, self._context, newest_ms, limit)
 
     def _keeping_time(self, process: Process) -> Process:
         """Users' processors see stream time and may have scheduled something; without any this costs nothing."""

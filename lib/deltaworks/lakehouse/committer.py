@@ -7,13 +7,13 @@ application id `pipeline/table/step/query`, so a batch that is run again is reco
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from deltaworks import clock
 from deltaworks.faults import reach
 from deltaworks.lakehouse import archive, control, layout
 from deltaworks.lakehouse.control import PageChange, PageList, PageListWriter
@@ -251,14 +251,14 @@ class TableCommitter:
         return lists
 
     def _commit(self, table: OpenTable, batch_id: int, writes: Sequence[TableWrite]) -> TableCommit:
-        begun = time.perf_counter()
+        begun = clock.ticks_s()
         log, name = table.log, table.schema.name
         rows = sum(write.changed_rows for write in writes)
         size = sum(new.size_bytes for write in writes for new in write.added)
         reach(f"delta.before_commit:{name}")
         if self.already_committed(log, table.app_id, batch_id):
             self._discard(table, writes)
-            return TableCommit(name, batch_id, log.version, True, rows, 0, time.perf_counter() - begun)
+            return TableCommit(name, batch_id, log.version, True, rows, 0, clock.ticks_s() - begun)
         closed = {write.task: write.closed_before_ms for write in writes if write.closed_before_ms is not None}
         commit = Commit(
             added=[new for write in writes for new in write.added],
@@ -278,7 +278,7 @@ class TableCommitter:
             for write in writes:
                 self._change_pages(table, batch_id, write)
         table.housekeeping.after_commit(commit.added)
-        return TableCommit(name, batch_id, version, False, rows, size, time.perf_counter() - begun)
+        return TableCommit(name, batch_id, version, False, rows, size, clock.ticks_s() - begun)
 
     def _spans(self, table: OpenTable, writes: Sequence[TableWrite]) -> dict[str, int]:
         """Of an archive: what it holds when this batch is in it."""

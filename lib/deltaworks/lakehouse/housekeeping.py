@@ -6,11 +6,11 @@ as commits have one thread. A crash loses nothing but the work.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import Executor, Future
 from pathlib import Path
 
+from deltaworks import clock
 from deltaworks.faults import reach
 from deltaworks.lakehouse import layout, origins, parquet
 from deltaworks.lakehouse.compaction import SmallFiles
@@ -69,7 +69,7 @@ class Housekeeping:
                     group,
                     self._background.submit(self._merge, {path: self._log.files[path].rows for path in group}),
                 )
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = clock.cautious_ms()
         self._log.expire(now_ms - self._keep_replaced_ms)
         self._kept.expire(now_ms)
         if self._log.checkpoint_due() and (self._checkpoint is None or self._checkpoint.done()):

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ import msgspec
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, Schema
 
+from deltaworks import clock
 from deltaworks.errors import FencedError, TableError
 from deltaworks.lakehouse import layout
 from deltaworks.lakehouse.schema import Role, TableSchema
@@ -216,7 +216,7 @@ class DeltaLog:
             TableError: someone else has removed a file that this commit removes, or committed the same transaction.
         """
         self._check_fence()
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = clock.wall_ms()
         lines = self._lines(commit, now_ms)
         data = b"\n".join(msgspec.json.encode(line) for line in lines) + b"\n"
         while not self._create(self.version + 1, data):

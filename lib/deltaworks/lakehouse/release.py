@@ -21,7 +21,6 @@ Not here: what is replaced (`replacement`, `scope`), and who says so (`control.p
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
@@ -29,6 +28,7 @@ from typing import Literal
 import msgspec
 import pyarrow as pa
 
+from deltaworks import clock
 from deltaworks.errors import TableError
 from deltaworks.faults import reach
 from deltaworks.files import replace_file
@@ -125,7 +125,8 @@ class ReleaseRecord(Release, frozen=True, kw_only=True):
 
     def save(self, releases: Path) -> None:
         """Whoever reads it sees all of it."""
-        replace_file(_path(releases, self.request.run_id), msgspec.json.format(msgspec.json.encode(self), indent=1))
+        data = msgspec.json.format(msgspec.json.encode(self), indent=1)
+        replace_file(_path(releases, self.request.run_id), data, durable=True)
 
     def summary(self) -> Release:
         """Without the files."""
@@ -456,14 +457,24 @@ def _committed(committer: TableCommitter, record: ReleaseRecord, name: str, step
 
 def _all(releases: Path) -> Iterator[ReleaseRecord]:
     for path in sorted(releases.glob("*.json")):
-        yield msgspec.json.decode(path.read_bytes(), type=ReleaseRecord)
+        if (record := _decoded(path)) is not None:
+            yield record
 
 
 def _read(releases: Path, run_id: str) -> ReleaseRecord | None:
+    return _decoded(_path(releases, run_id))
+
+
+def _decoded(path: Path) -> ReleaseRecord | None:
     try:
-        return msgspec.json.decode(_path(releases, run_id).read_bytes(), type=ReleaseRecord)
+        return msgspec.json.decode(path.read_bytes(), type=ReleaseRecord)
     except FileNotFoundError:
         return None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise TableError(
+            f"{path} says what was published, and cannot be read: {error}",
+            hint="bring the file back from a copy of the folder; without it, nothing can be published or rolled back",
+        ) from error
 
 
 def _path(releases: Path, run_id: str) -> Path:
@@ -475,4 +486,4 @@ def _names(tables: Iterable[OpenTable]) -> list[str]:
 
 
 def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+    return clock.wall_ms()

@@ -17,7 +17,6 @@ Not here: in which order tables are committed, and what is remembered about it (
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -26,6 +25,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltaworks import clock
 from deltaworks.errors import TableError
 from deltaworks.lakehouse import layout, origins, parquet, snapshots
 from deltaworks.lakehouse.committer import OpenTable, TableCommitter
@@ -301,7 +301,7 @@ def rewritten_snapshot(
     target = max(last_batch, snapshot.as_of_batch, -1 if held_batch is None else held_batch)
     files = snapshot.write(held, news, as_of_batch, target)
     removed = [as_file(path, entry) for path, entry in table.log.files.items()]
-    return Replacement(removed, files, snapshot.transactions(target, time.time_ns() // 1_000_000))
+    return Replacement(removed, files, snapshot.transactions(target, clock.wall_ms()))
 
 
 def as_file(path: str, entry: FileEntry) -> NewFile:

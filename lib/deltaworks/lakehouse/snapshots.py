@@ -8,7 +8,6 @@ time up to which it is right; a crash changes nothing about that, because rows a
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltaworks import clock
 from deltaworks.faults import reach
 from deltaworks.lakehouse import layout, parquet
 from deltaworks.lakehouse.log import Commit, DeltaLog, FileEntry
@@ -95,7 +95,7 @@ class Snapshot:
         """Counts how often the past has been changed."""
         self._begun = 0
         """The epoch in which the rows that are being written were read."""
-        self._rests_until = time.monotonic() + (REST_S if self.as_of_batch >= 0 else 0.0)
+        self._rests_until = clock.ticks_s() + (REST_S if self.as_of_batch >= 0 else 0.0)
 
     @property
     def table(self) -> str:
@@ -153,7 +153,7 @@ class Snapshot:
         refreshed = []
         if self._writing is not None and (force or self._writing.done()):
             refreshed += self._finish()
-        if self._writing is None and self.stale and (force or eager or time.monotonic() >= self._rests_until):
+        if self._writing is None and self.stale and (force or eager or clock.ticks_s() >= self._rests_until):
             self._begun = self._epoch
             self._writing = self._background.submit(self._write, self._job())
             if force:
@@ -168,11 +168,11 @@ class Snapshot:
 
     def _write(self, job: _Job) -> _Written:
         """In the background: the files it reads stay, even if others replace them meanwhile."""
-        begun = time.monotonic()
+        begun = clock.ticks_s()
         held = parquet.read_all(self._root, self._schema, job.held)
         news = parquet.read_all(self._root, self._changelog_schema, job.news)
         files = self.write(held, news, job.as_of_batch, job.target)
-        return _Written(job, sum(file.rows for file in files), files, time.monotonic() - begun)
+        return _Written(job, sum(file.rows for file in files), files, clock.ticks_s() - begun)
 
     def _finish(self) -> list[SnapshotRefresh]:
         assert self._writing is not None
@@ -194,7 +194,7 @@ class Snapshot:
             )
         )
         reach(f"snapshot.after_commit:{self._schema.name}")
-        self._rests_until = time.monotonic() + max(REST_S, REST * written.seconds)
+        self._rests_until = clock.ticks_s() + max(REST_S, REST * written.seconds)
         return [SnapshotRefresh(self._schema.name, job.target, job.as_of_ms, written.rows, written.seconds)]
 
     def _drop(self, writing: Future[_Written]) -> None:
@@ -230,4 +230,4 @@ def last_batch(statistics: str | None) -> int:
 
 
 def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+    return clock.wall_ms()

@@ -17,13 +17,13 @@ calls holds the lease of the pipeline.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
+from deltaworks import clock
 from deltaworks.errors import TableError
 from deltaworks.faults import reach
 from deltaworks.files import replace_file
@@ -237,6 +237,11 @@ def read(record: Path) -> Succession | None:
         return msgspec.json.decode(record.read_bytes(), type=Succession)
     except FileNotFoundError:
         return None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise TableError(
+            f"{record} says which tables were handed over, and cannot be read: {error}",
+            hint="bring the file back from a copy of the folder",
+        ) from error
 
 
 def _is_there(root: Path, schema: TableSchema) -> bool:
@@ -323,8 +328,8 @@ def _kept(table: Path) -> KeptFiles:
 
 
 def _save(record: Path, told: Succession) -> None:
-    replace_file(record, msgspec.json.format(msgspec.json.encode(told), indent=1))
+    replace_file(record, msgspec.json.format(msgspec.json.encode(told), indent=1), durable=True)
 
 
 def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+    return clock.wall_ms()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
+from deltaworks import clock
 from deltaworks.control import batches, jobs
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.lakehouse import layout
@@ -37,7 +36,7 @@ def check(settings: Settings, name: str, *, run_id: str, samples: int = 5) -> li
     newest = batches.last(PipelinePaths.of(settings, name).batches)
     last_batch = None if newest is None else newest.batch
     verdicts = judge(settings.tables, schemas=schemas, suites=suite, last_batch=last_batch, samples=samples)
-    results.append(settings.tables, run_id, name, verdicts, datetime.now(UTC))
+    results.append(settings.tables, run_id, name, verdicts, clock.utc_now())
     return verdicts
 
 

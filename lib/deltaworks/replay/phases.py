@@ -10,7 +10,6 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from typing import Protocol
 
 import msgspec
 
+from deltaworks import clock
 from deltaworks.control import batches, jobs, publication
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.dsl.pipeline import Pipeline
@@ -280,7 +280,7 @@ class ReplayRun:
         )
 
     def _write(self, state: ReplayState) -> None:
-        state.updated_ms = time.time_ns() // 1_000_000
+        state.updated_ms = clock.wall_ms()
         self.paths.write_state(state)
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import hashlib
 import secrets
 import sys
-import time
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
 
 import msgspec
 
+from deltaworks import clock
 from deltaworks.control import batches
 from deltaworks.control.batches import BatchRecord
 from deltaworks.control.checkpoint import CheckpointPlan, stored_plan
@@ -60,9 +59,9 @@ def make_plan(
     thinned = sorted(broker.compacted([topic for topic in {*ends, *plan.global_topics} if topic in topics]))
     archive = ArchiveReader(settings.tables, Archives.of(plan))
     return ReplayPlan(
-        run_id=run_id or f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}",
+        run_id=run_id or f"{clock.utc_now():%Y%m%dT%H%M%S}-{secrets.token_hex(3)}",
         request=request,
-        created_ms=time.time_ns() // 1_000_000,
+        created_ms=clock.wall_ms(),
         code_version=code_version(settings, pipeline),
         query_id=checkpoint.query_id,
         first_batch=first.batch,

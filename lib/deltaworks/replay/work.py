@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
 from itertools import takewhile
 from pathlib import Path
 
 import msgspec
 from pyspark.sql import SparkSession
 
+from deltaworks import clock
 from deltaworks.control import batches
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.dsl.pipeline import Pipeline
@@ -128,11 +127,11 @@ class _Estimate:
     """How long it will take, from how long it took."""
 
     def __init__(self, total: int, done: int) -> None:
-        self._total, self._done, self._begun = total, done, time.monotonic()
+        self._total, self._done, self._begun = total, done, clock.ticks_s()
 
     def line(self, progress: Progress) -> str:
         """For people."""
-        seconds = time.monotonic() - self._begun
+        seconds = clock.ticks_s() - self._begun
         rate = (progress.records - self._done) / max(seconds, 1e-9)
         share = progress.records / max(self._total, 1)
         left = (self._total - progress.records) / max(rate, 1e-9)
@@ -159,7 +158,7 @@ def judge(
         order=plan.request.order,
     )
     replace_file(paths.verdicts, msgspec.json.encode(verdicts, enc_hook=str))
-    results.append(settings.tables, plan.run_id, pipeline.name, verdicts, datetime.now(UTC))
+    results.append(settings.tables, plan.run_id, pipeline.name, verdicts, clock.utc_now())
     blocking = [verdict for verdict in verdicts if verdict.blocks]
     report(f"{len(verdicts)} checks, {len(blocking)} not passed")
     return not blocking

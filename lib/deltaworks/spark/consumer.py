@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from deltaworks import clock
 from deltaworks.errors import KafkaReadError
 from deltaworks.kafka.ranges import Range
 from deltaworks.kernel.records import Headers, RecordBatch
@@ -120,12 +120,12 @@ class RangeReader:
 
     def _consume(self, missing: int, ranges: Sequence[Range]) -> list[Message]:
         """The next messages; raises when none comes for too long."""
-        deadline = time.monotonic() + _STALL_S
+        deadline = clock.ticks_s() + _STALL_S
         while True:
             messages = self._consumer.consume(min(_CHUNK_RECORDS, max(missing, 1)), _POLL_S)
             if messages:
                 return messages
-            if time.monotonic() > deadline:
+            if clock.ticks_s() > deadline:
                 raise KafkaReadError(
                     f"no records from {self._bootstrap} for {_STALL_S:.0f} s while reading "
                     + ", ".join(f"{r.topic}-{r.partition} [{r.start}, {r.stop})" for r in ranges),

@@ -254,6 +254,6 @@ def _require_end(paths: PipelinePaths, plan: CheckpointPlan, *, accept_unfinishe
 
 def _point(paths: PipelinePaths, switched: tuple[str, ...]) -> None:
     if switched:
-        replace_file(paths.pointer, "".join(f"{query_id}\n" for query_id in switched).encode())
+        replace_file(paths.pointer, "".join(f"{query_id}\n" for query_id in switched).encode(), durable=True)
     else:
         paths.pointer.unlink()

@@ -45,6 +45,14 @@ class BatchPlan(msgspec.Struct, frozen=True, array_like=True):
     """Tasks that depend on the wall clock run, with records or without."""
 
 
+class ReadSize(msgspec.Struct, frozen=True, array_like=True):
+    """How large some of the records were that a task has read."""
+
+    topic: str
+    records: int
+    size_bytes: int
+
+
 class TaskCounts(msgspec.Struct, frozen=True, array_like=True):
     """What a task did in one batch."""
 
@@ -57,6 +65,7 @@ class TaskCounts(msgspec.Struct, frozen=True, array_like=True):
     state_entries: int
     next_tick_ms: int | None
     """When it has something to do without records, on the wall clock."""
+    sizes: list[ReadSize] = []
 
 
 class TaskResult(msgspec.Struct, frozen=True, array_like=True):

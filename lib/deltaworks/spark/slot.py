@@ -23,7 +23,7 @@ from deltaworks.spark import rows as row_kinds
 from deltaworks.spark.local_store import Changes
 from deltaworks.spark.protocol import Pending, Truth, append, next_stamp
 from deltaworks.spark.routes import Operator
-from deltaworks.spark.rows import BatchHeader, TaskCounts, TaskResult
+from deltaworks.spark.rows import BatchHeader, ReadSize, TaskCounts, TaskResult
 from deltaworks.spark.turns import Inputs, TaskId, circle, process, take_turns
 from deltaworks.spark.worker import Worker
 from deltaworks.topology.stages import StageGroup
@@ -182,6 +182,7 @@ class _TaskRun:
         hosted.collector.begin(batch.id)
         self._ranges: list[Range] = []
         self._changes: list[Changes] = []
+        self._sizes: list[ReadSize] = []
         self._metrics: TaskMetrics | None = None
 
     def turn(self, inputs: Inputs, *, last: bool) -> _Sent:
@@ -234,17 +235,31 @@ class _TaskRun:
             stream_time_ms=metrics.stream_time_ms,
             state_entries=hosted.local.entry_count(),
             next_tick_ms=self._kernel.next_tick_ms(),
+            sizes=self._sizes,
         )
         opened, skipped = self._opened.value, hosted.collector.skipping
         return TaskResult(*self._task, self._ranges, counts, self._writes, opened, skipped)
 
     def _read(self, ranges: list[Range]) -> Iterable[list[RecordBatch]]:
-        return self._hosted.collector.archived(ranges, self._worker.reader(self._hosted).read(ranges))
+        portions = self._worker.reader(self._hosted).read(ranges)
+        return self._hosted.collector.archived(ranges, self._measured(portions))
 
     def _read_beside(self, ranges: list[Range]) -> Iterator[list[RecordBatch]]:
         """With a reader of its own, so that several ranges can be read alternately."""
         with closing(self._worker.clients.reader()) as reader:
-            yield from self._hosted.collector.archived(ranges, reader.read(ranges))
+            yield from self._hosted.collector.archived(ranges, self._measured(reader.read(ranges)))
+
+    def _measured(self, portions: Iterable[list[RecordBatch]]) -> Iterator[list[RecordBatch]]:
+        """The first portion says how large records are."""
+        for number, portion in enumerate(portions):
+            if number == 0:
+                self._sizes += [ReadSize(batch.topic, len(batch.offsets), _size_of(batch)) for batch in portion]
+            yield portion
+
+
+def _size_of(batch: RecordBatch) -> int:
+    """Bytes of keys and values."""
+    return sum(len(data) for column in (batch.keys, batch.values) for data in column if data is not None)
 
 
 def _row(worker: Worker, header: bytes, to: TaskId, kind: int, payload: bytes) -> Row:

@@ -13,7 +13,6 @@ A batch may be a *tick* besides: then the tasks that depend on the wall clock ru
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -27,6 +26,8 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 from pyspark.sql.types import StructType
 
 from deltaworks import clock
+from deltaworks.clock import BatchClock
+from deltaworks.control import next_tick
 from deltaworks.control.checkpoint import CheckpointPlan
 from deltaworks.control.intents import Intent, Intents
 from deltaworks.dsl.pipeline import Pipeline
@@ -37,7 +38,8 @@ from deltaworks.kafka.ranges import Offsets, Range
 from deltaworks.kernel.idling import Idling
 from deltaworks.settings import Settings
 from deltaworks.spark import rows as row_kinds
-from deltaworks.spark.cuts import Part, count_records, cut_by_time, limit_offsets, require_growing, wait_for_others
+from deltaworks.spark import sizes
+from deltaworks.spark.cuts import Limit, Part, cut_backlog, require_growing, wait_for_others
 from deltaworks.spark.oversized import grown
 from deltaworks.spark.routes import Routes
 from deltaworks.spark.rows import BatchHeader, BatchPlan
@@ -94,11 +96,14 @@ class SourceConfig(msgspec.Struct, frozen=True, kw_only=True):
     goes_on_at: Offsets = {}
     """Where a line begins that follows another one; a topic that is not there begins as in a new pipeline."""
     max_records_per_batch: int = 1_000_000
+    max_bytes_per_batch: int = 1 << 40
+    sizes_file: str = ""
+    """How large records are, as far as the driver knows; see `sizes`."""
     max_task_idle_ms: int | None = None
     drain_file: str | None = None
     """While it exists no new batch is planned."""
     tick_file: str | None = None
-    """Says when the next tick is due, in ms, or "never"; without it a tick is due now. None: there are no ticks."""
+    """Says when the next tick is due (`control.next_tick`); without it a tick is due now. None: there are no ticks."""
     intents: str
     """Folder of the intents of this checkpoint."""
     lineage: str
@@ -125,6 +130,7 @@ def source_config(
     intents: Path,
     drain_file: Path,
     tick_file: Path,
+    sizes_file: Path,
     generation: int,
     code: str,
     first_clock_ms: int = 0,
@@ -142,6 +148,7 @@ def source_config(
         intents: folder of its intents.
         drain_file: see `SourceConfig`.
         tick_file: likewise.
+        sizes_file: likewise.
         generation: of the driver.
         code: digest of the code.
         first_clock_ms: see `SourceConfig`.
@@ -168,6 +175,8 @@ def source_config(
         start_latest=tuple(topic for topic, reset in resets.items() if reset == "latest"),
         start_earliest=tuple(topic for topic, reset in resets.items() if reset == "earliest"),
         max_records_per_batch=settings.max_records_per_batch,
+        max_bytes_per_batch=settings.max_bytes_per_batch,
+        sizes_file=str(sizes_file),
         max_task_idle_ms=None if idle is None else idle // timedelta(milliseconds=1),
         drain_file=str(drain_file),
         tick_file=str(tick_file) if any(stage.ticks for stage in stages) else None,
@@ -196,6 +205,7 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._cut_ms = 0
         self._idling: dict[tuple[int, int], Idling] = {}
         self._intents = Intents(LocalFiles(Path(config.intents)))
+        self._clock: BatchClock | None = None
         self._known: int | None = None
         """The highest batch that has an intent; None: not looked for yet."""
         self._last: Intent | None = None
@@ -247,11 +257,9 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         streams = {topic: parts for topic, parts in end.items() if topic not in unlimited}
         if config.max_task_idle_ms is not None and self._target is None:  # else nobody will bring what is waited for
             streams = self._wait_for_others(start, streams, config.max_task_idle_ms)
-        if count_records(start, streams) <= most:
-            return start, streams | unlimited
-        if len(streams) == 1:
-            return start, limit_offsets(start, streams, most) | unlimited
-        cut, self._cut_ms = cut_by_time(start, streams, most, self._offsets_at, self._cut_ms)
+        known = sizes.read(Path(config.sizes_file))
+        holds = Limit(records=most, bytes=config.max_bytes_per_batch, record_bytes=known)
+        cut, self._cut_ms = cut_backlog(start, streams, holds, self._offsets_at, self._cut_ms)
         return start, cut | unlimited
 
     def _with_new(self, start: Offsets, end: Offsets) -> Offsets:
@@ -333,16 +341,14 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         path = self._config.tick_file
         if path is None:
             return {}
-        try:
-            due = Path(path).read_text()
-        except FileNotFoundError:
-            due = "0"
-        now_ms = self._now_ms(start)
-        return {TICK: {"0": now_ms}} if due != "never" and now_ms >= int(due) else {TICK: start.get(TICK, {"0": 0})}
+        due_ms, now_ms = next_tick.read(Path(path)), self._now_ms(start)
+        return {TICK: {"0": now_ms}} if due_ms is not None and now_ms >= due_ms else {TICK: start.get(TICK, {"0": 0})}
 
     def _now_ms(self, start: Offsets) -> int:
         """The time for a batch: never before that of the batch before."""
-        return max(_now_ms(), start[CLOCK]["0"])
+        if self._clock is None:
+            self._clock = BatchClock(start[CLOCK]["0"])
+        return max(self._clock.now(), start[CLOCK]["0"])
 
     def _wait_for_others(self, start: Offsets, end: Offsets, max_idle_ms: int) -> Offsets:
         tasks: dict[tuple[int, int], list[Part]] = {}
@@ -357,9 +363,9 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _look_for_topics(self) -> None:
         """Topics that a pattern matches and that were not there before."""
-        if time.monotonic() - self._looked_for_topics < _NEW_TOPICS_S:
+        if clock.ticks_s() - self._looked_for_topics < _NEW_TOPICS_S:
             return
-        self._looked_for_topics = time.monotonic()
+        self._looked_for_topics = clock.ticks_s()
         try:
             found = self._client().list_topics(timeout=_REQUEST_TIMEOUT_S).topics
         except KafkaException:  # the broker is asked again for the offsets
@@ -394,7 +400,7 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _list(self, spec: OffsetSpec, timeout_s: float) -> dict[TopicPartition, ListOffsetsResultInfo]:
         wanted = {TopicPartition(t, p): spec for t, count in self._partitions.items() for p in range(count)}
-        deadline = time.monotonic() + timeout_s
+        deadline = clock.ticks_s() + timeout_s
         while True:
             try:
                 futures = self._client().list_offsets(
@@ -403,7 +409,7 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return {position: future.result() for position, future in futures.items()}
             except KafkaException as error:
                 self._admin = None  # one whose broker was restarted may not answer any more
-                if time.monotonic() > deadline:
+                if clock.ticks_s() > deadline:
                     raise KafkaReadError(
                         f"no offsets from {self._config.bootstrap} for {timeout_s:.0f} s: {error}",
                         hint="check that the broker runs (deltaworks status) and that the source topics still exist",

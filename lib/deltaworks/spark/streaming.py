@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -20,8 +19,9 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from deltaworks import clock, faults
-from deltaworks.control import batches, fence, heartbeat, publication, topics
+from deltaworks import clock, disk, faults
+from deltaworks.clock import Sign
+from deltaworks.control import batches, fence, heartbeat, next_tick, publication, topics
 from deltaworks.control.checkpoint import CheckpointPlan, open_plan
 from deltaworks.control.heartbeat import Heartbeat, State
 from deltaworks.control.intents import Intent, Intents, token
@@ -31,7 +31,7 @@ from deltaworks.control.reporter import Reporter, SilentReporter
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import FencedError, KafkaReadError
 from deltaworks.faults import reach
-from deltaworks.files import LocalFiles, replace_file
+from deltaworks.files import LocalFiles
 from deltaworks.kafka.ranges import Offsets
 from deltaworks.lakehouse import succession
 from deltaworks.lakehouse.committer import TableCommitter, TableOptions
@@ -90,11 +90,11 @@ def run(
     paths = PipelinePaths.of(settings, pipeline.name)
     if generation is None:
         generation = fence.read(paths.fence) + 1
-    with Lease(paths.lease, pipeline.name, generation) as lease:
+    with disk.told(paths.root), Lease(paths.lease, pipeline.name, generation) as lease:
         fence.advance(paths.fence, generation, pipeline.name)
         handover.settle(paths)
         succession.require_settled(paths.handovers)
-        handover.expire(paths, time.time() - TableOptions().keep_releases_ms / 1000)
+        handover.expire(paths, (clock.cautious_ms() - TableOptions().keep_releases_ms) / 1000)
         shutil.rmtree(paths.scratch, ignore_errors=True)
         driver = StreamDriver(pipeline, settings, paths, lease, generation, reporter or SilentReporter())
         driver.run(until_caught_up=until_caught_up)
@@ -164,8 +164,9 @@ class StreamDriver:
             query_id="",
             state="starting",
             pid=os.getpid(),
-            at=time.time(),
+            at=clock.wall_s(),
         )
+        self._begun = clock.ticks_s()
         self._beat_lock = threading.Lock()
         self._committing = threading.Lock()
         self._batch_ended = clock.ticks_s()
@@ -237,7 +238,7 @@ class StreamDriver:
             frame.writeStream.queryName(self._pipeline.name)
             .outputMode("update")
             .option("checkpointLocation", str(self._paths.checkpoint))
-            .foreachBatch(partial(self._commit_batch, committer, checkpoint.first_batch))
+            .foreachBatch(disk.told(self._paths.root)(partial(self._commit_batch, committer, checkpoint.first_batch)))
         )
         interval = f"{self._pipeline.trigger_interval.total_seconds()} seconds"
         query = (
@@ -297,6 +298,7 @@ class StreamDriver:
             intents=self._paths.line.intents,
             drain_file=self._drain,
             tick_file=self._paths.next_tick,
+            sizes_file=self._paths.line.sizes,
             generation=self._generation,
             code=self._code,
             first_clock_ms=0 if last is None else last.wall_clock_ms,
@@ -335,7 +337,7 @@ class StreamDriver:
         if not self._ticked:
             return  # not every task has said when it wants to run
         due_ms = [each for each in self._totals.next_ticks_ms.values() if each is not None]
-        replace_file(self._paths.next_tick, str(min(due_ms, default="never")).encode())
+        next_tick.write(self._paths.next_tick, min(due_ms, default=None))
 
     def _after_batch(self, committer: TableCommitter, batch_id: int, records: int, seconds: float) -> None:
         self._batch_ended = clock.ticks_s()
@@ -408,7 +410,9 @@ class StreamDriver:
             self._beat = msgspec.structs.replace(
                 self._beat,
                 state=state,
-                at=time.time(),
+                at=clock.wall_s(),
+                sign=Sign.now(),
+                up_s=clock.ticks_s() - self._begun,
                 error=error,
                 records_total=totals.records,
                 lag_by_partition=lag,

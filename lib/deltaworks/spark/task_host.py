@@ -19,6 +19,7 @@ from pyspark.sql.streaming.stateful_processor import (
     TimerValues,
 )
 
+from deltaworks import disk
 from deltaworks.spark.protocol import Truth, TruthHeader, decode_header, encode_header
 from deltaworks.spark.routes import Operator
 from deltaworks.spark.seed import seeded
@@ -76,7 +77,8 @@ class TaskHost(StatefulProcessor):
         context = TaskContext.get()
         assert context is not None
         batch_id = self._config.first_batch + int(context.getLocalProperty("streaming.sql.batchId") or -1)
-        yield from run_slot(worker, self._operator, batch_id, rows, self._truth, context.attemptNumber())
+        with disk.told(Path(self._config.local_root)):
+            yield from run_slot(worker, self._operator, batch_id, rows, self._truth, context.attemptNumber())
 
     def close(self) -> None:
         pass

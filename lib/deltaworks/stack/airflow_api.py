@@ -12,6 +12,7 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
+from deltaworks import clock
 from deltaworks.errors import ConfigurationError, StackError
 from deltaworks.settings import Settings
 from deltaworks.stack.airflow import credentials
@@ -176,9 +177,9 @@ class AirflowApi:
         Raises:
             StackError: not in time; says what was asked.
         """
-        deadline = time.monotonic() + timeout_s
+        deadline = clock.ticks_s() + timeout_s
         last = "it does not hold"
-        while time.monotonic() < deadline:
+        while clock.ticks_s() < deadline:
             try:
                 answer = fact()
             except StackError as error:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import psutil
 
-from deltaworks import processes
+from deltaworks import clock, processes
 from deltaworks.errors import ConfigurationError, StackError
 from deltaworks.settings import Settings
 from deltaworks.stack import airflow, ports, runner
@@ -102,7 +102,7 @@ def up(
             this call has started is stopped then.
         ConfigurationError: there is no such component; no usable Java or PostgreSQL; a jar is not what the lock says.
     """
-    begin = time.monotonic()
+    begin = clock.ticks_s()
     host = NativeHost.of(settings)
     chosen = host.components.chosen(only)
     with _alone(settings):
@@ -133,7 +133,7 @@ def up(
             if (found_state := state.find(component.name)) is not None
         },
         credentials=login,
-        seconds=time.monotonic() - begin,
+        seconds=clock.ticks_s() - begin,
     )
 
 
@@ -253,7 +253,7 @@ def _wait_until_ready(
     report: Report,
 ) -> RunnerState:
     """Returns when all are; a new one that ends is an error, another one is being started again."""
-    begin, told = time.monotonic(), ""
+    begin, told = clock.ticks_s(), ""
     limit_s = sum(component.ready_timeout_s for component in chosen) + 10
     while True:
         state = _state_of(host.settings, entry)
@@ -275,7 +275,7 @@ def _wait_until_ready(
                 log=processes.last_lines(Path(entry.log)),
                 hint=f"was there a `down` meanwhile? The whole log is {entry.log}",
             )
-        if time.monotonic() - begin > limit_s:
+        if clock.ticks_s() - begin > limit_s:
             raise StackError(f"After {limit_s:.0f} s: {told}.", hint=f"logs are in {host.settings.logs}")
         time.sleep(_POLL_S)
 
@@ -303,8 +303,8 @@ def _withdraw(settings: Settings, new: Sequence[Component], own: processes.Regis
             _tidy(settings)
             return
         write_wanted(settings.run, [name for name in read_wanted(settings.run) if name not in names])
-        end = time.monotonic() + _PATIENCE_S["runner"]
-        while (entry := _runner(settings)) is not None and time.monotonic() < end:
+        end = clock.ticks_s() + _PATIENCE_S["runner"]
+        while (entry := _runner(settings)) is not None and clock.ticks_s() < end:
             state = _state_of(settings, entry)
             if state is not None and not any(state.find(name) for name in names):
                 return
@@ -327,9 +327,9 @@ def _clear(settings: Settings, report: Report) -> None:
     """Ends what is left of a runner that was killed: the kernel has told its processes to go, some take a while."""
     state = read_state(settings.run)
     if state is not None:
-        end = time.monotonic() + 10
+        end = clock.ticks_s() + 10
         while left := [process for c in state.components for process in _members(settings, c)]:
-            if time.monotonic() > end:
+            if clock.ticks_s() > end:
                 report(f"killing what is left: {', '.join(str(process.pid) for process in left)}")
                 _kill(left)
                 break

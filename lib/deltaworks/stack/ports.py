@@ -9,6 +9,7 @@ from contextlib import closing
 
 import psutil
 
+from deltaworks import clock
 from deltaworks.errors import StackError
 
 _LOOPBACK = "127.0.0.1"
@@ -54,9 +55,9 @@ def require_free(port: int, component: str, hint: str, *, patience_s: float = 0.
     Args:
         patience_s: a process that was killed keeps its ports until the last of its threads is gone.
     """
-    end = time.monotonic() + patience_s
+    end = clock.ticks_s() + patience_s
     while not is_free(port):
-        if time.monotonic() > end:
+        if clock.ticks_s() > end:
             raise StackError(f"Port {port}, where {component} should listen, is taken by {_holder(port)}.", hint=hint)
         time.sleep(_POLL_S)
 

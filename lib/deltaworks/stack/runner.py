@@ -31,6 +31,7 @@ from typing import Protocol, assert_never
 
 import psutil
 
+from deltaworks import clock
 from deltaworks.errors import DeltaworksError
 from deltaworks.settings import Settings
 from deltaworks.stack import tether
@@ -166,7 +167,7 @@ class Runner:
         options = ["--signal", component.stop_signal, *(["--user", launch.user] if launch.user else [])]
         log = self.host.log(component)
         log.parent.mkdir(parents=True, exist_ok=True)
-        child.since = datetime.now(UTC)
+        child.since = clock.utc_now()
         with log.open("ab") as output:
             child.process = subprocess.Popen(
                 [*tether.COMMAND, *options, str(os.getpid()), *launch.command],
@@ -199,8 +200,8 @@ class Runner:
             child.process.kill()
             child.process.wait()
             self._note_end(child, f"not ready after {limit_s:.0f} s")
-        elif child.answer is None and not child.component.is_step and time.monotonic() - child.asked > _ASK_S:
-            child.asked = time.monotonic()
+        elif child.answer is None and not child.component.is_step and clock.ticks_s() - child.asked > _ASK_S:
+            child.asked = clock.ticks_s()
             child.answer = pool.submit(self.host.is_ready, child.component, child.since)
 
     def _exit_of(self, child: _Child) -> str | None:
@@ -278,11 +279,11 @@ class Runner:
 
 
 def _enter(child: _Child, phase: Phase) -> None:
-    child.phase, child.begun = phase, time.monotonic()
+    child.phase, child.begun = phase, clock.ticks_s()
 
 
 def _age_s(child: _Child) -> float:
-    return time.monotonic() - child.begun
+    return clock.ticks_s() - child.begun
 
 
 def main() -> None:

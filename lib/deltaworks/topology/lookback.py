@@ -188,7 +188,9 @@ def _after(node: AnyNode, before: _Memory) -> _Memory:
             raise NeedsAllHistory(f"when {node.name} looks for what has closed depends on the clock (emit_interval)")
         case StreamStreamJoin(alone=True):
             raise NeedsAllHistory(f"how long {node.name} waits for a partner depends on what has waited before")
-        case Source(hop=False) if node.timestamp_extractor is not None:
+        case Source(hop=False) if node.timestamp_extractor is not None or any(
+            limit.otherwise == "clamp" for _, limit in node.timestamps
+        ):
             raise NeedsAllHistory(f"{node.name} has times of its own, by which Kafka cannot find records")
         case (
             Source() | Filter() | Map() | MapValues() | FlatMap() | FlatMapValues() | SelectKey() | Peek() | Merge()

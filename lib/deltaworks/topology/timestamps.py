@@ -5,11 +5,15 @@ A source without one takes the record's own timestamp; that is `FailOnInvalidTim
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Literal, Protocol
 
 import msgspec
 
 from deltaworks.errors import StreamsError
+
+_MILLISECOND = timedelta(milliseconds=1)
 
 
 class ConsumedRecord(msgspec.Struct, frozen=True):
@@ -104,6 +108,49 @@ class WallclockTimestampExtractor:
 
     def __call__(self, record: ConsumedRecord, partition_time_ms: int) -> int:
         return record.wall_clock_ms
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timestamps:
+    """How far ahead of the clock the records of a topic may be, and what becomes of those that are further.
+
+    One record with its time in microseconds, or of the year 2090, takes stream time with it: windows close, and what
+    comes after it is late. `Topic("orders", timestamps=Timestamps(max_ahead=timedelta(days=1)))` refuses it instead.
+
+    Source: none. Kafka has `message.timestamp.after.max.ms` for what brokers take.
+
+    Args:
+        max_ahead: of the wall clock of the micro-batch, so that a batch that is run again gives the same. Compared
+            with what a timestamp extractor answers, if there is one.
+        otherwise: `fail` stops the stream, `dead_letter` sets the record aside, whatever `on_error` says; `clamp` takes
+            it at the latest time that is allowed.
+    """
+
+    max_ahead: timedelta
+    otherwise: Literal["fail", "dead_letter", "clamp"] = "fail"
+
+    def latest_ms(self, wall_clock_ms: int) -> int:
+        """The largest timestamp that is allowed in a micro-batch."""
+        return wall_clock_ms + self.max_ahead // _MILLISECOND
+
+    def problem(self) -> str | None:
+        """What is wrong with it."""
+        if not isinstance(self.max_ahead, timedelta) or self.max_ahead < timedelta(0):
+            return f"max_ahead is {self.max_ahead!r}, not a duration of at least 0."
+        if self.otherwise not in ("fail", "dead_letter", "clamp"):
+            return f"otherwise is {self.otherwise!r}, not 'fail', 'dead_letter' or 'clamp'."
+        return None
+
+
+class TimestampTooFarAhead(ValueError):
+    """A record of the future, as `Timestamps` has it."""
+
+    def __init__(self, timestamp_ms: int, latest_ms: int, otherwise: str) -> None:
+        near = range(latest_ms // 2, latest_ms + 1)  # in the unit that it should have
+        units = ((1_000, "microseconds"), (1_000_000, "nanoseconds"))
+        unit = "".join(f"; is it in {name}?" for factor, name in units if timestamp_ms // factor in near)
+        super().__init__(f"the timestamp {timestamp_ms} is after {latest_ms}, the latest that the topic may have{unit}")
+        self.handling: Literal["fail", "continue"] = "continue" if otherwise == "dead_letter" else "fail"
 
 
 def _position(record: ConsumedRecord) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.errors import StreamingQueryException
 
 from deltaworks import exits
-from deltaworks.errors import KafkaReadError, QueryError
+from deltaworks.errors import DiskFullError, KafkaReadError, QueryError
 from deltaworks.spark import failures
 
 OURS = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Traceback (most recent call last):
@@ -32,3 +32,21 @@ def test_any_other_error_is_told_in_its_first_line() -> None:
     assert isinstance(error, QueryError)
     assert str(error) == "[STREAM_FAILED] out of memory"
     assert exits.code_of(error) == exits.INTERNAL
+
+
+def test_a_disk_without_room_is_told_whoever_wrote() -> None:
+    text = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted
+org.apache.hadoop.fs.FSError: java.io.IOException: No space left on device
+\tat org.apache.hadoop.fs.RawLocalFileSystem.write(RawLocalFileSystem.java:1)"""
+
+    error = failures.as_error(StreamingQueryException(text))
+
+    assert isinstance(error, DiskFullError)
+    assert exits.code_of(error) == exits.DISK_FULL
+    assert str(error).startswith("There is no room on a disk that Spark writes to: org.apache.hadoop.fs.FSError")
+
+
+def test_a_record_that_says_so_is_none() -> None:
+    error = failures.as_error(StreamingQueryException("[STREAM_FAILED] x\nValueError: 'No space left on device'"))
+
+    assert isinstance(error, QueryError)

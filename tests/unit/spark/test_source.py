@@ -11,10 +11,11 @@ import pytest
 from confluent_kafka.admin import OffsetSpec
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
+from deltaworks import clock
 from deltaworks.control.intents import Intent
 from deltaworks.errors import IntentError
 from deltaworks.kafka.ranges import Offsets, Range
-from deltaworks.spark import rows, source
+from deltaworks.spark import rows
 from deltaworks.spark.rows import BatchHeader, BatchPlan
 from deltaworks.spark.source import (
     BATCH,
@@ -102,7 +103,7 @@ class Broker:
         self.ends: Offsets = {"a": {"0": 4, "1": 0}, "b": {"0": 0, "1": 2}}
         self.now_ms = 1_000
         monkeypatch.setattr(KafkaRangesReader, "_offsets", lambda reader, spec, *_: self.answer(spec))
-        monkeypatch.setattr(source, "_now_ms", lambda: self.now_ms)
+        monkeypatch.setattr(clock, "wall_ms", lambda: self.now_ms)
 
     def answer(self, spec: OffsetSpec) -> Offsets:
         found = self.begins if spec._value == OffsetSpec.earliest()._value else self.ends

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import msgspec
 import psutil
 
 from deltaworks import processes
@@ -103,6 +104,7 @@ class LocalLauncher:
             started_s=driver["started_s"],
             command=(),
             log=driver["log"],
+            started=driver.get("started", ""),
         )
 
 
@@ -113,6 +115,8 @@ def _external_id(entry: processes.Registered) -> ExternalId:
         "pid": entry.pid,
         "started_s": entry.started_s,
         "log": entry.log,
+        "started": entry.started,
+        **({} if entry.launched is None else {"launched": msgspec.to_builtins(entry.launched)}),
     }
 
 

@@ -8,13 +8,13 @@ on in the chunk in which it was: units that are done answer at once, and tables 
 from __future__ import annotations
 
 import shutil
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
+from deltaworks import clock
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.faults import reach
 from deltaworks.files import replace_file
@@ -138,7 +138,7 @@ class ReplayHost:
         return progress
 
     def _run_chunk(self, chunk: Sequence[Step], committer: TableCommitter, progress: Progress) -> None:
-        begun, last = time.monotonic(), chunk[-1].batch
+        begun, last = clock.ticks_s(), chunk[-1].batch
         progress.begun = last
         self._note(progress)
         results = self._run_groups(chunk)
@@ -146,7 +146,7 @@ class ReplayHost:
         committer.commit(last, [write for result in results for write in result.writes])
         reach("replay.committed")
         _add(progress, chunk, results)
-        progress.seconds += time.monotonic() - begun
+        progress.seconds += clock.ticks_s() - begun
         self._note(progress)
         reach("replay.noted")
         self._clear(last)

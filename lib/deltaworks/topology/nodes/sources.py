@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from deltaworks.serdes.base import Serde
 from deltaworks.topology.nodes.base import Node, Table
-from deltaworks.topology.timestamps import TimestampExtractor
+from deltaworks.topology.timestamps import TimestampExtractor, Timestamps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,12 +22,18 @@ class Source(Node):
     """Reads every topic whose whole name matches this regular expression, in place of `topics`."""
     timestamp_extractor: TimestampExtractor | None = None
     """None: the record's own timestamp."""
+    timestamps: tuple[tuple[str, Timestamps], ...] = ()
+    """Topic -> which timestamps its records may have; of a topic that is not there, any."""
     offset_reset: Literal["earliest", "latest"] | None = None
     """Where a new pipeline begins to read; None: as the host is set up."""
     hop: bool = False
     """The topic is a hop between two stages, not a topic of the user's."""
     whole: bool = False
     """Every task reads all of its partitions (`global_table`); its stage is not cut into tasks."""
+
+    def reads(self, topic: str) -> bool:
+        """Whether it reads a topic."""
+        return topic in self.topics or (self.pattern is not None and re.fullmatch(self.pattern, topic) is not None)
 
 
 @dataclass(frozen=True, kw_only=True)
