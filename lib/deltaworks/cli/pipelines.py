@@ -20,6 +20,9 @@ from deltaworks.errors import DeltaworksError, LeaseError
 from deltaworks.settings import Settings
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from deltaworks.control.paths import PipelinePaths
     from deltaworks.dsl.pipeline import Pipeline
 
 StartOffsets = Literal["earliest", "latest"]
@@ -100,22 +103,31 @@ def run(
     generation: Annotated[
         int | None, typer.Option(min=1, hidden=True, help="Number of the deployment; what a launcher gives.")
     ] = None,
+    finish_batch: Annotated[
+        bool, typer.Option("--finish-batch", hidden=True, help="Only finish the batch that is open, for newer code.")
+    ] = False,
 ) -> None:
     """Run a pipeline here until it is stopped (Ctrl-C, SIGTERM, `stop`: it finishes its batch).
 
-    Nobody restarts it; see `deploy`. Exit codes: 0 stopped or caught up; 65 a record failed and the pipeline says
+    It runs from an archive of the code of now, so what is edited meanwhile does not matter. Nobody restarts it; see
+    `deploy`. Exit codes: 0 stopped or caught up; 65 a record failed and the pipeline says
     fail; 69 Kafka or Spark is not available; 70 unexpected; 73 it runs already, or was replaced; 78 topology,
     settings or checkpoint do not fit.
     """
-    from deltaworks.control import fence, jobs
+    from deltaworks.control import code, fence, jobs
     from deltaworks.control.paths import PipelinePaths
     from deltaworks.control.reporter import RegistryReporter, SilentReporter
 
+    settings = Settings.from_environment()
+    code.run_from_archive(settings)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("deltaworks").setLevel(logging.INFO)
-    settings = Settings.from_environment()
-    number = generation or fence.read(PipelinePaths.of(settings, name).fence) + 1
-    with _leaves_word(settings, name, number, deployed=generation is not None):
+    paths = PipelinePaths.of(settings, name)
+    number = generation or fence.read(paths.fence) + 1
+    word = paths.finished(number) if finish_batch else paths.outcome(number)
+    with code.held(settings), _leaves_word(word, number, deployed=generation is not None):
+        if not finish_batch:
+            _note_code(settings, paths, number)
         pipeline = jobs.load(settings, name)
         if trigger_interval is not None:
             pipeline = dataclasses.replace(pipeline, trigger_interval=timedelta(seconds=trigger_interval))
@@ -123,18 +135,33 @@ def run(
             settings = dataclasses.replace(settings, start_offsets=start_offsets)
         from deltaworks.spark import streaming
 
-        reporter = SilentReporter() if generation is None else RegistryReporter(settings, name, number)
+        silent = generation is None or finish_batch
+        reporter = SilentReporter() if silent else RegistryReporter(settings, name, number)
         try:
-            streaming.run(pipeline, settings, until_caught_up=until_caught_up, generation=number, reporter=reporter)
+            streaming.run(
+                pipeline,
+                settings,
+                until_caught_up=until_caught_up,
+                finish_batch=finish_batch,
+                generation=number,
+                reporter=reporter,
+            )
         finally:
             reporter.close()
 
 
+def _note_code(settings: Settings, paths: PipelinePaths, generation: int) -> None:
+    from deltaworks.control import retention
+
+    if settings.code is not None:
+        retention.note(paths, generation, settings.code.name)
+        retention.tidy(settings)
+
+
 @contextmanager
-def _leaves_word(settings: Settings, name: str, generation: int, *, deployed: bool) -> Iterator[None]:
+def _leaves_word(path: Path, generation: int, *, deployed: bool) -> Iterator[None]:
     """Writes how the driver ended, for whoever launched it or looks at it later."""
     from deltaworks.control import outcome
-    from deltaworks.control.paths import PipelinePaths
 
     code, reason, let_in = exits.OK, None, True
     try:
@@ -151,7 +178,7 @@ def _leaves_word(settings: Settings, name: str, generation: int, *, deployed: bo
         raise
     finally:
         if let_in:
-            outcome.write(PipelinePaths.of(settings, name).outcome(generation), generation, code, reason)
+            outcome.write(path, generation, code, reason)
 
 
 def deploy(
@@ -162,7 +189,8 @@ def deploy(
 ) -> None:
     """Start a pipeline in the background, in place of the one that runs.
 
-    It goes on when this command ends, and should run until `stop`: Airflow, if it is up, supervises and restarts it.
+    It runs from an archive of the code of now. It goes on when this command ends, and should run until `stop`: Airflow,
+    if it is up, supervises and restarts it.
     """
     from deltaworks.control import actions
     from deltaworks.control.model import DeployOptions
@@ -177,7 +205,7 @@ def deploy(
 
 
 def restart(name: Name) -> None:
-    """Deploy a pipeline again, with the options of its last deployment."""
+    """Deploy a pipeline again, with the options and the code of its last deployment."""
     from deltaworks.control import actions
 
     with Steps().step(f"restart {name}") as report:
