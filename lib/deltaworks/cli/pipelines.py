@@ -1,4 +1,4 @@
-"""`topology`, `produce`, `run`, `deploy`, `stop`, `restart`: the pipelines in `jobs/`."""
+"""`topology`, `produce`, `run`, `deploy`, `stop`, `restart`, `set-aside`: the pipelines in `jobs/`."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ import pwd
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from deltaworks import exits
-from deltaworks.cli.console import Steps, out
-from deltaworks.errors import DeltaworksError, LeaseError
+from deltaworks.cli.console import Steps, out, print_table
+from deltaworks.errors import ConfigurationError, DeltaworksError, LeaseError
 from deltaworks.settings import Settings
+from deltaworks.topology.records import Coordinates
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,7 +40,7 @@ Start = Annotated[
 
 def add_to(app: typer.Typer) -> None:
     """Registers the commands."""
-    for command in (topology, produce, run, deploy, stop, restart):
+    for command in (topology, produce, run, deploy, stop, restart, set_aside):
         app.command(rich_help_panel="Pipelines")(command)
 
 
@@ -223,6 +224,56 @@ def stop(name: Name, timeout: Annotated[float, typer.Option(help="Seconds until 
         actions.stop(settings, name, requested_by=user(), timeout_s=timeout, report=report)
     if PipelinePaths.of(settings, name).stop.exists():
         out.print("PostgreSQL is away. That the pipeline shall not run is noted, and holds when it is back.")
+
+
+def set_aside(
+    name: Name,
+    records: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="TOPIC-PARTITION@OFFSET...", help="As the error that ended the stream names them."),
+    ] = None,
+    reason: Annotated[str, typer.Option(help="Why; kept with them.")] = "",
+    show: Annotated[bool, typer.Option("--list", help="Show what was set aside.")] = False,
+    remove: Annotated[
+        bool, typer.Option("--remove", help="Process them after all; not once their batch began.")
+    ] = False,
+) -> None:
+    """Make dead letters of records that always fail, whatever code runs and whatever the pipeline says.
+
+    The stream has to be stopped. The next driver sets them aside, and so does every replay. A pipeline without dead
+    letters logs them.
+    """
+    from deltaworks.control import jobs
+    from deltaworks.control import set_aside as records_set_aside
+    from deltaworks.control.paths import PipelinePaths
+
+    settings = Settings.from_environment()
+    paths = PipelinePaths.of(settings, name)
+    if show:
+        print_table(
+            f"Records of {name} that were set aside",
+            ("record", "at", "by", "reason"),
+            (
+                (entry.record.name, datetime.fromtimestamp(entry.at_ms // 1000, UTC), entry.by, entry.reason)
+                for entry in records_set_aside.entries(paths)
+            ),
+        )
+        return
+    if not records:
+        raise ConfigurationError(
+            "Which records?", hint=f"deltaworks set-aside {name} TOPIC-PARTITION@OFFSET, or --list"
+        )
+    try:
+        named = [Coordinates.of(record) for record in records]
+    except ValueError as error:
+        raise ConfigurationError(f"{error}.", hint=f"deltaworks set-aside {name} orders-0@1234") from None
+    pipeline = jobs.load(settings, name)
+    if remove:
+        records_set_aside.remove(paths, pipeline, named)
+        out.print(f"{len(named)} will be processed.")
+        return
+    new = records_set_aside.add(paths, pipeline, named, by=user(), reason=reason)
+    out.print(f"{len(new)} will be set aside, {len(named) - len(new)} were before. Now: deltaworks deploy {name}")
 
 
 def user() -> str:
