@@ -7,6 +7,7 @@ DeltaworksError                      the root: catch this to catch all
 ├── TerminalError                    trying again gives the same failure
 │   ├── SerializationError           bytes that do not decode, a value that does not encode
 │   ├── StreamsError                 an operator failed on a record, and the pipeline says `fail`
+│   ├── SetAsideError                somebody said that a record shall not be processed
 │   ├── IncompatibleCheckpointError  the plan is not the one that the checkpoint belongs to
 │   ├── IntentError                  what was done under a batch id is not what this stream means by it
 │   ├── RecordsGoneError             records that must be read are no longer in Kafka, nor in an archive
@@ -147,6 +148,10 @@ class TableError(TerminalError):
 
 class SerializationError(TerminalError):
     """Bytes that are not what a serde reads, or a value that it cannot write."""
+
+
+class SetAsideError(TerminalError):
+    """Somebody said that this record shall not be processed: it becomes a dead letter, whatever the pipeline says."""
 
 
 @dataclass(frozen=True)

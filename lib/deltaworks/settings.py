@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from deltaworks.errors import ConfigurationError
@@ -67,9 +67,13 @@ class Settings:
     """Likewise of at most this many bytes of records, as estimated from the batches before;
     DELTAWORKS_MAX_BYTES_PER_BATCH."""
     python_path: tuple[Path, ...] = ()
-    """Where workers find `deltaworks` and the pipelines: the package, the project, then PYTHONPATH."""
+    """Where workers find `deltaworks` and the pipelines: the package (or `code`), the project, then PYTHONPATH."""
     start_offsets: str = "earliest"
     """Where a new checkpoint starts, `earliest` or `latest`; DELTAWORKS_START_OFFSETS."""
+    code: Path | None = None
+    """The archive that this process runs from, see `control.code`; DELTAWORKS_CODE, set by whoever starts a driver."""
+    run_from: str = "archive"
+    """Whether `run` and `deploy` use an `archive` of the code or the `source` itself; DELTAWORKS_RUN_FROM."""
     fault_hook: str | None = None
     """`module:function` that arms the named fault points in driver and workers, for tests; DELTAWORKS_FAULT_HOOK."""
 
@@ -83,6 +87,7 @@ class Settings:
         env = os.environ if environ is None else environ
         start = Path.cwd() if cwd is None else cwd
         project = _folder(env, "DELTAWORKS_PROJECT") or _project_above(start)
+        code = _folder(env, "DELTAWORKS_CODE")
         user_cache = _folder(env, "XDG_CACHE_HOME") or Path(env.get("HOME") or Path.home()) / ".cache"
         default = cls(project=project, home=project, infra=project, cache=project)
         options = env.get("DELTAWORKS_BROKER_OPTIONS")
@@ -106,8 +111,10 @@ class Settings:
             driver_memory=env.get("DELTAWORKS_DRIVER_MEMORY") or default.driver_memory,
             max_records_per_batch=_number(env, "DELTAWORKS_MAX_RECORDS_PER_BATCH", default.max_records_per_batch),
             max_bytes_per_batch=_number(env, "DELTAWORKS_MAX_BYTES_PER_BATCH", default.max_bytes_per_batch),
-            python_path=_python_path(env, project),
+            python_path=_python_path(env, project, code),
             start_offsets=_choice(env, "DELTAWORKS_START_OFFSETS", default.start_offsets, ("earliest", "latest")),
+            code=code,
+            run_from=_choice(env, "DELTAWORKS_RUN_FROM", default.run_from, ("archive", "source")),
             fault_hook=env.get("DELTAWORKS_FAULT_HOOK") or None,
         )
 
@@ -127,6 +134,7 @@ class Settings:
             "DELTAWORKS_MAX_RECORDS_PER_BATCH": self.max_records_per_batch,
             "DELTAWORKS_MAX_BYTES_PER_BATCH": self.max_bytes_per_batch,
             "DELTAWORKS_START_OFFSETS": self.start_offsets,
+            "DELTAWORKS_RUN_FROM": self.run_from,
             "PATH": os.pathsep.join(map(str, self.path)),
             "PYTHONPATH": os.pathsep.join(map(str, self.python_path[2:])),
         }
@@ -136,6 +144,7 @@ class Settings:
             "JAVA_HOME": self.java_home,
             "DELTAWORKS_IVY_SETTINGS": self.ivy_settings,
             "HTTPS_PROXY": self.https_proxy,
+            "DELTAWORKS_CODE": self.code,
             "DELTAWORKS_FAULT_HOOK": self.fault_hook,
         }
         return {name: str(value) for name, value in (text | optional).items() if value is not None and str(value)}
@@ -154,6 +163,26 @@ class Settings:
         """All variables of a process of the stack; it imports deltaworks and the pipelines from where we do."""
         python_path = os.pathsep.join(map(str, self.python_path))
         return {**self.surroundings(), **self.environment(), "PYTHONPATH": python_path}
+
+    def with_code(self, code: Path) -> Settings:
+        """The same, for a process that runs from an archive: package and pipelines come from there, all else stays."""
+        return replace(self, code=code, python_path=(code, self.project, *self.python_path[2:]))
+
+    def driver_environment(self) -> dict[str, str]:
+        """All variables of a driver. One that runs from an archive looks there first, not in its working directory."""
+        if self.code is None:
+            return self.surroundings() | self.environment()
+        return self.process_environment() | {"PYTHONSAFEPATH": "1"}
+
+    @property
+    def jobs(self) -> Path:
+        """The pipelines, and what belongs to them."""
+        return (self.code or self.project) / "jobs"
+
+    @property
+    def archives(self) -> Path:
+        """One folder per version of the code that drivers run from."""
+        return self.home / "code"
 
     @property
     def registry_url(self) -> str:
@@ -216,10 +245,11 @@ class Settings:
         return int(self.bootstrap.split(",")[0].rpartition(":")[2])
 
 
-def _python_path(env: Mapping[str, str], project: Path) -> tuple[Path, ...]:
+def _python_path(env: Mapping[str, str], project: Path, code: Path | None) -> tuple[Path, ...]:
     """Each folder once: a child gets ours, and would add the first two again."""
     others = (Path(entry) for entry in env.get("PYTHONPATH", "").split(os.pathsep) if entry)
-    return tuple(dict.fromkeys((Path(__file__).resolve().parents[1], project, *others)))
+    package = Path(__file__).resolve().parents[1] if code is None else code
+    return tuple(dict.fromkeys((package, project, *others)))
 
 
 def _project_above(start: Path) -> Path:

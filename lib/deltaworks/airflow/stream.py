@@ -84,7 +84,7 @@ def _named(settings: Settings, name: str) -> Iterator[None]:
 
 def _where(settings: Settings, name: str, error: BaseException) -> str:
     """The author's last line in the traceback, such as `jobs/orders.py, line 41`."""
-    folder = settings.project / "jobs"
+    folder = settings.jobs
     if isinstance(error, SyntaxError) and error.filename:
         return f"jobs/{Path(error.filename).name}, line {error.lineno}"
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).parent == folder]

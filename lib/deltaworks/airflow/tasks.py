@@ -14,7 +14,7 @@ from typing import Any
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from deltaworks import clock
-from deltaworks.control.model import DeployOptions
+from deltaworks.control.model import Deployment, DeployOptions
 from deltaworks.errors import ConflictError, DeltaworksError, StackError, TransientError
 from deltaworks.exits import NO_RESTART, code_of
 from deltaworks.settings import Settings
@@ -45,7 +45,11 @@ def preflight(name: str, params: Any = None) -> None:
     healing = params["expected_generation"]
     with no_retry_where_it_cannot_help():
         try:
-            actions.preflight(settings, name, _options(settings, name, params), reporter())
+            options, again = _options(settings, name, params), actions.code_of(settings, _again(settings, name, params))
+            if again is None:
+                actions.preflight(settings, name, options, reporter())
+            else:
+                actions.preflight_again(settings, name, again, options, reporter())
         except TransientError as error:
             if healing is None:
                 raise
@@ -73,6 +77,7 @@ def deploy(name: str, params: Any = None, dag_run: Any = None) -> dict[str, int]
                 request_id=dag_run.run_id,
                 requested_by=requester(dag_run),
                 expected_generation=params["expected_generation"],
+                runs=actions.code_of(settings, _again(settings, name, params)),
                 report=reporter(),
             )
         except ConflictError as error:
@@ -133,12 +138,19 @@ def requester(dag_run: Any) -> str:
 
 def _options(settings: Settings, name: str, params: Any) -> DeployOptions:
     """Those of the form; a restart takes those of the last deployment."""
-    from deltaworks.control.registry import Registry
-
-    if params["action"] == "restart" and (last := Registry.of(settings).deployments(name, limit=1)):
-        return last[0].options
+    if (last := _again(settings, name, params)) is not None:
+        return last.options
     return DeployOptions(
         launcher=params["launcher"],
         trigger_interval_s=params["trigger_interval_s"],
         start_offsets=params["start_offsets"],
     )
+
+
+def _again(settings: Settings, name: str, params: Any) -> Deployment | None:
+    """What a restart does again: the last deployment, options and code; None: this is no restart."""
+    from deltaworks.control.registry import Registry
+
+    if params["action"] != "restart":
+        return None
+    return next(iter(Registry.of(settings).deployments(name, limit=1)), None)

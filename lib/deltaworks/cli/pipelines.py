@@ -1,4 +1,4 @@
-"""`topology`, `produce`, `run`, `deploy`, `stop`, `restart`: the pipelines in `jobs/`."""
+"""`topology`, `produce`, `run`, `deploy`, `stop`, `restart`, `set-aside`: the pipelines in `jobs/`."""
 
 from __future__ import annotations
 
@@ -9,17 +9,21 @@ import pwd
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from deltaworks import exits
-from deltaworks.cli.console import Steps, err, out
-from deltaworks.errors import DeltaworksError, LeaseError
+from deltaworks.cli.console import Steps, err, out, print_table
+from deltaworks.errors import ConfigurationError, DeltaworksError, LeaseError
 from deltaworks.settings import Settings
+from deltaworks.topology.records import Coordinates
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from deltaworks.control.paths import PipelinePaths
     from deltaworks.dsl.pipeline import Pipeline
 
 StartOffsets = Literal["earliest", "latest"]
@@ -36,7 +40,7 @@ Start = Annotated[
 
 def add_to(app: typer.Typer) -> None:
     """Registers the commands."""
-    for command in (topology, produce, run, deploy, stop, restart):
+    for command in (topology, produce, run, deploy, stop, restart, set_aside):
         app.command(rich_help_panel="Pipelines")(command)
 
 
@@ -100,22 +104,31 @@ def run(
     generation: Annotated[
         int | None, typer.Option(min=1, hidden=True, help="Number of the deployment; what a launcher gives.")
     ] = None,
+    finish_batch: Annotated[
+        bool, typer.Option("--finish-batch", hidden=True, help="Only finish the batch that is open, for newer code.")
+    ] = False,
 ) -> None:
     """Run a pipeline here until it is stopped (Ctrl-C, SIGTERM, `stop`: it finishes its batch).
 
-    Nobody restarts it; see `deploy`. Exit codes: 0 stopped or caught up; 65 a record failed and the pipeline says
+    It runs from an archive of the code of now, so what is edited meanwhile does not matter. Nobody restarts it; see
+    `deploy`. Exit codes: 0 stopped or caught up; 65 a record failed and the pipeline says
     fail; 69 Kafka or Spark is not available; 70 unexpected; 73 it runs already, or was replaced; 78 topology,
     settings or checkpoint do not fit.
     """
-    from deltaworks.control import fence, jobs
+    from deltaworks.control import code, fence, jobs
     from deltaworks.control.paths import PipelinePaths
     from deltaworks.control.reporter import RegistryReporter, SilentReporter
 
+    settings = Settings.from_environment()
+    code.run_from_archive(settings)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("deltaworks").setLevel(logging.INFO)
-    settings = Settings.from_environment()
-    number = generation or fence.read(PipelinePaths.of(settings, name).fence) + 1
-    with _leaves_word(settings, name, number, deployed=generation is not None):
+    paths = PipelinePaths.of(settings, name)
+    number = generation or fence.read(paths.fence) + 1
+    word = paths.finished(number) if finish_batch else paths.outcome(number)
+    with code.held(settings), _leaves_word(word, number, deployed=generation is not None):
+        if not finish_batch:
+            _note_code(settings, paths, number)
         pipeline = jobs.load(settings, name)
         if trigger_interval is not None:
             pipeline = dataclasses.replace(pipeline, trigger_interval=timedelta(seconds=trigger_interval))
@@ -123,18 +136,33 @@ def run(
             settings = dataclasses.replace(settings, start_offsets=start_offsets)
         from deltaworks.spark import streaming
 
-        reporter = SilentReporter() if generation is None else RegistryReporter(settings, name, number)
+        silent = generation is None or finish_batch
+        reporter = SilentReporter() if silent else RegistryReporter(settings, name, number)
         try:
-            streaming.run(pipeline, settings, until_caught_up=until_caught_up, generation=number, reporter=reporter)
+            streaming.run(
+                pipeline,
+                settings,
+                until_caught_up=until_caught_up,
+                finish_batch=finish_batch,
+                generation=number,
+                reporter=reporter,
+            )
         finally:
             reporter.close()
 
 
+def _note_code(settings: Settings, paths: PipelinePaths, generation: int) -> None:
+    from deltaworks.control import retention
+
+    if settings.code is not None:
+        retention.note(paths, generation, settings.code.name)
+        retention.tidy(settings)
+
+
 @contextmanager
-def _leaves_word(settings: Settings, name: str, generation: int, *, deployed: bool) -> Iterator[None]:
+def _leaves_word(path: Path, generation: int, *, deployed: bool) -> Iterator[None]:
     """Writes how the driver ended, for whoever launched it or looks at it later."""
     from deltaworks.control import outcome
-    from deltaworks.control.paths import PipelinePaths
 
     code, reason, let_in = exits.OK, None, True
     try:
@@ -152,7 +180,7 @@ def _leaves_word(settings: Settings, name: str, generation: int, *, deployed: bo
     finally:
         if let_in:
             try:
-                outcome.write(PipelinePaths.of(settings, name).outcome(generation), generation, code, reason)
+                outcome.write(path, generation, code, reason)
             except OSError as error:  # the disk is full: what ended the driver must be told all the same
                 err.print(f"no room for the last word of the driver: {error}", style="yellow")
 
@@ -165,7 +193,8 @@ def deploy(
 ) -> None:
     """Start a pipeline in the background, in place of the one that runs.
 
-    It goes on when this command ends, and should run until `stop`: Airflow, if it is up, supervises and restarts it.
+    It runs from an archive of the code of now. It goes on when this command ends, and should run until `stop`: Airflow,
+    if it is up, supervises and restarts it.
     """
     from deltaworks.control import actions
     from deltaworks.control.model import DeployOptions
@@ -180,7 +209,7 @@ def deploy(
 
 
 def restart(name: Name) -> None:
-    """Deploy a pipeline again, with the options of its last deployment."""
+    """Deploy a pipeline again, with the options and the code of its last deployment."""
     from deltaworks.control import actions
 
     with Steps().step(f"restart {name}") as report:
@@ -198,6 +227,56 @@ def stop(name: Name, timeout: Annotated[float, typer.Option(help="Seconds until 
         actions.stop(settings, name, requested_by=user(), timeout_s=timeout, report=report)
     if PipelinePaths.of(settings, name).stop.exists():
         out.print("PostgreSQL is away. That the pipeline shall not run is noted, and holds when it is back.")
+
+
+def set_aside(
+    name: Name,
+    records: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="TOPIC-PARTITION@OFFSET...", help="As the error that ended the stream names them."),
+    ] = None,
+    reason: Annotated[str, typer.Option(help="Why; kept with them.")] = "",
+    show: Annotated[bool, typer.Option("--list", help="Show what was set aside.")] = False,
+    remove: Annotated[
+        bool, typer.Option("--remove", help="Process them after all; not once their batch began.")
+    ] = False,
+) -> None:
+    """Make dead letters of records that always fail, whatever code runs and whatever the pipeline says.
+
+    The stream has to be stopped. The next driver sets them aside, and so does every replay. A pipeline without dead
+    letters logs them.
+    """
+    from deltaworks.control import jobs
+    from deltaworks.control import set_aside as records_set_aside
+    from deltaworks.control.paths import PipelinePaths
+
+    settings = Settings.from_environment()
+    paths = PipelinePaths.of(settings, name)
+    if show:
+        print_table(
+            f"Records of {name} that were set aside",
+            ("record", "at", "by", "reason"),
+            (
+                (entry.record.name, datetime.fromtimestamp(entry.at_ms // 1000, UTC), entry.by, entry.reason)
+                for entry in records_set_aside.entries(paths)
+            ),
+        )
+        return
+    if not records:
+        raise ConfigurationError(
+            "Which records?", hint=f"deltaworks set-aside {name} TOPIC-PARTITION@OFFSET, or --list"
+        )
+    try:
+        named = [Coordinates.of(record) for record in records]
+    except ValueError as error:
+        raise ConfigurationError(f"{error}.", hint=f"deltaworks set-aside {name} orders-0@1234") from None
+    pipeline = jobs.load(settings, name)
+    if remove:
+        records_set_aside.remove(paths, pipeline, named)
+        out.print(f"{len(named)} will be processed.")
+        return
+    new = records_set_aside.add(paths, pipeline, named, by=user(), reason=reason)
+    out.print(f"{len(new)} will be set aside, {len(named) - len(new)} were before. Now: deltaworks deploy {name}")
 
 
 def user() -> str:

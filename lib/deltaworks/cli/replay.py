@@ -67,13 +67,16 @@ def replay(
 ) -> None:
     """Process a pipeline's history again with the code of now, compare, check, and publish it.
 
+    It runs from an archive of that code, and so does the stream after a hand-over.
     Nothing that others read changes before the phase `publish`. Exit code 1 if the gate was not passed.
     """
+    from deltaworks.control import code
     from deltaworks.replay.model import PHASES, ReplayRequest
     from deltaworks.replay.phases import ReplayRun
 
     settings, steps = Settings.from_environment(), Steps()
-    with steps.step(f"plan a replay of {name}") as report:
+    code.run_from_archive(settings)
+    with code.held(settings), steps.step(f"plan a replay of {name}") as report:
         if resume is not None:
             run = ReplayRun.resume(settings, resume)
         else:
@@ -92,7 +95,7 @@ def replay(
         report(f"run {plan.run_id}: {plan.extent}, code {plan.code_version}, tables {', '.join(plan.tables)}")
     for note in plan.notes:
         out.print(f"Note: {note}")
-    with run.held():
+    with code.held(settings), run.held():
         before = until if PHASES.index(until) <= PHASES.index("gate") else "gate"
         state = _advance(run, before, steps)
         if PHASES.index(until) >= PHASES.index("gate") and "publish" not in state.done:

@@ -14,18 +14,19 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 
 from deltaworks import clock
-from deltaworks.control import fence, jobs, outcome
+from deltaworks.control import code, fence, jobs, outcome, retention
+from deltaworks.control.code import Code
 from deltaworks.control.ending import end_drivers
 from deltaworks.control.launchers import DriverSpec, Launcher, Launchers, launcher
 from deltaworks.control.model import ALIVE, Deployment, DeploymentState, DeployOptions, Observation
 from deltaworks.control.observation import LAUNCH_S, observe
 from deltaworks.control.paths import PipelinePaths
-from deltaworks.control.preflight import preflight
+from deltaworks.control.preflight import preflight, preflight_again
 from deltaworks.control.registry import Registry
 from deltaworks.errors import ConfigurationError, ConflictError, ControlUnavailableError, StackError
 from deltaworks.settings import Settings
 
-__all__ = ["deploy", "observe", "preflight", "restart", "stop"]
+__all__ = ["code_of", "deploy", "observe", "preflight", "preflight_again", "restart", "stop"]
 
 _POLL_S = 0.1
 Report = Callable[[str], None]
@@ -39,6 +40,7 @@ def deploy(
     request_id: str | None = None,
     requested_by: str,
     expected_generation: int | None = None,
+    runs: Code | None = None,
     before_launch: Callable[[int], None] = lambda generation: None,
     report: Report = lambda _: None,
     drain_s: float = 60.0,
@@ -53,6 +55,7 @@ def deploy(
     Args:
         request_id: the same id again gives the same deployment, not a second one.
         expected_generation: an automatic restart: only if this is still the latest one, should run, and does not.
+        runs: the code; None: that of the project as it is now.
         before_launch: is called, with the number of the new generation, when the one before has ended. What it raises
             ends the deployment.
         drain_s: how long the generation before may take to finish its batch before it is killed.
@@ -60,15 +63,19 @@ def deploy(
 
     Raises:
         ConfigurationError: there is no such pipeline or launcher.
+        IncompatibleCheckpointError: the archive of its code is gone, or was changed.
         ConflictError: somebody else deployed or stopped it meanwhile.
         ControlUnavailableError: the registry does not answer.
         StackError: the new generation ended, or does not get going; says why.
     """
-    if name not in jobs.names(settings):
-        known = ", ".join(jobs.names(settings)) or "none; see DELTAWORKS_PROJECT"
+    known_to = settings if runs is None else settings.with_code(runs.path)
+    if name not in jobs.names(known_to):
+        known = ", ".join(jobs.names(known_to)) or "none; see DELTAWORKS_PROJECT"
         raise ConfigurationError(f"There is no pipeline {name!r} in jobs/.", hint=f"pipelines here: {known}")
     options = options or DeployOptions()
     launchers(settings, options.launcher).check()
+    if runs is None and settings.run_from == "archive":
+        runs = code.archive(settings)
     registry = Registry.of(settings)
     paths = PipelinePaths.of(settings, name)
     with _turn(registry, name, report):
@@ -85,6 +92,7 @@ def deploy(
                 requested_by=requested_by,
                 log=str(settings.logs / f"{name}.log"),
                 healing=expected_generation is not None,
+                code=None if runs is None else runs.digest,
             )
             report(f"generation {deployment.generation}")
         work = _Deploying(settings, registry, deployment, launchers, before_launch, report, drain_s, launch_s)
@@ -145,11 +153,28 @@ def restart(
     report: Report = lambda _: None,
     launchers: Launchers = launcher,
 ) -> Deployment:
-    """Deploys it again, with the options of its last deployment."""
+    """Deploys it again, with the options and the code of its last deployment.
+
+    Raises:
+        ConfigurationError: it was never deployed.
+        IncompatibleCheckpointError: the archive of its code is gone, or was changed.
+    """
     last = next(iter(Registry.of(settings).deployments(name, limit=1)), None)
     if last is None:
         raise ConfigurationError(f"Pipeline {name!r} was never deployed.", hint=f"deltaworks deploy {name}")
-    return deploy(settings, name, last.options, requested_by=requested_by, report=report, launchers=launchers)
+    runs = code_of(settings, last)
+    return deploy(
+        settings, name, last.options, runs=runs, requested_by=requested_by, report=report, launchers=launchers
+    )
+
+
+def code_of(settings: Settings, deployment: Deployment | None) -> Code | None:
+    """What a deployment runs, so that another one can run it too; None: it does not say.
+
+    Raises:
+        IncompatibleCheckpointError: the archive is gone, or was changed.
+    """
+    return None if deployment is None or deployment.code is None else code.find(settings, deployment.code)
 
 
 @dataclass(frozen=True)
@@ -173,6 +198,7 @@ class _Deploying:
         start = self.launchers(self.settings, self.deployment.options.launcher)
         driver = self.deployment.external_id or start.drivers(name).get(generation)
         if driver is None:
+            runs = code_of(self.settings, self.deployment)
             self._end_predecessors()
             paths = PipelinePaths.of(self.settings, name)
             for left in (paths.outcome(generation), paths.drain(generation)):
@@ -182,12 +208,17 @@ class _Deploying:
             except Exception as error:
                 self._end("failed", None, f"before its launch: {error}")
                 raise
+            if runs is not None:
+                retention.note(paths, generation, runs.digest)
+                for line in code.other_versions(runs):
+                    self.report(f"not as when its code was deployed first: {line}")
             driver = start.submit(
                 DriverSpec(
                     pipeline=name,
                     generation=generation,
                     options=self.deployment.options,
                     log=self.settings.logs / f"{name}.log",
+                    code=None if runs is None else runs.path,
                 )
             )
         if self.deployment.launched_at is None:
@@ -223,6 +254,7 @@ class _Deploying:
             match seen.state:
                 case "running" | "draining":
                     self.registry.running(name, generation)
+                    retention.tidy(self.settings)
                     self.report(f"generation {generation} runs")
                     return self._again()
                 case "launching" | "unknown":

@@ -1,4 +1,7 @@
-"""The pipelines of a project: every file in `jobs/` that defines `pipeline`."""
+"""The pipelines of a project: every file in `jobs/` that defines `pipeline`.
+
+A process that runs from an archive of the code sees those of the archive.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,13 @@ _DEFINES_PIPELINE = re.compile(r"^pipeline\b[^=\n]*=", re.M)
 
 def names(settings: Settings) -> list[str]:
     """The names of all pipelines; found by text, so that a file that cannot be imported is named too."""
-    folder = settings.project / "jobs"
-    files = [path for path in folder.glob("*.py") if _DEFINES_PIPELINE.search(path.read_text(errors="replace"))]
+    files = [path for path in settings.jobs.glob("*.py") if _DEFINES_PIPELINE.search(path.read_text(errors="replace"))]
     return sorted(path.stem for path in files)
 
 
 def names_with(settings: Settings, folder: str) -> list[str]:
     """Those of `names` that have a module in a folder of `jobs/`, such as `sample_data`."""
-    return [name for name in names(settings) if (settings.project / "jobs" / folder / f"{name}.py").is_file()]
+    return [name for name in names(settings) if (settings.jobs / folder / f"{name}.py").is_file()]
 
 
 def load(settings: Settings, name: str) -> Pipeline:
@@ -48,12 +50,12 @@ def load(settings: Settings, name: str) -> Pipeline:
 
 def load_module(settings: Settings, name: str) -> ModuleType:
     """A module of `jobs/`, such as `orders` or `sample_data.orders`."""
-    path = settings.project.joinpath("jobs", *name.split(".")).with_suffix(".py")
+    path = settings.jobs.joinpath(*name.split(".")).with_suffix(".py")
     if not path.is_file():
         raise ConfigurationError(
             f"There is no {path}.",
             hint=f"pipelines here: {', '.join(names(settings)) or 'none; see DELTAWORKS_PROJECT'}",
         )
-    if str(settings.project) not in sys.path:
-        sys.path.insert(0, str(settings.project))
+    if (folder := str(settings.jobs.parent)) not in sys.path:
+        sys.path.insert(0, folder)
     return importlib.import_module(f"jobs.{name}")

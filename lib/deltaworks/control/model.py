@@ -54,6 +54,8 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     supervised_at: datetime | None = None
     """When somebody said last that he watches it."""
     supervised_by: str | None = None
+    code: str | None = None
+    """Digest of the archive that it runs from, see `control.code`; None: from the files of the project."""
 
 
 class PipelineRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -196,13 +196,31 @@ class PipelinePaths:
     def scratch(self) -> Path:
         return self.root / "scratch"
 
+    @property
+    def codes(self) -> Path:
+        """Which code the last generations run from; see `control.retention`."""
+        return self.root / "codes"
+
+    @property
+    def records_set_aside(self) -> Path:
+        """The records that nobody processes any more; see `control.set_aside`."""
+        return self.root / "set-aside"
+
     def drain(self, generation: int) -> Path:
         """Exists while that generation is asked to finish and stop."""
         return self.root / f"drain-{generation}"
 
+    def finishing(self, generation: int) -> Path:
+        """Exists while older code finishes a batch for that generation, and shall begin no other one."""
+        return self.root / f"drain-{generation}-finish"
+
     def outcome(self, generation: int) -> Path:
         """How that generation ended, if it could say so; see `control.outcome`."""
         return self.root / "outcomes" / f"{generation}.json"
+
+    def finished(self, generation: int) -> Path:
+        """How older code ended that had to finish a batch for that generation; see `control.opening`."""
+        return self.root / "outcomes" / f"{generation}-finish.json"
 
     @property
     def stop(self) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from deltaworks.control import checkpoint, jobs, topics
+from deltaworks.control.code import Code
 from deltaworks.control.launchers import Launchers, launcher
 from deltaworks.control.model import DeployOptions
 from deltaworks.control.paths import PipelinePaths
@@ -30,16 +31,46 @@ def preflight(
         KafkaTopicError: a topic is missing, or is not as the pipeline needs it.
         IncompatibleCheckpointError: the checkpoint belongs to another plan.
     """
-    launchers(settings, options.launcher).check()
-    if options.trigger_interval_s is not None and options.trigger_interval_s < 0:
-        raise ConfigurationError("The trigger interval is negative.", hint="0 runs batches without a pause")
+    _check_options(settings, options, launchers)
     pipeline = jobs.load(settings, name)
     plan = pipeline.plan()
-    if not admin.answers(settings.bootstrap):
-        raise StackError(f"Kafka does not answer at {settings.bootstrap}.", hint="deltaworks up")
+    _require_kafka(settings)
     prepared = topics.prepare(settings.bootstrap, pipeline, plan)
     report(f"created {', '.join(prepared.created)}" if prepared.created else "all topics are there")
     tasks = plan.tasks(prepared.read)
     paths = PipelinePaths.of(settings, name)
     kept = checkpoint.fitting_plan(paths.plan, name, plan.fingerprint(), prepared.named, tasks)
     report(f"{sum(tasks)} tasks; {'goes on with its checkpoint' if kept else 'starts with a new checkpoint'}")
+
+
+def preflight_again(
+    settings: Settings,
+    name: str,
+    runs: Code,
+    options: DeployOptions,
+    report: Callable[[str], None],
+    *,
+    launchers: Launchers = launcher,
+) -> None:
+    """As `preflight`, for code that ran before: the files of the project, which may be others by now, do not matter.
+
+    Raises:
+        ConfigurationError: the code has no such pipeline, or there is no such launcher.
+        StackError: Kafka does not answer.
+    """
+    _check_options(settings, options, launchers)
+    if name not in jobs.names(settings.with_code(runs.path)):
+        raise ConfigurationError(f"The code {runs.digest} has no pipeline {name!r}.", hint=f"deltaworks deploy {name}")
+    _require_kafka(settings)
+    report(f"the code {runs.digest} goes on")
+
+
+def _check_options(settings: Settings, options: DeployOptions, launchers: Launchers) -> None:
+    launchers(settings, options.launcher).check()
+    if options.trigger_interval_s is not None and options.trigger_interval_s < 0:
+        raise ConfigurationError("The trigger interval is negative.", hint="0 runs batches without a pause")
+
+
+def _require_kafka(settings: Settings) -> None:
+    if not admin.answers(settings.bootstrap):
+        raise StackError(f"Kafka does not answer at {settings.bootstrap}.", hint="deltaworks up")

@@ -158,12 +158,14 @@ class Registry:
         requested_by: str,
         log: str,
         healing: bool,
+        code: str | None = None,
     ) -> Deployment:
         """The next generation, above all that were; from now on the pipeline should run.
 
         Args:
             above: the highest generation that is known where the pipeline runs.
             healing: an automatic restart, which counts; any other deployment starts the count anew.
+            code: digest of the archive that it runs from.
         """
         fresh = insert(pipelines).values(name=name, desired="running", generation=above + 1)
         restarts = pipelines.c.restarts + 1 if healing else sa.literal(0)
@@ -192,6 +194,7 @@ class Registry:
                     options=msgspec.to_builtins(options),
                     state="launching",
                     log=log,
+                    code=code,
                 )
                 .returning(deployments)
             ).one()

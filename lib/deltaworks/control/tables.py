@@ -66,6 +66,7 @@ deployments = Table(
     Column("log", Text, nullable=False),
     Column("supervised_at", DateTime(timezone=True)),
     Column("supervised_by", Text),
+    Column("code", Text),
     CheckConstraint("state IN ('launching', 'running', 'stopped', 'failed', 'superseded')", name="state"),
     Index(None, "pipeline", "request_id", unique=True, postgresql_where=text("request_id IS NOT NULL")),
     comment="Every generation of every pipeline",

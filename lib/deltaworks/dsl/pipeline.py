@@ -17,6 +17,7 @@ from deltaworks.topology.archives import Archives
 from deltaworks.topology.checks import table_names
 from deltaworks.topology.error_handlers import ErrorPolicy, Handling
 from deltaworks.topology.nodes import AnyNode, Source
+from deltaworks.topology.records import Coordinates
 from deltaworks.topology.stages import Plan
 from deltaworks.topology.timestamps import Timestamps
 
@@ -70,6 +71,9 @@ class Pipeline:
     record that fails later; so does a pipeline without this."""
     dead_letter_table: str | None = None
     """The Delta table where such records go."""
+    set_aside: frozenset[Coordinates] = frozenset()
+    """Records that are not processed but become dead letters, whatever the other words say; every host adds those of
+    `deltaworks set-aside`."""
     archive: bool = False
     """Keeps the records of the topics that it reads, as they were in Kafka, in Delta tables `<topic>_archive` (all that
     match a pattern in one table), for replays of what Kafka has removed since. Not those of global tables' topics."""
@@ -98,6 +102,7 @@ class Pipeline:
             processing=self.processing_handler or self.on_error,
             production=self.production_handler or self.on_error,
             keep_bytes=self.dead_letters_keep_bytes,
+            set_aside=self.set_aside,
         )
 
     def archives(self, plan: Plan) -> Archives:

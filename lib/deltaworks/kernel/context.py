@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from deltaworks.errors import KafkaWriteError, RecordPosition, StateError, StreamsError
+from deltaworks.errors import KafkaWriteError, RecordPosition, SetAsideError, StateError, StreamsError
 from deltaworks.kernel.errors import ErrorPolicy, answer, class_name, dead_letter, error_context, stops
 from deltaworks.kernel.records import Collector, Coordinates, DeadLetter, Headers, RecordBatch
 from deltaworks.topology.error_handlers import MAX_RETRIES, ErrorAction, FailedRecord, Handling, Response
@@ -44,6 +44,17 @@ class TaskMetrics:
         )
 
 
+def unique(record: Coordinates, task: int, hops: Collection[str]) -> Coordinates:
+    """The coordinates by which a record is set aside; after a hop they are those of one task only, which is named too.
+
+    Args:
+        record: as the task has it.
+        task: its number.
+        hops: those that the stage reads.
+    """
+    return Coordinates(f"{record.topic}/{task}", record.partition, record.offset) if record.topic in hops else record
+
+
 class TaskContext:
     """State of the task that changes from record to record; one per task, shared by its processors."""
 
@@ -54,6 +65,7 @@ class TaskContext:
         "_retries",
         "batches",
         "collector",
+        "hops",
         "index",
         "keeps_bytes",
         "metrics",
@@ -69,6 +81,8 @@ class TaskContext:
         self, partition: int, collector: Collector, policy: ErrorPolicy, origins: Mapping[str, str | None]
     ) -> None:
         self.partition = partition
+        self.hops: frozenset[str] = frozenset()
+        """What it reads that is no topic."""
         self.collector = collector
         self.metrics = TaskMetrics()
         self.wall_clock_ms = 0
@@ -256,6 +270,11 @@ class TaskContext:
         """Applies the policy; True: the record is to be written again."""
         if isinstance(error, StreamsError | StateError | KafkaWriteError):
             raise error
+        if isinstance(error, SetAsideError):  # somebody has decided already
+            self.collector.dead_letter(letter)
+            self.metrics.dead_letters += 1
+            self.metrics.dropped += 1
+            return False
         said: Handling = getattr(self._policy, kind) if handling is None else handling
         try:
             response = answer(said, error_context(kind, self.partition, letter), record, error)
@@ -276,7 +295,7 @@ class TaskContext:
         return False
 
     def _stopped(self, what: str, letter: DeadLetter, error: Exception) -> StreamsError:
-        source = letter.source
+        source = unique(letter.source, self.partition, self.hops)
         position = RecordPosition(
             operator=letter.operator,
             topic=source.topic or "no topic",

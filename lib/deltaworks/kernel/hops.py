@@ -11,6 +11,11 @@ from deltaworks.kernel.records import Headers, RecordBatch
 _BATCH_SHIFT = 32
 
 
+def batch_of(offset: int) -> int:
+    """The batch in which a record after a hop was made."""
+    return offset >> _BATCH_SHIFT
+
+
 class HopOutput:
     """Collects the records of one upstream task and one micro-batch."""
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import accumulate, chain, repeat
 from typing import Any
 
-from deltaworks.errors import RecordPosition, StreamsError
+from deltaworks.errors import RecordPosition, SetAsideError, StreamsError
 from deltaworks.kernel.context import NO_HEADERS, Process, TaskContext
 from deltaworks.kernel.records import Headers
 from deltaworks.topology.nodes.sources import Source
@@ -49,6 +49,7 @@ class Partition:
         context: TaskContext,
         newest_ms: int = -1,
         limit: Timestamps | None = None,
+        set_aside: frozenset[int] = frozenset(),
     ) -> None:
         """
         Args:
@@ -56,6 +57,7 @@ class Partition:
             numbers: Its batches, in offset order; asked for the next one when all before have been processed.
             newest_ms: The largest timestamp of the batches before.
             limit: Which timestamps its records may have; None: any.
+            set_aside: Offsets of records that count as failed before anybody looks at them.
         """
         self.entry = entry
         self.newest_ms = newest_ms
@@ -64,6 +66,7 @@ class Partition:
         self._limit = limit
         self._numbers = numbers
         self._context = context
+        self._set_aside = set_aside
 
     def chunks(self) -> Iterator[Columns]:
         """The records that decode. Asking for the next chunk says that the one before has been processed."""
@@ -78,6 +81,8 @@ class Partition:
         if self._source.timestamp_extractor is not None:
             return self._extract(number, indices, self._source.timestamp_extractor)
         try:
+            if self._set_aside:
+                self._require_wanted(number, indices)
             columns = self._columns(number, indices)
         except Exception:
             return self._decode_each(number, indices)
@@ -88,6 +93,7 @@ class Partition:
         good = indices.start
         for index in indices:
             try:
+                self._require_wanted(number, range(index, index + 1))
                 self._columns(number, range(index, index + 1))
             except Exception as error:
                 if index > good:
@@ -140,6 +146,7 @@ class Partition:
         for index in indices:
             key_bytes, value_bytes = batch.keys[index], batch.values[index]
             try:
+                self._require_wanted(number, range(index, index + 1))
                 key = None if key_bytes is None else source.key.deserialize(key_bytes)
                 value = None if value_bytes is None else source.value.deserialize(value_bytes)
                 headers = NO_HEADERS if batch.headers is None else batch.headers[index]
@@ -167,6 +174,13 @@ class Partition:
             all_headers.append(headers)
         if good:
             yield columns
+
+    def _require_wanted(self, number: int, indices: range) -> None:
+        """Raises `SetAsideError` if one of them was set aside."""
+        if self._set_aside and not self._set_aside.isdisjoint(
+            self._context.batches[number].offsets[indices.start : indices.stop]
+        ):
+            raise SetAsideError("somebody said that this record shall not be processed (`deltaworks set-aside`)")
 
     def _extracted(
         self, extractor: TimestampExtractor, key: Any, value: Any, headers: Headers, number: int, index: int

@@ -12,13 +12,13 @@ from types import MappingProxyType
 from typing import Any
 
 from deltaworks.errors import SerializationError, StreamsError
-from deltaworks.kernel.context import NO_HEADERS, NOWHERE, Process, TaskContext, TaskMetrics
+from deltaworks.kernel.context import NO_HEADERS, NOWHERE, Process, TaskContext, TaskMetrics, unique
 from deltaworks.kernel.errors import ErrorPolicy
 from deltaworks.kernel.migration import StoredSchemas
 from deltaworks.kernel.order import Partition, run
 from deltaworks.kernel.processors.build import processor
 from deltaworks.kernel.processors.wiring import Wiring
-from deltaworks.kernel.records import Collector, Headers, RecordBatch
+from deltaworks.kernel.records import Collector, Coordinates, Headers, RecordBatch
 from deltaworks.kernel.stores.access import StoreAccess, access
 from deltaworks.kernel.stores.build import Store, build_store
 from deltaworks.kernel.stores.state import NEVER, StateBackend, StoreChanges
@@ -81,6 +81,7 @@ class Task:
         }
         origins = {node.name: None if node.origin is None else str(node.origin) for node in stage.nodes}
         self._context = TaskContext(partition, collector, errors, origins)
+        self._context.hops = frozenset(stage.hops_in)
         self._context.metrics.stream_time_ms = self._times.get(STREAM)
         self._context.stream_time_ms, self._context.wall_clock_ms = self._times.get(STREAM), wall_clock_ms
         nodes = {node.name: node for node in stage.nodes}
@@ -109,6 +110,7 @@ class Task:
         ]
         self._final_before_ms = [max(0, clock.final_before_ms) for _, clock in self._window_tables]
         self._idle_timeout_ms = idle_timeout_ms
+        self._set_aside = errors.set_aside
         self._committed = True
 
     @property
@@ -321,7 +323,15 @@ class Task:
         if self._wiring.starts:
             entry = self._keeping_time(entry)
         limit = None if source.whole else dict(source.timestamps).get(topic)  # global tables are read beside batches
-        return Partition(source, entry, numbers, self._context, newest_ms, limit)
+        set_aside = self._offsets_set_aside(topic, partition)
+        return Partition(source, entry, numbers, self._context, newest_ms, limit, set_aside)
+
+    def _offsets_set_aside(self, topic: str, partition: int) -> frozenset[int]:
+        if not self._set_aside:
+            return frozenset()
+        here = unique(Coordinates(topic, partition, 0), self._context.partition, self._context.hops)
+        mine = (each for each in self._set_aside if (each.topic, each.partition) == (here.topic, here.partition))
+        return frozenset(each.offset for each in mine)
 
     def _keeping_time(self, process: Process) -> Process:
         """Users' processors see stream time and may have scheduled something; without any this costs nothing."""

@@ -200,14 +200,15 @@ def _between_drivers(
     if record is None or record.desired == "stopped":
         switch(fence.read(PipelinePaths.of(settings, name).fence) + 1)
         return
-    options = registry.deployments(name, limit=1)[0].options
+    before = registry.deployments(name, limit=1)[0]
     try:
-        actions.deploy(settings, name, options, requested_by=by, before_launch=switch, report=report)
+        actions.deploy(settings, name, before.options, requested_by=by, before_launch=switch, report=report)
     except DeltaworksError:
         if is_untouched():
             with suppress(DeltaworksError):  # the first error is the one that matters
                 report("the stream goes on as it was")
-                actions.restart(settings, name, requested_by=by, report=report)
+                runs = actions.code_of(settings, before)
+                actions.deploy(settings, name, before.options, runs=runs, requested_by=by, report=report)
         raise
 
 

@@ -21,7 +21,7 @@ from typing import Protocol
 import msgspec
 
 from deltaworks import clock
-from deltaworks.control import batches, jobs, publication
+from deltaworks.control import batches, jobs, publication, set_aside
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import ConfigurationError, ConflictError, TableError
@@ -87,8 +87,8 @@ class ReplayRun:
             ConfigurationError: the request makes no sense, or the pipeline never ran.
             ConflictError: another run would publish some of the same.
         """
-        pipeline = jobs.load(settings, request.pipeline)
         own = PipelinePaths.of(settings, request.pipeline)
+        pipeline = set_aside.applied(own, jobs.load(settings, request.pipeline))
         with _locked(own.replays / "lock", wait=True):
             if run_id is not None and ReplayPaths.of(own, run_id).plan.exists():
                 return cls.resume(settings, run_id)
@@ -117,6 +117,7 @@ class ReplayRun:
         """
         paths, plan = find(settings, run_id)
         pipeline = jobs.load(settings, plan.request.pipeline)
+        pipeline = set_aside.applied(PipelinePaths.of(settings, pipeline.name), pipeline)
         version = code_version(settings, pipeline)
         if version != plan.code_version and "publish" not in paths.read_state().done:
             raise ConfigurationError(

@@ -102,7 +102,7 @@ def require_same_stream(paths: PipelinePaths, plan: ReplayPlan) -> None:
 
 def code_version(settings: Settings, pipeline: Pipeline) -> str:
     """Twelve digits that stand for the code of a pipeline: its file, and whatever it takes from `jobs/`."""
-    folder = settings.project / "jobs"
+    folder = settings.jobs
     left, files = [f"jobs.{pipeline.name}"], dict[str, Path]()
     while left:
         name = left.pop()

@@ -146,7 +146,7 @@ def judge(
 ) -> bool:
     """Whether the staging tables may be published; the verdicts are kept in the folder of the run and in a table."""
     report("loading Great Expectations")
-    found = suites.load(settings, pipeline.name) if _has_suite(settings.project, pipeline.name) else {}
+    found = suites.load(settings, pipeline.name) if _has_suite(settings.jobs, pipeline.name) else {}
     verdicts = gate(
         paths.tables,
         settings.tables,
@@ -164,8 +164,8 @@ def judge(
     return not blocking
 
 
-def _has_suite(project: Path, name: str) -> bool:
-    return (project / "jobs" / "quality" / f"{name}.py").is_file()
+def _has_suite(folder: Path, name: str) -> bool:
+    return (folder / "quality" / f"{name}.py").is_file()
 
 
 def verdicts_of(paths: ReplayPaths) -> list[Verdict]:

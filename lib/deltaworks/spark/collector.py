@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from deltaworks.dsl.pipeline import Pipeline
+from deltaworks.errors import SetAsideError
 from deltaworks.faults import reach
 from deltaworks.kafka.ranges import Range
-from deltaworks.kernel.errors import dead_letter_record
+from deltaworks.kernel.errors import class_name, dead_letter_record
 from deltaworks.kernel.hops import HopOutput
 from deltaworks.kernel.records import Coordinates, DeadLetter, Headers, RecordBatch
 from deltaworks.lakehouse.archive import ArchiveWriter
 from deltaworks.lakehouse.tables import TaskTables
 from deltaworks.lakehouse.writes import Span, TableWrite
 from deltaworks.topology.stages import Plan
+
+_SET_ASIDE = class_name(SetAsideError("of any record"))
+_log = logging.getLogger(__name__)
 
 
 class Sink(Protocol):
@@ -152,6 +157,8 @@ class TaskCollector:
         if self._dead_letter_topic is not None:
             key, value, headers = dead_letter_record(letter)
             self.send(self._dead_letter_topic, key, value, max(letter.timestamp_ms, 0), headers)
+        elif not self._has_dead_letter_table and letter.error_class == _SET_ASIDE:
+            _log.warning("%s was set aside; the pipeline keeps no dead letters", letter.source.name)
 
     def archived(self, ranges: Sequence[Range], portions: Iterable[list[RecordBatch]]) -> Iterator[list[RecordBatch]]:
         """The portions of what was read, kept besides if the pipeline has an archive."""

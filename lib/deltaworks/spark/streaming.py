@@ -21,7 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from deltaworks import clock, disk, faults
 from deltaworks.clock import Sign
-from deltaworks.control import batches, fence, heartbeat, next_tick, publication, topics
+from deltaworks.control import batches, fence, heartbeat, next_tick, publication, set_aside, topics
 from deltaworks.control.checkpoint import CheckpointPlan, open_plan
 from deltaworks.control.heartbeat import Heartbeat, State
 from deltaworks.control.intents import Intent, Intents, token
@@ -66,6 +66,7 @@ def run(
     settings: Settings,
     *,
     until_caught_up: bool = False,
+    finish_batch: bool = False,
     generation: int | None = None,
     reporter: Reporter | None = None,
 ) -> None:
@@ -75,6 +76,7 @@ def run(
         pipeline: What to run.
         settings: Home, bootstrap servers, cores and memory.
         until_caught_up: Stop after everything that is in the topics now has been processed.
+        finish_batch: Stop after the batch that an earlier driver has left unfinished, if there is one.
         generation: Number of this deployment; None: the next one.
         reporter: Told of beats and batches, asked for commands; None: nobody.
 
@@ -96,8 +98,11 @@ def run(
         succession.require_settled(paths.handovers)
         handover.expire(paths, (clock.cautious_ms() - TableOptions().keep_releases_ms) / 1000)
         shutil.rmtree(paths.scratch, ignore_errors=True)
+        pipeline = set_aside.applied(paths, pipeline)
         driver = StreamDriver(pipeline, settings, paths, lease, generation, reporter or SilentReporter())
-        driver.run(until_caught_up=until_caught_up)
+        if finish_batch:
+            driver.plan_nothing()
+        driver.run(until_caught_up=until_caught_up or finish_batch)
 
 
 @dataclass
@@ -170,6 +175,11 @@ class StreamDriver:
         self._beat_lock = threading.Lock()
         self._committing = threading.Lock()
         self._batch_ended = clock.ticks_s()
+
+    def plan_nothing(self) -> None:
+        """No batch follows the one that is open."""
+        self._drain = self._paths.finishing(self._generation)
+        self._drain.touch()
 
     def run(self, *, until_caught_up: bool) -> None:
         try:

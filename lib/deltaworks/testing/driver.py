@@ -13,7 +13,7 @@ from typing import Any, Self, assert_never
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.kernel.errors import ErrorPolicy
 from deltaworks.kernel.idling import Idling
-from deltaworks.kernel.records import DeadLetter, RecordBatch
+from deltaworks.kernel.records import Coordinates, DeadLetter, RecordBatch
 from deltaworks.kernel.stores.build import Store
 from deltaworks.kernel.stores.custom import CustomStore
 from deltaworks.kernel.stores.join_window import JoinWindowStore
@@ -94,6 +94,7 @@ class TopologyTestDriver:
         *,
         wall_clock_ms: int = 0,
         errors: ErrorPolicy | None = None,
+        set_aside: Collection[str] = (),
         dead_letter_topic: str | None = None,
         idle_timeout: timedelta | None = None,
         max_task_idle: timedelta | None = None,
@@ -105,6 +106,8 @@ class TopologyTestDriver:
             topology: A pipeline, or the plan that `StreamsBuilder.build` returned.
             wall_clock_ms: Where the wall clock starts.
             errors: In place of the pipeline's `on_error` and handlers; a plan alone fails on every error.
+            set_aside: Records that become dead letters instead of being processed: `TOPIC-0@OFFSET`, as for the command
+                `deltaworks set-aside`.
             dead_letter_topic: In place of the pipeline's.
             idle_timeout: In place of the pipeline's.
             max_task_idle: In place of the pipeline's. Records wait for the other topics of their stage until the wall
@@ -130,6 +133,7 @@ class TopologyTestDriver:
         idle_timeout_ms = None if idle_timeout is None else milliseconds(idle_timeout, "idle_timeout")
         max_task_idle_ms = None if max_task_idle is None else milliseconds(max_task_idle, "max_task_idle")
         errors = errors or ErrorPolicy()
+        errors = replace(errors, set_aside=errors.set_aside | frozenset(map(Coordinates.of, set_aside)))
         self._global_stages = [
             _StageUnderTest(stage, self._capture, errors, wall_clock_ms) for stage in plan.global_stages
         ]

@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from deltaworks.topology.records import Headers
+from deltaworks.topology.records import Coordinates, Headers
 
 OnError = Literal["fail", "continue"]
 MAX_RETRIES = 3
@@ -151,6 +151,8 @@ class ErrorPolicy:
     keep_bytes: bool = False
     """Dead letters have the key and value that were read even if a sink has taken the record before it failed; Kafka
     Streams has dropped them by then."""
+    set_aside: frozenset[Coordinates] = frozenset()
+    """Records that are not even decoded: they become dead letters, and no word and no function is asked."""
 
     @classmethod
     def of(cls, on_error: Handling, *, keep_bytes: bool = False) -> ErrorPolicy:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import TypeAlias
 
 import msgspec
 
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 """Kafka record headers: order and repeated names matter."""
+_NAME = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]+)@(?P<offset>[0-9]+)")
 
 
 class Coordinates(msgspec.Struct, frozen=True, array_like=True):
@@ -17,3 +19,20 @@ class Coordinates(msgspec.Struct, frozen=True, array_like=True):
     """Empty if it came from nowhere: a punctuator made it."""
     partition: int
     offset: int
+
+    @classmethod
+    def of(cls, name: str) -> Coordinates:
+        """What `name` says.
+
+        Raises:
+            ValueError: it is not of that form.
+        """
+        match = _NAME.fullmatch(name)
+        if match is None:
+            raise ValueError(f"{name!r} names no record; expected TOPIC-PARTITION@OFFSET")
+        return cls(match["topic"], int(match["partition"]), int(match["offset"]))
+
+    @property
+    def name(self) -> str:
+        """`topic-partition@offset`, as people write it."""
+        return f"{self.topic}-{self.partition}@{self.offset}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,16 +12,23 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import psutil
 import pytest
 
 from deltaworks import exits, processes
-from deltaworks.control import actions, batches, fence, heartbeat, lease, outcome, registry
+from deltaworks.control import actions, batches, code, fence, heartbeat, lease, outcome, registry, retention
 from deltaworks.control.launchers import LocalLauncher
 from deltaworks.control.model import Deployment, DeployOptions, Observation
 from deltaworks.control.paths import PipelinePaths
-from deltaworks.errors import ConfigurationError, ConflictError, ControlUnavailableError, StackError
+from deltaworks.errors import (
+    ConfigurationError,
+    ConflictError,
+    ControlUnavailableError,
+    IncompatibleCheckpointError,
+    StackError,
+)
 from deltaworks.stack.ports import free_ports
 from tests.integration.control import fake_driver
 from tests.integration.control.conftest import Control
@@ -393,6 +401,69 @@ def test_restart_keeps_the_options(control: Control) -> None:
 
     assert (again.generation, again.options.trigger_interval_s) == (2, 5.0)
     assert len(drivers(control)) == 1
+
+
+def edit(control: Control, text: str) -> None:
+    job = control.settings.project / "jobs" / "p.py"
+    job.write_text(job.read_text() + text)
+
+
+def runs_from(deployment: Deployment) -> Path:
+    """The folder that a driver's own `deltaworks` comes from."""
+    assert deployment.external_id is not None
+    environment = psutil.Process(deployment.external_id["pid"]).environ()
+    first, *_ = environment["PYTHONPATH"].split(os.pathsep)
+    assert first == environment["DELTAWORKS_CODE"] and environment["PYTHONSAFEPATH"] == "1"
+    return Path(first)
+
+
+def test_a_restart_keeps_the_code_and_a_deployment_takes_the_new_one(control: Control) -> None:
+    first = deploy(control)
+    edit(control, "raise SystemExit('an edit that nobody has deployed')\n")
+    again = actions.restart(control.settings, "p", requested_by="test", launchers=control.launchers)
+
+    assert first.code is not None and again.code == first.code
+    assert runs_from(again) == control.settings.archives / first.code
+    assert retention.code_of(paths(control), again.generation) == first.code
+
+    new = deploy(control)
+    assert new.code not in (None, first.code)
+    assert "SystemExit" in (runs_from(new) / "jobs" / "p.py").read_text()
+
+
+def test_the_same_request_again_runs_the_code_that_it_had(control: Control) -> None:
+    first = deploy(control, request_id="r")
+    edit(control, "# later\n")
+
+    assert deploy(control, request_id="r").code == first.code
+
+
+def test_a_restart_whose_archive_is_gone_is_refused_and_leaves_what_runs(control: Control) -> None:
+    first = deploy(control)
+    assert first.code is not None
+    shutil.rmtree(control.settings.archives / first.code)
+
+    with pytest.raises(IncompatibleCheckpointError, match=r"is gone.*\n.*deltaworks deploy"):
+        actions.restart(control.settings, "p", requested_by="test", launchers=control.launchers)
+    assert observe(control, first.generation).state == "running"
+
+
+def test_archives_that_no_generation_names_go_with_a_deployment(control: Control) -> None:
+    unused = code.archive(control.settings)
+    os.utime(unused.path / "manifest.json", (1, 1))
+    edit(control, "# changed\n")
+
+    deploy(control)
+
+    assert not unused.path.exists()
+
+
+def test_who_says_so_runs_from_the_source(control: Control) -> None:
+    source = replace(control, settings=replace(control.settings, run_from="source"))
+    deployed = deploy(source)
+
+    assert deployed.code is None and not control.settings.archives.exists()
+    assert "DELTAWORKS_CODE" not in drivers(control)[0].environ()
 
 
 def test_what_was_never_deployed_cannot_be_restarted(control: Control) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from deltaworks.airflow import tasks
-from deltaworks.control import actions
+from deltaworks.control import actions, code
+from deltaworks.control.code import Code
 from deltaworks.control.model import Deployment, DeployOptions, Observation
 from deltaworks.control.registry import Registry
 from deltaworks.errors import ConfigurationError, ConflictError, ControlUnavailableError, StackError
@@ -24,7 +26,7 @@ def params(**given: Any) -> dict[str, Any]:
     return {"action": "deploy", "launcher": "local", **dict.fromkeys(names), **given}
 
 
-def deployment(generation: int, options: DeployOptions) -> Deployment:
+def deployment(generation: int, options: DeployOptions, code: str | None = None) -> Deployment:
     return Deployment(
         pipeline="orders",
         generation=generation,
@@ -33,6 +35,7 @@ def deployment(generation: int, options: DeployOptions) -> Deployment:
         options=options,
         state="running",
         log="orders.log",
+        code=code,
     )
 
 
@@ -44,6 +47,7 @@ class Control:
         self.asked: list[tuple[Any, ...]] = []
         self.error: Exception | None = None
         self.given_up: list[tuple[str, int, str]] = []
+        self.code: str | None = None
 
     def _answer(self, *asked: Any) -> None:
         self.asked.append(asked)
@@ -52,6 +56,9 @@ class Control:
 
     def preflight(self, settings: object, name: str, options: DeployOptions, report: object) -> None:
         self._answer("preflight", name, options)
+
+    def preflight_again(self, settings: object, name: str, runs: Code, options: DeployOptions, report: object) -> None:
+        self._answer("preflight again", name, runs, options)
 
     def deploy(self, settings: object, name: str, options: DeployOptions, **how: Any) -> Deployment:
         how.pop("report")
@@ -66,11 +73,11 @@ class Control:
 @pytest.fixture
 def control(monkeypatch: pytest.MonkeyPatch) -> Control:
     control = Control()
-    for name in ("preflight", "deploy", "stop"):
+    for name in ("preflight", "preflight_again", "deploy", "stop"):
         monkeypatch.setattr(actions, name, getattr(control, name))
     book = SimpleNamespace(
         pipeline=lambda name: SimpleNamespace(generation=control.generation) if control.generation else None,
-        deployments=lambda name, limit: [deployment(control.generation, LAST)],
+        deployments=lambda name, limit: [deployment(control.generation, LAST, control.code)],
         gave_up=lambda *what: control.given_up.append(what),
     )
     monkeypatch.setattr(Registry, "of", lambda settings: book)
@@ -97,7 +104,7 @@ def test_a_stream_that_was_given_up_fails_the_run_and_says_what_to_do() -> None:
 def test_a_deployment_is_bound_to_its_run(control: Control) -> None:
     answer = tasks.deploy("orders", params(trigger_interval_s=2.0, start_offsets="latest"), RUN)
 
-    how = {"request_id": "manual__1", "requested_by": "airflow admin", "expected_generation": None}
+    how = {"request_id": "manual__1", "requested_by": "airflow admin", "expected_generation": None, "runs": None}
     options = DeployOptions(trigger_interval_s=2.0, start_offsets="latest")
     assert control.asked == [("deploy", "orders", options, how)]
     assert answer == {"generation": 4}
@@ -110,6 +117,29 @@ def test_a_restart_takes_the_options_of_the_last_deployment(control: Control) ->
     assert control.asked[0] == ("preflight", "orders", LAST)
     assert control.asked[1][2] == LAST
     assert control.asked[1][3]["expected_generation"] == 3
+
+
+def test_a_restart_takes_the_code_of_the_last_deployment_and_does_not_look_at_the_project(
+    control: Control, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    control.code = "digest"
+    runs = Code("digest", Path("archive"))
+    monkeypatch.setattr(code, "find", lambda settings, digest: runs if digest == "digest" else None)
+
+    tasks.preflight("orders", params(action="restart", expected_generation=3))
+    tasks.deploy("orders", params(action="restart", expected_generation=3), RUN)
+    tasks.deploy("orders", params(action="deploy"), RUN)
+
+    assert control.asked[0] == ("preflight again", "orders", runs, LAST)
+    assert [asked[3]["runs"] for asked in control.asked[1:]] == [runs, None]
+
+
+def test_a_restart_whose_code_is_gone_is_given_up(control: Control) -> None:
+    control.code = "0" * 24
+
+    with pytest.raises(AirflowFailException, match="is gone"):
+        tasks.preflight("orders", params(action="restart", expected_generation=3))
+    assert [(name, generation) for name, generation, _ in control.given_up] == [("orders", 3)]
 
 
 def test_attaching_deploys_nothing(control: Control) -> None:

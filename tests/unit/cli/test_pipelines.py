@@ -41,7 +41,7 @@ def word(settings: Settings, generation: int) -> Outcome | None:
     ],
 )
 def test_every_end_is_noted(settings: Settings, error: BaseException, code: int, reason: str) -> None:
-    with pytest.raises(type(error)), _leaves_word(settings, "p", 3, deployed=True):
+    with pytest.raises(type(error)), _leaves_word(PipelinePaths.of(settings, "p").outcome(3), 3, deployed=True):
         raise error
 
     seen = word(settings, 3)
@@ -49,7 +49,7 @@ def test_every_end_is_noted(settings: Settings, error: BaseException, code: int,
 
 
 def test_a_good_end_is_noted_too(settings: Settings) -> None:
-    with _leaves_word(settings, "p", 3, deployed=True):
+    with _leaves_word(PipelinePaths.of(settings, "p").outcome(3), 3, deployed=True):
         pass
 
     seen = word(settings, 3)
@@ -57,7 +57,7 @@ def test_a_good_end_is_noted_too(settings: Settings) -> None:
 
 
 def test_a_run_that_was_not_let_in_says_nothing_about_a_number_that_is_not_its_own(settings: Settings) -> None:
-    with pytest.raises(LeaseError), _leaves_word(settings, "p", 4, deployed=False):
+    with pytest.raises(LeaseError), _leaves_word(PipelinePaths.of(settings, "p").outcome(4), 4, deployed=False):
         raise LeaseError("generation 3 runs")
 
     assert word(settings, 4) is None
@@ -68,6 +68,7 @@ def command(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Set
     (settings.project / "jobs").mkdir()
     monkeypatch.setenv("DELTAWORKS_PROJECT", str(settings.project))
     monkeypatch.setenv("DELTAWORKS_HOME", str(settings.home))
+    monkeypatch.setenv("DELTAWORKS_RUN_FROM", "source")
     monkeypatch.setenv("DELTAWORKS_CONTROL_URL", "postgresql+psycopg://nobody@127.0.0.1:9/nothing")
     yield settings
 

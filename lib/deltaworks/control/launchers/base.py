@@ -23,6 +23,8 @@ class DriverSpec:
     generation: int
     options: DeployOptions
     log: Path
+    code: Path | None = None
+    """The archive that it runs from; None: the files of the project."""
 
 
 class Launcher(Protocol):

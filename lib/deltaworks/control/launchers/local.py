@@ -56,6 +56,7 @@ class LocalLauncher:
         running = self.drivers(spec.pipeline).get(spec.generation)
         if running is not None and self.status(running) == "alive":
             return running
+        settings = self._settings if spec.code is None else self._settings.with_code(spec.code)
         log_from = spec.log.stat().st_size if spec.log.exists() else 0
         entry = processes.launch(
             self._settings.run,
@@ -63,7 +64,7 @@ class LocalLauncher:
             kind=KIND,
             command=self._command(spec),
             log=spec.log,
-            env=self._settings.surroundings() | self._settings.environment(),
+            env=settings.driver_environment(),
         )
         return _external_id(entry) | {"log_from": log_from}
 

@@ -1,0 +1,201 @@
+"""Records that nobody processes any more, because somebody said so: the way out where a record always fails.
+
+Whatever code runs, each of them becomes a dead letter before it is decoded (`kernel.order`). They belong to the inputs
+of the pipeline like the records themselves: every attempt at a batch and every replay sets the same ones aside, so the
+list only changes while no driver runs, and only for records that no batch has processed. It is kept for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+
+import msgspec
+
+from deltaworks import clock
+from deltaworks.control import batches, fence
+from deltaworks.control.intents import Intents
+from deltaworks.control.lease import Lease
+from deltaworks.control.paths import PipelinePaths
+from deltaworks.dsl.pipeline import Pipeline
+from deltaworks.errors import ConfigurationError, ConflictError, IncompatibleCheckpointError
+from deltaworks.files import LocalFiles
+from deltaworks.kernel.hops import batch_of
+from deltaworks.topology.records import Coordinates
+from deltaworks.topology.stages import Plan
+
+FORMAT = 1
+_FILE = "records.json"
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One record, and who set it aside."""
+
+    record: Coordinates
+    by: str
+    at_ms: int
+    reason: str = ""
+
+
+class _List(msgspec.Struct, frozen=True, kw_only=True):
+    format: int = FORMAT
+    entries: tuple[Entry, ...] = ()
+
+
+def entries(paths: PipelinePaths) -> tuple[Entry, ...]:
+    """All of a pipeline, in the order in which they were set aside.
+
+    Raises:
+        IncompatibleCheckpointError: another version of deltaworks wrote the list, or it cannot be read.
+    """
+    return _read(paths)[0].entries
+
+
+def applied(paths: PipelinePaths, pipeline: Pipeline) -> Pipeline:
+    """The pipeline as every host has to run it: without the records that were set aside.
+
+    Raises:
+        IncompatibleCheckpointError: see `entries`.
+    """
+    records = frozenset(entry.record for entry in entries(paths))
+    return replace(pipeline, set_aside=pipeline.set_aside | records)
+
+
+def add(
+    paths: PipelinePaths, pipeline: Pipeline, records: Sequence[Coordinates], *, by: str, reason: str
+) -> list[Coordinates]:
+    """Sets records aside, durably; returns those that were not yet.
+
+    Raises:
+        ConfigurationError: the pipeline reads no such topic, and has no such hop.
+        LeaseError: a driver runs.
+        ConflictError: a batch has processed one of them.
+    """
+    plan = pipeline.plan()
+    for record in records:
+        _require_read(plan, record)
+    at_ms, new = clock.wall_ms(), dict.fromkeys(records)
+
+    def change(before: tuple[Entry, ...]) -> tuple[Entry, ...]:
+        for entry in before:
+            new.pop(entry.record, None)
+        _require_unprocessed(paths, plan, list(new), "it cannot be set aside any more")
+        return before + tuple(Entry(record=record, by=by, at_ms=at_ms, reason=reason) for record in new)
+
+    _change(paths, pipeline.name, change)
+    return list(new)
+
+
+def remove(paths: PipelinePaths, pipeline: Pipeline, records: Sequence[Coordinates]) -> None:
+    """Lets records be processed after all.
+
+    Raises:
+        ConfigurationError: one of them was not set aside.
+        LeaseError: a driver runs.
+        ConflictError: the batch that sets it aside has begun.
+    """
+    plan = pipeline.plan()
+
+    def change(before: tuple[Entry, ...]) -> tuple[Entry, ...]:
+        known = {entry.record for entry in before}
+        for record in records:
+            if record not in known:
+                raise ConfigurationError(f"{record.name} was not set aside.", hint="deltaworks set-aside NAME --list")
+        _require_unprocessed(paths, plan, records, "it stays set aside")
+        _require_unplanned(paths, plan, records)
+        return tuple(entry for entry in before if entry.record not in records)
+
+    _change(paths, pipeline.name, change)
+
+
+def _change(paths: PipelinePaths, name: str, change: Callable[[tuple[Entry, ...]], tuple[Entry, ...]]) -> None:
+    with Lease(paths.lease, name, fence.read(paths.fence)):  # what a driver has read at its start stays right
+        files = LocalFiles(paths.records_set_aside)
+        while True:
+            before, version = _read(paths)
+            after = msgspec.json.encode(_List(entries=change(before.entries)))
+            if version is None and files.put_if_absent(_FILE, after):
+                return
+            if version is not None and files.replace(_FILE, after, version):
+                return
+
+
+def _read(paths: PipelinePaths) -> tuple[_List, str | None]:
+    """The list and its version; None: there is no file yet."""
+    stored = LocalFiles(paths.records_set_aside).get(_FILE)
+    if stored is None:
+        return _List(), None
+    path = paths.records_set_aside / _FILE
+    try:
+        found = msgspec.json.decode(stored.data)
+        if found.get("format") == FORMAT:
+            return msgspec.convert(found, _List), stored.version
+    except (msgspec.DecodeError, msgspec.ValidationError, AttributeError) as error:
+        raise IncompatibleCheckpointError(
+            f"The records that were set aside cannot be read: {path}: {error}.",
+            hint="it was synced before anybody relied on it, so the disk is damaged: bring back a copy of the file",
+        ) from error
+    raise IncompatibleCheckpointError(
+        f"{path} has format {found.get('format')}; this deltaworks reads format {FORMAT}.",
+        hint="deploy the version that wrote it",
+    )
+
+
+def _require_read(plan: Plan, record: Coordinates) -> None:
+    stages = (*plan.global_stages, *plan.stages)
+    if _is_hop(plan, record) or any(stage.reads(record.topic) for stage in stages):
+        return
+    hops = [f"{hop}/TASK" for stage in plan.stages for hop in stage.hops_in]
+    known = sorted({*plan.source_topics, *plan.global_topics, *plan.source_patterns, *hops})
+    raise ConfigurationError(
+        f"The pipeline reads no {record.topic!r}, so {record.name} names no record of it.",
+        hint=f"what it reads: {', '.join(known)}; the error of the stream names the record",
+    )
+
+
+def _require_unprocessed(paths: PipelinePaths, plan: Plan, records: Collection[Coordinates], so: str) -> None:
+    for record in records:
+        if (batch := _processed_in(paths, plan, record)) is not None:
+            raise ConflictError(
+                f"{record.name} was processed in batch {batch}: {so}.",
+                hint="history is not changed here; `deltaworks replay` does it, with other code",
+            )
+
+
+def _processed_in(paths: PipelinePaths, plan: Plan, record: Coordinates) -> int | None:
+    """The batch of the record of batches that has the record; None: none has."""
+    if _is_hop(plan, record):
+        last, batch = batches.last(paths.batches), batch_of(record.offset)
+        return batch if last is not None and batch <= last.batch else None
+    for each in batches.read(paths.batches):
+        start, stop = each.offsets.get(record.topic, {}).get(str(record.partition), (0, 0))
+        if start <= record.offset < stop:
+            return each.batch
+    return None
+
+
+def _require_unplanned(paths: PipelinePaths, plan: Plan, records: Collection[Coordinates]) -> None:
+    """A part of its batch may be durable."""
+    last = batches.last(paths.batches)
+    intents = Intents(LocalFiles(paths.line.intents))
+    for number in intents.batches():
+        if last is not None and number <= last.batch:
+            continue
+        intent = intents.get(number)
+        for record in records:
+            in_range = intent is not None and any(
+                (each.topic, each.partition) == (record.topic, record.partition)
+                and each.start <= record.offset < each.stop
+                for each in intent.ranges
+            )
+            if in_range or (_is_hop(plan, record) and batch_of(record.offset) == number):
+                raise ConflictError(
+                    f"{record.name} belongs to batch {number}, which has begun: it stays set aside.",
+                    hint="nothing to do; its dead letter, or the log, says what it was",
+                )
+
+
+def _is_hop(plan: Plan, record: Coordinates) -> bool:
+    """Its name is that of a record after a hop (`kernel.context.unique`)."""
+    hop, _, task = record.topic.rpartition("/")
+    return task.isdecimal() and any(hop in stage.hops_in for stage in plan.stages)
