@@ -6,12 +6,14 @@ DeltaworksError                      the root: catch this to catch all
 ├── ConfigurationError               a setting or the environment is wrong; nothing has run yet
 ├── TerminalError                    trying again gives the same failure
 │   ├── SerializationError           bytes that do not decode, a value that does not encode
+│   ├── ProductionError              a topic cannot take a record: it is too large, or there is no such topic
 │   ├── StreamsError                 an operator failed on a record, and the pipeline says `fail`
 │   ├── IncompatibleCheckpointError  the plan is not the one that the checkpoint belongs to
 │   ├── IntentError                  what was done under a batch id is not what this stream means by it
 │   ├── RecordsGoneError             records that must be read are no longer in Kafka, nor in an archive
 │   ├── LeaseError                   another driver works on the same checkpoint
 │   │   ├── FencedError              a newer generation of the pipeline has taken over
+│   │   ├── LineageError             another stream of the same name owns the pipeline at this Kafka
 │   │   └── ConflictError            a deployment was asked for that no longer fits what runs
 │   ├── TableError                   a Delta table cannot take what it is given, or is not as it should be
 │   └── KafkaTopicError              a topic is missing, or is not as the pipeline needs it
@@ -21,6 +23,7 @@ DeltaworksError                      the root: catch this to catch all
     ├── ControlUnavailableError      the registry (PostgreSQL) does not answer
     ├── StateError                   a store of the host cannot be read
     ├── KafkaReadError               the broker did not answer
+    ├── BatchTooLongError            the broker ended a transaction because its batch took too long
     └── KafkaWriteError              records could not be written; their transaction was aborted
 ```
 
@@ -103,6 +106,10 @@ class KafkaWriteError(TransientError):
     """Records could not be written; their transaction was aborted."""
 
 
+class BatchTooLongError(TransientError):
+    """The broker ended a transaction because its batch took too long; as it is, it would take as long again."""
+
+
 class KafkaTopicError(TerminalError):
     """A topic is missing, or is not as the pipeline needs it."""
 
@@ -127,6 +134,10 @@ class FencedError(LeaseError):
     """A newer generation of the pipeline has taken over; this one may not write any more."""
 
 
+class LineageError(LeaseError):
+    """Another stream of the same name owns the pipeline at this Kafka; both would write everything twice."""
+
+
 class ConflictError(LeaseError):
     """Somebody else deployed or stopped the pipeline meanwhile; what was asked for no longer fits."""
 
@@ -137,6 +148,18 @@ class TableError(TerminalError):
 
 class SerializationError(TerminalError):
     """Bytes that are not what a serde reads, or a value that it cannot write."""
+
+
+class ProductionError(TerminalError):
+    """A topic cannot take a record; the pipeline's error policy decides what becomes of it.
+
+    Args:
+        limit: how large records of the topic may be, in bytes; None: that is not what is wrong.
+    """
+
+    def __init__(self, message: str, *, hint: str | None = None, limit: int | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.limit = limit
 
 
 @dataclass(frozen=True)
