@@ -274,6 +274,7 @@ def _bounds(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
 
 def _to_the_end(consumer: Consumer, at: str, deadline: float, *, settled: bool) -> Iterator[Message]:
     """The committed records of the one partition that is assigned."""
+    stuck: int | None = None
     while True:
         message = consumer.poll(_POLL_S)
         if message is not None:
@@ -283,12 +284,21 @@ def _to_the_end(consumer: Consumer, at: str, deadline: float, *, settled: bool) 
             elif error.code() == KafkaError._PARTITION_EOF:
                 if not settled or _is_settled(consumer, message):
                     return
+                stuck = message.offset()
             elif not error.retriable() and error.code() not in _PASSING:
                 raise KafkaReadError(f"{at} cannot be read: {error.str()}.")
         if ticks_s() > deadline:
+            if stuck is None:
+                raise KafkaReadError(
+                    f"{at} is not read to its end after {_TIMEOUT_S:.0f} s.",
+                    hint="is the broker running? `deltaworks status`",
+                )
+            topic, _, partition = at.rpartition("-")
             raise KafkaReadError(
-                f"{at} is not read to its end after {_TIMEOUT_S:.0f} s.",
-                hint="is the broker running, and does an old transaction stay open? `deltaworks status`",
+                f"A transaction on {at} stays open at offset {stuck}, though whoever began it is gone: its broker was "
+                "killed and has forgotten it.",
+                hint=f"kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic {topic} --partition {partition} "
+                f"--start-offset {stuck} ends it; the batch runs again",
             )
 
 
