@@ -24,6 +24,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from deltaworks.clock import ticks_s, wall_ms
 from deltaworks.errors import FencedError, KafkaWriteError, LineageError
 from deltaworks.kafka.admin import SILENT
+from deltaworks.kafka.connection import close_quietly
 from deltaworks.kafka.control_topic import LINEAGE_PARTITION, control_topic, decode, newest, reader
 
 FORMAT = 1
@@ -125,9 +126,7 @@ def claim(
     except KafkaException as error:
         raise _failure(pipeline, bootstrap, error.args[0]) from error
     finally:
-        producer.purge()
-        with contextlib.suppress(KafkaException):
-            producer.close()
+        close_quietly(producer)
     return mine
 
 

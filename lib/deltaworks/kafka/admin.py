@@ -116,7 +116,7 @@ def create_topics(bootstrap: str, topics: Iterable[TopicSpec]) -> list[str]:
             reason: KafkaError = error.args[0]
             if reason.code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise KafkaTopicError(f"Topic '{name}' cannot be created: {reason.str()}.") from error
-    _wait_for(client, {t.name: t.partitions for t in wanted.values()})
+    wait_for(client, {t.name: t.partitions for t in wanted.values()})
     return created
 
 
@@ -132,7 +132,7 @@ def delete_topics(bootstrap: str, names: Sequence[str]) -> None:
             reason: KafkaError = error.args[0]
             if reason.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise KafkaTopicError(f"Topic '{name}' cannot be deleted: {reason.str()}.") from error
-    _wait_for(client, dict.fromkeys(names))
+    wait_for(client, dict.fromkeys(names))
 
 
 def partition_counts(bootstrap: str) -> dict[str, int]:
@@ -326,7 +326,7 @@ def partition_counts_of(client: AdminClient) -> dict[str, int]:
     return {name: len(metadata.partitions) for name, metadata in topics.items() if metadata.error is None}
 
 
-def _wait_for(client: AdminClient, wanted: Mapping[str, int | None]) -> None:
+def wait_for(client: AdminClient, wanted: Mapping[str, int | None]) -> None:
     """Metadata follows an answer with a delay; None waits for a topic to go."""
     end = time.monotonic() + _TIMEOUT_S
     while True:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import warnings
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from deltaworks.kafka import control_topic
 from deltaworks.kafka.admin import SILENT
@@ -24,6 +25,9 @@ BATCH_BYTES = 1_000_000
 """Of records that are sent together; every topic with the stock limit takes as much."""
 
 
+_REMEMBERED = 100
+
+
 class Connection:
     """A producer that has not claimed its transactional id yet, and a consumer that reads the task's markers.
 
@@ -31,6 +35,8 @@ class Connection:
     """
 
     def __init__(self, bootstrap: str, transactional_id: str, transaction_timeout_ms: int) -> None:
+        self.refused: list[tuple[str, KafkaError]] = []
+        """Topic and reason of records that were not written."""
         self.consumer = control_topic.reader(bootstrap)
         self.producer = Producer(
             {
@@ -48,15 +54,39 @@ class Connection:
                 "message.max.bytes": LARGEST_REQUEST,  # topics have limits of their own
                 "batch.size": BATCH_BYTES,
                 "delivery.report.only.error": True,
+                "on_delivery": self._refuse,
             }
         )
 
+    def _refuse(self, error: KafkaError, message: Message) -> None:
+        if len(self.refused) < _REMEMBERED:
+            self.refused.append((str(message.topic()), error))
+
     def close(self) -> None:
         """Forgets what is queued."""
-        self.producer.purge()
-        with contextlib.suppress(KafkaException):  # a fenced one says so once more
-            self.producer.close()
+        close_quietly(self.producer)
         self.consumer.close()
+
+
+def close_quietly(producer: Producer) -> None:
+    """Forgets what is queued; a producer that was fenced, or cannot end its transaction, says so once more."""
+    warnings.filterwarnings("ignore", "Producer abort_transaction failed during close", RuntimeWarning)
+    with contextlib.suppress(KafkaException, SystemError):
+        producer.purge()
+        producer.close()
+
+
+def told(action: Callable[[], T]) -> T:
+    """Does something with a client; raises what the client says.
+
+    The client raises a fatal error from within a call, and then asks `on_delivery` about the records that it costs.
+    """
+    try:
+        return action()
+    except SystemError as error:
+        if isinstance(error.__cause__, KafkaException):
+            raise error.__cause__ from None
+        raise
 
 
 def in_time(action: Callable[[], T], timeout_s: float) -> T:

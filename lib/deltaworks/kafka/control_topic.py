@@ -21,7 +21,7 @@ from confluent_kafka.admin import NewPartitions
 
 from deltaworks.clock import ticks_s
 from deltaworks.errors import IncompatibleCheckpointError, KafkaReadError, KafkaTopicError
-from deltaworks.kafka.admin import SILENT, TopicSpec, admin, create_topics, partition_counts_of
+from deltaworks.kafka.admin import SILENT, TopicSpec, admin, create_topics, partition_counts_of, wait_for
 
 FORMAT = 1
 LINEAGE_PARTITION = 0
@@ -126,6 +126,7 @@ def prepare(bootstrap: str, pipeline: str, tasks: Sequence[int]) -> None:
     elif found < wanted:
         try:
             client.create_partitions([NewPartitions(name, wanted)], operation_timeout=_TIMEOUT_S)[name].result()
+            wait_for(client, {name: wanted})
         except KafkaException as error:
             raise KafkaTopicError(f"Topic '{name}' cannot get {wanted} partitions: {error.args[0].str()}.") from error
 
@@ -250,13 +251,14 @@ def reader(bootstrap: str, **options: object) -> Consumer:
 
 def _bounds(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
     """Where a partition begins, and where a reader of committed records must stop."""
-    deadline = ticks_s() + _TIMEOUT_S
+    began = ticks_s()
     while True:
         try:
             bounds = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_ANSWER_S)
         except KafkaException as error:
             reason: KafkaError = error.args[0]
-            if ticks_s() < deadline and (reason.retriable() or reason.code() in _PASSING):
+            patience_s = _ANSWER_S if reason.code() in _MISSING else _TIMEOUT_S
+            if ticks_s() < began + patience_s and (reason.retriable() or reason.code() in _PASSING):
                 time.sleep(_POLL_S)
                 continue
             if reason.code() in _MISSING:
@@ -297,8 +299,8 @@ def _to_the_end(consumer: Consumer, at: str, deadline: float, *, settled: bool) 
             raise KafkaReadError(
                 f"A transaction on {at} stays open at offset {stuck}, though whoever began it is gone: its broker was "
                 "killed and has forgotten it.",
-                hint=f"kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic {topic} --partition {partition} "
-                f"--start-offset {stuck} ends it; the batch runs again",
+                hint=f"end it: kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic {topic} "
+                f"--partition {partition} --start-offset {stuck}; then the batch runs again",
             )
 
 

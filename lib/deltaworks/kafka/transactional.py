@@ -32,7 +32,7 @@ from deltaworks.errors import (
     StreamsError,
 )
 from deltaworks.faults import reach
-from deltaworks.kafka.connection import BATCH_BYTES, PATIENCE_S, Connection, in_time
+from deltaworks.kafka.connection import BATCH_BYTES, PATIENCE_S, Connection, in_time, told
 from deltaworks.kafka.control_topic import Marker, MarkerPlace, TaskId, encode, newest_marker, place_of
 from deltaworks.kafka.limits import TopicLimits
 from deltaworks.kernel.partitioning import partition_of
@@ -153,6 +153,7 @@ class TransactionalSink:
                 self._open = True
                 self._batch_id, self._intent = batch_id, intent
                 self._began_s, self._sent, self._warned = ticks_s(), 0, False
+                self._connection.refused.clear()
                 reach("kafka.after_begin")
                 reach("kafka.before_marker")
                 # First of all, because it is where a fenced producer is told so: before any record is sent in vain.
@@ -281,9 +282,10 @@ class TransactionalSink:
         if not self._open:
             return
         self._open = False
+        self._connection.refused.clear()
         try:
             in_time(lambda: self._producer.abort_transaction(_BEGIN_S), _BEGIN_S + PATIENCE_S)
-        except (KafkaException, TimeoutError):
+        except (KafkaException, SystemError, TimeoutError):
             self._drop()
 
     def close(self) -> None:
@@ -369,7 +371,7 @@ class TransactionalSink:
     ) -> None:
         deadline = ticks_s() + _TIMEOUT_S
         while True:
-            self._producer.poll(_QUEUE_WAIT_S)
+            self._listen(_QUEUE_WAIT_S)
             try:
                 self._produce(topic, value, key, partition, None, None, timestamp_ms, list(headers))
                 return
@@ -422,7 +424,7 @@ class TransactionalSink:
         deadline = ticks_s() + timeout_s
         while True:
             try:
-                return in_time(action, timeout_s + PATIENCE_S)
+                return in_time(lambda: told(action), timeout_s + PATIENCE_S)
             except TimeoutError:
                 self._use(self._connect())
                 raise KafkaWriteError(
@@ -435,7 +437,7 @@ class TransactionalSink:
                     raise _Fenced(reason.str()) from error
                 passing = reason.retriable() or reason.code() in _PASSING
                 if passing and not reason.txn_requires_abort() and ticks_s() < deadline:
-                    self._producer.poll(_QUEUE_WAIT_S)
+                    self._listen(_QUEUE_WAIT_S)
                     continue
                 raise self._failure(what, error) from error
 
@@ -443,22 +445,30 @@ class TransactionalSink:
         """Ends the transaction if it cannot be committed any more."""
         reason: KafkaError = error.args[0]
         too_long = self._too_long() if reason.txn_requires_abort() or reason.fatal() else None
-        if self._open and (reason.txn_requires_abort() or reason.code() in _REFUSED):
+        self._listen(0)
+        refused = [(topic, why) for topic, why in self._connection.refused if why.code() in _REFUSED]
+        if self._open and (reason.txn_requires_abort() or refused):
             self.abort()
         elif reason.fatal():
             self._drop()
         if too_long is not None:
             return too_long
-        if reason.code() in _REFUSED:
+        if refused or reason.code() in _REFUSED:
+            topic, why = refused[0] if refused else ("", reason)
             return StreamsError(
-                f"The broker does not take a record of batch {self._batch_id} from '{self._id}': "
-                f"{reason.name()}, {reason.str()}",
-                hint="it would refuse it again: see the settings of the topics that it writes, and who may write there",
+                f"The broker does not take a record of batch {self._batch_id} from '{self._id}'"
+                f"{f' for topic {topic!r}' if topic else ''}: {why.name()}, {why.str()}",
+                hint="it would refuse it again: see the settings of the topic, and who may write to it",
             )
         return KafkaWriteError(
             f"'{self._id}' cannot {what} (batch {self._batch_id}): {reason.name()}, {reason.str()}",
             hint="the batch runs again; see the broker's log (`deltaworks logs kafka`) if this repeats",
         )
+
+    def _listen(self, wait_s: float) -> None:
+        """Lets the client say which records were not written."""
+        with contextlib.suppress(KafkaException, SystemError):
+            self._producer.poll(wait_s)
 
     def _look_at_the_clock(self) -> None:
         """Warns once, when half of the time is over."""
