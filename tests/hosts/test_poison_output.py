@@ -14,7 +14,8 @@ from deltaworks.settings import Settings
 from deltaworks.testing import TopologyTestDriver
 from deltaworks.testing.topics import RawRecord
 from tests.hosts.in_process import InProcessStream
-from tests.hosts.memory_kafka import MemoryKafka
+from tests.hosts.memory_kafka import MemoryBroker, MemoryKafka
+from tests.hosts.replays import assert_same, replay_host, steps_of
 
 LIMIT = 2_000
 
@@ -120,6 +121,18 @@ def test_a_dead_letter_topic_that_is_not_there_stops_the_stream(settings: Settin
 
     with pytest.raises(StreamsError, match="has a dead letter that cannot be written"):
         stream.run(stream.end())
+
+
+def test_a_replay_finds_the_same_dead_letters(settings: Settings, kafka: MemoryKafka, tmp_path: Path) -> None:
+    stream = InProcessStream(CONTINUING, settings, kafka=kafka)
+    for word in (b"there", b"x" * 5_000, b"nowhere", b"x"):
+        kafka.write("words", RawRecord(b"k", word, 1_000))
+        stream.run(stream.end())
+
+    limits = MemoryBroker(kafka).record_limits(["words", "out", "letters", "there", "nowhere"])
+    replay_host(stream, tmp_path / "replay", max_records=3, sink_limits=limits).run(steps_of(stream))
+
+    assert_same(stream, tmp_path / "replay")
 
 
 def test_the_driver_has_no_limits_like_the_original() -> None:

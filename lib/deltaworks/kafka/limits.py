@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from deltaworks.clock import ticks_s
-from deltaworks.errors import KafkaWriteError, ProductionError
+from deltaworks.errors import KafkaWriteError
 from deltaworks.kafka.admin import admin
 
 LARGEST_REQUEST = 100_000_000
@@ -24,14 +24,6 @@ _TIMEOUT_S = 30.0
 _ASKED_AGAIN_S = 10.0
 _UNKNOWN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError.TOPIC_EXCEPTION)
 _NOT_FOR_US = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
-
-
-def no_topic(name: str) -> ProductionError:
-    """The same words on every host: they get into dead letters."""
-    return ProductionError(
-        f"There is no topic {name!r} to write to.",
-        hint="create it, or list it in the pipeline's `topics`; a computed name may be wrong",
-    )
 
 
 @dataclass
@@ -50,11 +42,10 @@ class TopicLimits:
     """Topic -> when it was not there."""
     _client: AdminClient | None = None
 
-    def of(self, topic: str) -> int:
-        """In bytes, as `kernel.sizes` counts them.
+    def of(self, topic: str) -> int | None:
+        """In bytes, as `kernel.sizes` counts them; None: there is no such topic.
 
         Raises:
-            ProductionError: there is no such topic.
             KafkaWriteError: the broker does not answer.
         """
         limit = self._known.get(topic)
@@ -64,9 +55,7 @@ class TopicLimits:
         if missed is None or ticks_s() - missed > _ASKED_AGAIN_S:
             wanted = {topic} if self._known or self._missing else {topic, *self.expected}
             self._ask(wanted)
-        if (limit := self._known.get(topic)) is None:
-            raise no_topic(topic)
-        return limit
+        return self._known.get(topic)
 
     def _ask(self, topics: Collection[str]) -> None:
         if self._client is None:

@@ -218,15 +218,14 @@ class TransactionalSink:
         except KafkaException as error:
             raise self._failure(f"send a record to '{topic}'", error) from error
 
-    def limit(self, topic: str) -> int:
-        """How large a record may be, as `record_size` counts.
+    def limit(self, topic: str) -> int | None:
+        """How large a record may be, as `record_size` counts; None: there is no such topic.
 
         Raises:
-            ProductionError: there is no such topic.
             KafkaWriteError: the broker does not answer.
         """
         limit = self._limits.of(topic)
-        if limit < BATCH_BYTES:
+        if limit is not None and limit < BATCH_BYTES:
             self._tight.setdefault(topic, 0)
         return limit
 
@@ -351,7 +350,7 @@ class TransactionalSink:
     def _make_room(self, topic: str, size: int) -> None:
         """The client puts more records together than the topic takes, so what is queued is sent before that."""
         queued = self._tight[topic] + size
-        if queued > self._limits.of(topic):
+        if queued > (self._limits.of(topic) or 0):
             self._attempt("send records", lambda: self._flushed(_TIMEOUT_S))
             queued = size
         self._tight[topic] = queued
@@ -385,10 +384,9 @@ class TransactionalSink:
                 raise self._failure(f"send a record to '{topic}'", error) from error
 
     def partitions(self, topic: str) -> int:
-        """How many partitions a topic has.
+        """How many partitions an existing topic has.
 
         Raises:
-            ProductionError: there is no such topic.
             KafkaWriteError: the broker does not answer.
         """
         return self._known(topic)[0]
@@ -396,7 +394,6 @@ class TransactionalSink:
     def _known(self, topic: str) -> tuple[int, dict[bytes, int]]:
         known = self._partitions.get(topic)
         if known is None:
-            self._limits.of(topic)  # raises if it is not there
             try:
                 count = len(self._producer.list_topics(topic, timeout=_TIMEOUT_S).topics[topic].partitions)
             except KafkaException as error:

@@ -26,8 +26,8 @@ class Sink(Protocol):
     def begin(self, batch_id: int, intent: str = "", known: int = -1) -> bool:
         """False: the batch is already committed."""
 
-    def limit(self, topic: str) -> int:
-        """How large a record of a topic may be; raises `ProductionError` if there is no such topic."""
+    def limit(self, topic: str) -> int | None:
+        """How large a record of a topic may be; None: there is no such topic."""
 
     def send(
         self,
@@ -136,6 +136,7 @@ class TaskCollector:
             self._sink.send(topic, key, value, timestamp_ms, headers, partition_key)  # type: ignore[union-attr]
 
     def partitions(self, topic: str) -> int:
+        self._limit(topic)
         return self._connected().partitions(topic)
 
     def send_to(
@@ -171,8 +172,7 @@ class TaskCollector:
         if self._has_dead_letter_table:
             self._tables.dead_letter(letter)
         if self._dead_letter_topic is not None:
-            limit = self._connected().limit(self._dead_letter_topic)
-            key, value, headers = shortened(*dead_letter_record(letter), limit)
+            key, value, headers = shortened(*dead_letter_record(letter), self._limit(self._dead_letter_topic))
             self.send(self._dead_letter_topic, key, value, max(letter.timestamp_ms, 0), headers)
 
     def archived(self, ranges: Sequence[Range], portions: Iterable[list[RecordBatch]]) -> Iterator[list[RecordBatch]]:
@@ -214,7 +214,7 @@ class TaskCollector:
 
     def _check(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> None:
         """Raises `ProductionError` if the topic does not take the record."""
-        limit = self._connected().limit(topic)
+        limit = self._limit(topic)
         self._fits[topic] = limit - _SURELY_MORE
         if (size := record_size(key, value, headers)) > limit:
             raise ProductionError(
@@ -222,6 +222,15 @@ class TaskCollector:
                 hint="max.message.bytes of the topic, or message.max.bytes of the broker, says how large it may be",
                 limit=limit,
             )
+
+    def _limit(self, topic: str) -> int:
+        limit = self._connected().limit(topic)
+        if limit is None:
+            raise ProductionError(
+                f"There is no topic {topic!r} to write to.",
+                hint="create it, or list it in the pipeline's `topics`; a computed name may be wrong",
+            )
+        return limit
 
     def _connected(self) -> Sink:
         if self._sink is None:
