@@ -58,8 +58,8 @@ class Connection:
             }
         )
 
-    def _refuse(self, error: KafkaError, message: Message) -> None:
-        if len(self.refused) < _REMEMBERED:
+    def _refuse(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None and len(self.refused) < _REMEMBERED:
             self.refused.append((str(message.topic()), error))
 
     def close(self) -> None:
