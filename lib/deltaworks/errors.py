@@ -6,6 +6,7 @@ DeltaworksError                      the root: catch this to catch all
 ├── ConfigurationError               a setting or the environment is wrong; nothing has run yet
 ├── TerminalError                    trying again gives the same failure
 │   ├── SerializationError           bytes that do not decode, a value that does not encode
+│   ├── ProductionError              a topic cannot take a record: it is too large, or there is no such topic
 │   ├── StreamsError                 an operator failed on a record, and the pipeline says `fail`
 │   ├── SetAsideError                somebody said that a record shall not be processed
 │   ├── IncompatibleCheckpointError  the plan is not the one that the checkpoint belongs to
@@ -13,6 +14,7 @@ DeltaworksError                      the root: catch this to catch all
 │   ├── RecordsGoneError             records that must be read are no longer in Kafka, nor in an archive
 │   ├── LeaseError                   another driver works on the same checkpoint
 │   │   ├── FencedError              a newer generation of the pipeline has taken over
+│   │   ├── LineageError             another stream of the same name owns the pipeline at this Kafka
 │   │   └── ConflictError            a deployment was asked for that no longer fits what runs
 │   ├── TableError                   a Delta table cannot take what it is given, or is not as it should be
 │   └── KafkaTopicError              a topic is missing, or is not as the pipeline needs it
@@ -138,6 +140,10 @@ class FencedError(LeaseError):
     """A newer generation of the pipeline has taken over; this one may not write any more."""
 
 
+class LineageError(LeaseError):
+    """Another stream of the same name owns the pipeline at this Kafka; both would write everything twice."""
+
+
 class ConflictError(LeaseError):
     """Somebody else deployed or stopped the pipeline meanwhile; what was asked for no longer fits."""
 
@@ -152,6 +158,18 @@ class SerializationError(TerminalError):
 
 class SetAsideError(TerminalError):
     """Somebody said that this record shall not be processed: it becomes a dead letter, whatever the pipeline says."""
+
+
+class ProductionError(TerminalError):
+    """A topic cannot take a record; the pipeline's error policy decides what becomes of it.
+
+    Args:
+        limit: how large records of the topic may be, in bytes; None: that is not what is wrong.
+    """
+
+    def __init__(self, message: str, *, hint: str | None = None, limit: int | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.limit = limit
 
 
 @dataclass(frozen=True)

@@ -70,24 +70,25 @@ def _members_one_by_one(patch: Patch) -> None:
 def _marker_skipped(patch: Patch) -> None:
     from deltaworks.kafka.transactional import TransactionalSink
 
-    patch(TransactionalSink, "_read_marker", lambda self: 0)
+    patch(TransactionalSink, "_read_marker", lambda self: None)
 
 
-def _offset_outside_the_transaction(patch: Patch) -> None:
-    from confluent_kafka import Consumer, TopicPartition
+def _marker_outside_the_transaction(patch: Patch) -> None:
+    from confluent_kafka import Producer
 
+    from deltaworks.kafka.control_topic import Marker, encode
     from deltaworks.kafka.transactional import TransactionalSink
 
-    consumers: dict[str, Consumer] = {}
+    producers: list[Producer] = []
 
-    def commit_alone(self: Any, batch_id: int) -> None:
-        if self._group not in consumers:
-            config = {"bootstrap.servers": self._bootstrap, "group.id": self._group, "log_level": 0}
-            consumers[self._group] = Consumer(config)
-        marker = [TopicPartition(self._marker_topic, 0, batch_id + 1)]
-        consumers[self._group].commit(offsets=marker, asynchronous=False)
+    def write_alone(self: Any) -> None:
+        if not producers:
+            producers.append(Producer({"bootstrap.servers": self._bootstrap, "log_level": 0}))
+        place, marker = self._place, Marker(batch=self._batch_id, intent=self._intent)
+        producers[0].produce(place.topic, encode(marker), place.key, place.partition)
+        producers[0].flush(10)
 
-    patch(TransactionalSink, "_mark", commit_alone)
+    patch(TransactionalSink, "_mark", write_alone)
 
 
 def _delta_transaction_ignored(patch: Patch) -> None:
@@ -116,7 +117,7 @@ BREAKAGES: dict[str, Callable[[Patch], None]] = {
     "nonce not compared": _nonce_not_compared,
     "local store written before the batch is committed": _local_store_written_at_once,
     "transaction marker not read": _marker_skipped,
-    "offset outside the transaction": _offset_outside_the_transaction,
+    "marker outside the transaction": _marker_outside_the_transaction,
     "Delta transaction id ignored": _delta_transaction_ignored,
     "one row altered": _one_row_altered,
 }

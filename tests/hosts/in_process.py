@@ -25,7 +25,7 @@ from deltaworks.control.intents import Intent, Intents, token
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.files import LocalFiles
-from deltaworks.kafka import admin
+from deltaworks.kafka import admin, control_topic
 from deltaworks.kafka.ranges import Offsets
 from deltaworks.kernel.stores.state import StoreChanges
 from deltaworks.kernel.task import Task
@@ -366,10 +366,11 @@ class InProcessStream:
             tables_root=str(self.settings.tables),
             tasks=self.tasks,
             hop_partitions=self._hop_partitions,
-            marker_topic=next(iter((*topics.output_topics(self.pipeline, self.plan), *self.plan.source_topics))),
             commits=None if self._commits is None else str(self._commits),
         )
-        clients: Clients = KafkaClients(config, self.pipeline.name) if self.kafka is None else self.kafka
+        if self.kafka is None:
+            control_topic.prepare(config.bootstrap, self.pipeline.name, self.tasks)
+        clients: Clients = KafkaClients.of(config, self.pipeline, self.plan) if self.kafka is None else self.kafka
         return Worker(config, self.pipeline, self.plan, self.routes, clients)
 
     @contextmanager

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from deltaworks.errors import KafkaReadError
+from deltaworks.errors import RecordsGoneError
 from deltaworks.kafka.admin import Position
+from deltaworks.kafka.control_topic import Marker
+from deltaworks.kafka.limits import STOCK_LIMIT
 from deltaworks.kafka.ranges import Range
+from deltaworks.kafka.transactional import is_committed
 from deltaworks.kernel.partitioning import partition_of
 from deltaworks.kernel.records import Headers, RecordBatch
 from deltaworks.testing.topics import RawRecord
@@ -23,8 +26,12 @@ class MemoryKafka:
     """Topic -> partition -> its records."""
     sent: dict[str, list[RawRecord]] = field(default_factory=dict)
     """Topic -> the part of its records that tasks have written."""
-    markers: dict[tuple[int, int], int] = field(default_factory=dict)
-    """`(stage, task)` -> the next batch that it has not committed."""
+    markers: dict[tuple[int, int], Marker] = field(default_factory=dict)
+    """`(stage, task)` -> the last batch that it has committed."""
+    limits: dict[str, int] = field(default_factory=dict)
+    """How large a record of a topic may be, if not as on a stock broker."""
+    missing: set[str] = field(default_factory=set)
+    """Topics that do not exist; all others do."""
     removed: dict[tuple[str, int], int] = field(default_factory=dict)
     """Topic and partition -> the first offset that retention has left."""
 
@@ -72,7 +79,7 @@ class MemoryReader:
 
     def _batch(self, wanted: Range) -> RecordBatch:
         if wanted.start < self.beginning(wanted.topic, wanted.partition):
-            raise KafkaReadError(f"{wanted.topic}-{wanted.partition} [{wanted.start}, {wanted.stop}): out of range")
+            raise RecordsGoneError(f"{wanted.topic}-{wanted.partition} [{wanted.start}, {wanted.stop}): out of range")
         records = self._kafka.records[wanted.topic][wanted.partition][wanted.start : wanted.stop]
         headers = [record.headers for record in records]
         return RecordBatch(
@@ -108,6 +115,9 @@ class MemoryBroker:
     def offsets_at(self, topics: Collection[str], timestamp_ms: int) -> Mapping[Position, int]:
         return {position: self._first_at(*position, timestamp_ms) for position in self._positions(topics)}
 
+    def record_limits(self, topics: Collection[str]) -> Mapping[str, int]:
+        return {topic: self.kafka.limits.get(topic, STOCK_LIMIT) for topic in topics if topic not in self.kafka.missing}
+
     def kept_ms(self, topics: Collection[str]) -> Mapping[str, int | None]:
         return dict.fromkeys(topics, self.removed_when_ms)
 
@@ -126,13 +136,16 @@ class MemorySink:
 
     def __init__(self, kafka: MemoryKafka, task: tuple[int, int]) -> None:
         self._kafka, self._task = kafka, task
-        self._batch_id = -1
+        self._marker = Marker(batch=-1, intent="")
         self._sent: list[tuple[str, int, RawRecord]] = []
 
-    def begin(self, batch_id: int) -> bool:
-        self._batch_id = batch_id
+    def begin(self, batch_id: int, intent: str = "", known: int = -1) -> bool:
+        self._marker = Marker(batch=batch_id, intent=intent)
         self._sent = []
-        return batch_id >= self._kafka.markers.get(self._task, 0)
+        return not is_committed(self._kafka.markers.get(self._task), batch_id, intent, known, str(self._task))
+
+    def limit(self, topic: str) -> int | None:
+        return None if topic in self._kafka.missing else self._kafka.limits.get(topic, STOCK_LIMIT)
 
     def send(
         self,
@@ -156,7 +169,7 @@ class MemorySink:
         for topic, partition, record in self._sent:
             self._kafka.write(topic, record, partition)
             self._kafka.sent.setdefault(topic, []).append(record)
-        self._kafka.markers[self._task] = self._batch_id + 1
+        self._kafka.markers[self._task] = self._marker
         self._sent = []
 
     def abort(self) -> None:

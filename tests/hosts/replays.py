@@ -43,6 +43,7 @@ def replay_host(
     executor: Executor | None = None,
     pipeline: Pipeline | None = None,
     run_id: str = "replay",
+    sink_limits: Mapping[str, int] | None = None,
 ) -> ReplayHost:
     """A host that replays a stream; what is left out is as in the stream."""
     assert stream.kafka is not None
@@ -51,6 +52,7 @@ def replay_host(
         tasks=stream.tasks,
         hop_partitions=stream.worker.config.hop_partitions,
         sink_partitions=stream.kafka.partitions,
+        sink_limits=sink_limits,
         root=root,
         run_id=run_id,
         clients=clients or stream.kafka.reader,

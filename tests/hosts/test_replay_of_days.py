@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from deltaworks import Pipeline, SessionWindows, StreamsBuilder, TimeWindows
-from deltaworks.errors import KafkaReadError, TableError
+from deltaworks.errors import RecordsGoneError, TableError
 from deltaworks.lakehouse.comparison import Comparison
 from deltaworks.replay import phases
 from deltaworks.replay.model import PHASES
@@ -162,7 +162,7 @@ def test_what_kafka_has_removed_by_age_is_not_missed(beside: Beside) -> None:
 
     beside.broker.removed_when_ms = None  # somebody has removed them, however old they were
     unknown = beside.start(from_ms=day(3), tables=("hours",))
-    with pytest.raises(KafkaReadError, match="out of range"):
+    with pytest.raises(RecordsGoneError, match="out of range"):
         beside.advance(unknown, "run")
 
 

@@ -112,3 +112,26 @@ def test_ends_stop_at_an_open_transaction_and_settle_when_it_is_gone(kafka: Live
 
 def test_a_broker_that_is_away_says_so() -> None:
     assert not admin.answers("127.0.0.1:1", timeout_s=0.5)
+
+
+def test_a_topic_that_was_made_anew_has_another_id(kafka: LiveStack) -> None:
+    name, other = kafka.topic("anew", partitions=3), kafka.topic("stays")
+    client = admin.admin(kafka.bootstrap)
+    before = admin.topic_states(client, [name, other, "nowhere"])
+    admin.delete_topics(kafka.bootstrap, [name])
+    admin.create_topics(kafka.bootstrap, [TopicSpec(name=name, partitions=2)])
+
+    after = admin.topic_states(client, [name, other, "nowhere"])
+
+    assert before.keys() == after.keys() == {name, other}
+    assert (before[name].partitions, after[name].partitions) == (3, 2)
+    assert before[name].id != after[name].id
+    assert before[other] == after[other]
+    assert admin.topic_ids(client, [other]) == {other: before[other].id}
+
+
+def test_the_broker_says_how_large_records_may_be_and_how_long_transactions(kafka: LiveStack) -> None:
+    stock, small = kafka.topic("stock"), kafka.topic("small", config={"max.message.bytes": "2000"})
+
+    assert admin.record_limits(kafka.bootstrap, [stock, small]) == {stock: 1_048_588, small: 2_000}
+    assert admin.transaction_timeout_ms(kafka.bootstrap) == 900_000

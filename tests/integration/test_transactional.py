@@ -4,23 +4,40 @@ from __future__ import annotations
 
 import os
 import signal
+import time
+from collections.abc import Callable
 
 import pytest
 from confluent_kafka import Producer
 
 from deltaworks import faults
-from deltaworks.errors import KafkaWriteError
-from deltaworks.kafka.transactional import TransactionalSink
+from deltaworks.errors import (
+    BatchTooLongError,
+    IntentError,
+    KafkaTopicError,
+    KafkaWriteError,
+    StreamsError,
+)
+from deltaworks.kafka import admin
+from deltaworks.kafka.control_topic import Marker, control_topic, newest_marker, place_of, prepare, read_markers, reader
+from deltaworks.kafka.transactional import TransactionalSink, application, settled_markers
 from deltaworks.kernel.partitioning import partition_of
+from deltaworks.kernel.sizes import record_size
 from tests.live_stack import LiveStack, await_restart
 
-
-def sink(kafka: LiveStack, topic: str, *, task: int = 0) -> TransactionalSink:
-    return TransactionalSink(kafka.bootstrap, f"app-{topic}", 0, task, topic)
+TASKS = (2, 1)
 
 
-def write(to: TransactionalSink, batch_id: int, topic: str, *values: bytes) -> bool:
-    if not to.begin(batch_id):
+def sink(kafka: LiveStack, topic: str, *, task: int = 0, timeout_ms: int = 600_000) -> TransactionalSink:
+    """Of a pipeline with the name of its topic."""
+    prepare(kafka.bootstrap, topic, TASKS)
+    place = place_of(topic, "q", TASKS, (0, task))
+    app = application(topic, "q")
+    return TransactionalSink(kafka.bootstrap, app, 0, task, place, transaction_timeout_ms=timeout_ms)
+
+
+def write(to: TransactionalSink, batch_id: int, topic: str, *values: bytes, intent: str = "", known: int = -1) -> bool:
+    if not to.begin(batch_id, intent, known):
         return False
     for value in values:
         to.send(topic, b"k", value, 1_000, ())
@@ -68,7 +85,7 @@ def test_a_batch_that_runs_again_is_recognised_by_the_same_sink_and_by_a_new_one
 
     assert not write(to, 1, topic, b"b")
     assert not write(sink(kafka, topic), 1, topic, b"b")
-    assert not write(sink(kafka, topic), 0, topic, b"a")
+    assert not write(sink(kafka, topic), 0, topic, b"a", known=1)
     assert write(sink(kafka, topic), 2, topic, b"c")
     assert values(kafka, topic) == [b"a", b"b", b"c"]
 
@@ -174,12 +191,13 @@ def test_a_marker_outside_the_transaction_would_lose_records(kafka: LiveStack, m
     other = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": f"other-{topic}", "log_level": 0})
     other.init_transactions(30)
 
-    def outside(batch_id: int) -> None:
-        mine, to._producer = to._producer, other
+    def outside() -> None:
+        mine = to._producer, to._produce
+        to._producer, to._produce = other, other.produce
         other.begin_transaction()
-        TransactionalSink._mark(to, batch_id)
+        TransactionalSink._mark(to)
         other.commit_transaction(30)
-        to._producer = mine
+        to._producer, to._produce = mine
 
     monkeypatch.setattr(to, "_mark", outside)
     with fail_at("kafka.before_commit"), pytest.raises(InjectedError):
@@ -189,16 +207,36 @@ def test_a_marker_outside_the_transaction_would_lose_records(kafka: LiveStack, m
     assert values(kafka, topic) == []
 
 
-def test_a_record_that_is_too_large_says_so(kafka: LiveStack) -> None:
-    topic = kafka.topic("out")
+def test_a_record_that_the_broker_refuses_ends_the_stream_and_not_for_later(kafka: LiveStack) -> None:
+    topic = kafka.topic("out", config={"max.message.bytes": "2000"})
     to = sink(kafka, topic)
     to.begin(0)
+    to.send(topic, b"k", b"x" * 3_000, 1, ())
 
-    with pytest.raises(KafkaWriteError, match="MSG_SIZE_TOO_LARGE"):
-        to.send(topic, b"k", b"x" * 2_000_000, 1, ())
+    with pytest.raises(StreamsError, match="MSG_SIZE_TOO_LARGE"):
+        to.commit()
 
-    to.abort()
     assert write(to, 0, topic, b"a")
+    assert values(kafka, topic) == [b"a"]
+
+
+def test_limits_are_those_of_the_topic(kafka: LiveStack) -> None:
+    stock, small, large = (
+        kafka.topic("out", config=config)
+        for config in ({}, {"max.message.bytes": "5000"}, {"max.message.bytes": "3000000"})
+    )
+    to = sink(kafka, stock)
+
+    assert [to.limit(topic) for topic in (stock, small, large)] == [1_048_588, 5_000, 3_000_000]
+    assert [to.limit(topic) for topic in ("nowhere", "no name", "nowhere")] == [None] * 3
+    to.begin(0)
+    to.send(stock, None, b"x" * (1_048_588 - record_size(None, None, ())), 1)
+    to.send(large, None, b"x" * (3_000_000 - record_size(None, None, ())), 1)
+    for _ in range(100):
+        to.send(small, None, b"x" * 1_000, 1)
+    to.commit()
+    assert len(values(kafka, stock)) == len(values(kafka, large)) == 1
+    assert len(values(kafka, small)) == 100
 
 
 def test_more_records_than_the_queue_holds_are_all_written(kafka: LiveStack) -> None:
@@ -235,22 +273,166 @@ class fail_at:
         faults.arm(None)
 
 
-def test_a_broker_killed_in_the_middle_of_a_batch_is_survived_without_loss_or_double(kafka: LiveStack) -> None:
-    out = kafka.topic("out")
-    sink = TransactionalSink(kafka.bootstrap, "survivor", 0, 0, out)
-    for batch in range(3):
-        assert sink.begin(batch)
-        sink.send(out, b"k", b"%d" % batch, 1_000)
-        if batch == 1:
+def test_another_intent_under_the_same_id_is_refused(kafka: LiveStack) -> None:
+    topic = kafka.topic("out")
+    write(sink(kafka, topic), 4, topic, b"a", intent="one")
+
+    for to in (sink(kafka, topic), sink(kafka, topic)):
+        assert not write(to, 4, topic, b"a", intent="one")
+        with pytest.raises(IntentError, match="batch 4 with another meaning"):
+            write(to, 4, topic, b"b", intent="other")
+        with pytest.raises(IntentError, match="batch 4, when batch 3 is to be done and 3 is the last one"):
+            write(to, 3, topic, b"b", intent="other", known=3)
+        assert not write(to, 3, topic, b"b", intent="other", known=4)
+    assert write(to, 5, topic, b"c", intent="next")
+    assert values(kafka, topic) == [b"a", b"c"]
+
+
+def test_an_open_transaction_of_another_task_does_not_hide_a_marker(kafka: LiveStack) -> None:
+    topic = kafka.topic("out")
+    other, mine = sink(kafka, topic, task=1), sink(kafka, topic)
+    other.begin(7)
+    other.send(topic, b"k", b"open", 1)
+    write(mine, 7, topic, b"a")
+
+    assert not write(sink(kafka, topic), 7, topic, b"a")
+    other.commit()
+    assert read_markers(kafka.bootstrap, topic, "q", TASKS) == {
+        (0, 0): Marker(batch=7, intent=""),
+        (0, 1): Marker(batch=7, intent=""),
+    }
+
+
+def test_what_is_open_is_ended_before_somebody_decides_what_is_committed(kafka: LiveStack) -> None:
+    topic = kafka.topic("out")
+    zombie = sink(kafka, topic)
+    write(zombie, 1, topic, b"a", intent="x")
+    zombie.begin(2, "y")
+    zombie.send(topic, b"k", b"late", 1)
+
+    assert settled_markers(kafka.bootstrap, topic, "q", TASKS) == {(0, 0): Marker(batch=1, intent="x")}
+    with pytest.raises(KafkaWriteError, match="took over"):
+        zombie.commit()
+    assert values(kafka, topic) == [b"a"]
+
+
+def test_markers_outlive_consumer_groups_and_compaction(kafka: LiveStack) -> None:
+    topic = kafka.topic("out")
+    to, neighbour = sink(kafka, topic), sink(kafka, topic, task=1)
+    write(neighbour, 3, topic, b"n", intent="early")
+    write(to, 3, topic, b"a", intent="early")
+    place = place_of(topic, "q", TASKS, (0, 0))
+    fill(kafka, place.topic, place.partition, place.key)
+    client = admin.admin(kafka.bootstrap)
+    groups = [group.group_id for group in client.list_consumer_groups().result().valid]
+    for deleted in client.delete_consumer_groups(groups).values() if groups else ():
+        deleted.result()
+
+    assert not write(sink(kafka, topic), 3, topic, b"a", intent="early")
+    assert not write(sink(kafka, topic, task=1), 3, topic, b"n", intent="early")
+    consumer = reader(kafka.bootstrap)
+    assert newest_marker(consumer, place) == Marker(batch=3, intent="early")
+    consumer.close()
+    assert len(values(kafka, topic)) == 2
+
+
+def fill(kafka: LiveStack, topic: str, partition: int, key: bytes) -> None:
+    """Segments of other keys behind a marker, until the broker has compacted them."""
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+    for _ in range(1_100):
+        producer.produce(topic, b"x" * 4_000, b"someone else's", partition)
+    assert producer.flush(30) == 0
+    deadline = time.monotonic() + 60  # the broker looks every 15 seconds
+    while True:
+        found = [m for m in kafka.read(topic) if m.partition() == partition]
+        if found[0].key() == key and len(found) < found[-1].offset() // 2:  # type: ignore[operator]
+            return
+        assert time.monotonic() < deadline, f"not compacted: {len(found)} records"
+
+
+def test_a_control_topic_that_is_not_there_says_so(kafka: LiveStack) -> None:
+    topic = kafka.topic("out")
+    to = TransactionalSink(kafka.bootstrap, topic, 0, 0, place_of(f"never-{topic}", "q", TASKS, (0, 0)))
+
+    with pytest.raises(KafkaTopicError, match="There is no partition"):
+        to.begin(0)
+
+
+def test_a_control_topic_gets_partitions_for_more_tasks_and_is_no_topic_of_users(kafka: LiveStack) -> None:
+    prepare(kafka.bootstrap, "growing", (1,))
+    prepare(kafka.bootstrap, "growing", (3, 2))
+    prepare(kafka.bootstrap, "growing", (1,))
+
+    assert (
+        admin.topic_states(admin.admin(kafka.bootstrap), [control_topic("growing")])[
+            control_topic("growing")
+        ].partitions
+        == 6
+    )
+    assert control_topic("growing") not in admin.partition_counts(kafka.bootstrap)
+
+
+def test_a_batch_longer_than_its_transaction_may_last_says_so(
+    kafka: LiveStack, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = kafka.topic("out")
+    to = sink(kafka, topic, timeout_ms=1_000)
+    to.begin(0)
+    to.send(topic, b"k", b"slow", 1)
+    admin.settled_end_offsets(kafka.bootstrap, [topic], timeout_s=40)  # the broker looks every ten seconds
+
+    with pytest.raises(BatchTooLongError, match="Batch 0 took too long"):
+        to.commit()
+
+    assert "the broker ends it after 1 s" in caplog.text
+    assert write(to, 0, topic, b"a")
+    assert values(kafka, topic) == [b"a"]
+
+
+@pytest.mark.parametrize("place", ["init", "begin", "send", "commit"])
+def test_a_broker_killed_at_any_moment_is_survived_without_loss_or_double(kafka: LiveStack, place: str) -> None:
+    topic = kafka.topic("out")
+    to = sink(kafka, topic)
+
+    def kill(at: str) -> None:
+        if at == place:
             broker = kafka.start("kafka")["kafka"]
             os.kill(broker.pid, signal.SIGKILL)
             await_restart(kafka.settings, "kafka", broker.pid)
-        try:
-            sink.commit()
-        except KafkaWriteError:  # it was aborted: the batch runs again, as the host does it
-            assert sink.begin(batch)
-            sink.send(out, b"k", b"%d" % batch, 1_000)
-            sink.commit()
-    sink.close()
 
-    assert [message.value() for message in kafka.read(out)] == [b"0", b"1", b"2"]
+    for batch in range(3):
+        if batch == 1 and place == "init":
+            to.close()
+            to = sink(kafka, topic)
+            kill("init")
+        for attempt in range(2):
+            try:
+                if to.begin(batch):
+                    if (batch, attempt) == (1, 0):
+                        kill("begin")
+                    to.send(topic, b"k", b"%d" % batch, 1_000)
+                    if (batch, attempt) == (1, 0):
+                        kill("send")
+                        with killed_at("kafka.before_commit", lambda: kill("commit")):
+                            to.commit()
+                    else:
+                        to.commit()
+                break
+            except KafkaWriteError:  # it was aborted: the batch runs again, as the host does it
+                assert attempt == 0
+    to.close()
+
+    assert values(kafka, topic) == [b"0", b"1", b"2"]
+
+
+class killed_at:
+    """Does something at a fault point."""
+
+    def __init__(self, point: str, action: Callable[[], None]) -> None:
+        self._point, self._action = point, action
+
+    def __enter__(self) -> None:
+        faults.arm(lambda point: self._action() if point == self._point else None)
+
+    def __exit__(self, *_: object) -> None:
+        faults.arm(None)

@@ -49,7 +49,7 @@ class Pipeline:
     """
 
     name: str
-    """Names the checkpoint, the transactions and the consumer groups; a rename is a new pipeline."""
+    """Names the checkpoint, the transactions and the control topic; a rename is a new pipeline."""
     topology: Callable[[StreamsBuilder], None] | Callable[[], Topology]
     """Builds the topology with the builder that it gets, or takes nothing and returns a low-level `Topology`; called by
     `plan`, as often as it is needed."""

@@ -12,7 +12,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
-from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import (
+    OFFSET_INVALID,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, ConfigResource, ListOffsetsResultInfo, NewTopic, OffsetSpec, ResourceType
 
 from deltaworks import clock
@@ -24,6 +31,7 @@ Position = tuple[str, int]
 
 _TIMEOUT_S = 30.0
 _POLL_S = 0.02
+_STOCK_TRANSACTION_MS = 900_000
 _NO_LEADER_YET = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
@@ -32,7 +40,7 @@ _NO_LEADER_YET = (
     KafkaError.UNKNOWN_TOPIC_OR_PART,
 )
 """What a topic that was just created, or a broker that was just started, answers for a moment."""
-_SILENT = logging.Logger("librdkafka", logging.CRITICAL + 1)
+SILENT = logging.Logger("librdkafka", logging.CRITICAL + 1)
 """The client writes a line per refused connection, hundreds while a broker starts."""
 
 
@@ -43,6 +51,7 @@ class TopicSpec:
     name: str
     partitions: int
     replication: int = 1
+    """-1: what the broker says."""
     config: Mapping[str, str] = field(default_factory=dict)
     """Such as `{"cleanup.policy": "compact"}`; only for a topic that does not exist yet."""
 
@@ -61,7 +70,7 @@ def topic_specs(topics: Iterable[Topic]) -> list[TopicSpec]:
 
 def admin(bootstrap: str) -> AdminClient:
     """A quiet client."""
-    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, "socket.timeout.ms": 10_000}, logger=_SILENT)
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, "socket.timeout.ms": 10_000}, logger=SILENT)
 
 
 def answers(bootstrap: str, *, timeout_s: float = 2.0) -> bool:
@@ -85,7 +94,7 @@ def create_topics(bootstrap: str, topics: Iterable[TopicSpec]) -> list[str]:
     """
     wanted = {topic.name: topic for topic in topics}
     client = admin(bootstrap)
-    existing = _partition_counts(client)
+    existing = partition_counts_of(client)
     for name, topic in wanted.items():
         if name in existing and existing[name] != topic.partitions:
             raise KafkaTopicError(
@@ -108,7 +117,7 @@ def create_topics(bootstrap: str, topics: Iterable[TopicSpec]) -> list[str]:
             reason: KafkaError = error.args[0]
             if reason.code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise KafkaTopicError(f"Topic '{name}' cannot be created: {reason.str()}.") from error
-    _wait_for(client, {t.name: t.partitions for t in wanted.values()})
+    wait_for(client, {t.name: t.partitions for t in wanted.values()})
     return created
 
 
@@ -124,12 +133,12 @@ def delete_topics(bootstrap: str, names: Sequence[str]) -> None:
             reason: KafkaError = error.args[0]
             if reason.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise KafkaTopicError(f"Topic '{name}' cannot be deleted: {reason.str()}.") from error
-    _wait_for(client, dict.fromkeys(names))
+    wait_for(client, dict.fromkeys(names))
 
 
 def partition_counts(bootstrap: str) -> dict[str, int]:
     """Every topic that is not Kafka's own."""
-    return {name: count for name, count in _partition_counts(admin(bootstrap)).items() if not name.startswith("__")}
+    return {name: count for name, count in partition_counts_of(admin(bootstrap)).items() if not name.startswith("__")}
 
 
 def compacted(bootstrap: str, topics: Collection[str]) -> frozenset[str]:
@@ -162,6 +171,75 @@ def _settings(bootstrap: str, topics: Collection[str]) -> dict[str, dict[str, st
     except KafkaException as error:
         raise KafkaReadError(f"The settings of {', '.join(topics)} cannot be read: {error.args[0].str()}.") from error
     return {name: {key: entry.value for key, entry in config.items()} for name, config in found.items()}
+
+
+def record_limits(bootstrap: str, topics: Collection[str]) -> dict[str, int]:
+    """How large a batch of records of a topic may be, in bytes (`max.message.bytes`)."""
+    return {name: int(config["max.message.bytes"]) for name, config in _settings(bootstrap, topics).items()}
+
+
+def transaction_timeout_ms(bootstrap: str) -> int:
+    """The longest that the broker lets a transaction be open; where it does not say, what a stock one allows.
+
+    Raises:
+        KafkaReadError: the broker does not answer.
+    """
+    client = admin(bootstrap)  # a client that is collected while it works never answers
+    try:
+        broker = next(iter(client.list_topics(timeout=_TIMEOUT_S).brokers))
+        wanted = ConfigResource(ResourceType.BROKER, str(broker))
+        config = client.describe_configs([wanted], request_timeout=_TIMEOUT_S)[wanted].result()
+        return int(config["transaction.max.timeout.ms"].value)
+    except KafkaException as error:
+        reason: KafkaError = error.args[0]
+        if reason.code() == KafkaError.CLUSTER_AUTHORIZATION_FAILED:
+            return _STOCK_TRANSACTION_MS
+        raise KafkaReadError(
+            f"The settings of the broker cannot be read: {reason.str()}.", hint="is it running? `deltaworks status`"
+        ) from error
+
+
+@dataclass(frozen=True)
+class TopicState:
+    """What the broker says of a topic."""
+
+    id: str
+    """One that was deleted and made anew has another."""
+    partitions: int
+
+
+def topic_states(client: AdminClient, topics: Collection[str]) -> dict[str, TopicState]:
+    """Id and number of partitions of some topics, in one request; those that do not exist are absent.
+
+    Args:
+        client: of `admin`, kept by whoever asks often: a new one costs ten times as much as the question.
+        topics: their names.
+
+    Raises:
+        KafkaReadError: the broker does not answer.
+    """
+    if not topics:
+        return {}
+    found = {}
+    answers = client.describe_topics(TopicCollection(sorted(topics)), request_timeout=_TIMEOUT_S)
+    for name, answer in answers.items():
+        try:
+            topic = answer.result()
+        except KafkaException as error:
+            reason: KafkaError = error.args[0]
+            if reason.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION):
+                continue
+            raise KafkaReadError(
+                f"Topic '{name}' cannot be described: {reason.str()}.",
+                hint="is the broker running? `deltaworks status`",
+            ) from error
+        found[name] = TopicState(str(topic.topic_id), len(topic.partitions))
+    return found
+
+
+def topic_ids(client: AdminClient, topics: Collection[str]) -> dict[str, str]:
+    """The ids of some topics; see `topic_states`."""
+    return {name: state.id for name, state in topic_states(client, topics).items()}
 
 
 def begin_offsets(bootstrap: str, topics: Sequence[str]) -> dict[Position, int]:
@@ -206,7 +284,7 @@ def offsets_at(bootstrap: str, topics: Sequence[str], timestamp_ms: int) -> dict
 
 def _offsets(bootstrap: str, topics: Sequence[str], spec: OffsetSpec, *, committed: bool = True) -> dict[Position, int]:
     client = admin(bootstrap)
-    counts = _partition_counts(client)
+    counts = partition_counts_of(client)
     unknown = [topic for topic in topics if topic not in counts]
     if unknown:
         raise KafkaTopicError(f"There is no topic {', '.join(map(repr, unknown))} at {bootstrap}.")
@@ -238,7 +316,8 @@ def listed(futures: Mapping[TopicPartition, Future[ListOffsetsResultInfo]]) -> d
     return offsets
 
 
-def _partition_counts(client: AdminClient) -> dict[str, int]:
+def partition_counts_of(client: AdminClient) -> dict[str, int]:
+    """Every topic, Kafka's own too."""
     try:
         topics = client.list_topics(timeout=_TIMEOUT_S).topics
     except KafkaException as error:
@@ -248,11 +327,11 @@ def _partition_counts(client: AdminClient) -> dict[str, int]:
     return {name: len(metadata.partitions) for name, metadata in topics.items() if metadata.error is None}
 
 
-def _wait_for(client: AdminClient, wanted: Mapping[str, int | None]) -> None:
+def wait_for(client: AdminClient, wanted: Mapping[str, int | None]) -> None:
     """Metadata follows an answer with a delay; None waits for a topic to go."""
     end = clock.ticks_s() + _TIMEOUT_S
     while True:
-        counts = _partition_counts(client)
+        counts = partition_counts_of(client)
         if all(counts.get(name) == count for name, count in wanted.items()):
             return
         if clock.ticks_s() > end:

@@ -1,49 +1,55 @@
 """Writes the Kafka records of one task, exactly once: one transaction per task and batch.
 
-The batch id + 1 (the *marker*) is committed in the same transaction, as an offset of a consumer group of the task's
-own. A batch that runs again reads it and skips what is already there. Consumers see each record once if they read
-with `read_committed`.
+A marker (the batch, and the digest of its intent) is a record of the same transaction, in the pipeline's control topic
+(`control_topic.py`). A batch that runs again reads it and skips what is already there. Consumers see each record once
+if they read with `read_committed`.
 
 Two things fence, and only one of them matters: Spark moves tasks between its Python workers, and each worker's
 producer fences the one before it. That is normal: a fenced sink takes its task back and reads the marker again.
-Therefore the transactional id does not decide between two *drivers*; their lease does.
+Therefore the transactional id does not decide between two *drivers*; their lease and lineage do.
 
-Marker and records live as long as the broker keeps them: `offsets.retention.minutes` (7 days by default, counted
-from the last batch) must be longer than any pause after which a pipeline shall go on.
+Markers do not expire, however long a stream is stopped.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import threading
-from collections.abc import Callable
-from concurrent.futures import Future
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import TypeVar
 
-from confluent_kafka import (
-    Consumer,
-    KafkaError,
-    KafkaException,
-    Producer,
-    TopicPartition,
-)
+from confluent_kafka import KafkaError, KafkaException
 
-from deltaworks import clock
-from deltaworks.errors import KafkaWriteError
+from deltaworks.clock import ticks_s
+from deltaworks.errors import (
+    BatchTooLongError,
+    DeltaworksError,
+    IntentError,
+    KafkaReadError,
+    KafkaWriteError,
+    StreamsError,
+)
 from deltaworks.faults import reach
+from deltaworks.kafka.connection import BATCH_BYTES, PATIENCE_S, Connection, in_time, told
+from deltaworks.kafka.control_topic import Marker, MarkerPlace, TaskId, encode, newest_marker, place_of
+from deltaworks.kafka.limits import TopicLimits
 from deltaworks.kernel.partitioning import partition_of
+from deltaworks.kernel.sizes import record_size
 
 T = TypeVar("T")
+_log = logging.getLogger(__name__)
 
+TRANSACTION_TIMEOUT_MS = 600_000
+"""Stock brokers allow up to 900,000 (`transaction.max.timeout.ms`); see `admin.transaction_timeout_ms`."""
 _TIMEOUT_S = 60.0
-_BEGIN_S, _COMMIT_S, _MARKER_S = 5.0, 20.0, 10.0
-_PATIENCE_S = 5.0
-"""A client whose broker went away and came back may wait for ever, whatever time it is given (librdkafka issue 5511):
-this much later it is abandoned, and a new one takes its place."""
+_BEGIN_S, _COMMIT_S = 5.0, 20.0
 _REMEMBERED_KEYS = 100_000
 _QUEUE_WAIT_S = 0.05
 _FIRST_ANSWER_S = 0.02
+_LOOKS_AT_THE_CLOCK = 10_000
+"""After so many records."""
 _FENCED = (
     KafkaError.PRODUCER_FENCED,
     KafkaError._FENCED,
@@ -54,12 +60,23 @@ _PASSING = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.NOT_COORDINATOR,
-    KafkaError.UNSTABLE_OFFSET_COMMIT,
     KafkaError._TIMED_OUT,
     KafkaError._TRANSPORT,
 )
-"""What the admin client does not mark as something to try again."""
-
+"""What the client does not mark as something to try again."""
+_REFUSED = (
+    KafkaError.MSG_SIZE_TOO_LARGE,
+    KafkaError.RECORD_LIST_TOO_LARGE,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.INVALID_RECORD,
+    KafkaError.INVALID_TIMESTAMP,
+    KafkaError.POLICY_VIOLATION,
+    KafkaError.INVALID_REQUIRED_ACKS,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_PARTITION,
+)
+"""What the same records would meet again."""
 _BY_KEY = -1
 """librdkafka's "any partition": its partitioner decides."""
 
@@ -73,48 +90,74 @@ class TransactionalSink:
             start anew, so they need another name.
         stage: index of the task's stage.
         task: index of the task within the stage.
-        marker_topic: an existing topic, on whose partition 0 the marker is committed; nothing is written to it.
+        place: of the task's markers, in a control topic that is there.
+        limits: of the topics that are written; shared by the tasks of a process.
+        transaction_timeout_ms: after this time the broker ends a transaction.
     """
 
-    def __init__(self, bootstrap: str, application: str, stage: int, task: int, marker_topic: str) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        application: str,
+        stage: int,
+        task: int,
+        place: MarkerPlace,
+        *,
+        limits: TopicLimits | None = None,
+        transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
+    ) -> None:
         self._bootstrap = bootstrap
         self._id = f"{application}-{stage}-{task}"
-        self._group = f"{self._id}-batches"
-        self._marker_topic = marker_topic
-        self._next_batch = 0
-        """Lowest batch id that is not committed, as far as this sink knows."""
+        self._place = place
+        self._limits = TopicLimits(bootstrap) if limits is None else limits
+        self._timeout_ms = transaction_timeout_ms
+        self._marker: Marker | None = None
+        """Of the last batch that is committed, as far as this sink knows."""
         self._partitions: dict[str, tuple[int, dict[bytes, int]]] = {}
         """Topic -> number of partitions, and the partition of keys seen so far."""
-        self._batch_id = 0
+        self._tight: dict[str, int] = {}
+        """Topic that takes less than the client sends together -> bytes that are queued for it."""
+        self._batch_id, self._intent = 0, ""
         self._open = False
         self._ready = False
-        self._use(_Connection(bootstrap, self._id, self._group))
+        self._began_s = 0.0
+        self._sent = 0
+        self._warned = False
+        self._use(self._connect())
 
-    def begin(self, batch_id: int) -> bool:
+    def begin(self, batch_id: int, intent: str = "", known: int = -1) -> bool:
         """Opens the transaction of a batch.
+
+        Args:
+            batch_id: which one.
+            intent: digest of what it means.
+            known: the last batch that is known to be committed as this stream means it.
 
         Returns:
             False if the batch is already committed: its records must not be sent again.
 
         Raises:
+            IntentError: something else is committed under the batch's id, or a batch that nobody knows.
             KafkaWriteError: the broker refuses or does not answer.
         """
         if self._open:
             self.abort()
-        deadline, fenced = clock.ticks_s() + _TIMEOUT_S, 0
+        deadline, fenced = ticks_s() + _TIMEOUT_S, 0
         while True:
             try:
                 if not self._ready:
                     self._take_over()
-                if batch_id < self._next_batch:
+                if is_committed(self._marker, batch_id, intent, known, self._id):
                     return False
                 self._attempt("begin a transaction", self._producer.begin_transaction)
                 self._open = True
-                self._batch_id = batch_id
+                self._batch_id, self._intent = batch_id, intent
+                self._began_s, self._sent, self._warned = ticks_s(), 0, False
+                self._connection.refused.clear()
                 reach("kafka.after_begin")
                 reach("kafka.before_marker")
                 # First of all, because it is where a fenced producer is told so: before any record is sent in vain.
-                self._mark(batch_id)
+                self._mark()
             except _Fenced as error:
                 self._drop()
                 fenced += 1
@@ -125,7 +168,7 @@ class TransactionalSink:
                     ) from error
             except KafkaWriteError:
                 self._drop()
-                if clock.ticks_s() > deadline:
+                if ticks_s() > deadline:
                     raise
             else:
                 return True
@@ -143,7 +186,7 @@ class TransactionalSink:
         """Queues a record; its partition is Kafka's murmur2 of the key, as with the Java client.
 
         Args:
-            topic: an existing one.
+            topic: an existing one; the record is not larger than its `limit`.
             key: None is allowed.
             value: None is a tombstone.
             timestamp_ms: of the record.
@@ -152,8 +195,15 @@ class TransactionalSink:
             partition: in the place of what a key decides.
 
         Raises:
-            KafkaWriteError: it is too large, or the queue stays full; abort the transaction.
+            StreamsError: it is refused, and would be again.
+            KafkaWriteError: the queue stays full; abort the transaction.
+            BatchTooLongError: the broker has ended the transaction.
         """
+        self._sent += 1
+        if not self._sent % _LOOKS_AT_THE_CLOCK:
+            self._look_at_the_clock()
+        if topic in self._tight:
+            self._make_room(topic, record_size(key, value, headers))
         # Zero would mean "now" to the client.
         timestamp_ms = timestamp_ms or 1
         if partition is None:
@@ -168,14 +218,28 @@ class TransactionalSink:
         except KafkaException as error:
             raise self._failure(f"send a record to '{topic}'", error) from error
 
+    def limit(self, topic: str) -> int | None:
+        """How large a record may be, as `record_size` counts; None: there is no such topic.
+
+        Raises:
+            KafkaWriteError: the broker does not answer.
+        """
+        limit = self._limits.of(topic)
+        if limit is not None and limit < BATCH_BYTES:
+            self._tight.setdefault(topic, 0)
+        return limit
+
     def commit(self) -> None:
         """Makes the records and the marker of the batch visible, all or none.
 
         Raises:
+            StreamsError: the broker refused a record, and would again; the transaction was aborted.
+            BatchTooLongError: the broker has ended the transaction; nothing is written.
             KafkaWriteError: the transaction was aborted, or its outcome is unknown; running the batch again is
                 right in both cases.
         """
         assert self._open, "commit without begin"
+        self._look_at_the_clock()
         reach("kafka.before_commit")
         try:
             self._attempt("commit", lambda: self._producer.commit_transaction(_COMMIT_S), _COMMIT_S)
@@ -184,12 +248,15 @@ class TransactionalSink:
                 raise  # it was aborted
             self._find_out()
         except _Fenced as error:
+            too_long = self._too_long()
             self._drop()
+            if too_long is not None:
+                raise too_long from error
             raise KafkaWriteError(
                 f"Another producer took over '{self._id}' during batch {self._batch_id}; this one wrote nothing."
             ) from error
         self._open = False
-        self._next_batch = self._batch_id + 1
+        self._marker = Marker(batch=self._batch_id, intent=self._intent)
         reach("kafka.after_commit")
 
     def _find_out(self) -> None:
@@ -203,7 +270,7 @@ class TransactionalSink:
             self._take_over()
         except _Fenced as error:
             raise KafkaWriteError(f"Another producer took over '{self._id}' at the same moment.") from error
-        if self._next_batch <= self._batch_id:
+        if self._marker is None or self._marker.batch < self._batch_id:
             raise KafkaWriteError(
                 f"The broker did not answer the commit of batch {self._batch_id} by '{self._id}'; it was aborted.",
                 hint="the batch runs again; see the broker's log (`deltaworks logs kafka`) if this repeats",
@@ -214,9 +281,10 @@ class TransactionalSink:
         if not self._open:
             return
         self._open = False
+        self._connection.refused.clear()
         try:
-            self._producer.abort_transaction(_BEGIN_S)
-        except KafkaException:
+            in_time(lambda: self._producer.abort_transaction(_BEGIN_S), _BEGIN_S + PATIENCE_S)
+        except (KafkaException, SystemError, TimeoutError):
             self._drop()
 
     def close(self) -> None:
@@ -224,20 +292,34 @@ class TransactionalSink:
         self.abort()
         self._connection.close()
 
-    def _use(self, connection: _Connection) -> None:
+    def committed(self) -> Marker | None:
+        """The marker of the last batch that is committed, for good: whoever had the task cannot commit any more.
+
+        Raises:
+            KafkaWriteError: the broker does not answer.
+        """
+        try:
+            self._take_over()
+        except _Fenced as error:
+            raise KafkaWriteError(f"Another producer took over '{self._id}' at the same moment.") from error
+        return self._marker
+
+    def _connect(self) -> Connection:
+        return Connection(self._bootstrap, self._id, self._timeout_ms)
+
+    def _use(self, connection: Connection) -> None:
         self._connection = connection
         self._producer = connection.producer
         self._produce = connection.producer.produce
         self._ready = False
 
     def _take_over(self) -> None:
-        """Fences whoever had the task before, which ends its open transaction, and reads the marker."""
-        try:
-            self._producer.list_topics(self._marker_topic, timeout=_TIMEOUT_S)
-            self._attempt("start transactions", self._init_transactions)
-            self._next_batch = self._read_marker()
-        except KafkaException as error:
-            raise self._failure("connect", error) from error
+        """Fences whoever had the task before, which ends its open transaction, and reads the marker.
+
+        After that no transaction is open on the task's partition, so nothing hides the marker.
+        """
+        self._attempt("start transactions", self._init_transactions)
+        self._marker = self._read_marker()
         self._ready = True
 
     def _init_transactions(self) -> None:
@@ -252,25 +334,30 @@ class TransactionalSink:
                     raise
             wait_s *= 2
 
-    def _read_marker(self) -> int:
-        """Waits for a transaction that is being ended. (The admin client's way to it crashes on a loading broker.)"""
+    def _read_marker(self) -> Marker | None:
+        try:
+            return newest_marker(self._connection.consumer, self._place)
+        except KafkaReadError as error:
+            raise KafkaWriteError(error.message, hint=error.hint) from error
 
-        def ask() -> int:
-            found = self._connection.consumer.committed([TopicPartition(self._marker_topic, 0)], timeout=_MARKER_S)[0]
-            if found.error is not None:
-                raise KafkaException(found.error)
-            return int(found.offset)
+    def _mark(self) -> None:
+        """Puts the marker into the transaction, and waits until the broker has it."""
+        place, marker = self._place, encode(Marker(batch=self._batch_id, intent=self._intent))
+        self._produce(place.topic, marker, place.key, place.partition)
+        # Raises if the producer is fenced; a marker that is refused is told of by the commit.
+        self._attempt("write the marker", lambda: self._flushed(_BEGIN_S), _BEGIN_S)
 
-        return max(0, self._attempt("read the marker", ask, _MARKER_S))
+    def _make_room(self, topic: str, size: int) -> None:
+        """The client puts more records together than the topic takes, so what is queued is sent before that."""
+        queued = self._tight[topic] + size
+        if queued > (self._limits.of(topic) or 0):
+            self._attempt("send records", lambda: self._flushed(_TIMEOUT_S))
+            queued = size
+        self._tight[topic] = queued
 
-    def _mark(self, batch_id: int) -> None:
-        """Puts the marker into the transaction."""
-        marker = [TopicPartition(self._marker_topic, 0, batch_id + 1)]
-        self._attempt(
-            "write the marker",
-            lambda: self._producer.send_offsets_to_transaction(marker, self._connection.membership, _BEGIN_S),
-            _BEGIN_S,
-        )
+    def _flushed(self, timeout_s: float) -> None:
+        if self._producer.flush(timeout_s):
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "records are not taken"))
 
     def _send_when_there_is_room(
         self,
@@ -281,14 +368,14 @@ class TransactionalSink:
         timestamp_ms: int,
         headers: tuple[tuple[str, bytes | None], ...],
     ) -> None:
-        deadline = clock.ticks_s() + _TIMEOUT_S
+        deadline = ticks_s() + _TIMEOUT_S
         while True:
-            self._producer.poll(_QUEUE_WAIT_S)
+            self._listen(_QUEUE_WAIT_S)
             try:
                 self._produce(topic, value, key, partition, None, None, timestamp_ms, list(headers))
                 return
             except BufferError as error:
-                if clock.ticks_s() > deadline:
+                if ticks_s() > deadline:
                     raise KafkaWriteError(
                         f"The queue of '{self._id}' stays full: the broker took nothing for {_TIMEOUT_S:.0f} s.",
                         hint="is it running, and has it disk space? `deltaworks status`",
@@ -297,10 +384,10 @@ class TransactionalSink:
                 raise self._failure(f"send a record to '{topic}'", error) from error
 
     def partitions(self, topic: str) -> int:
-        """How many partitions a topic has.
+        """How many partitions an existing topic has.
 
         Raises:
-            KafkaWriteError: there is no such topic, or the broker does not answer.
+            KafkaWriteError: the broker does not answer.
         """
         return self._known(topic)[0]
 
@@ -313,8 +400,8 @@ class TransactionalSink:
                 raise self._failure(f"ask for the partitions of '{topic}'", error) from error
             if not count:
                 raise KafkaWriteError(
-                    f"'{self._id}' writes to the topic '{topic}', which does not exist.",
-                    hint="create it, or list it in the pipeline's `topics`",
+                    f"'{self._id}' does not learn how many partitions the topic '{topic}' has.",
+                    hint="was it deleted or created this moment? See the broker's log (`deltaworks logs kafka`)",
                 )
             known = self._partitions[topic] = count, {}
         return known
@@ -331,95 +418,151 @@ class TransactionalSink:
 
     def _attempt(self, what: str, action: Callable[[], T], timeout_s: float = _TIMEOUT_S) -> T:
         """Tries again what may be tried again; ends the transaction where the broker wants it ended."""
-        deadline = clock.ticks_s() + timeout_s
+        deadline = ticks_s() + timeout_s
         while True:
             try:
-                return _in_time(action, timeout_s + _PATIENCE_S)
+                return in_time(lambda: told(action), timeout_s + PATIENCE_S)
             except TimeoutError:
-                self._use(_Connection(self._bootstrap, self._id, self._group))
-                raise KafkaWriteError(f"The client of '{self._id}' hangs: it does not {what}.") from None
+                self._use(self._connect())
+                raise KafkaWriteError(
+                    f"The client of '{self._id}' hangs: it does not {what}.",
+                    hint="a new one takes its place, and the batch runs again; if this repeats, `deltaworks restart`",
+                ) from None
             except KafkaException as error:
                 reason: KafkaError = error.args[0]
                 if reason.code() in _FENCED:
                     raise _Fenced(reason.str()) from error
                 passing = reason.retriable() or reason.code() in _PASSING
-                if passing and not reason.txn_requires_abort() and clock.ticks_s() < deadline:
-                    self._producer.poll(_QUEUE_WAIT_S)
+                if passing and not reason.txn_requires_abort() and ticks_s() < deadline:
+                    self._listen(_QUEUE_WAIT_S)
                     continue
                 raise self._failure(what, error) from error
 
-    def _failure(self, what: str, error: KafkaException) -> KafkaWriteError:
+    def _failure(self, what: str, error: KafkaException) -> DeltaworksError:
+        """Ends the transaction if it cannot be committed any more."""
         reason: KafkaError = error.args[0]
-        if self._open and reason.txn_requires_abort():
+        too_long = self._too_long() if reason.txn_requires_abort() or reason.fatal() else None
+        self._listen(0)
+        refused = [(topic, why) for topic, why in self._connection.refused if why.code() in _REFUSED]
+        if self._open and (reason.txn_requires_abort() or refused):
             self.abort()
         elif reason.fatal():
             self._drop()
+        if too_long is not None:
+            return too_long
+        if refused or reason.code() in _REFUSED:
+            topic, why = refused[0] if refused else ("", reason)
+            return StreamsError(
+                f"The broker does not take a record of batch {self._batch_id} from '{self._id}'"
+                f"{f' for topic {topic!r}' if topic else ''}: {why.name()}, {why.str()}",
+                hint="it would refuse it again: see the settings of the topic, and who may write to it",
+            )
         return KafkaWriteError(
             f"'{self._id}' cannot {what} (batch {self._batch_id}): {reason.name()}, {reason.str()}",
             hint="the batch runs again; see the broker's log (`deltaworks logs kafka`) if this repeats",
         )
 
+    def _listen(self, wait_s: float) -> None:
+        """Lets the client say which records were not written."""
+        with contextlib.suppress(KafkaException, SystemError):
+            self._producer.poll(wait_s)
+
+    def _look_at_the_clock(self) -> None:
+        """Warns once, when half of the time is over."""
+        open_s = ticks_s() - self._began_s
+        if not self._warned and open_s * 2_000 > self._timeout_ms:
+            self._warned = True
+            _log.warning(
+                "The transaction of '%s' for batch %d is open for %.0f s; the broker ends it after %.0f s.",
+                self._id,
+                self._batch_id,
+                open_s,
+                self._timeout_ms / 1_000,
+            )
+
+    def _too_long(self) -> BatchTooLongError | None:
+        """The broker has ended the transaction that is open because of its age."""
+        open_s = ticks_s() - self._began_s
+        if not self._open or open_s * 1_000 < self._timeout_ms:
+            return None
+        return BatchTooLongError(
+            f"Batch {self._batch_id} took too long: the transaction of '{self._id}' was open for {open_s:.0f} s, and "
+            f"the broker ends it after {self._timeout_ms / 1_000:.0f} s. Nothing of it is written.",
+            hint="smaller batches (Pipeline(max_records_per_batch=...)), or a higher transaction.max.timeout.ms of the "
+            "broker",
+        )
+
     def _drop(self) -> None:
         self._open = False
         with contextlib.suppress(TimeoutError):
-            _in_time(self._connection.close, _PATIENCE_S)
-        self._use(_Connection(self._bootstrap, self._id, self._group))
+            in_time(self._connection.close, PATIENCE_S)
+        self._use(self._connect())
 
 
-class _Connection:
-    """A producer that has not claimed its transactional id yet, and what reads and describes the marker's group.
+def is_committed(marker: Marker | None, batch_id: int, intent: str, known: int, who: str) -> bool:
+    """Whether a batch was committed by an earlier attempt, which is to be skipped.
 
-    Connects in the background, while the task reads and computes.
+    Args:
+        marker: of the task's last transaction.
+        batch_id: of the batch.
+        intent: its digest.
+        known: the last batch that is known to be committed as this stream means it.
+        who: names the task in an error.
+
+    Raises:
+        IntentError: something else was committed under its id, or a batch that nobody knows.
     """
-
-    def __init__(self, bootstrap: str, transactional_id: str, group: str) -> None:
-        client = {
-            "bootstrap.servers": bootstrap,
-            "reconnect.backoff.ms": 1,
-            "reconnect.backoff.max.ms": 1_000,
-            "retry.backoff.ms": 5,
-            "retry.backoff.max.ms": 500,
-            "enable.metrics.push": False,
-            "log_level": 0,
-            "logger": _SILENT,
-        }
-        self.consumer = Consumer({**client, "group.id": group})
-        """Never joins its group."""
-        self.membership = self.consumer.consumer_group_metadata()
-        self.producer = Producer(
-            {
-                **client,
-                "transactional.id": transactional_id,
-                "transaction.timeout.ms": 600_000,
-                "partitioner": "murmur2_random",
-                "delivery.report.only.error": True,
-            }
-        )
-
-    def close(self) -> None:
-        """Forgets what is queued."""
-        self.producer.purge()
-        with contextlib.suppress(KafkaException):  # a fenced one says so once more
-            self.producer.close()
-        self.consumer.close()
+    if marker is None or marker.batch < batch_id:
+        return False
+    if marker.batch == batch_id and marker.intent == intent:
+        return True
+    if batch_id < marker.batch <= known:
+        return True
+    what = (
+        f"batch {batch_id} with another meaning"
+        if marker.batch == batch_id
+        else f"batch {marker.batch}, when batch {batch_id} is to be done and {known} is the last one that is known"
+    )
+    raise IntentError(
+        f"The transactions of '{who}' have committed {what}: its records are in Kafka, and these would be others.",
+        hint="is this a copy of the checkpoint, or files of two copies? Bring back the newest, or begin with a new one",
+    )
 
 
-def _in_time(action: Callable[[], T], timeout_s: float) -> T:
-    """Does something that may hang; raises `TimeoutError` and leaves it to itself then."""
-    outcome: Future[T] = Future()
+def settled_markers(
+    bootstrap: str, pipeline: str, query: str, tasks: Sequence[int], only: Sequence[TaskId] | None = None
+) -> dict[TaskId, Marker]:
+    """What the tasks of a checkpoint have committed, for good: transactions that were open are ended.
 
-    def call() -> None:
-        try:
-            outcome.set_result(action())
-        except BaseException as error:
-            outcome.set_exception(error)
+    For a driver that holds the lease, before it decides what becomes of a batch that was begun: a worker of a driver
+    that died cannot commit any more after this.
 
-    threading.Thread(target=call, daemon=True).start()
-    return outcome.result(timeout_s)
+    Args:
+        bootstrap: address of the broker.
+        pipeline: its name.
+        query: identity of the checkpoint.
+        tasks: number of tasks per stage.
+        only: those of interest; None: all.
+
+    Raises:
+        KafkaWriteError: the broker does not answer.
+    """
+    wanted = [(s, n) for s, count in enumerate(tasks) for n in range(count)] if only is None else only
+
+    def settle(task: TaskId) -> Marker | None:
+        place = place_of(pipeline, query, tasks, task)
+        with closing(TransactionalSink(bootstrap, application(pipeline, query), *task, place)) as sink:
+            return sink.committed()
+
+    with ThreadPoolExecutor(8) as pool:
+        found = dict(zip(wanted, pool.map(settle, wanted), strict=True))
+    return {task: marker for task, marker in found.items() if marker is not None}
+
+
+def application(pipeline: str, query: str) -> str:
+    """The first part of the transactional ids of a checkpoint's tasks."""
+    return f"{pipeline}-{query}"
 
 
 class _Fenced(Exception):
     """Another producer has the transactional id now."""
-
-
-_SILENT = logging.Logger("librdkafka", logging.CRITICAL + 1)

@@ -6,16 +6,43 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from deltaworks.errors import KafkaWriteError, RecordPosition, SetAsideError, StateError, StreamsError
+from deltaworks.errors import (
+    IncompatibleCheckpointError,
+    IntentError,
+    KafkaTopicError,
+    LeaseError,
+    ProductionError,
+    RecordPosition,
+    SetAsideError,
+    StreamsError,
+    TransientError,
+)
 from deltaworks.kernel.errors import ErrorPolicy, answer, class_name, dead_letter, error_context, stops
 from deltaworks.kernel.records import Collector, Coordinates, DeadLetter, Headers, RecordBatch
-from deltaworks.topology.error_handlers import MAX_RETRIES, ErrorAction, FailedRecord, Handling, Response
+from deltaworks.kernel.sizes import shortened
+from deltaworks.topology.error_handlers import (
+    MAX_RETRIES,
+    DeadLetterRecord,
+    ErrorAction,
+    FailedRecord,
+    Handling,
+    Response,
+)
 
 Process = Callable[[Any, Any, int, Headers], None]
 """`(key, value, timestamp_ms, headers)`: hands one record to an operator."""
 NO_HEADERS: Headers = ()
 NOWHERE = Coordinates("", -1, -1)
 """Of what no record has caused."""
+_NO_RECORDS_FAULT = (
+    StreamsError,
+    TransientError,
+    IntentError,
+    LeaseError,
+    KafkaTopicError,
+    IncompatibleCheckpointError,
+)
+"""What a host raises while a record is in process: no policy decides about it."""
 
 
 @dataclass
@@ -207,7 +234,7 @@ class TaskContext:
         timestamp_ms: int,
         headers: Headers,
     ) -> None:
-        """A result of the record in process does not encode, or does not fit its table.
+        """A result of the record in process does not encode, or does not fit its table or topic.
 
         Args:
             topic: Where it was to be written; None: to a Delta table.
@@ -268,7 +295,7 @@ class TaskContext:
         handling: Handling | None = None,
     ) -> bool:
         """Applies the policy; True: the record is to be written again."""
-        if isinstance(error, StreamsError | StateError | KafkaWriteError):
+        if isinstance(error, _NO_RECORDS_FAULT):
             raise error
         if isinstance(error, SetAsideError):  # somebody has decided already
             self.collector.dead_letter(letter)
@@ -284,15 +311,31 @@ class TaskContext:
             if response.action is ErrorAction.RETRY and kind == "production" and self._retries < MAX_RETRIES:
                 return True
             for own in response.dead_letters:
-                self.collector.send(own.topic, own.key, own.value, own.timestamp_ms, own.headers)
+                self._set_aside(own, letter)
             self.metrics.dead_letters += len(response.dead_letters)
         else:
-            self.collector.dead_letter(letter)
+            try:
+                self.collector.dead_letter(letter)
+            except ProductionError as bad:
+                raise self._stopped("has a dead letter that cannot be written", letter, bad) from bad
             self.metrics.dead_letters += 1
         if stops(response):
             raise self._stopped(what, letter, error) from error
         self.metrics.dropped += 1
         return False
+
+    def _set_aside(self, own: DeadLetterRecord, letter: DeadLetter) -> None:
+        """Writes a dead letter of an error handler's, shortened if its topic does not take it as it is."""
+        try:
+            try:
+                self.collector.send(own.topic, own.key, own.value, own.timestamp_ms, own.headers)
+            except ProductionError as error:
+                if error.limit is None:
+                    raise
+                key, value, headers = shortened(own.key, own.value, own.headers, error.limit)
+                self.collector.send(own.topic, key, value, own.timestamp_ms, headers)
+        except ProductionError as bad:
+            raise self._stopped("has a dead letter that cannot be written", letter, bad) from bad
 
     def _stopped(self, what: str, letter: DeadLetter, error: Exception) -> StreamsError:
         source = unique(letter.source, self.partition, self.hops)

@@ -39,6 +39,9 @@ class Broker:
     def offsets_at(self, topics: Sequence[str], timestamp_ms: int) -> Mapping[Position, int]:
         return admin.offsets_at(self.bootstrap, topics, timestamp_ms)
 
+    def record_limits(self, topics: Collection[str]) -> Mapping[str, int]:
+        return admin.record_limits(self.bootstrap, topics)
+
     def kept_ms(self, topics: Collection[str]) -> Mapping[str, int | None]:
         return admin.kept_ms(self.bootstrap, topics)
 

@@ -58,6 +58,8 @@ class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Of the topics of global tables."""
     sink_partitions: dict[str, int]
     """Of the topics that the pipeline writes: its partitioners ask for them."""
+    sink_limits: dict[str, int] | None = None
+    """How large records of a topic may be, of every topic that is there; None: nobody has asked."""
     tasks: tuple[int, ...]
     """Per stage."""
     compacted: tuple[str, ...] = ()

@@ -71,6 +71,7 @@ def make_plan(
         partitions=partitions,
         global_partitions={topic: topics[topic] for topic in plan.global_topics},
         sink_partitions={topic: topics[topic] for topic in plan.sink_topics if topic in topics},
+        sink_limits=dict(broker.record_limits(topics)),
         tasks=plan.tasks(partitions),
         compacted=tuple(thinned),
         incomplete=tuple(topic for topic in thinned if not archive.is_whole(topic, ends.get(topic, {}))),

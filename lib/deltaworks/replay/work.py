@@ -104,6 +104,7 @@ def _host(
         tasks=plan.tasks,
         hop_partitions=pipeline.plan().hop_partitions(plan.partitions),
         sink_partitions=plan.sink_partitions,
+        sink_limits=plan.sink_limits,
         root=paths.root,
         run_id=plan.run_id,
         clients=clients,

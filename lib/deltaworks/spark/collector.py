@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Protocol
 
 from deltaworks.dsl.pipeline import Pipeline
-from deltaworks.errors import SetAsideError
+from deltaworks.errors import ProductionError, SetAsideError
 from deltaworks.faults import reach
 from deltaworks.kafka.ranges import Range
 from deltaworks.kernel.errors import class_name, dead_letter_record
 from deltaworks.kernel.hops import HopOutput
 from deltaworks.kernel.records import Coordinates, DeadLetter, Headers, RecordBatch
+from deltaworks.kernel.sizes import record_size, shortened
 from deltaworks.lakehouse.archive import ArchiveWriter
 from deltaworks.lakehouse.tables import TaskTables
 from deltaworks.lakehouse.writes import Span, TableWrite
@@ -26,8 +27,11 @@ _log = logging.getLogger(__name__)
 class Sink(Protocol):
     """Writes records to Kafka, in one transaction per batch; see `TransactionalSink`."""
 
-    def begin(self, batch_id: int) -> bool:
+    def begin(self, batch_id: int, intent: str = "", known: int = -1) -> bool:
         """False: the batch is already committed."""
+
+    def limit(self, topic: str) -> int | None:
+        """How large a record of a topic may be; None: there is no such topic."""
 
     def send(
         self,
@@ -52,6 +56,10 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """Lets go of the connection."""
+
+
+_SURELY_MORE = 1_000
+"""Bytes around a record without headers, generously."""
 
 
 class TaskCollector:
@@ -86,13 +94,21 @@ class TaskCollector:
         )
         self._archive = ArchiveWriter(tables_root, pipeline.archives(plan).table, task=task)
         self._hops = HopOutput(task, -1)
-        self._batch_id = -1
+        self._batch_id, self._intent, self._known = -1, "", -1
         self._open = False
+        self._fits: dict[str, int] = {}
+        """Topic -> how many bytes of key and value certainly fit, if there are no headers."""
         self.sent = 0
         self.skipping = False
 
-    def begin(self, batch_id: int) -> None:
-        self._batch_id = batch_id
+    def begin(self, batch_id: int, intent: str = "", known: int = -1) -> None:
+        """
+        Args:
+            batch_id: of the batch.
+            intent: digest of what it means.
+            known: the last batch that is known to be committed as this stream means it.
+        """
+        self._batch_id, self._intent, self._known = batch_id, intent, known
         self._open = False
         self.sent = 0
         self.skipping = False
@@ -114,6 +130,9 @@ class TaskCollector:
         headers: Headers,
         partition_key: bytes | None = None,
     ) -> None:
+        # What is skipped is checked too: the same record fails, whichever attempt wrote the others.
+        if headers or (len(key) if key else 0) + (len(value) if value else 0) > self._fits.get(topic, -1):
+            self._check(topic, key, value, headers)
         if not self._open:
             self._begin_transaction()
         self.sent += 1
@@ -121,11 +140,13 @@ class TaskCollector:
             self._sink.send(topic, key, value, timestamp_ms, headers, partition_key)  # type: ignore[union-attr]
 
     def partitions(self, topic: str) -> int:
+        self._limit(topic)
         return self._connected().partitions(topic)
 
     def send_to(
         self, topic: str, partition: int, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers
     ) -> None:
+        self._check(topic, key, value, headers)
         if not self._open:
             self._begin_transaction()
         self.sent += 1
@@ -155,7 +176,7 @@ class TaskCollector:
         if self._has_dead_letter_table:
             self._tables.dead_letter(letter)
         if self._dead_letter_topic is not None:
-            key, value, headers = dead_letter_record(letter)
+            key, value, headers = shortened(*dead_letter_record(letter), self._limit(self._dead_letter_topic))
             self.send(self._dead_letter_topic, key, value, max(letter.timestamp_ms, 0), headers)
         elif not self._has_dead_letter_table and letter.error_class == _SET_ASIDE:
             _log.warning("%s was set aside; the pipeline keeps no dead letters", letter.source.name)
@@ -194,8 +215,28 @@ class TaskCollector:
             yield (self._readers[hop], downstream), batch
 
     def _begin_transaction(self) -> None:
-        self.skipping = not self._connected().begin(self._batch_id)
+        self.skipping = not self._connected().begin(self._batch_id, self._intent, self._known)
         self._open = True
+
+    def _check(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> None:
+        """Raises `ProductionError` if the topic does not take the record."""
+        limit = self._limit(topic)
+        self._fits[topic] = limit - _SURELY_MORE
+        if (size := record_size(key, value, headers)) > limit:
+            raise ProductionError(
+                f"A record of {size:,} bytes is too large for topic '{topic}', which takes {limit:,}.",
+                hint="max.message.bytes of the topic, or message.max.bytes of the broker, says how large it may be",
+                limit=limit,
+            )
+
+    def _limit(self, topic: str) -> int:
+        limit = self._connected().limit(topic)
+        if limit is None:
+            raise ProductionError(
+                f"There is no topic {topic!r} to write to.",
+                hint="create it, or list it in the pipeline's `topics`; a computed name may be wrong",
+            )
+        return limit
 
     def _connected(self) -> Sink:
         if self._sink is None:

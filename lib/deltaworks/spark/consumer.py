@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from deltaworks import clock
-from deltaworks.errors import KafkaReadError
+from deltaworks.clock import ticks_s
+from deltaworks.errors import KafkaReadError, RecordsGoneError
 from deltaworks.kafka.ranges import Range
 from deltaworks.kernel.records import Headers, RecordBatch
 
@@ -16,8 +16,22 @@ _CHUNK_RECORDS = 2_000
 _POLL_S = 0.01
 """`consume` waits for as many records as it was asked for; a range has fewer where a transaction ended in it."""
 _STALL_S = 60.0
+_DOUBTFUL_S = 2.0
+"""After so long without records it is asked whether the topics still exist."""
+_ANSWER_S = 5.0
 
 _PASSING = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT)
+_OUT_OF_RANGE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
+_NO_TOPIC = (
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError.UNKNOWN_TOPIC_ID,
+)
+_WAYS_OUT = (
+    "an archive has what Pipeline(archive=True) kept; else go on behind the gap on purpose, or begin with a new "
+    "checkpoint"
+)
 
 
 class RangeReader:
@@ -53,7 +67,8 @@ class RangeReader:
         several ranges arrive at once, because the order contract merges them by the timestamps of their heads.
 
         Raises:
-            KafkaReadError: the records are gone (retention), or the broker did not answer for 60 s.
+            RecordsGoneError: the log begins or ends elsewhere, or the topic does not exist any more.
+            KafkaReadError: the broker did not answer for 60 s.
         """
         wanted = [r for r in ranges if r.stop > r.start]
         self._consumer.assign([TopicPartition(r.topic, r.partition, r.start) for r in wanted])
@@ -86,7 +101,7 @@ class RangeReader:
             delivered = self._consume(wanted.stop - next_offset, [wanted])
             messages = [message for message in delivered if message.error() is None]
             if len(messages) < len(delivered):
-                complete = any(_ends(message, wanted) for message in delivered if message.error() is not None)
+                complete = any(self._ends(message, wanted) for message in delivered if message.error() is not None)
             if messages:
                 next_offset = _offset(messages[-1]) + 1
                 if next_offset >= wanted.stop:
@@ -114,23 +129,71 @@ class RangeReader:
                         found[key].append(message)
                     if offset >= open_range.stop - 1:
                         del left[key]
-                elif _ends(message, open_range):
+                elif self._ends(message, open_range):
                     del left[key]
         return [_columns(wanted[key], messages) for key, messages in found.items() if messages]
 
     def _consume(self, missing: int, ranges: Sequence[Range]) -> list[Message]:
         """The next messages; raises when none comes for too long."""
-        deadline = clock.ticks_s() + _STALL_S
+        now = ticks_s()
+        deadline, doubtful = now + _STALL_S, now + _DOUBTFUL_S
         while True:
             messages = self._consumer.consume(min(_CHUNK_RECORDS, max(missing, 1)), _POLL_S)
             if messages:
                 return messages
-            if clock.ticks_s() > deadline:
+            now = ticks_s()
+            if now > doubtful:
+                for each in ranges:
+                    self._check_is_there(each)
+                doubtful = ticks_s() + _DOUBTFUL_S
+            if now > deadline:
                 raise KafkaReadError(
                     f"no records from {self._bootstrap} for {_STALL_S:.0f} s while reading "
                     + ", ".join(f"{r.topic}-{r.partition} [{r.start}, {r.stop})" for r in ranges),
                     hint="check that the broker runs (deltaworks status) and that the topics still exist",
                 )
+
+    def _ends(self, message: Message, wanted: Range) -> bool:
+        """Whether an event that is no record says that the range is complete: its end may be ends of transactions."""
+        error = message.error()
+        assert error is not None
+        if error.code() == KafkaError._PARTITION_EOF:
+            return _offset(message) >= wanted.stop
+        if error.code() in _PASSING or error.retriable():
+            return False  # the consumer connects again by itself
+        if error.code() in (*_OUT_OF_RANGE, *_NO_TOPIC):
+            self._check_is_there(wanted)
+        raise KafkaReadError(
+            f"{wanted.topic}-{wanted.partition} [{wanted.start}, {wanted.stop}): {error.str()}",
+            hint="see the broker's log (`deltaworks logs kafka`)",
+        )
+
+    def _check_is_there(self, wanted: Range) -> None:
+        """Raises `RecordsGoneError` if a range cannot be read any more; no answer says nothing."""
+        where = f"{wanted.topic}-{wanted.partition} [{wanted.start}, {wanted.stop})"
+        try:
+            topic = self._consumer.list_topics(wanted.topic, timeout=_ANSWER_S).topics[wanted.topic]
+            if (topic.error is not None and topic.error.code() in _NO_TOPIC) or (
+                topic.error is None and topic.partitions and wanted.partition not in topic.partitions
+            ):
+                raise RecordsGoneError(
+                    f"{where} cannot be read: there is no such partition any more. The topic was deleted or made anew.",
+                    hint=_WAYS_OUT,
+                )
+            at = TopicPartition(wanted.topic, wanted.partition)
+            low, high = self._consumer.get_watermark_offsets(at, timeout=_ANSWER_S)
+        except KafkaException:
+            return
+        if low <= wanted.start and wanted.stop <= high:
+            return
+        gone = (
+            f"retention or somebody has removed the offsets {wanted.start} to {min(low, wanted.stop) - 1}"
+            if wanted.start < low
+            else "the log is shorter than it was: the topic was made anew, or its broker has lost records"
+        )
+        raise RecordsGoneError(
+            f"{where} cannot be read: the partition has the offsets {low} to {high - 1} now; {gone}.", hint=_WAYS_OUT
+        )
 
     def close(self) -> None:
         self._consumer.close()
@@ -146,20 +209,6 @@ def _columns(wanted: Range, messages: list[Message]) -> RecordBatch:
         [m.key() for m in messages],
         [m.value() for m in messages],
         [_headers(h) for h in headers] if any(headers) else None,
-    )
-
-
-def _ends(message: Message, wanted: Range) -> bool:
-    """Whether an event that is no record says that the range is complete: its end may be transaction markers only."""
-    error = message.error()
-    assert error is not None
-    if error.code() == KafkaError._PARTITION_EOF:
-        return _offset(message) >= wanted.stop
-    if error.code() in _PASSING or error.retriable():
-        return False  # the consumer connects again by itself
-    raise KafkaReadError(
-        f"{wanted.topic}-{wanted.partition} [{wanted.start}, {wanted.stop}): {error.str()}",
-        hint="if retention removed these records, start with a new checkpoint from the earliest offset",
     )
 
 

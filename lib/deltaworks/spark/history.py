@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from deltaworks.errors import KafkaReadError
+from deltaworks.errors import KafkaReadError, RecordsGoneError
 from deltaworks.kafka.ranges import Range
 from deltaworks.kernel.records import RecordBatch
 from deltaworks.lakehouse.archive_reader import ArchiveReader
@@ -125,7 +125,7 @@ class HistoryReader:
                         position = batch.offsets[-1] + 1
                         yield batch
                 position = stop
-            except KafkaReadError:
+            except (KafkaReadError, RecordsGoneError):
                 # Retention may have removed the next records after this reader has looked.
                 self.close()
                 self._low.pop((wanted.topic, wanted.partition), None)

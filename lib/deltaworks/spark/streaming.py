@@ -32,6 +32,7 @@ from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import FencedError, KafkaReadError
 from deltaworks.faults import reach
 from deltaworks.files import LocalFiles
+from deltaworks.kafka import admin, control_topic
 from deltaworks.kafka.ranges import Offsets
 from deltaworks.lakehouse import succession
 from deltaworks.lakehouse.committer import TableCommitter, TableOptions
@@ -44,7 +45,6 @@ from deltaworks.spark.rows import BatchHeader, TaskResult
 from deltaworks.spark.source import KafkaRanges, KafkaRangesReader, SourceConfig, offsets_option, source_config
 from deltaworks.spark.task_host import TaskHost
 from deltaworks.spark.worker import HostConfig
-from deltaworks.topology.stages import Plan
 
 _IDLE_BEAT_S = 1.0
 _POLL_S = 0.1
@@ -200,6 +200,7 @@ class StreamDriver:
         self._topics = topics.prepare(self._settings.bootstrap, self._pipeline, self._plan)
         tasks = self._plan.tasks(self._topics.read)
         fingerprint, cores = self._plan.fingerprint(), self._settings.cores
+        control_topic.prepare(self._settings.bootstrap, self._pipeline.name, tasks)
         checkpoint = open_plan(self._paths.plan, self._pipeline.name, fingerprint, self._topics.named, tasks, cores)
         self._intents = Intents(LocalFiles(self._paths.line.intents))
         self._beat = msgspec.structs.replace(self._beat, query_id=checkpoint.query_id)
@@ -284,7 +285,7 @@ class StreamDriver:
             tables_root=str(self._settings.tables),
             tasks=checkpoint.tasks,
             hop_partitions=self._plan.hop_partitions(self._topics.read),
-            marker_topic=_marker_topic(self._pipeline, self._plan),
+            transaction_timeout_ms=admin.transaction_timeout_ms(self._settings.bootstrap),
             first_batch=checkpoint.first_batch,
             seed=None if checkpoint.seed is None else str(self._paths.line.root / checkpoint.seed),
             commits=str(self._paths.checkpoint / "commits"),
@@ -440,8 +441,3 @@ class StreamDriver:
             with fence.held(self._paths.fence, self._generation, self._pipeline.name):
                 heartbeat.write(self._paths.heartbeat, self._beat)
         self._reporter.beat(self._beat)
-
-
-def _marker_topic(pipeline: Pipeline, plan: Plan) -> str | None:
-    """An existing topic; nothing is written to it."""
-    return next(iter((*topics.output_topics(pipeline, plan), *plan.source_topics)), None)

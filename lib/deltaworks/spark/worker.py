@@ -23,7 +23,9 @@ from deltaworks import faults
 from deltaworks.control import fence
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import StateError
-from deltaworks.kafka.transactional import TransactionalSink
+from deltaworks.kafka import control_topic
+from deltaworks.kafka.limits import TopicLimits
+from deltaworks.kafka.transactional import TRANSACTION_TIMEOUT_MS, TransactionalSink, application
 from deltaworks.kernel.records import Collector
 from deltaworks.kernel.stores.build import Store
 from deltaworks.kernel.stores.state import StateBackend
@@ -60,8 +62,8 @@ class HostConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Number of tasks per stage."""
     hop_partitions: dict[str, int]
     """Hop -> number of tasks that it spreads its keys over."""
-    marker_topic: str | None
-    """Topic whose partition 0 carries the batch id as a consumer-group offset; None if nothing goes to Kafka."""
+    transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
+    """After this time the broker ends a transaction (`admin.transaction_timeout_ms`)."""
     first_batch: int = 0
     """Id of Spark's batch 0; see `CheckpointPlan`."""
     seed: str | None = None
@@ -123,20 +125,39 @@ class Clients(Protocol):
 
 @dataclass(frozen=True)
 class KafkaClients:
-    """`Clients` of a real broker."""
+    """`Clients` of a real broker; the driver has prepared the pipeline's control topic."""
 
     config: HostConfig
     name: str
     """Of the pipeline."""
+    limits: TopicLimits
+    """Shared by all tasks of this process."""
+
+    @classmethod
+    def of(cls, config: HostConfig, pipeline: Pipeline, plan: Plan) -> KafkaClients:
+        """
+        Args:
+            config: of the query.
+            pipeline: its dead letters have a topic.
+            plan: names the other topics that are written, as far as they are not computed.
+        """
+        written = {*plan.sink_topics, *((pipeline.dead_letter_topic,) if pipeline.dead_letter_topic else ())}
+        return cls(config, pipeline.name, TopicLimits(config.bootstrap, written))
 
     def reader(self) -> Reader:
         return RangeReader(self.config.bootstrap)
 
     def sink(self, stage: int, task: int) -> Sink:
         config = self.config
-        assert config.marker_topic is not None, "a record for a topic, but the plan writes none"
-        application = f"{self.name}-{config.query_id}"
-        return TransactionalSink(config.bootstrap, application, stage, task, config.marker_topic)
+        return TransactionalSink(
+            config.bootstrap,
+            application(self.name, config.query_id),
+            stage,
+            task,
+            control_topic.place_of(self.name, config.query_id, config.tasks, (stage, task)),
+            limits=self.limits,
+            transaction_timeout_ms=config.transaction_timeout_ms,
+        )
 
 
 @dataclass
@@ -330,6 +351,7 @@ def worker_for(config: HostConfig, routes: dict[TaskId, int]) -> Worker:
         gc.set_threshold(*GARBAGE_THRESHOLDS)
         faults.install(config.fault_hook)
         pipeline: Pipeline = cloudpickle.loads(config.pipeline)
-        worker = Worker(config, pipeline, pipeline.plan(), routes, KafkaClients(config, pipeline.name))
+        plan = pipeline.plan()
+        worker = Worker(config, pipeline, plan, routes, KafkaClients.of(config, pipeline, plan))
         _workers[mine] = worker
     return worker

@@ -7,25 +7,60 @@ import pickle
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from deltaworks.errors import KafkaWriteError
-from deltaworks.kafka.transactional import TransactionalSink
+from deltaworks.errors import IncompatibleCheckpointError, IntentError, KafkaWriteError, StreamsError
+from deltaworks.exits import DATA, code_of
+from deltaworks.kafka.control_topic import FORMAT, Marker, MarkerPlace, decode, encode, place_of
+from deltaworks.kafka.transactional import TransactionalSink, is_committed
 
 
 @pytest.fixture
 def sink() -> TransactionalSink:
-    return TransactionalSink("127.0.0.1:1", "orders-1", 2, 3, "raw-orders")
+    return TransactionalSink("127.0.0.1:1", "orders-1", 2, 3, place_of("orders", "1", (1, 1, 4), (2, 3)))
 
 
 def test_identity_is_application_stage_and_task(sink: TransactionalSink) -> None:
     assert sink._id == "orders-1-2-3"
-    assert sink._group == "orders-1-2-3-batches"
+    assert sink._place == MarkerPlace("__deltaworks-orders-control", 6, b"1/2-3")
 
 
 def test_errors_say_who_what_and_why_and_cross_processes(sink: TransactionalSink) -> None:
-    error = sink._failure("commit", KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)))
+    error = sink._failure("commit", KafkaException(KafkaError(KafkaError.INVALID_CONFIG)))
 
-    assert "'orders-1-2-3' cannot commit (batch 0): TOPIC_AUTHORIZATION_FAILED" in str(error)
+    assert "'orders-1-2-3' cannot commit (batch 0): INVALID_CONFIG" in str(error)
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+def test_what_the_broker_would_refuse_again_is_no_reason_to_try_later(sink: TransactionalSink) -> None:
+    for code in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.INVALID_RECORD):
+        error = sink._failure("commit", KafkaException(KafkaError(code)))
+        assert isinstance(error, StreamsError)
+        assert code_of(error) == DATA
+
+
+def test_a_marker_decides_by_batch_and_intent() -> None:
+    marker = Marker(batch=5, intent="x")
+
+    assert not is_committed(None, 5, "x", -1, "me")
+    assert not is_committed(marker, 6, "y", 5, "me")
+    assert is_committed(marker, 5, "x", 4, "me")
+    assert is_committed(marker, 3, "w", 5, "me")
+    for batch_id, intent, known in ((5, "other", 9), (4, "w", 4), (3, "w", -1)):
+        with pytest.raises(IntentError, match="'me' have committed batch 5"):
+            is_committed(marker, batch_id, intent, known, "me")
+
+
+def test_tasks_have_partitions_of_their_own_behind_that_of_the_lineage() -> None:
+    tasks = (3, 1, 2)
+    each = [(stage, number) for stage, count in enumerate(tasks) for number in range(count)]
+
+    assert [place_of("p", "q", tasks, task).partition for task in each] == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_marker_of_another_format_is_refused() -> None:
+    assert decode(encode(Marker(batch=1, intent="x")), Marker, FORMAT, "it") == Marker(batch=1, intent="x")
+    for value in (b'{"format":2,"batch":1,"intent":"x"}', b"[]", b"?", b'{"format":1}'):
+        with pytest.raises(IncompatibleCheckpointError, match="it "):
+            decode(value, Marker, FORMAT, "it")
 
 
 def test_what_may_be_tried_again_is_and_what_may_not_is_not(sink: TransactionalSink) -> None:

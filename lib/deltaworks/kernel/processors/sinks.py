@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, assert_never
 
-from deltaworks.errors import ConfigurationError
+from deltaworks.errors import ConfigurationError, ProductionError
 from deltaworks.kernel.cells import RowCheck, no_day
 from deltaworks.kernel.change import Change
 from deltaworks.kernel.context import Process
@@ -24,6 +24,7 @@ Send = Callable[[str, Any, Any, int, Headers], None]
 
 
 def topic_sink(node: TopicSink, wiring: Wiring) -> Process:
+    """A record that its topic does not take (`ProductionError`) fails like one that does not encode."""
     if node.partitioner is not None:
         topic, send_to = node.topic, _sending(node, node.partitioner, wiring)
         return lambda key, value, timestamp_ms, headers: send_to(topic, key, value, timestamp_ms, headers)
@@ -37,11 +38,16 @@ def topic_sink(node: TopicSink, wiring: Wiring) -> Process:
             value_bytes = None if value is None else write_value(value)
         except Exception as error:
             return unwritable(name, error, topic, process, key, value, timestamp_ms, headers)
+        try:
+            if window_bytes and key_bytes is not None:
+                send(topic, key_bytes, value_bytes, timestamp_ms, headers, key_bytes[:-window_bytes])
+            else:
+                send(topic, key_bytes, value_bytes, timestamp_ms, headers)
+        except ProductionError as error:
+            return unwritable(name, error, topic, process, key, value, timestamp_ms, headers)
         if taken is not None:
             taken(key, value, timestamp_ms, headers)
-        if window_bytes and key_bytes is not None:
-            return send(topic, key_bytes, value_bytes, timestamp_ms, headers, key_bytes[:-window_bytes])
-        return send(topic, key_bytes, value_bytes, timestamp_ms, headers)
+        return None
 
     return process
 
@@ -75,6 +81,9 @@ def _sending(node: TopicSink | ExtractedTopicSink, partitioner: StreamPartitione
     def send(topic: str, key: Any, value: Any, timestamp_ms: int, headers: Headers) -> None:
         try:
             targets = None if partitioner is None else chosen_partitions(partitioner, topic, key, value, known(topic))
+        except ProductionError as error:
+            again = partial(send, topic)
+            return context.unwritable(name, error, topic, again, key, value, timestamp_ms, headers)
         except Exception as error:
             return context.failed(name, error, key, value, timestamp_ms, headers)
         try:
@@ -85,13 +94,18 @@ def _sending(node: TopicSink | ExtractedTopicSink, partitioner: StreamPartitione
             return context.unwritable(name, error, topic, again, key, value, timestamp_ms, headers)
         if targets is not None and not targets:
             return context.drop()
+        try:
+            if targets is None:
+                partition_key = key_bytes[:-window_bytes] if window_bytes and key_bytes is not None else None
+                collector.send(topic, key_bytes, value_bytes, timestamp_ms, headers, partition_key)
+            else:
+                for partition in targets:  # the first one is refused, or none
+                    send_to(topic, partition, key_bytes, value_bytes, timestamp_ms, headers)
+        except ProductionError as error:
+            again = partial(send, topic)
+            return context.unwritable(name, error, topic, again, key, value, timestamp_ms, headers)
         if taken is not None:
             taken(key, value, timestamp_ms, headers)
-        if targets is None:
-            partition_key = key_bytes[:-window_bytes] if window_bytes and key_bytes is not None else None
-            return collector.send(topic, key_bytes, value_bytes, timestamp_ms, headers, partition_key)
-        for partition in targets:
-            send_to(topic, partition, key_bytes, value_bytes, timestamp_ms, headers)
         return None
 
     if partitioner is not None:

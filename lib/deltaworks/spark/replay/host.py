@@ -75,6 +75,7 @@ class ReplayHost:
         clients: Callable[[], Reader],
         executor: Executor,
         max_records: int = 250_000,
+        sink_limits: Mapping[str, int] | None = None,
     ) -> None:
         """
         Args:
@@ -87,6 +88,8 @@ class ReplayHost:
             clients: makes the reader of one task; travels to where units run.
             executor: runs units.
             max_records: of a chunk. More need more memory and disk at once, fewer cost more commits.
+            sink_limits: how large records of a topic may be; a topic that is not named does not exist. None: every
+                topic does, with the limit of a stock broker.
         """
         self._work = Work(
             pipeline=pipeline,
@@ -96,6 +99,7 @@ class ReplayHost:
             root=root,
             run_id=run_id,
             clients=clients,
+            sink_limits=None if sink_limits is None else dict(sink_limits),
         )
         self._plan = pipeline.plan()
         self._executor = executor

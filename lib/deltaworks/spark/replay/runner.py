@@ -18,6 +18,7 @@ import msgspec
 from deltaworks.errors import KafkaReadError, StateError
 from deltaworks.faults import reach
 from deltaworks.files import replace_file
+from deltaworks.kafka.limits import STOCK_LIMIT
 from deltaworks.kafka.ranges import Range
 from deltaworks.kernel.records import Headers, RecordBatch
 from deltaworks.kernel.stores.build import Store
@@ -155,7 +156,7 @@ class UnitRunner:
 
     def _member(self, unit: Unit, place: int, transaction: LocalTransaction, opened: ExitStack) -> _Member:
         work, plan, task = self.work, self._plan, unit.members[place]
-        sink = CountingSink(work.sink_partitions)
+        sink = CountingSink(work.sink_partitions, work.sink_limits)
         collector = TaskCollector(work.pipeline, plan, work.paths.tables, *task, lambda: sink)
         collector.begin(unit.commit_id)
         ranges = [step.inputs[place] for step in unit.steps if step.inputs.get(place)]
@@ -234,12 +235,15 @@ class _Member:
 class CountingSink:
     """`Sink` that counts records and drops them."""
 
-    def __init__(self, partitions: Mapping[str, int]) -> None:
-        self._partitions = partitions
+    def __init__(self, partitions: Mapping[str, int], limits: Mapping[str, int] | None = None) -> None:
+        self._partitions, self._limits = partitions, limits
         self.sent: Counter[str] = Counter()
 
-    def begin(self, batch_id: int) -> bool:
+    def begin(self, batch_id: int, intent: str = "", known: int = -1) -> bool:
         return True
+
+    def limit(self, topic: str) -> int | None:
+        return STOCK_LIMIT if self._limits is None else self._limits.get(topic)
 
     def send(
         self,

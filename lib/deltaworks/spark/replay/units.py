@@ -68,6 +68,8 @@ class Work:
     run_id: str
     clients: Callable[[], Reader]
     """Makes the reader of one task."""
+    sink_limits: Mapping[str, int] | None = None
+    """How large records of a topic may be; a topic that is not named does not exist. None: all are there."""
 
     @property
     def paths(self) -> RunPaths:

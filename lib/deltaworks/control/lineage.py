@@ -1,0 +1,214 @@
+"""Which stream a pipeline's name stands for at a Kafka: two homes at one Kafka must not both write everything.
+
+A *lineage* is the identity of a stream, made with its first checkpoint and kept over lines, homes and hosts. It stands
+in partition 0 of the pipeline's control topic, beside the markers: each start of a driver claims the pipeline there.
+Another lineage is refused, unless somebody takes over on purpose. The same lineage may have moved to another home or
+host: the later start wins, and the earlier driver finds out at its next batch (`Watch`).
+
+A claim is a transaction of the one transactional id that all starts of a pipeline have, so of two that start at the
+same moment one fails. That processes of one home do not disturb each other is not settled here but by the lease and the
+fence.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import socket
+from datetime import UTC, datetime
+
+import msgspec
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+
+from deltaworks.clock import ticks_s, wall_ms
+from deltaworks.errors import FencedError, KafkaWriteError, LineageError
+from deltaworks.kafka.admin import SILENT
+from deltaworks.kafka.connection import close_quietly
+from deltaworks.kafka.control_topic import LINEAGE_PARTITION, control_topic, decode, newest, reader
+
+FORMAT = 1
+_KEY = b"lineage"
+_TIMEOUT_S = 30.0
+_TRANSACTION_MS = 60_000
+_FIRST_ANSWER_S = 0.02
+_FENCED = (KafkaError.PRODUCER_FENCED, KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """A start of a driver."""
+
+    format: int = FORMAT
+    lineage: str
+    incarnation: str
+    """Of this start."""
+    generation: int
+    home: str
+    host: str
+    pid: int
+    at_ms: int
+
+    def __str__(self) -> str:
+        since = datetime.fromtimestamp(self.at_ms / 1_000, UTC).isoformat(" ", "seconds")
+        return f"{self.home} on {self.host} (pid {self.pid}, generation {self.generation}, since {since})"
+
+
+def new_incarnation() -> str:
+    """An identity for one start of a driver."""
+    return secrets.token_hex(8)
+
+
+def owner(bootstrap: str, pipeline: str) -> Claim | None:
+    """The newest claim; None: nobody has claimed the pipeline yet.
+
+    Raises:
+        KafkaReadError: the broker does not answer.
+        KafkaTopicError: the pipeline has no control topic.
+    """
+    with contextlib.closing(reader(bootstrap)) as consumer:
+        found = newest(consumer, control_topic(pipeline), LINEAGE_PARTITION, _KEY)
+    return None if found is None else _decode(pipeline, found.value)
+
+
+def claim(
+    bootstrap: str,
+    pipeline: str,
+    lineage: str,
+    incarnation: str,
+    *,
+    generation: int,
+    home: str,
+    take_over: bool = False,
+) -> Claim:
+    """Makes this start of a driver the one that runs the pipeline; whoever was it before is fenced.
+
+    Args:
+        bootstrap: address of the broker; the control topic is there (`control_topic.prepare`).
+        pipeline: its name.
+        lineage: of the checkpoint.
+        incarnation: of this start (`new_incarnation`).
+        generation: of the driver.
+        home: its folder.
+        take_over: in the place of another lineage, too.
+
+    Returns:
+        The claim.
+
+    Raises:
+        LineageError: another lineage has the pipeline.
+        FencedError: another driver starts at the same moment.
+        KafkaReadError, KafkaWriteError: the broker does not answer.
+    """
+    topic = control_topic(pipeline)
+    producer = _producer(bootstrap, topic)
+    try:
+        _begin(producer)
+        before = owner(bootstrap, pipeline)  # nobody can claim between this and our transaction without fencing it
+        if before is not None and before.lineage != lineage and not take_over:
+            raise LineageError(
+                f"Pipeline '{pipeline}' at {bootstrap} belongs to another stream: {before}. "
+                "If both ran, everything would be written twice.",
+                hint="run it from that home; or give this pipeline another name; or, if that home is gone for good, "
+                "start with --take-over",
+            )
+        mine = Claim(
+            lineage=lineage,
+            incarnation=incarnation,
+            generation=generation,
+            home=home,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            at_ms=wall_ms(),
+        )
+        producer.begin_transaction()
+        producer.produce(topic, msgspec.json.encode(mine), _KEY, LINEAGE_PARTITION)
+        producer.commit_transaction(_TIMEOUT_S)
+    except KafkaException as error:
+        raise _failure(pipeline, bootstrap, error.args[0]) from error
+    finally:
+        close_quietly(producer)
+    return mine
+
+
+class Watch:
+    """Tells a driver that a later one has claimed its pipeline.
+
+    Args:
+        bootstrap: address of the broker.
+        pipeline: its name.
+        mine: what the driver has claimed.
+
+    Raises:
+        KafkaReadError: the broker does not answer.
+    """
+
+    def __init__(self, bootstrap: str, pipeline: str, mine: Claim) -> None:
+        self._pipeline, self._mine = pipeline, mine
+        with contextlib.closing(reader(bootstrap)) as consumer:
+            found = newest(consumer, control_topic(pipeline), LINEAGE_PARTITION, _KEY)
+        self._newest = mine if found is None else _decode(pipeline, found.value)
+        behind = 0 if found is None else found.offset + 1
+        self._consumer = reader(bootstrap, **{"fetch.wait.max.ms": 500})
+        self._consumer.assign([TopicPartition(control_topic(pipeline), LINEAGE_PARTITION, behind)])
+
+    def check(self) -> None:
+        """Does not wait: what was claimed a moment ago may be seen at the next call only.
+
+        Raises:
+            FencedError: a later driver has claimed the pipeline.
+        """
+        for message in self._consumer.consume(100, 0):
+            if message.error() is None and (value := message.value()) is not None:
+                self._newest = _decode(self._pipeline, value)
+        if self._newest.incarnation != self._mine.incarnation:
+            raise FencedError(
+                f"Another driver has claimed pipeline '{self._pipeline}': {self._newest}. This one is {self._mine}.",
+                hint="a stream runs in one place; stop the other one first if this is where it should run",
+            )
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+def _producer(bootstrap: str, topic: str) -> Producer:
+    return Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "transactional.id": f"{topic}-lineage",
+            "transaction.timeout.ms": _TRANSACTION_MS,
+            "reconnect.backoff.ms": 1,
+            "reconnect.backoff.max.ms": 1_000,
+            "enable.metrics.push": False,
+            "log_level": 0,
+            "logger": SILENT,
+        }
+    )
+
+
+def _begin(producer: Producer) -> None:
+    """Fences whoever else is about to claim; asks often at first, see `TransactionalSink`."""
+    deadline, wait_s = ticks_s() + _TIMEOUT_S, _FIRST_ANSWER_S
+    while True:
+        try:
+            return producer.init_transactions(wait_s)
+        except KafkaException as error:
+            reason: KafkaError = error.args[0]
+            if not (reason.retriable() or reason.code() == KafkaError._TIMED_OUT) or ticks_s() > deadline:
+                raise
+        wait_s = min(wait_s * 2, 5.0)
+
+
+def _failure(pipeline: str, bootstrap: str, reason: KafkaError) -> FencedError | KafkaWriteError:
+    if reason.code() in _FENCED:
+        return FencedError(
+            f"Another driver of pipeline '{pipeline}' starts at the same moment.",
+            hint="one of them is enough: see where it runs with `deltaworks status`",
+        )
+    return KafkaWriteError(
+        f"Pipeline '{pipeline}' cannot be claimed at {bootstrap}: {reason.name()}, {reason.str()}.",
+        hint="is the broker running? `deltaworks status`",
+    )
+
+
+def _decode(pipeline: str, value: bytes) -> Claim:
+    return decode(value, Claim, FORMAT, f"The claim on pipeline '{pipeline}' in its control topic")

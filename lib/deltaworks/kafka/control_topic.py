@@ -1,0 +1,312 @@
+"""The control topic of a pipeline: who may run it, and the markers of its tasks.
+
+Partition 0 has the claims of lineages (`control/lineage.py`). Each task has a partition of its own behind it, for its
+markers: what a task has committed can be read without waiting for the open transactions of others, because a reader of
+committed records stops at the first open transaction *of a partition*.
+
+The topic is compacted, so what it says does not expire, however long a stream is stopped: the last record of a key is
+kept. A marker is a record in the transaction of its batch; the key says whose it is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import NewPartitions
+
+from deltaworks.clock import ticks_s
+from deltaworks.errors import IncompatibleCheckpointError, KafkaReadError, KafkaTopicError
+from deltaworks.kafka.admin import SILENT, TopicSpec, admin, create_topics, partition_counts_of, wait_for
+
+FORMAT = 1
+LINEAGE_PARTITION = 0
+_FIRST_WINDOW, _WIDER = 16, 16
+"""How many offsets before the end are looked at first, and how many times as many after that."""
+_POLL_S = 0.01
+_TIMEOUT_S = 30.0
+_CONFIG: Mapping[str, str] = {
+    "cleanup.policy": "compact",
+    "segment.bytes": "1048576",  # the smallest that brokers allow; only what is behind the last segment is cleaned
+    "segment.ms": "3600000",
+    "min.cleanable.dirty.ratio": "0.1",
+    "delete.retention.ms": "60000",
+    "retention.ms": "-1",
+}
+"""Small on a stock broker: a task writes about 200 bytes per batch, and two segments of it are kept."""
+
+_ANSWER_S = 5.0
+_PASSING = (
+    KafkaError._TRANSPORT,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._TIMED_OUT,
+    KafkaError._WAIT_CACHE,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_PARTITION,
+)
+_MISSING = (
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._NOENT,
+)
+T = TypeVar("T")
+TaskId = tuple[int, int]
+"""Stage and task."""
+
+
+class Marker(msgspec.Struct, frozen=True, kw_only=True):
+    """The last batch whose records a task has committed."""
+
+    format: int = FORMAT
+    batch: int
+    intent: str
+    """Digest of what the batch means (`control/intents.py`)."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A record of the control topic."""
+
+    value: bytes
+    offset: int
+
+
+@dataclass(frozen=True)
+class MarkerPlace:
+    """Where the markers of a task are."""
+
+    topic: str
+    partition: int
+    key: bytes
+
+
+def control_topic(pipeline: str) -> str:
+    """The name of the topic. Like Kafka's own, it is no topic that a pattern matches."""
+    return f"__deltaworks-{pipeline}-control"
+
+
+def place_of(pipeline: str, query: str, tasks: Sequence[int], task: TaskId) -> MarkerPlace:
+    """Where a task has its markers.
+
+    Args:
+        pipeline: its name.
+        query: identity of the checkpoint; the batch ids of another one mean something else.
+        tasks: number of tasks per stage.
+        task: which one.
+    """
+    stage, number = task
+    partition = LINEAGE_PARTITION + 1 + sum(tasks[:stage]) + number
+    return MarkerPlace(control_topic(pipeline), partition, f"{query}/{stage}-{number}".encode())
+
+
+def prepare(bootstrap: str, pipeline: str, tasks: Sequence[int]) -> None:
+    """Creates the topic, or gives it more partitions; the driver does so before the first task runs.
+
+    Args:
+        bootstrap: address of the broker.
+        pipeline: its name.
+        tasks: number of tasks per stage.
+
+    Raises:
+        KafkaReadError: the broker does not answer.
+        KafkaTopicError: the topic cannot be created, or is not compacted.
+    """
+    name, wanted = control_topic(pipeline), LINEAGE_PARTITION + 1 + sum(tasks)
+    client = admin(bootstrap)
+    found = partition_counts_of(client).get(name)
+    if found is None:
+        create_topics(bootstrap, [TopicSpec(name=name, partitions=wanted, replication=-1, config=_CONFIG)])
+    elif found < wanted:
+        try:
+            client.create_partitions([NewPartitions(name, wanted)], operation_timeout=_TIMEOUT_S)[name].result()
+            wait_for(client, {name: wanted})
+        except KafkaException as error:
+            raise KafkaTopicError(f"Topic '{name}' cannot get {wanted} partitions: {error.args[0].str()}.") from error
+
+
+def encode(marker: Marker) -> bytes:
+    """The value of its record."""
+    return msgspec.json.encode(marker)
+
+
+def read_markers(bootstrap: str, pipeline: str, query: str, tasks: Sequence[int]) -> dict[TaskId, Marker]:
+    """What each task has committed, without waiting for transactions that are open.
+
+    A task whose worker is about to commit may have one more in a moment: `transactional.settled_markers` ends what is
+    open and says what is final.
+
+    Args:
+        bootstrap: address of the broker.
+        pipeline: its name.
+        query: identity of the checkpoint.
+        tasks: number of tasks per stage.
+
+    Raises:
+        KafkaReadError: the broker does not answer.
+        KafkaTopicError: there is no control topic.
+    """
+    consumer = reader(bootstrap)
+    found: dict[TaskId, Marker] = {}
+    try:
+        for stage, count in enumerate(tasks):
+            for number in range(count):
+                marker = newest_marker(consumer, place_of(pipeline, query, tasks, (stage, number)), settled=False)
+                if marker is not None:
+                    found[stage, number] = marker
+    finally:
+        consumer.close()
+    return found
+
+
+def newest_marker(consumer: Consumer, place: MarkerPlace, *, settled: bool = True) -> Marker | None:
+    """The marker that was committed last; None: there is none.
+
+    Args:
+        consumer: of `reader`.
+        place: of the task.
+        settled: waits until no transaction is open on the partition; one that belongs to the task itself was ended
+            by whoever asks.
+
+    Raises:
+        KafkaReadError: the broker does not answer, or a transaction stays open.
+        KafkaTopicError: there is no such topic or partition.
+        IncompatibleCheckpointError: another version of deltaworks wrote it.
+    """
+    found = newest(consumer, place.topic, place.partition, place.key, settled=settled)
+    return (
+        None
+        if found is None
+        else decode(found.value, Marker, FORMAT, f"The marker {place.key.decode()} in {place.topic}")
+    )
+
+
+def newest(consumer: Consumer, topic: str, partition: int, key: bytes, *, settled: bool = True) -> Found | None:
+    """The last committed record of a key, searched backwards from the end; raises as `newest_marker`."""
+    deadline = ticks_s() + _TIMEOUT_S
+    at = f"{topic}-{partition}"
+    low, high = _bounds(consumer, topic, partition)
+    window = _FIRST_WINDOW
+    try:
+        while True:
+            start = max(low, high - window)
+            consumer.assign([TopicPartition(topic, partition, start)])
+            last: Found | None = None
+            for message in _to_the_end(consumer, at, deadline, settled=settled):
+                if message.key() == key:
+                    last = Found(message.value() or b"", int(message.offset() or 0))
+            if last is not None:
+                return last
+            if start <= low:
+                return None
+            window *= _WIDER
+    finally:
+        consumer.unassign()
+
+
+def decode(value: bytes, kind: type[T], version: int, what: str) -> T:
+    """A record of the control topic.
+
+    Raises:
+        IncompatibleCheckpointError: another version of deltaworks, or somebody else, wrote it.
+    """
+    try:
+        found = msgspec.json.decode(value)
+        if found.get("format") == version:
+            return msgspec.convert(found, kind)
+        problem = f"has format {found.get('format')}; this deltaworks reads format {version}"
+    except (msgspec.DecodeError, msgspec.ValidationError, AttributeError) as error:
+        problem = f"cannot be read: {error}"
+    raise IncompatibleCheckpointError(f"{what} {problem}.", hint="deploy the version that wrote it")
+
+
+def reader(bootstrap: str, **options: object) -> Consumer:
+    """A consumer of committed records, which says where a partition ends and is in no group."""
+    return Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "deltaworks-control",
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "fetch.error.backoff.ms": 20,
+            "fetch.wait.max.ms": 1,
+            "reconnect.backoff.ms": 1,
+            "reconnect.backoff.max.ms": 1_000,
+            "enable.metrics.push": False,
+            "log_level": 0,
+            "logger": SILENT,
+            **options,
+        }
+    )
+
+
+def _bounds(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
+    """Where a partition begins, and where a reader of committed records must stop."""
+    began = ticks_s()
+    while True:
+        try:
+            bounds = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_ANSWER_S)
+        except KafkaException as error:
+            reason: KafkaError = error.args[0]
+            patience_s = _ANSWER_S if reason.code() in _MISSING else _TIMEOUT_S
+            if ticks_s() < began + patience_s and (reason.retriable() or reason.code() in _PASSING):
+                time.sleep(_POLL_S)
+                continue
+            if reason.code() in _MISSING:
+                raise KafkaTopicError(
+                    f"There is no partition {topic}-{partition}.",
+                    hint="the driver makes it at its start: `deltaworks restart`; markers of a topic that was deleted "
+                    "are lost, so bring it back or begin with a new checkpoint",
+                ) from error
+            raise KafkaReadError(
+                f"No answer from the broker where {topic}-{partition} ends: {reason.str()}.",
+                hint="is it running? `deltaworks status`",
+            ) from error
+        return int(bounds[0]), int(bounds[1])
+
+
+def _to_the_end(consumer: Consumer, at: str, deadline: float, *, settled: bool) -> Iterator[Message]:
+    """The committed records of the one partition that is assigned."""
+    stuck: int | None = None
+    while True:
+        message = consumer.poll(_POLL_S)
+        if message is not None:
+            error = message.error()
+            if error is None:
+                yield message
+            elif error.code() == KafkaError._PARTITION_EOF:
+                if not settled or _is_settled(consumer, message):
+                    return
+                stuck = message.offset()
+            elif not error.retriable() and error.code() not in _PASSING:
+                raise KafkaReadError(f"{at} cannot be read: {error.str()}.")
+        if ticks_s() > deadline:
+            if stuck is None:
+                raise KafkaReadError(
+                    f"{at} is not read to its end after {_TIMEOUT_S:.0f} s.",
+                    hint="is the broker running? `deltaworks status`",
+                )
+            topic, _, partition = at.rpartition("-")
+            raise KafkaReadError(
+                f"A transaction on {at} stays open at offset {stuck}, though whoever began it is gone: its broker was "
+                "killed and has forgotten it.",
+                hint=f"end it: kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic {topic} "
+                f"--partition {partition} --start-offset {stuck}; then the batch runs again",
+            )
+
+
+def _is_settled(consumer: Consumer, end: Message) -> bool:
+    """Nothing is behind the last committed record but the ends of transactions."""
+    topic, partition, offset = end.topic(), end.partition(), end.offset()
+    assert topic is not None and partition is not None and offset is not None
+    _, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), cached=True)
+    return offset >= int(high)

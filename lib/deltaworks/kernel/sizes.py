@@ -1,0 +1,42 @@
+"""How large a record is for a topic, and what becomes of a dead letter that is too large for its own."""
+
+from __future__ import annotations
+
+from deltaworks.kernel.records import Headers
+
+_OF_A_BATCH, _OF_A_RECORD, _OF_A_HEADER = 61, 40, 10
+"""Bytes that Kafka puts around them, at most."""
+_SAYS = "__deltaworks.shortened."
+
+
+def record_size(key: bytes | None, value: bytes | None, headers: Headers) -> int:
+    """What a topic must take for a record that is alone in its batch; at most a few bytes more than it is."""
+    size = _OF_A_BATCH + _OF_A_RECORD + len(key or b"") + len(value or b"")
+    return size + sum(_OF_A_HEADER + 3 * len(name) + len(content or b"") for name, content in headers)
+
+
+def shortened(
+    key: bytes | None, value: bytes | None, headers: Headers, limit: int
+) -> tuple[bytes | None, bytes | None, Headers]:
+    """A dead letter that fits into its topic, and says how large key and value were (-1: None).
+
+    Nothing is cut that fits. The value gives way first, then the key, then what the headers say, then headers, the
+    record's own before those that tell of the error.
+    """
+    if record_size(key, value, headers) <= limit:
+        return key, value, headers
+    sizes = tuple(
+        (_SAYS + name, str(-1 if data is None else len(data)).encode())
+        for name, data in (("key", key), ("value", value))
+    )
+    headers += sizes
+    if record_size(None, None, headers) > limit // 2:
+        room = max(limit // 4 // len(headers), 8)
+        headers = tuple((name, None if content is None else content[:room]) for name, content in headers)
+    while headers and record_size(None, None, headers) > limit:
+        headers = headers[1:]
+    room = max(limit - record_size(None, None, headers), 0)
+    if key is not None:
+        key = key[: max(room - len(value or b""), room // 2)]
+        room -= len(key)
+    return key, None if value is None else value[:room], headers
