@@ -24,6 +24,7 @@ import duckdb
 import msgspec
 from deltalake import Schema
 
+from deltaworks.clock import wall_ms
 from deltaworks.errors import TableError
 from deltaworks.lakehouse import layout, origins
 from deltaworks.lakehouse.differences import KINDS, Differences, Kind, Side
@@ -167,7 +168,7 @@ def compare(
             and deleted meanwhile.
     """
     limits = limits or Limits()
-    begun, now_ms = time.perf_counter(), time.time_ns() // 1_000_000
+    begun, now_ms = time.perf_counter(), wall_ms()
     scope = Scope(from_ms=from_ms, to_ms=to_ms, end_offsets=end_offsets, last_batch=last_batch)
     known = {schema.name: schema for schema in schemas}
     if unknown := [name for name in tables if name not in known]:

@@ -17,7 +17,6 @@ Not here: in which order tables are committed, and what is remembered about it (
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -26,6 +25,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltaworks.clock import wall_ms
 from deltaworks.errors import TableError
 from deltaworks.lakehouse import layout, origins, parquet, snapshots
 from deltaworks.lakehouse.committer import OpenTable, TableCommitter
@@ -33,6 +33,7 @@ from deltaworks.lakehouse.kept import link
 from deltaworks.lakehouse.log import DeltaLog, FileEntry
 from deltaworks.lakehouse.schema import Role, TableSchema, changelog_name
 from deltaworks.lakehouse.scope import LETTER_SOURCE, ROW_SOURCE, Scope, open_days
+from deltaworks.lakehouse.trash import Trash
 from deltaworks.lakehouse.writes import NewFile
 
 
@@ -192,16 +193,18 @@ class Replacing:
         """The files of one table, on disk, with what has to be committed."""
         match table.schema.role:
             case Role.WINDOWED:
-                return self._whole_days(table)
+                made = self._whole_days(table)
             case Role.APPEND | Role.DEAD_LETTERS | Role.CHANGELOG:
-                return self._rows(table)
+                made = self._rows(table)
             case Role.SNAPSHOT:
-                return self._snapshot(table)
+                made = self._snapshot(table)
             case role:
                 raise TableError(
                     f"'{table.schema.name}' is a table of {role.value}, which a replay reads and does not replace.",
                     hint="publish the tables that the pipeline computes",
                 )
+        parquet.sync(self._committer.root, table.schema.name, made.added)
+        return made
 
     def _whole_days(self, table: OpenTable) -> Replacement:
         made = Replacement()
@@ -301,7 +304,7 @@ def rewritten_snapshot(
     target = max(last_batch, snapshot.as_of_batch, -1 if held_batch is None else held_batch)
     files = snapshot.write(held, news, as_of_batch, target)
     removed = [as_file(path, entry) for path, entry in table.log.files.items()]
-    return Replacement(removed, files, snapshot.transactions(target, time.time_ns() // 1_000_000))
+    return Replacement(removed, files, snapshot.transactions(target, wall_ms()))
 
 
 def as_file(path: str, entry: FileEntry) -> NewFile:
@@ -310,10 +313,8 @@ def as_file(path: str, entry: FileEntry) -> NewFile:
 
 
 def discard(table: OpenTable, files: Iterable[NewFile]) -> None:
-    """Deletes files that were made and not committed."""
-    for file in files:
-        if file.path not in table.log.files:
-            (table.log.path / file.path).unlink(missing_ok=True)
+    """Moves files to the trash that were made and not committed."""
+    Trash(table.log.path).put((file.path for file in files if file.path not in table.log.files), wall_ms())
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltaworks import files
 from deltaworks.errors import TableError
 from deltaworks.faults import reach
 from deltaworks.kernel.records import Coordinates, DeadLetter
@@ -121,7 +122,7 @@ class TaskTables:
         self._letters.rows.append(letter)
 
     def finish(self) -> list[TableWrite]:
-        """Writes the files of the batch.
+        """Writes the files of the batch, which are on the disk when this returns.
 
         Returns:
             One entry for each table that changes.
@@ -131,6 +132,7 @@ class TaskTables:
         """
         reach("delta.before_parquet")
         writes = [write for writer in self._all() if (write := writer.write(self._commit_id)) is not None]
+        files.sync([self._root / write.table / file.path for write in writes for file in write.added])
         reach("delta.after_parquet")
         return writes
 
