@@ -114,6 +114,8 @@ def check_days(root: Path, table: OpenTable, staging: Staging, scope: Scope) -> 
                 hint=f"publish the days before {days[0]}, or wait until they are closed",
             )
     staged = staging.log(name)
+    for path, _ in _of_days(table.log, scope):
+        _require_ours(name, path)
     for day, end_ms in _later_windows(root, table, staged.closed_ms, scope):
         raise TableError(
             f"{day} of table '{name}' has windows in production, up to {layout.utc(end_ms)}, that were closed after "
@@ -164,8 +166,11 @@ def check_reach(root: Path, table: OpenTable, scope: Scope) -> None:
 
     Raises:
         TableError: an earlier release covers later batches; the rows of a replay do not say exactly which batch it was.
+            Or somebody else has written a file, whose rows do not say it at all.
     """
     for path, entry in table.log.files.items():
+        if Bounds.of(entry).overlaps(scope):
+            _require_ours(table.schema.name, path)
         if not path.startswith(f"{layout.PUBLISHED}-") or not Bounds.of(entry).overlaps(scope):
             continue
         last = max((batch for batch, _ in origins.of_file(root, table.schema, path, entry.rows) or ()), default=-1)
@@ -175,6 +180,17 @@ def check_reach(root: Path, table: OpenTable, scope: Scope) -> None:
                 f"this one ends with batch {scope.last_batch}.",
                 hint="roll that one back first, or replay up to a later batch",
             )
+
+
+def _require_ours(table: str, path: str) -> None:
+    """Which batches wrote its rows, only a file of ours says."""
+    if layout.batch_of(path) is None:
+        raise TableError(
+            f"{path} of table '{table}' was written by somebody else (an OPTIMIZE?), so nobody knows which batches its "
+            "rows are of, and what a replay of days may replace.",
+            hint="publish other days, or let the stream go over to a replay of all: deltaworks replay <pipeline> "
+            "--hand-over",
+        )
 
 
 class Replacing:

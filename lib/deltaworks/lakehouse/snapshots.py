@@ -28,6 +28,8 @@ REST_S = 10.0
 REST = 20.0
 """Times as long as the last one took, at least."""
 FILE_ROWS = 1_000_000
+_ATTEMPTS = 3
+"""At one that must not wait: somebody else may rewrite the files that it replaces."""
 
 
 @dataclass(frozen=True)
@@ -154,11 +156,14 @@ class Snapshot:
         refreshed = []
         if self._writing is not None and (force or self._writing.done()):
             refreshed += self._finish()
-        if self._writing is None and self.stale and (force or eager or ticks_s() >= self._rests_until):
-            self._begun = self._epoch
-            self._writing = self._background.submit(self._write, self._job())
-            if force:
-                refreshed += self._finish()
+        for _ in range(_ATTEMPTS if force else 1):
+            if self._writing is not None or not self.stale:
+                break
+            if force or eager or ticks_s() >= self._rests_until:
+                self._begun = self._epoch
+                self._writing = self._background.submit(self._write, self._job())
+                if force:
+                    refreshed += self._finish()
         return refreshed
 
     def _job(self) -> _Job:
