@@ -18,7 +18,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaworks.files import sync
 from deltaworks.kernel.records import Headers, RecordBatch
 from deltaworks.lakehouse import control, layout, parquet
 from deltaworks.lakehouse.columns import TIMESTAMP
@@ -85,9 +84,8 @@ class ArchiveWriter:
             self._spans.setdefault(table, []).append(span)
 
     def finish(self) -> list[TableWrite]:
-        """Writes what is left; one entry for each archive that grows. Its files are on the disk."""
+        """Writes what is left; one entry for each archive that grows."""
         self._flush()
-        sync([self._root / table / file.path for table, written in self._files.items() for file in written])
         return [
             TableWrite(
                 table,

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from deltaworks import files
 from deltaworks.clock import ticks_s, wall_ms
 from deltaworks.errors import IntentError
 from deltaworks.faults import reach
@@ -177,6 +178,7 @@ class TableCommitter:
             by_table[write.table].append(write)
         for table in self.tables.values():  # those without writes too: tasks leave out what they see is there
             self._check_intent(table, batch_id, intent, known)
+        self._make_durable(batch_id, by_table)
         return [
             self._commit(table, batch_id, by_table[name], intent, digest)
             for name, table in self.tables.items()
@@ -259,6 +261,16 @@ class TableCommitter:
         """Whether a table holds a batch."""
         version = log.transaction_version(app_id)
         return version is not None and version >= batch_id
+
+    def _make_durable(self, batch_id: int, writes: Mapping[str, Sequence[TableWrite]]) -> None:
+        """What the tasks have written is on the disk before a commit names it: all of it side by side."""
+        paths = []
+        for name, table in self.tables.items():
+            if name in writes and not self.already_committed(table.log, table.app_id, batch_id):
+                added = [new for write in writes[name] for new in write.added]
+                table.log.check_files(added)
+                paths += [table.log.path / new.path for new in added]
+        files.sync(paths)
 
     def _check_intent(self, table: OpenTable, batch_id: int, intent: int | None, known: int) -> None:
         name, held = table.schema.name, table.log.transaction_version(table.app_id)

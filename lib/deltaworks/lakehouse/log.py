@@ -313,7 +313,7 @@ class DeltaLog:
             TransientError: a file that it adds is gone; or, without harm, one that it removes was rewritten.
         """
         self._check_fence()
-        self._check_files(commit.added)
+        self.check_files(commit.added)
         now_ms = wall_ms()
         log = files.LocalFiles(self._folder)
         while True:
@@ -324,6 +324,22 @@ class DeltaLog:
             self._overtaken(commit)
         self._take(Version(self.version + 1, lines))
         return self.version
+
+    def check_files(self, added: Iterable[NewFile]) -> None:
+        """Raises `TransientError` if one of these is not there, or not as it was written."""
+        for new in added:
+            try:
+                size = (self.path / new.path).stat().st_size
+            except FileNotFoundError:
+                size = -1
+            if size != new.size_bytes:
+                self.catch_up()
+                self._check_fence()  # a newer generation takes away what the older ones have written
+                there = "gone" if size < 0 else f"of {size} bytes instead of {new.size_bytes}"
+                raise TransientError(
+                    f"{new.path}, which was written for the Delta table at {self.path}, is {there}.",
+                    hint="the batch runs again; did somebody VACUUM with a retention of 0 hours?",
+                )
 
     @property
     def steps(self) -> dict[str, int]:
@@ -430,21 +446,6 @@ class DeltaLog:
             self._token_of_ours = None  # of a version of this package that did not say it
         self.version = version.number
         self._commits_since_checkpoint += 1
-
-    def _check_files(self, added: Iterable[NewFile]) -> None:
-        for new in added:
-            try:
-                size = (self.path / new.path).stat().st_size
-            except FileNotFoundError:
-                size = -1
-            if size != new.size_bytes:
-                self.catch_up()
-                self._check_fence()  # a newer generation takes away what the older ones have written
-                there = "gone" if size < 0 else f"of {size} bytes instead of {new.size_bytes}"
-                raise TransientError(
-                    f"{new.path}, which was written for the Delta table at {self.path}, is {there}.",
-                    hint="the batch runs again; did somebody VACUUM with a retention of 0 hours?",
-                )
 
     def _overtaken(self, commit: Commit) -> None:
         """Somebody else has made the version that this commit was to be."""

@@ -13,7 +13,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaworks import files
 from deltaworks.errors import TableError
 from deltaworks.faults import reach
 from deltaworks.kernel.records import Coordinates, DeadLetter
@@ -122,7 +121,7 @@ class TaskTables:
         self._letters.rows.append(letter)
 
     def finish(self) -> list[TableWrite]:
-        """Writes the files of the batch, which are on the disk when this returns.
+        """Writes the files of the batch; the driver makes them durable, all side by side, before it commits them.
 
         Returns:
             One entry for each table that changes.
@@ -132,7 +131,6 @@ class TaskTables:
         """
         reach("delta.before_parquet")
         writes = [write for writer in self._all() if (write := writer.write(self._commit_id)) is not None]
-        files.sync([self._root / write.table / file.path for write in writes for file in write.added])
         reach("delta.after_parquet")
         return writes
 

@@ -164,14 +164,12 @@ def test_temporary_files_of_commits_disturb_nobody_and_go_at_the_next_start(tmp_
 
 
 TEARS: dict[str, Callable[[Path], None]] = {
-    "the checkpoint is empty": lambda folder: last_checkpoint(folder).write_bytes(b""),
-    "the checkpoint is cut": lambda folder: last_checkpoint(folder).write_bytes(
-        last_checkpoint(folder).read_bytes()[:500]
-    ),
+    "the checkpoint is empty": lambda folder: fill(last_checkpoint(folder), b""),
+    "the checkpoint is cut": lambda folder: fill(last_checkpoint(folder), last_checkpoint(folder).read_bytes()[:500]),
     "the checkpoint is gone": lambda folder: last_checkpoint(folder).unlink(),
     "its pages are zeros": lambda folder: zero(last_checkpoint(folder)),
-    "the pointer is empty": lambda folder: (folder / "_last_checkpoint").write_bytes(b"") and None,
-    "the pointer is cut": lambda folder: (folder / "_last_checkpoint").write_bytes(b'{"vers') and None,
+    "the pointer is empty": lambda folder: fill(folder / "_last_checkpoint", b""),
+    "the pointer is cut": lambda folder: fill(folder / "_last_checkpoint", b'{"vers'),
     "the pointer is gone": lambda folder: (folder / "_last_checkpoint").unlink(),
 }
 
@@ -222,9 +220,7 @@ def test_log_files_are_kept_until_the_checkpoint_can_be_read(tmp_path: Path) -> 
     log = committer.tables["orders"].log
     folder = log.path / "_delta_log"
     before = sorted(folder.glob("*.json"))
-    faults.arm(
-        lambda point: last_checkpoint(folder).write_bytes(b"") if point.startswith("delta.checkpoint_w") else None
-    )
+    faults.arm(lambda point: fill(last_checkpoint(folder), b"") if point.startswith("delta.checkpoint_w") else None)
 
     with pytest.raises(Exception, match=r"[Pp]arquet"):
         log.checkpoint()
@@ -287,3 +283,7 @@ def last_checkpoint(folder: Path) -> Path:
 def zero(path: Path) -> None:
     data = path.read_bytes()
     path.write_bytes(data[:4] + bytes(len(data) // 2) + data[4 + len(data) // 2 :])
+
+
+def fill(path: Path, data: bytes) -> None:
+    path.write_bytes(data)
