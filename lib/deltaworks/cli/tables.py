@@ -1,4 +1,4 @@
-"""`tables`, `sql`: the Delta tables, without Spark."""
+"""`tables`, `tables repair`, `sql`: the Delta tables, without Spark."""
 
 from __future__ import annotations
 
@@ -13,12 +13,17 @@ from deltaworks.settings import Settings
 
 def add_to(app: typer.Typer) -> None:
     """Registers the commands."""
-    for command in (tables, sql):
-        app.command(rich_help_panel="Tables")(command)
+    group = typer.Typer(help="List the Delta tables; repair one.", invoke_without_command=True)
+    group.callback()(tables)
+    group.command()(repair)
+    app.add_typer(group, name="tables", rich_help_panel="Tables")
+    app.command(rich_help_panel="Tables")(sql)
 
 
-def tables() -> None:
-    """List the Delta tables."""
+def tables(context: typer.Context) -> None:
+    """List the Delta tables; repair one."""
+    if context.invoked_subcommand is not None:
+        return
     from deltaworks.lakehouse import catalog
 
     settings = Settings.from_environment()
@@ -40,6 +45,37 @@ def tables() -> None:
         ),
         right=("rows", "files", "MB", "version", "batch"),
     )
+
+
+def repair(
+    name: Annotated[str, typer.Argument(help="The table.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Take back what somebody else has committed to a table; its stream must not run."""
+    from deltaworks.control import fence
+    from deltaworks.control.lease import Lease
+    from deltaworks.control.paths import PipelinePaths
+    from deltaworks.lakehouse import repair
+
+    settings = Settings.from_environment()
+    found = repair.plan(settings.tables, name)
+    for version in found.foreign:
+        out.print(f"{name}: {version} is not of the stream", markup=False)
+    if not found.is_needed:
+        out.print(f"{name}: nothing to repair; rows, columns and properties are those of the stream")
+        return
+    found.check()
+    changes = [f"{len(found.added)} files come back", f"{len(found.removed)} go"]
+    changes += ["columns and properties are as before"] if found.definition or found.protocol else []
+    out.print(f"{name}: {', '.join(changes)}")
+    if not yes and not typer.confirm("Repair?"):
+        return
+    paths = PipelinePaths.of(settings, found.pipeline)
+    generation = fence.read(paths.fence) + 1
+    with Lease(paths.lease, found.pipeline, generation):
+        fence.advance(paths.fence, generation, found.pipeline)
+        repair.repair(settings.tables, name, generation)
+    out.print(f"{name}: repaired; deltaworks restart {found.pipeline}")
 
 
 def sql(

@@ -2,7 +2,8 @@
 
 - `columns`, `schema`: columns from Python types
 - `tables`, `pages`, `parquet`, `writes`: inside a task: rows become Parquet files
-- `committer`, `log`, `compaction`, `snapshots`: inside the driver: files become commits
+- `committer`, `log`, `versions`, `compaction`, `snapshots`, `trash`: inside the driver: files become commits
+- `foreign`, `repair`: what somebody else has committed
 - `release`, `replacement`, `origins`, `kept`: the rows of a replay in the place of production's, and back
 - `catalog`: for whoever reads
 """

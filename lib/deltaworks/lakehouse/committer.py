@@ -3,17 +3,22 @@
 The only committer of its tables. It reads each table's log once, at `open`, and goes on in memory; the log is the
 truth, whatever else is on disk can vanish. A batch is one commit per table, marked with the batch id under the
 application id `pipeline/table/step/query`, so a batch that is run again is recognised and skipped.
+
+A batch id alone says nothing: a checkpoint that was set back means other records by it. So each commit of a batch also
+says which intent it carries out, and nothing is skipped whose intent is another one.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from deltaworks import clock
+from deltaworks import files
+from deltaworks.clock import ticks_s, wall_ms
+from deltaworks.errors import IntentError
 from deltaworks.faults import reach
 from deltaworks.lakehouse import archive, control, layout
 from deltaworks.lakehouse.control import PageChange, PageList, PageListWriter
@@ -23,8 +28,14 @@ from deltaworks.lakehouse.layout import PageName
 from deltaworks.lakehouse.log import Commit, DeltaLog
 from deltaworks.lakehouse.schema import Role, TableSchema, changelog_name, plan_schemas
 from deltaworks.lakehouse.snapshots import Snapshot, SnapshotRefresh
+from deltaworks.lakehouse.trash import Trash
 from deltaworks.lakehouse.writes import TableWrite
 from deltaworks.topology.nodes.sinks import DeltaSink
+
+_SET_BACK = (
+    "was an older copy of the checkpoint brought back? Bring back the one that was there, or a copy of checkpoint and "
+    "tables of the same time; or build state and tables anew: deltaworks replay <pipeline> --hand-over"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +48,8 @@ class TableOptions:
     """Log files that a checkpoint covers stay this long."""
     keep_releases_ms: int = 7 * 24 * 60 * 60_000
     """What a release has replaced stays this long, so that it can be rolled back."""
+    keep_trash_ms: int = 7 * 24 * 60 * 60_000
+    """What nothing names any more stays this long, and what others have removed, once a driver has seen it."""
 
     @property
     def properties(self) -> dict[str, str]:
@@ -132,28 +145,44 @@ class TableCommitter:
                 self._snapshots[changelog.schema.name] = snapshot
 
     def commit(
-        self, batch_id: int, writes: Iterable[TableWrite], *, intent: int | None = None, known: int = -1
+        self,
+        batch_id: int,
+        writes: Iterable[TableWrite],
+        *,
+        intent: int | None = None,
+        digest: str = "",
+        known: int = -1,
     ) -> list[TableCommit]:
         """Commits what the tasks of a batch wrote, a table after the other.
 
         Args:
             batch_id: of the batch.
-            writes: the files of its tasks.
-            intent: what the batch is to do, as `control.intents.token`; None: a replay.
-            known: the highest batch that has an intent.
+            writes: of all its tasks.
+            intent: stands for the intent of the batch; None: it has none, as in a replay.
+            digest: of the intent, for who reads the table's history.
+            known: batches up to this one may be in the tables already, because the caller has compared them with
+                their intents.
 
         Returns:
             One entry for each table that the batch changes.
 
         Raises:
             FencedError: a newer generation has taken over.
-            TableError: another process has committed to one of the tables.
+            IntentError: a table holds another batch under this id, or later ones that nobody knows; nothing was
+                committed.
+            TableError: somebody else has committed to one of the tables.
+            TransientError: a file is gone that a task has written.
         """
         by_table: dict[str, list[TableWrite]] = defaultdict(list)
         for write in writes:
             by_table[write.table].append(write)
+        for table in self.tables.values():  # those without writes too: tasks leave out what they see is there
+            self._check_intent(table, batch_id, intent, known)
+        self._make_durable(batch_id, by_table)
         return [
-            self._commit(table, batch_id, by_table[name]) for name, table in self.tables.items() if name in by_table
+            self._commit(table, batch_id, by_table[name], intent, digest)
+            for name, table in self.tables.items()
+            if name in by_table
         ]
 
     def replace(self, table: str, commit: Commit) -> int:
@@ -216,10 +245,50 @@ class TableCommitter:
         entry = self.tables[table]
         return entry.log.transaction_version(entry.app_id)
 
+    def committed(self) -> dict[str, tuple[int, int | None]]:
+        """Table -> the last batch that changed it, and what stands for its intent (None: it had none).
+
+        Tables without a batch are absent, and snapshots: they follow their changelogs.
+        """
+        found = {}
+        for name, table in self.tables.items():
+            batch_id = table.log.transaction_version(table.app_id)
+            if batch_id is not None and table.schema.role is not Role.SNAPSHOT:
+                found[name] = batch_id, table.log.transaction_version(self._app(name, layout.INTENT))
+        return found
+
     def already_committed(self, log: DeltaLog, app_id: str, batch_id: int) -> bool:
         """Whether a table holds a batch."""
         version = log.transaction_version(app_id)
         return version is not None and version >= batch_id
+
+    def _make_durable(self, batch_id: int, writes: Mapping[str, Sequence[TableWrite]]) -> None:
+        """What the tasks have written is on the disk before a commit names it: all of it side by side."""
+        paths = []
+        for name, table in self.tables.items():
+            if name in writes and not self.already_committed(table.log, table.app_id, batch_id):
+                added = [new for write in writes[name] for new in write.added]
+                table.log.check_files(added)
+                paths += [table.log.path / new.path for new in added]
+        files.sync(paths)
+
+    def _check_intent(self, table: OpenTable, batch_id: int, intent: int | None, known: int) -> None:
+        name, held = table.schema.name, table.log.transaction_version(table.app_id)
+        if held is None or held < batch_id or table.schema.role is Role.SNAPSHOT:
+            return
+        if held > batch_id and held > known:
+            raise IntentError(
+                f"Delta table '{name}' holds batch {held} of pipeline '{self.application}', but batch {batch_id} is to "
+                "be committed: the checkpoint was set back, and what its batches mean now is not what is in the table.",
+                hint=_SET_BACK,
+            )
+        committed = table.log.transaction_version(self._app(name, layout.INTENT))
+        if held == batch_id and intent is not None and committed != intent:
+            raise IntentError(
+                f"Delta table '{name}' holds batch {batch_id} of pipeline '{self.application}' with intent "
+                f"{committed}, but the batch that is to be committed has intent {intent}: other records.",
+                hint=_SET_BACK,
+            )
 
     def _app(self, table: str, step: str) -> str:
         return layout.app_id(self.application, table, step, self._query_id)
@@ -235,7 +304,16 @@ class TableCommitter:
             control.publish_held(log.path, archive.spans_of(log.transactions))
         keep_ms = self._options.keep_replaced_ms
         kept = KeptFiles(log.path, keep_ms=self._options.keep_releases_ms)
-        housekeeping = Housekeeping(self.root, schema, log, tag, self._background, keep_replaced_ms=keep_ms, kept=kept)
+        housekeeping = Housekeeping(
+            self.root,
+            schema,
+            log,
+            tag,
+            self._background,
+            keep_replaced_ms=keep_ms,
+            kept=kept,
+            keep_trash_ms=self._options.keep_trash_ms,
+        )
         table = OpenTable(schema, log, self._app(schema.name, step), tag, housekeeping, kept)
         table.pages = {task: PageListWriter(log.path, task, pages) for task, pages in self._page_lists(table).items()}
         return table
@@ -250,26 +328,29 @@ class TableCommitter:
             lists[task].closed_before_ms = before_ms
         return lists
 
-    def _commit(self, table: OpenTable, batch_id: int, writes: Sequence[TableWrite]) -> TableCommit:
-        begun = clock.ticks_s()
+    def _commit(
+        self, table: OpenTable, batch_id: int, writes: Sequence[TableWrite], intent: int | None, digest: str
+    ) -> TableCommit:
+        begun = ticks_s()
         log, name = table.log, table.schema.name
         rows = sum(write.changed_rows for write in writes)
         size = sum(new.size_bytes for write in writes for new in write.added)
         reach(f"delta.before_commit:{name}")
         if self.already_committed(log, table.app_id, batch_id):
             self._discard(table, writes)
-            return TableCommit(name, batch_id, log.version, True, rows, 0, clock.ticks_s() - begun)
+            return TableCommit(name, batch_id, log.version, True, rows, 0, ticks_s() - begun)
         closed = {write.task: write.closed_before_ms for write in writes if write.closed_before_ms is not None}
         commit = Commit(
             added=[new for write in writes for new in write.added],
             removed=[path for write in writes for path in write.removed],
             transactions={
                 table.app_id: batch_id,
+                **({} if intent is None else {self._app(name, layout.INTENT): intent}),
                 **{self._app(name, layout.closed_step(task)): before_ms for task, before_ms in closed.items()},
                 **self._spans(table, writes),
             },
             parameters={"queryId": self._query_id, "epochId": str(batch_id), "outputMode": "Update"},
-            metadata={"pipeline": self.application, "batchId": batch_id},
+            metadata=self._metadata(batch_id, digest),
         )
         version = log.commit(commit)
         reach(f"delta.after_commit:{name}")
@@ -278,7 +359,11 @@ class TableCommitter:
             for write in writes:
                 self._change_pages(table, batch_id, write)
         table.housekeeping.after_commit(commit.added)
-        return TableCommit(name, batch_id, version, False, rows, size, clock.ticks_s() - begun)
+        return TableCommit(name, batch_id, version, False, rows, size, ticks_s() - begun)
+
+    def _metadata(self, batch_id: int, digest: str) -> Mapping[str, object]:
+        intent = {"intent": digest} if digest else {}
+        return {"pipeline": self.application, "batchId": batch_id, **intent}
 
     def _spans(self, table: OpenTable, writes: Sequence[TableWrite]) -> dict[str, int]:
         """Of an archive: what it holds when this batch is in it."""
@@ -295,9 +380,7 @@ class TableCommitter:
         pages.change(PageChange(batch_id, closed, list(write.removed), added))
 
     def _discard(self, table: OpenTable, writes: Iterable[TableWrite]) -> None:
-        """Files of a batch that was run again, though the table held it already."""
+        """Files of a batch that was run again, though the table held it already, go to the trash."""
         known = set(table.log.files) | {path for _, path in table.log.tombstones}
-        for write in writes:
-            for new in write.added:
-                if new.path not in known:
-                    (table.log.path / new.path).unlink(missing_ok=True)
+        paths = [new.path for write in writes for new in write.added if new.path not in known]
+        Trash(table.log.path).put(paths, wall_ms())

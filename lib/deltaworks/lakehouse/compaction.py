@@ -4,7 +4,7 @@ Every batch of every task leaves a small file. Files of one partition are groupe
 files become one file of the next group. Rows keep the order of their files, and files the order of their batches.
 
 Pages are no concern of this module: they are few and are replaced anyway. Nor are the files of releases: a rollback
-takes them away.
+takes them away. Nor are files that somebody else wrote, who does not say which batches their rows are of.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ class SmallFiles:
     def add(self, path: str, size_bytes: int) -> None:
         """A file is now part of the table."""
         tier = sum(size_bytes >= limit for limit in _TIERS_BYTES)
-        if tier < len(_TIERS_BYTES) and not layout.is_page(path) and not layout.is_released(path):
+        ours = layout.batch_of(path) is not None
+        if ours and tier < len(_TIERS_BYTES) and not layout.is_page(path) and not layout.is_released(path):
             place = path.rpartition("/")[0], tier
             self._places[path] = place
             group = self._groups[place]

@@ -23,7 +23,7 @@ import duckdb
 import msgspec
 from deltalake import Schema
 
-from deltaworks import clock
+from deltaworks.clock import ticks_s, wall_ms
 from deltaworks.errors import TableError
 from deltaworks.lakehouse import layout, origins
 from deltaworks.lakehouse.differences import KINDS, Differences, Kind, Side
@@ -167,7 +167,7 @@ def compare(
             and deleted meanwhile.
     """
     limits = limits or Limits()
-    begun, now_ms = clock.ticks_s(), clock.wall_ms()
+    begun, now_ms = ticks_s(), wall_ms()
     scope = Scope(from_ms=from_ms, to_ms=to_ms, end_offsets=end_offsets, last_batch=last_batch)
     known = {schema.name: schema for schema in schemas}
     if unknown := [name for name in tables if name not in known]:
@@ -180,9 +180,7 @@ def compare(
         pair = _Pair.open(schema, source, production_root, staging_root)
         end_ms = (ends_ms or {}).get(name, to_ms)
         compared.append(pair.compare(msgspec.structs.replace(scope, to_ms=end_ms), same_batches, limits))
-    return Comparison(
-        tables=tuple(compared), scope=scope, compared_ms=now_ms, seconds=round(clock.ticks_s() - begun, 3)
-    )
+    return Comparison(tables=tuple(compared), scope=scope, compared_ms=now_ms, seconds=round(ticks_s() - begun, 3))
 
 
 @dataclass(frozen=True)

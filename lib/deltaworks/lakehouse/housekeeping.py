@@ -10,13 +10,14 @@ from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import Executor, Future
 from pathlib import Path
 
-from deltaworks import clock
+from deltaworks.clock import cautious_ms, wall_ms
 from deltaworks.faults import reach
 from deltaworks.lakehouse import layout, origins, parquet
 from deltaworks.lakehouse.compaction import SmallFiles
 from deltaworks.lakehouse.kept import KeptFiles
-from deltaworks.lakehouse.log import Commit, DeltaLog
+from deltaworks.lakehouse.log import Commit, DeltaLog, OvertakenError
 from deltaworks.lakehouse.schema import Role, TableSchema
+from deltaworks.lakehouse.trash import Trash
 from deltaworks.lakehouse.writes import NewFile
 
 
@@ -31,6 +32,7 @@ class Housekeeping:
         background: runs what may take a while.
         keep_replaced_ms: how long replaced files stay for readers that still use them.
         kept: what releases have removed.
+        keep_trash_ms: how long files stay that nothing names.
     """
 
     def __init__(
@@ -43,9 +45,11 @@ class Housekeeping:
         *,
         keep_replaced_ms: int,
         kept: KeptFiles,
+        keep_trash_ms: int,
     ) -> None:
         self._root, self._schema, self._log, self._tag = root, schema, log, tag
         self._background, self._keep_replaced_ms, self._kept = background, keep_replaced_ms, kept
+        self._trash, self._keep_trash_ms = Trash(log.path), keep_trash_ms
         self._small = SmallFiles()
         for path, entry in log.files.items():
             self._small.add(path, entry.size_bytes)
@@ -62,16 +66,17 @@ class Housekeeping:
             self._small.add(new.path, new.size_bytes)
         if self._merging is None or self._merging.done():
             self._finish_merge()
-            if (group := self._small.full_group()) is not None:
+            if (group := self._full_group()) is not None:
                 for path in group:
                     self._small.remove(path)
                 self._group, self._merging = (
                     group,
                     self._background.submit(self._merge, {path: self._log.files[path].rows for path in group}),
                 )
-        now_ms = clock.cautious_ms()
+        now_ms = cautious_ms()
         self._log.expire(now_ms - self._keep_replaced_ms)
         self._kept.expire(now_ms)
+        self._trash.expire(now_ms - self._keep_trash_ms)
         if self._log.checkpoint_due() and (self._checkpoint is None or self._checkpoint.done()):
             self._finish_checkpoint()
             self._log.checkpoint_begins()
@@ -81,6 +86,16 @@ class Housekeeping:
         """Waits for what is under way."""
         self._finish_merge()
         self._finish_checkpoint()
+
+    def _full_group(self) -> list[str] | None:
+        """Somebody else may have rewritten small files; those are no longer ours to merge."""
+        while (group := self._small.full_group()) is not None:
+            gone = [path for path in group if path not in self._log.files]
+            if not gone:
+                return group
+            for path in gone:
+                self._small.remove(path)
+        return None
 
     def _merge(self, counted: dict[str, int]) -> NewFile:
         """Path -> rows; in the background."""
@@ -95,7 +110,9 @@ class Housekeeping:
         folder = group[0].rpartition("/")[0]
         first = layout.batch_of(group[0])
         name = layout.part_name("merged", first[0] if first else 0, 0, self._tag)
-        return parquet.write(self._root, self._schema, f"{folder}/{name}" if folder else name, rows, batches)
+        merged = parquet.write(self._root, self._schema, f"{folder}/{name}" if folder else name, rows, batches)
+        parquet.sync(self._root, self._schema.name, [merged])
+        return merged
 
     def _finish_merge(self) -> None:
         if self._merging is None:
@@ -106,11 +123,15 @@ class Housekeeping:
             return
         file = merging.result()
         reach(f"delta.before_merge:{self._schema.name}")
-        self._log.commit(Commit(added=[file], removed=self._group, data_change=False, operation="OPTIMIZE"))
+        try:
+            self._log.commit(Commit(added=[file], removed=self._group, data_change=False, operation="OPTIMIZE"))
+        except OvertakenError:
+            self._drop_merge(merging)
+            return
         self._small.add(file.path, file.size_bytes)
 
     def _drop_merge(self, merging: Future[NewFile]) -> None:
-        """A release has removed some of the files meanwhile: their rows must not come back."""
+        """A release, or somebody else, has removed some of the files meanwhile: their rows must not come back."""
         if merging.exception() is None:
             (self._log.path / merging.result().path).unlink(missing_ok=True)
         for path in self._group:
@@ -124,7 +145,7 @@ class Housekeeping:
 
 
 def remove_orphans(log: DeltaLog, tag: str, uncommitted: Collection[str] = ()) -> int:
-    """Deletes files that a query's attempts wrote and that no version within reach of readers names.
+    """Moves files to the trash that a query's attempts wrote and that no version within reach of readers names.
 
     Safe only while no task of that query is at work.
 
@@ -134,11 +155,10 @@ def remove_orphans(log: DeltaLog, tag: str, uncommitted: Collection[str] = ()) -
         uncommitted: paths of files that the next version will name.
     """
     kept = set(log.files) | {path for _, path in log.tombstones} | set(uncommitted)
-    removed = 0
+    orphans = []
     for file in log.path.rglob("*.parquet"):
         path = file.relative_to(log.path).as_posix()
         found = layout.batch_of(path)
         if path not in kept and found is not None and found[1] == tag and not path.startswith("_"):
-            file.unlink()
-            removed += 1
-    return removed
+            orphans.append(path)
+    return Trash(log.path).put(orphans, wall_ms())

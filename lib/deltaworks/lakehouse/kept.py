@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
+from deltaworks import files
 from deltaworks.lakehouse import layout
 
 
@@ -36,8 +37,11 @@ class KeptFiles:
         for name in [name for name in self._names if name.split("-", 2)[1:] == [str(number), run_id]]:
             self.forget(name)
         name = f"{now_ms:016d}-{number}-{run_id}"
+        made = []
         for path in paths:
             link(self._table / path, self._folder / name / path)
+            made.append(self._folder / name / path)
+        files.sync(made)
         if name not in self._names:
             self._names.append(name)
         return name
@@ -48,9 +52,10 @@ class KeptFiles:
 
     def restore(self, name: str, paths: Iterable[str]) -> None:
         """Files are again where the table had them."""
-        for path in paths:
-            if not (self._table / path).exists():
-                link(self._folder / name / path, self._table / path)
+        made = [path for path in paths if not (self._table / path).exists()]
+        for path in made:
+            link(self._folder / name / path, self._table / path)
+        files.sync([self._table / path for path in made])
 
     def path(self, name: str, path: str) -> str:
         """Where a kept file is, from the table's folder on."""
@@ -69,7 +74,7 @@ class KeptFiles:
 
 def link(source: Path, target: Path) -> None:
     """A second name for a file that never changes; a copy where there can be none, as on another disk."""
-    target.parent.mkdir(parents=True, exist_ok=True)
+    files.make_folder(target.parent)
     try:
         os.link(source, target)
     except FileNotFoundError:

@@ -4,6 +4,7 @@
 <table>/_delta_log/                                          Delta's log: the only truth
 <table>/_deltaworks/                                         what the driver tells tasks (`control`)
 <table>/_releases/<time>-<round>-<run>/                      what a release has removed, until nobody wants it back
+<table>/_trash/<time>/                                       what nothing names any more, until it expires (`trash`)
 <table>/part-b<batch>-t<task>-<query>-<nonce>.parquet        appended rows
 <table>/merged-b<batch>-t0000-<query>-<nonce>.parquet        small files merged by the driver
 <table>/published-b<batch>-t<task>-<query>-<nonce>.parquet   rows of a replay; also below window_date=<date>/
@@ -28,7 +29,11 @@ from deltaworks.errors import TableError
 CONTROL_FOLDER = "_deltaworks"
 LOG_FOLDER = "_delta_log"
 RELEASES_FOLDER = "_releases"
+TRASH_FOLDER = "_trash"
+FILES_APP = "deltaworks/files"
+"""The transaction that says which files a table has after a commit of ours."""
 ROWS, SNAPSHOT, AS_OF_MS, GENERATION = "rows", "snapshot", "as-of-ms", "generation"
+INTENT = "intent"
 RELEASE, ROLLBACK, SUCCESSION = "release", "rollback", "succession"
 PUBLISHED, REMAINING = "published", "remaining"
 _CLOSED = "closed-t"
@@ -78,7 +83,7 @@ def query_tag(query_id: str) -> str:
 
 
 def app_id(application: str, table: str, step: str, query_id: str) -> str:
-    """The application id of Delta transactions; steps are rows, snapshot, as-of-ms and closed-t<task>.
+    """The application id of Delta transactions; steps are rows, intent, snapshot, as-of-ms and closed-t<task>.
 
     A replay's run id takes the place of the query with the steps release, rollback and succession.
     """

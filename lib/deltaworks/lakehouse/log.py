@@ -5,13 +5,16 @@ looks through all files of the table at every commit: 5 ms with ten files, 22 ms
 Creating tables and writing checkpoints is left to delta-rs; a checkpoint is due when the log has grown by half of what
 the last one held, so its cost follows the changes too. What is written is Delta's protocol (1, 2): add, remove, txn.
 
-Not here: which files to write or remove (`committer`, `compaction`, `snapshots`).
+A commit is on the disk when `commit` returns, and says how many actions it has: one without its end is none.
+
+Not here: which files to write or remove (`committer`, `compaction`, `snapshots`), reading the files of the log
+(`versions`), what becomes of commits of others (`foreign`, `repair`).
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-import os
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,20 +23,27 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 import msgspec
-import pyarrow.parquet as pq
+import pyarrow as pa
 from deltalake import DeltaTable, Schema
 
-from deltaworks import clock
-from deltaworks.errors import FencedError, TableError
-from deltaworks.lakehouse import layout
+from deltaworks import files
+from deltaworks.clock import wall_ms
+from deltaworks.errors import FencedError, TableError, TransientError
+from deltaworks.faults import reach
+from deltaworks.lakehouse import foreign, layout, versions
 from deltaworks.lakehouse.schema import Role, TableSchema
+from deltaworks.lakehouse.trash import Trash
+from deltaworks.lakehouse.versions import TornError, Version
 from deltaworks.lakehouse.writes import NewFile
 
 _CHECKPOINT_MIN_ACTIONS = 2000
 _CHECKPOINT_MAX_COMMITS = 1000
 QUERY_PROPERTY = "deltaworks.query"
 _STATISTICS_PROPERTY = "delta.dataSkippingStatsColumns"
-_ENGINE = "deltaworks"
+
+
+class OvertakenError(TransientError):
+    """Somebody else has rewritten files that this commit removes, which does no harm: it has to be made anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +74,8 @@ class Commit:
     """For people and tools: the commit's `userMetadata`."""
     definition: Mapping[str, Any] | None = None
     """Columns and properties that the table has from now on: Delta's `metaData`; None: those it has."""
+    protocol: Mapping[str, Any] | None = None
+    """What readers and writers must know from now on; None: as before."""
 
 
 class DeltaLog:
@@ -77,6 +89,15 @@ class DeltaLog:
         """Removed files that are still there for readers of older versions: time of removal, path; oldest first."""
         self.transactions: dict[str, int] = {}
         self._fence: tuple[str, int] | None = None
+        self._schema: TableSchema | None = None
+        """What the table must be, as far as that is known."""
+        self.torn: int | None = None
+        """A last version that is not whole, and hence none."""
+        self._token = 0
+        """Stands for the paths of all files."""
+        self._token_of_ours: int | None = None
+        """As our last commit left it; None: not known."""
+        self.protocol: dict[str, Any] = {}
         self.definition: dict[str, Any] = {}
         """Delta's `metaData`."""
         self.properties: dict[str, str] = {}
@@ -91,28 +112,24 @@ class DeltaLog:
     def create_or_open(
         cls, root: Path, schema: TableSchema, *, query_id: str, properties: Mapping[str, str]
     ) -> DeltaLog:
-        """Opens the table of `schema`, after creating it if there is none.
+        """Opens the table of `schema`, after creating it if there is none; for its only committer.
+
+        A last version that is not whole was never a commit: it goes to the trash, before anything else is done.
 
         Raises:
-            TableError: the table has other columns, or belongs to another checkpoint.
+            TableError: the table has other columns, belongs to another checkpoint, or somebody else has changed it.
         """
-        path = root / schema.name
-        if not (path / layout.LOG_FOLDER / f"{0:020d}.json").exists() and not _has_checkpoint(path):
-            path.mkdir(parents=True, exist_ok=True)
-            DeltaTable.create(
-                path,
-                schema=Schema.from_arrow(schema.arrow),
-                partition_by=list(schema.partition_by),
-                configuration={
-                    **properties,
-                    # delta-rs finds no rows by a column that it expects bounds of and that has none.
-                    _STATISTICS_PROPERTY: ",".join(schema.statistics),
-                    QUERY_PROPERTY: query_id,
-                },
-                raise_if_key_not_exists=False,
-            )
-        log = cls(path)
+        log = cls(root / schema.name)
+        versions.remove_temporaries(log._folder)
         log.load()
+        if log.torn is not None:
+            Trash(log.path).put_version(versions.file_name(log.torn), wall_ms())
+            log.load()
+        if log.version < 0:
+            log._create_table(schema, query_id, properties)
+            log.load()
+        log.check_owner(schema.role, query_id)
+        log.require_ours(schema)
         log.check(schema, query_id)
         return log
 
@@ -121,21 +138,44 @@ class DeltaLog:
         """The query that the table belongs to."""
         return self.properties.get(QUERY_PROPERTY)
 
-    def check(self, schema: TableSchema, query_id: str) -> None:
-        """Raises `TableError` when this log is not that of `schema`, written by `query_id`."""
+    @property
+    def is_as_left(self) -> bool:
+        """Whether the table has exactly the files that it had after our last commit; False if that is not known."""
+        return self._token_of_ours == self._token
+
+    @property
+    def is_untold(self) -> bool:
+        """Whether no commit has said yet which files the table has."""
+        return self._token_of_ours is None
+
+    def check_owner(self, role: Role, query_id: str) -> None:
+        """Raises `TableError` when the table is that of another query."""
         owner = self.owner
         if owner is not None and owner != query_id:
             raise TableError(
-                f"Delta table '{schema.name}' at {self.path} belongs to the checkpoint of query {owner}, "
+                f"Delta table '{self.path.name}' at {self.path} belongs to the checkpoint of query {owner}, "
                 f"not to that of query {query_id}; going on would write its records twice.",
                 hint="bring back the checkpoint, or move the table's folder away: it may hold what Kafka has not"
-                if schema.role is Role.ARCHIVE
+                if role is Role.ARCHIVE
                 else "bring back the checkpoint, or remove the table's folder to build it again from the topics",
             )
+
+    def check(self, schema: TableSchema, query_id: str) -> None:
+        """Raises `TableError` when this log is not that of `schema`, written by `query_id`."""
+        self.check_owner(schema.role, query_id)
+        if differences := self.differences(schema):
+            raise TableError(
+                f"Delta table '{schema.name}' at {self.path} has other columns than the pipeline "
+                f"(table -> pipeline): {'; '.join(differences)}.",
+                hint="write to a new table name, or remove the table's folder to build it again from the topics",
+            )
+
+    def differences(self, schema: TableSchema) -> list[str]:
+        """What is different about the columns, as `table -> schema`."""
         found = {f["name"]: f["type"] for f in json.loads(self.schema_text)["fields"]}
         wanted = {f["name"]: f["type"] for f in json.loads(Schema.from_arrow(schema.arrow).to_json())["fields"]}
         if found == wanted and self.partition_by == schema.partition_by:
-            return
+            return []
         differences = [
             f"{name}: {found.get(name, 'not there')} -> {wanted.get(name, 'not there')}"
             for name in sorted(found.keys() | wanted.keys())
@@ -143,33 +183,88 @@ class DeltaLog:
         ]
         if self.partition_by != schema.partition_by:
             differences.append(f"partitions: {self.partition_by} -> {schema.partition_by}")
+        return differences
+
+    def require_ours(self, schema: TableSchema | None) -> None:
+        """Raises `TableError` when somebody else has made this a table that the stream cannot go on with.
+
+        From now on, commits of others are judged by `schema`.
+        """
+        self._schema = schema
+        others, is_complete = self.foreign()
+        self._judge(others, is_complete=is_complete)
+
+    def foreign(self) -> tuple[list[Version], bool]:
+        """Commits of others since the last one of ours, in order; whether these are all of them."""
+        found: list[Version] = []
+        for number in range(self.version, -1, -1):
+            try:
+                version = versions.read(self._folder, number)
+            except TornError:
+                version = None  # a checkpoint has taken its place
+            if version is None or version.is_ours:
+                return found[::-1], version is not None
+            found.append(version)
+        return found[::-1], True
+
+    def load(self, up_to: int | None = None) -> None:
+        """Reads the log: from its last checkpoint on, from an earlier one if that is not whole, or all of it.
+
+        Args:
+            up_to: a version; None: the last one that is whole.
+
+        Raises:
+            TableError: the log is damaged, and what can be done.
+        """
+        there = [number for number in versions.numbers(self._folder) if up_to is None or number <= up_to]
+        problems: list[str] = []
+        starts = (start for start in versions.starts(self._folder) if up_to is None or start[0] <= up_to)
+        for start, parts in (*starts, (-1, [])):
+            self.__init__(self.path)  # type: ignore[misc]
+            try:
+                self._load_checkpoint(parts)
+            except (OSError, pa.ArrowException, KeyError, TypeError, ValueError) as error:
+                problems.append(f"the checkpoint of version {start} cannot be read ({error})")
+                continue
+            self.version = start
+            self.catch_up(up_to)
+            if there and max(there) > self.version + (self.torn is not None):
+                problems.append(f"version {self.version + 1} is missing")
+            elif self.version < 0 and self.torn is None and versions.has_checkpoint(self._folder):
+                problems.append("the log from its beginning on is gone")
+            elif up_to is None or self.version == up_to:
+                return
         raise TableError(
-            f"Delta table '{schema.name}' at {self.path} has other columns than the pipeline "
-            f"(table -> pipeline): {'; '.join(differences)}.",
-            hint="write to a new table name, or remove the table's folder to build it again from the topics",
+            f"The log of the Delta table at {self.path} is damaged: {'; '.join(problems)}.",
+            hint="bring back the table's _delta_log from a backup; or move the folder of the table away and build it "
+            "again: deltaworks replay <pipeline> --hand-over",
         )
 
-    def load(self) -> None:
-        """Reads the log from its last checkpoint on."""
-        self.__init__(self.path)  # type: ignore[misc]
-        folder = self.path / layout.LOG_FOLDER
-        if (start := _last_checkpoint(folder)) is not None:
-            self._load_checkpoint(folder, start)
-            self.version = start
-        self.catch_up()
+    def catch_up(self, up_to: int | None = None) -> list[Version]:
+        """Applies commits made by others since, and returns them; a last one that is not whole is none.
 
-    def catch_up(self) -> list[str]:
-        """Applies commits made by others since; returns the paths they removed."""
-        removed: list[str] = []
-        while (commit := self._commit_path(self.version + 1)).exists():
-            for line in commit.read_bytes().splitlines():
-                action = msgspec.json.decode(line)
-                if "remove" in action:
-                    removed.append(unquote(action["remove"]["path"]))
-                self._apply(action)
-            self.version += 1
-            self._commits_since_checkpoint += 1
-        return removed
+        Raises:
+            TableError: a version is not whole, and later ones follow; or another engine wrote it.
+        """
+        found = []
+        while up_to is None or self.version < up_to:
+            number = self.version + 1
+            try:
+                version = versions.read(self._folder, number)
+            except TornError as error:
+                if error.foreign or any(later > number for later in versions.numbers(self._folder)):
+                    raise TableError(
+                        f"Version {number} of the Delta table at {self.path} is not whole: {error}.",
+                        hint=f"bring back {versions.file_name(number)} from a backup; or move the folder of the table "
+                        "away and build it again: deltaworks replay <pipeline> --hand-over",
+                    ) from None
+                self.torn = number
+                break
+            if version is None:
+                break
+            self._take(version)
+            found.append(version)
+        return found
 
     def fence(self, app_id: str, generation: int) -> None:
         """Lets `generation` write, and none before it from now on: they find the mark when they commit.
@@ -196,44 +291,55 @@ class DeltaLog:
         """
         for number in range(after + 1, self.version + 1):
             try:
-                lines = self._commit_path(number).read_bytes().splitlines()
-            except FileNotFoundError:
+                found = versions.read(self._folder, number)
+            except TornError:
                 continue
-            for line in lines:
-                transaction = msgspec.json.decode(line).get("txn", {})
+            for action in () if found is None else found.actions:
+                transaction = action.get("txn", {})
                 if (transaction.get("appId"), transaction.get("version")) == (app_id, version):
                     return number
         return after + 1
 
     def commit(self, commit: Commit) -> int:
-        """Makes the next version of the table.
+        """Makes the next version of the table; it is on the disk when this returns.
 
         Returns:
             The version.
 
         Raises:
             FencedError: a newer generation has taken over.
-            TableError: someone else has removed a file that this commit removes, or committed the same transaction.
+            TableError: someone else has removed a file that this commit removes, committed the same transaction, or
+                made this a table that the stream cannot go on with.
+            TransientError: a file that it adds is gone; or, without harm, one that it removes was rewritten.
         """
         self._check_fence()
-        now_ms = clock.wall_ms()
-        lines = self._lines(commit, now_ms)
-        data = b"\n".join(msgspec.json.encode(line) for line in lines) + b"\n"
-        while not self._create(self.version + 1, data):
-            expected = {app: self.transactions.get(app) for app in commit.transactions}
-            gone = set(self.catch_up()) & set(commit.removed)
-            self._check_fence()
-            if gone or any(self.transactions.get(app) != version for app, version in expected.items()):
-                raise TableError(
-                    f"Version {self.version} of the Delta table at {self.path} was committed by another process "
-                    f"and contradicts batch {dict(commit.transactions)}.",
-                    hint="only one driver may write a table: stop the other one, then start this pipeline again",
-                )
-        for line in lines:
-            self._apply(line)
-        self.version += 1
-        self._commits_since_checkpoint += 1
+        self.check_files(commit.added)
+        now_ms = wall_ms()
+        log = files.LocalFiles(self._folder)
+        while True:
+            lines = self._lines(commit, now_ms)
+            data = b"\n".join(msgspec.json.encode(line) for line in lines) + b"\n"
+            if log.put_if_absent(versions.file_name(self.version + 1), data):
+                break
+            self._overtaken(commit)
+        self._take(Version(self.version + 1, lines))
         return self.version
+
+    def check_files(self, added: Iterable[NewFile]) -> None:
+        """Raises `TransientError` if one of these is not there, or not as it was written."""
+        for new in added:
+            try:
+                size = (self.path / new.path).stat().st_size
+            except FileNotFoundError:
+                size = -1
+            if size != new.size_bytes:
+                self.catch_up()
+                self._check_fence()  # a newer generation takes away what the older ones have written
+                there = "gone" if size < 0 else f"of {size} bytes instead of {new.size_bytes}"
+                raise TransientError(
+                    f"{new.path}, which was written for the Delta table at {self.path}, is {there}.",
+                    hint="the batch runs again; did somebody VACUUM with a retention of 0 hours?",
+                )
 
     @property
     def steps(self) -> dict[str, int]:
@@ -269,10 +375,18 @@ class DeltaLog:
     def checkpoint(self) -> None:
         """Lets delta-rs write a checkpoint of the latest version and drop log files that are no longer needed.
 
-        It uses nothing of this object but the path, so another thread may do it while commits go on.
+        They are dropped once the checkpoint is on the disk and can be read. It uses nothing of this object but the
+        path, so another thread may do it while commits go on.
         """
         table = DeltaTable(self.path)
         table.create_checkpoint()
+        number = versions.last_checkpoint(self._folder)
+        parts = next((parts for start, parts in versions.starts(self._folder) if start == number), None)
+        if parts is None:
+            raise OSError(f"delta-rs left no checkpoint of version {number} in {self._folder}")
+        files.sync([*parts, self._folder / "_last_checkpoint"])
+        reach(f"delta.checkpoint_written:{self.path.name}")
+        versions.check_checkpoint(parts)
         table.cleanup_metadata()
 
     def expire(self, older_than_ms: int, limit: int = 10_000) -> int:
@@ -301,25 +415,71 @@ class DeltaLog:
                 hint="nothing to do: the newer generation goes on where this one stopped",
             )
 
-    def _commit_path(self, version: int) -> Path:
-        return self.path / layout.LOG_FOLDER / f"{version:020d}.json"
+    @property
+    def _folder(self) -> Path:
+        return self.path / layout.LOG_FOLDER
 
-    def _create(self, version: int, data: bytes) -> bool:
-        """Whether the version was free. A link either makes the whole file visible or fails."""
-        folder = self.path / layout.CONTROL_FOLDER
-        temporary = folder / f".commit-{layout.nonce()}"
+    def _create_table(self, schema: TableSchema, query_id: str, properties: Mapping[str, str]) -> None:
+        files.make_folder(self.path)
+        DeltaTable.create(
+            self.path,
+            schema=Schema.from_arrow(schema.arrow),
+            partition_by=list(schema.partition_by),
+            configuration={
+                **properties,
+                # delta-rs finds no rows by a column that it expects bounds of and that has none.
+                _STATISTICS_PROPERTY: ",".join(schema.statistics),
+                QUERY_PROPERTY: query_id,
+            },
+            raise_if_key_not_exists=False,
+        )
+        files.sync([self._folder / versions.file_name(0)])
+        files.sync_folder(self.path)
+
+    def _take(self, version: Version) -> None:
+        """Applies the next version."""
+        for action in version.actions:
+            self._apply(action)
+        if version.is_ours and not any(
+            action.get("txn", {}).get("appId") == layout.FILES_APP for action in version.actions
+        ):
+            self._token_of_ours = None  # of a version of this package that did not say it
+        self.version = version.number
+        self._commits_since_checkpoint += 1
+
+    def _overtaken(self, commit: Commit) -> None:
+        """Somebody else has made the version that this commit was to be."""
+        expected = {app: self.transactions.get(app) for app in commit.transactions}
+        since = self.catch_up()
+        if not since:
+            raise TransientError(
+                f"Version {self.version + 1} of the Delta table at {self.path} is not whole.",
+                hint="the next start moves it to the trash, if it is the last one",
+            )
+        self._check_fence()
+        others = [version for version in since if not version.is_ours]
+        self._judge(others)
+        removed = {unquote(action["path"]) for version in since for action in version.removed}
+        gone = not removed.isdisjoint(commit.removed)
+        if any(self.transactions.get(app) != version for app, version in expected.items()) or (gone and not others):
+            raise TableError(
+                f"Version {self.version} of the Delta table at {self.path} was committed by another process "
+                f"and contradicts batch {dict(commit.transactions)}.",
+                hint="only one driver may write a table: stop the other one, then start this pipeline again",
+            )
+        if gone:
+            raise OvertakenError(
+                f"{others[-1]} of the Delta table at {self.path} has rewritten files that were to be replaced.",
+                hint="nothing to do: it is tried again",
+            )
+
+    def _judge(self, others: Sequence[Version], *, is_complete: bool = True) -> None:
         try:
-            temporary.write_bytes(data)
-        except FileNotFoundError:
-            folder.mkdir()
-            temporary.write_bytes(data)
-        try:
-            os.link(temporary, self._commit_path(version))
-        except FileExistsError:
-            return False
-        finally:
-            temporary.unlink()
-        return True
+            foreign.judge(self, self._schema, others, is_complete=is_complete)
+        except TableError:
+            paths = [unquote(action["path"]) for version in others for action in version.removed]
+            Trash(self.path).keep(paths, wall_ms())
+            raise
 
     def _lines(self, commit: Commit, now_ms: int) -> list[dict[str, Any]]:
         info: dict[str, Any] = {
@@ -327,16 +487,18 @@ class DeltaLog:
             "operation": commit.operation,
             "operationParameters": dict(commit.parameters),
             "isBlindAppend": not commit.removed,
-            "engineInfo": _ENGINE,
+            "engineInfo": versions.ENGINE,
         }
         if commit.metadata:
             info["userMetadata"] = json.dumps(commit.metadata)
         lines: list[dict[str, Any]] = [{"commitInfo": info}]
+        if commit.protocol is not None:
+            lines.append({"protocol": dict(commit.protocol)})
         if commit.definition is not None:
             lines.append({"metaData": dict(commit.definition)})
         lines += [
             {"txn": {"appId": app, "version": version, "lastUpdated": now_ms}}
-            for app, version in commit.transactions.items()
+            for app, version in [*commit.transactions.items(), (layout.FILES_APP, self._token_after(commit))]
         ]
         for path in commit.removed:
             entry = self.files.get(path)
@@ -370,17 +532,34 @@ class DeltaLog:
             }
             for new in commit.added
         ]
+        info[versions.MARK] = {"format": versions.FORMAT, "actions": len(lines)}
         return lines
+
+    def _token_after(self, commit: Commit) -> int:
+        """What stands for the files once this is committed."""
+        token = self._token
+        for path in dict.fromkeys(commit.removed):
+            token ^= _token(path)
+        for path in dict.fromkeys(new.path for new in commit.added):
+            if path not in self.files or path in commit.removed:
+                token ^= _token(path)
+        return token
 
     def _apply(self, action: Mapping[str, Any]) -> None:
         self._actions_since_checkpoint += 1
         match action:
             case {"add": add}:
-                self.files[unquote(add["path"])] = FileEntry(add["size"], add.get("stats"))
+                path = unquote(add["path"])
+                if path not in self.files:
+                    self._token ^= _token(path)
+                self.files[path] = FileEntry(add["size"], add.get("stats"))
             case {"remove": remove}:
                 path = unquote(remove["path"])
-                self.files.pop(path, None)
+                if self.files.pop(path, None) is not None:
+                    self._token ^= _token(path)
                 self.tombstones.append((remove.get("deletionTimestamp") or 0, path))
+            case {"txn": {"appId": layout.FILES_APP, "version": token}}:
+                self._token_of_ours = token
             case {"txn": txn}:
                 self.transactions[txn["appId"]] = txn["version"]
             case {"metaData": metadata}:
@@ -389,59 +568,24 @@ class DeltaLog:
                 self.partition_by = tuple(metadata["partitionColumns"])
                 self.properties = dict(metadata["configuration"])
             case {"protocol": protocol}:
-                if protocol["minReaderVersion"] > 1 or protocol["minWriterVersion"] > 2:
-                    raise TableError(
-                        f"The Delta table at {self.path} uses features that this version does not write: {protocol}.",
-                        hint="write to a new table name, or recreate the table without them",
-                    )
+                self.protocol = {name: value for name, value in protocol.items() if value is not None}
             case {"commitInfo": {"userMetadata": str(text)}} if text.startswith("{"):
                 self.user_metadata = json.loads(text)
             case _:
                 pass
 
-    def _load_checkpoint(self, folder: Path, version: int) -> None:
+    def _load_checkpoint(self, parts: Iterable[Path]) -> None:
         tombstones: list[tuple[int, str]] = []
-        for part in _checkpoint_files(folder, version):
-            names = set(pq.read_schema(part).names)
-            columns = [c for c in ("add", "remove", "txn", "metaData", "protocol") if c in names]
-            for action in pq.read_table(part, columns=columns).to_pylist():
-                kind = next((c for c in columns if action[c] is not None), None)
-                match kind:
-                    case "remove":
-                        remove = action["remove"]
-                        tombstones.append((remove.get("deletionTimestamp") or 0, unquote(remove["path"])))
-                    case "metaData":
-                        self._apply({"metaData": _definition(action["metaData"])})
-                    case str():
-                        self._apply({kind: action[kind]})
-                    case None:
-                        pass
+        for action in versions.read_checkpoint(parts):
+            match action:
+                case {"remove": remove}:
+                    tombstones.append((remove.get("deletionTimestamp") or 0, unquote(remove["path"])))
+                case _:
+                    self._apply(action)
         self.tombstones = deque(sorted(tombstones))
         self._actions_since_checkpoint = 0
 
 
-def _definition(read: Mapping[str, Any]) -> dict[str, Any]:
-    """`metaData` as in a commit; Parquet reads maps as lists of pairs, and what is not there as None."""
-    known = {name: value for name, value in read.items() if value is not None}
-    form = known["format"]
-    return {
-        **known,
-        "format": {**form, "options": dict(form.get("options") or {})},
-        "configuration": dict(known["configuration"]),
-    }
-
-
-def _has_checkpoint(path: Path) -> bool:
-    return (path / layout.LOG_FOLDER / "_last_checkpoint").exists()
-
-
-def _last_checkpoint(folder: Path) -> int | None:
-    try:
-        return int(json.loads((folder / "_last_checkpoint").read_bytes())["version"])
-    except FileNotFoundError:
-        return None
-
-
-def _checkpoint_files(folder: Path, version: int) -> Iterable[Path]:
-    single = folder / f"{version:020d}.checkpoint.parquet"
-    return [single] if single.exists() else sorted(folder.glob(f"{version:020d}.checkpoint.*.parquet"))
+def _token(path: str) -> int:
+    """A path as a number of 62 bits."""
+    return int.from_bytes(hashlib.blake2b(path.encode(), digest_size=8).digest()) >> 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from deltaworks import files
 from deltaworks.lakehouse.schema import TableSchema
 from deltaworks.lakehouse.writes import NewFile
 
@@ -23,7 +24,7 @@ _ORIGINS = b"deltaworks.batches"
 def write(
     root: Path, schema: TableSchema, path: str, rows: pa.Table, origins: Sequence[tuple[int, int]] | None = None
 ) -> NewFile:
-    """Writes `rows` to `path` inside the table; the name must be new.
+    """Writes `rows` to `path` inside the table; the name must be new. `sync` makes the file durable.
 
     Args:
         root: folder of all tables.
@@ -42,11 +43,20 @@ def write(
     try:
         file = target.open("xb")
     except FileNotFoundError:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        files.make_folder(target.parent)
         file = target.open("xb")
     with file:
         file.write(data)
     return NewFile(path, data.size, rows.num_rows, statistics(rows, schema.statistics))
+
+
+def sync(root: Path, table: str, written: Iterable[NewFile]) -> None:
+    """Makes files durable, side by side; nothing may name them before.
+
+    Raises:
+        FileNotFoundError: one is not there.
+    """
+    files.sync([root / table / file.path for file in written])
 
 
 def read(root: Path, schema: TableSchema, path: str, columns: Sequence[str] | None = None) -> pa.Table:

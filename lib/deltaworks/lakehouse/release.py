@@ -28,7 +28,7 @@ from typing import Literal
 import msgspec
 import pyarrow as pa
 
-from deltaworks import clock
+from deltaworks.clock import wall_ms
 from deltaworks.errors import TableError
 from deltaworks.faults import reach
 from deltaworks.files import replace_file
@@ -125,8 +125,9 @@ class ReleaseRecord(Release, frozen=True, kw_only=True):
 
     def save(self, releases: Path) -> None:
         """Whoever reads it sees all of it."""
-        data = msgspec.json.format(msgspec.json.encode(self), indent=1)
-        replace_file(_path(releases, self.request.run_id), data, durable=True)
+        replace_file(
+            _path(releases, self.request.run_id), msgspec.json.format(msgspec.json.encode(self), indent=1), durable=True
+        )
 
     def summary(self) -> Release:
         """Without the files."""
@@ -156,7 +157,7 @@ def publish(committer: TableCommitter, staging_root: Path, request: ReleaseReque
     staging = Staging(staging_root, request.run_id)
     _check(committer, staging, request, pending)
 
-    begun_ms = record.begun_ms if record is not None else _now_ms()
+    begun_ms = record.begun_ms if record is not None else wall_ms()
     made = _make(committer, staging, request, number, pending, record)
     mine = {name: made[name][1] if name in made else record.files[name] for name in _names(tables)}  # type: ignore[union-attr]
     told = {name: _told(made[name]) if name in made else record.tables[name] for name in mine}  # type: ignore[union-attr]
@@ -178,7 +179,7 @@ def publish(committer: TableCommitter, staging_root: Path, request: ReleaseReque
     reach("release.after_commits")
     if record.state != "published":
         done = {name: _committed(committer, record, name, layout.RELEASE) for name in record.tables}
-        record = msgspec.structs.replace(record, state="published", tables=done, published_ms=_now_ms())
+        record = msgspec.structs.replace(record, state="published", tables=done, published_ms=wall_ms())
         record.save(releases)
     return record.summary()
 
@@ -222,7 +223,7 @@ def rollback(committer: TableCommitter, releases: Path, run_id: str) -> Release:
     reach("rollback.after_commits")
     if record.state != "rolled back":
         done = {name: _committed(committer, record, name, layout.ROLLBACK) for name in record.tables}
-        record = msgspec.structs.replace(record, state="rolled back", tables=done, rolled_back_ms=_now_ms())
+        record = msgspec.structs.replace(record, state="rolled back", tables=done, rolled_back_ms=wall_ms())
         record.save(releases)
     for table in tables:
         table.kept.forget(record.files[table.schema.name].kept)
@@ -310,7 +311,7 @@ def _make(
     """Replacement, files and version before of every table that is not committed yet."""
     replacing = Replacing(committer, staging, request.scope)
     made = {}
-    now_ms = _now_ms()
+    now_ms = wall_ms()
     for table in pending:
         name = table.schema.name
         if record is not None:  # of an attempt that did not get so far
@@ -483,7 +484,3 @@ def _path(releases: Path, run_id: str) -> Path:
 
 def _names(tables: Iterable[OpenTable]) -> list[str]:
     return [table.schema.name for table in tables]
-
-
-def _now_ms() -> int:
-    return clock.wall_ms()

@@ -25,7 +25,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaworks import clock
+from deltaworks.clock import wall_ms
 from deltaworks.errors import TableError
 from deltaworks.lakehouse import layout, origins, parquet, snapshots
 from deltaworks.lakehouse.committer import OpenTable, TableCommitter
@@ -33,6 +33,7 @@ from deltaworks.lakehouse.kept import link
 from deltaworks.lakehouse.log import DeltaLog, FileEntry
 from deltaworks.lakehouse.schema import Role, TableSchema, changelog_name
 from deltaworks.lakehouse.scope import LETTER_SOURCE, ROW_SOURCE, Scope, open_days
+from deltaworks.lakehouse.trash import Trash
 from deltaworks.lakehouse.writes import NewFile
 
 
@@ -113,6 +114,8 @@ def check_days(root: Path, table: OpenTable, staging: Staging, scope: Scope) -> 
                 hint=f"publish the days before {days[0]}, or wait until they are closed",
             )
     staged = staging.log(name)
+    for path, _ in _of_days(table.log, scope):
+        _require_ours(name, path)
     for day, end_ms in _later_windows(root, table, staged.closed_ms, scope):
         raise TableError(
             f"{day} of table '{name}' has windows in production, up to {layout.utc(end_ms)}, that were closed after "
@@ -163,8 +166,11 @@ def check_reach(root: Path, table: OpenTable, scope: Scope) -> None:
 
     Raises:
         TableError: an earlier release covers later batches; the rows of a replay do not say exactly which batch it was.
+            Or somebody else has written a file, whose rows do not say it at all.
     """
     for path, entry in table.log.files.items():
+        if Bounds.of(entry).overlaps(scope):
+            _require_ours(table.schema.name, path)
         if not path.startswith(f"{layout.PUBLISHED}-") or not Bounds.of(entry).overlaps(scope):
             continue
         last = max((batch for batch, _ in origins.of_file(root, table.schema, path, entry.rows) or ()), default=-1)
@@ -174,6 +180,17 @@ def check_reach(root: Path, table: OpenTable, scope: Scope) -> None:
                 f"this one ends with batch {scope.last_batch}.",
                 hint="roll that one back first, or replay up to a later batch",
             )
+
+
+def _require_ours(table: str, path: str) -> None:
+    """Which batches wrote its rows, only a file of ours says."""
+    if layout.batch_of(path) is None:
+        raise TableError(
+            f"{path} of table '{table}' was written by somebody else (an OPTIMIZE?), so nobody knows which batches its "
+            "rows are of, and what a replay of days may replace.",
+            hint="publish other days, or let the stream go over to a replay of all: deltaworks replay <pipeline> "
+            "--hand-over",
+        )
 
 
 class Replacing:
@@ -192,16 +209,18 @@ class Replacing:
         """The files of one table, on disk, with what has to be committed."""
         match table.schema.role:
             case Role.WINDOWED:
-                return self._whole_days(table)
+                made = self._whole_days(table)
             case Role.APPEND | Role.DEAD_LETTERS | Role.CHANGELOG:
-                return self._rows(table)
+                made = self._rows(table)
             case Role.SNAPSHOT:
-                return self._snapshot(table)
+                made = self._snapshot(table)
             case role:
                 raise TableError(
                     f"'{table.schema.name}' is a table of {role.value}, which a replay reads and does not replace.",
                     hint="publish the tables that the pipeline computes",
                 )
+        parquet.sync(self._committer.root, table.schema.name, made.added)
+        return made
 
     def _whole_days(self, table: OpenTable) -> Replacement:
         made = Replacement()
@@ -301,7 +320,7 @@ def rewritten_snapshot(
     target = max(last_batch, snapshot.as_of_batch, -1 if held_batch is None else held_batch)
     files = snapshot.write(held, news, as_of_batch, target)
     removed = [as_file(path, entry) for path, entry in table.log.files.items()]
-    return Replacement(removed, files, snapshot.transactions(target, clock.wall_ms()))
+    return Replacement(removed, files, snapshot.transactions(target, wall_ms()))
 
 
 def as_file(path: str, entry: FileEntry) -> NewFile:
@@ -310,10 +329,8 @@ def as_file(path: str, entry: FileEntry) -> NewFile:
 
 
 def discard(table: OpenTable, files: Iterable[NewFile]) -> None:
-    """Deletes files that were made and not committed."""
-    for file in files:
-        if file.path not in table.log.files:
-            (table.log.path / file.path).unlink(missing_ok=True)
+    """Moves files to the trash that were made and not committed."""
+    Trash(table.log.path).put((file.path for file in files if file.path not in table.log.files), wall_ms())
 
 
 @dataclass(frozen=True)

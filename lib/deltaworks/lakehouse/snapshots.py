@@ -16,10 +16,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltaworks import clock
+from deltaworks.clock import ticks_s, wall_ms
 from deltaworks.faults import reach
 from deltaworks.lakehouse import layout, parquet
-from deltaworks.lakehouse.log import Commit, DeltaLog, FileEntry
+from deltaworks.lakehouse.log import Commit, DeltaLog, FileEntry, OvertakenError
 from deltaworks.lakehouse.schema import TableSchema
 from deltaworks.lakehouse.writes import NewFile
 
@@ -28,6 +28,8 @@ REST_S = 10.0
 REST = 20.0
 """Times as long as the last one took, at least."""
 FILE_ROWS = 1_000_000
+_ATTEMPTS = 3
+"""At one that must not wait: somebody else may rewrite the files that it replaces."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ class Snapshot:
         """Counts how often the past has been changed."""
         self._begun = 0
         """The epoch in which the rows that are being written were read."""
-        self._rests_until = clock.ticks_s() + (REST_S if self.as_of_batch >= 0 else 0.0)
+        self._rests_until = ticks_s() + (REST_S if self.as_of_batch >= 0 else 0.0)
 
     @property
     def table(self) -> str:
@@ -131,6 +133,7 @@ class Snapshot:
         for begin in range(0, rows.num_rows, FILE_ROWS):
             name = layout.part_name("snapshot", target, 0, self._tag)
             files.append(parquet.write(self._root, self._schema, name, rows.slice(begin, FILE_ROWS)))
+        parquet.sync(self._root, self._schema.name, files)
         return files
 
     def transactions(self, as_of_batch: int, as_of_ms: int) -> dict[str, int]:
@@ -153,26 +156,29 @@ class Snapshot:
         refreshed = []
         if self._writing is not None and (force or self._writing.done()):
             refreshed += self._finish()
-        if self._writing is None and self.stale and (force or eager or clock.ticks_s() >= self._rests_until):
-            self._begun = self._epoch
-            self._writing = self._background.submit(self._write, self._job())
-            if force:
-                refreshed += self._finish()
+        for _ in range(_ATTEMPTS if force else 1):
+            if self._writing is not None or not self.stale:
+                break
+            if force or eager or ticks_s() >= self._rests_until:
+                self._begun = self._epoch
+                self._writing = self._background.submit(self._write, self._job())
+                if force:
+                    refreshed += self._finish()
         return refreshed
 
     def _job(self) -> _Job:
         target = self._changelog.transaction_version(self._changelog_app_id)
         assert target is not None
         as_of_batch = self.as_of_batch
-        return _Job(as_of_batch, target, _now_ms(), list(self._log.files), news(self._changelog.files, as_of_batch))
+        return _Job(as_of_batch, target, wall_ms(), list(self._log.files), news(self._changelog.files, as_of_batch))
 
     def _write(self, job: _Job) -> _Written:
         """In the background: the files it reads stay, even if others replace them meanwhile."""
-        begun = clock.ticks_s()
+        begun = ticks_s()
         held = parquet.read_all(self._root, self._schema, job.held)
         news = parquet.read_all(self._root, self._changelog_schema, job.news)
         files = self.write(held, news, job.as_of_batch, job.target)
-        return _Written(job, sum(file.rows for file in files), files, clock.ticks_s() - begun)
+        return _Written(job, sum(file.rows for file in files), files, ticks_s() - begun)
 
     def _finish(self) -> list[SnapshotRefresh]:
         assert self._writing is not None
@@ -183,22 +189,28 @@ class Snapshot:
         written = writing.result()
         job = written.job
         reach(f"snapshot.before_commit:{self._schema.name}")
-        self._log.commit(
-            Commit(
-                added=written.files,
-                removed=job.held,
-                transactions=self.transactions(job.target, job.as_of_ms),
-                operation="WRITE",
-                parameters={"mode": "Overwrite"},
-                metadata={"asOfBatch": job.target, "asOfMs": job.as_of_ms},
-            )
+        commit = Commit(
+            added=written.files,
+            removed=job.held,
+            transactions=self.transactions(job.target, job.as_of_ms),
+            operation="WRITE",
+            parameters={"mode": "Overwrite"},
+            metadata={"asOfBatch": job.target, "asOfMs": job.as_of_ms},
         )
+        if not all(path in self._log.files for path in job.held):
+            self._drop(writing)
+            return []
+        try:
+            self._log.commit(commit)
+        except OvertakenError:
+            self._drop(writing)
+            return []
         reach(f"snapshot.after_commit:{self._schema.name}")
-        self._rests_until = clock.ticks_s() + max(REST_S, REST * written.seconds)
+        self._rests_until = ticks_s() + max(REST_S, REST * written.seconds)
         return [SnapshotRefresh(self._schema.name, job.target, job.as_of_ms, written.rows, written.seconds)]
 
     def _drop(self, writing: Future[_Written]) -> None:
-        """Rows of a past that was replaced meanwhile, perhaps together with the files that they came from."""
+        """What they were made of was replaced meanwhile, by a release or somebody else: the next refresh is right."""
         if writing.exception() is None:
             for file in writing.result().files:
                 (self._log.path / file.path).unlink(missing_ok=True)
@@ -227,7 +239,3 @@ def news(changelog: Mapping[str, FileEntry], as_of_batch: int) -> list[str]:
 def last_batch(statistics: str | None) -> int:
     """The last batch in a file of a changelog; a very high one if nothing is known about it."""
     return int(json.loads(statistics or "{}").get("maxValues", {}).get("batch_id", 1 << 62))
-
-
-def _now_ms() -> int:
-    return clock.wall_ms()

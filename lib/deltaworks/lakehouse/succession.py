@@ -23,7 +23,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from deltaworks import clock
+from deltaworks import files
+from deltaworks.clock import wall_ms
 from deltaworks.errors import TableError
 from deltaworks.faults import reach
 from deltaworks.files import replace_file
@@ -115,7 +116,7 @@ def take_over(
     reach("succession.before_record")
     tables = {} if done is None else dict(done.tables)
     tables |= {schema.name: _prepare(root, schema, logs[schema.name], staging, request) for schema in pending}
-    begun_ms = _now_ms() if done is None else done.begun_ms
+    begun_ms = wall_ms() if done is None else done.begun_ms
     told = Succession(request=request, state="taking over", tables=tables, begun_ms=begun_ms)
     _save(record, told)
     reach("succession.after_record")
@@ -138,7 +139,7 @@ def take_over(
             )
         )
         reach(f"succession.after_commit:{schema.name}")
-    told = msgspec.structs.replace(told, state="taken over", taken_over_ms=_now_ms())
+    told = msgspec.structs.replace(told, state="taken over", taken_over_ms=wall_ms())
     _save(record, told)
     return told
 
@@ -160,6 +161,7 @@ def give_back(root: Path, record: Path, generation: int) -> Succession:
     logs = {name: _load(root / name) for name in tables}
     pending = [name for name in tables if _mark(logs[name], request) == _TAKEN]
     for name in pending:
+        logs[name].require_ours(None)
         if logs[name].owner != request.run_id:
             raise TableError(
                 f"Delta table '{name}' has gone over from run {request.run_id} to query {logs[name].owner} since.",
@@ -192,7 +194,7 @@ def give_back(root: Path, record: Path, generation: int) -> Succession:
             )
         )
         reach(f"succession.undo_after_commit:{name}")
-    told = msgspec.structs.replace(told, state="given back", given_back_ms=_now_ms())
+    told = msgspec.structs.replace(told, state="given back", given_back_ms=wall_ms())
     _save(record, told)
     for name, table in tables.items():
         _kept(root / name).forget(table.kept)
@@ -256,6 +258,7 @@ def _open(root: Path, schema: TableSchema, request: SuccessionRequest) -> DeltaL
         properties = TableOptions().properties
         return DeltaLog.create_or_open(root, schema, query_id=request.predecessor, properties=properties)
     log = _load(path)
+    log.require_ours(None if log.owner == request.run_id else schema)
     if log.owner not in (request.predecessor, request.run_id):
         raise TableError(
             f"Delta table '{schema.name}' at {path} belongs to query {log.owner}, not to {request.predecessor}, which "
@@ -284,7 +287,8 @@ def _prepare(
             if not (log.path / path).exists():  # of an attempt that was interrupted
                 link(staging.root / schema.name / path, log.path / path)
             added.append(as_file(path, entry))
-        kept = _kept(log.path).keep(request.run_id, _TAKEN, _now_ms(), (file.path for file in removed))
+        files.sync([log.path / file.path for file in added])
+        kept = _kept(log.path).keep(request.run_id, _TAKEN, wall_ms(), (file.path for file in removed))
     return TableSuccession(
         version_before=log.version,
         removed=tuple(removed),
@@ -329,7 +333,3 @@ def _kept(table: Path) -> KeptFiles:
 
 def _save(record: Path, told: Succession) -> None:
     replace_file(record, msgspec.json.format(msgspec.json.encode(told), indent=1), durable=True)
-
-
-def _now_ms() -> int:
-    return clock.wall_ms()

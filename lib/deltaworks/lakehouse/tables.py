@@ -121,7 +121,7 @@ class TaskTables:
         self._letters.rows.append(letter)
 
     def finish(self) -> list[TableWrite]:
-        """Writes the files of the batch.
+        """Writes the files of the batch; the driver makes them durable, all side by side, before it commits them.
 
         Returns:
             One entry for each table that changes.

@@ -328,7 +328,9 @@ class StreamDriver:
         self._intents.require_same(intent, header.intent)
         with self._committing:
             writes = [write for result in results for write in result.writes]
-            committer.commit(batch_id, writes, intent=token(intent.digest), known=header.known)
+            committer.commit(
+                batch_id, writes, intent=token(intent.digest), digest=intent.digest, known=header.known
+            )
             reach("driver.after_tables")
             committer.refresh_snapshots()
         record = batches.record_of(batch_id, intent.clock_ms, intent.ranges, tick=intent.tick)

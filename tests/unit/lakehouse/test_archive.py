@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
 from deltaworks import StreamsBuilder
 from deltaworks.dsl.pipeline import Pipeline
@@ -324,3 +325,14 @@ def test_the_first_offset_at_a_time_is_found_whatever_the_order(tmp_path: Path) 
         assert reader.first_at("words", 0, at_ms) == expected
     assert reader.first_at("words", 1, 0) is None
     assert reader.first_at("another", 0, 0) is None
+
+
+def test_an_archive_that_somebody_else_has_compacted_is_refused(tmp_path: Path) -> None:
+    """Its rows are found by their offsets, in the order of a file."""
+    lake = Lake(tmp_path)
+    for batch_id in range(3):
+        lake.commit(batch_id, (Span("words", 0, batch_id, batch_id + 1), [plain(batch_id)]))
+    DeltaTable(tmp_path / (WORDS.table("words") or "")).optimize.compact()
+
+    with pytest.raises(TableError, match="rewrites files whose order the stream relies on"):
+        lake.commit(3, (Span("words", 0, 3, 4), [plain(3)]))

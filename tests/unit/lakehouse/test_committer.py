@@ -140,9 +140,12 @@ def test_files_of_attempts_that_were_never_committed_are_removed_at_the_next_sta
     again = open_tables(tmp_path)
 
     assert not any(path.exists() for path in paths)
+    trashed = [path for write in lost for path in (tmp_path / write.table / layout.TRASH_FOLDER).rglob("*.parquet")]
+    assert {path.name for path in trashed} == {path.name for path in paths}
     for name, table in again.tables.items():
         kept = set(table.log.files) | {path for _, path in table.log.tombstones}
-        assert {p.relative_to(tmp_path / name).as_posix() for p in (tmp_path / name).rglob("*.parquet")} == kept
+        there = {p.relative_to(tmp_path / name).as_posix() for p in (tmp_path / name).rglob("*.parquet")}
+        assert {path for path in there if not path.startswith("_trash/")} == kept
     again.refresh_snapshots(force=True)
     check(tmp_path, expected)
 

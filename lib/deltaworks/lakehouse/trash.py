@@ -1,0 +1,81 @@
+"""What is not deleted at once: files of a table that nothing names any more, so that a mistake can be taken back.
+
+```
+<table>/_trash/<time ms>/<path in the table>
+```
+
+What a log file named that was torn is found here; so is what others have removed from the table, once a driver has
+seen it. Readers, VACUUM and listings of the table leave folders alone whose names begin with `_`.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from deltaworks.files import LocalFiles, make_folder, sync_folder
+from deltaworks.lakehouse import layout
+from deltaworks.lakehouse.kept import link
+
+
+class Trash:
+    """The trash of one table.
+
+    Args:
+        table: its folder.
+    """
+
+    def __init__(self, table: Path) -> None:
+        self._table, self._folder = table, table / layout.TRASH_FOLDER
+
+    def put(self, paths: Iterable[str], now_ms: int) -> int:
+        """Moves files of the table here; returns how many were there."""
+        moved = 0
+        for path in paths:
+            target = self._folder / f"{now_ms:016d}" / path
+            make_folder(target.parent)
+            try:
+                (self._table / path).rename(target)
+                moved += 1
+            except FileNotFoundError:
+                continue
+        return moved
+
+    def put_version(self, name: str, now_ms: int) -> None:
+        """Moves a file of the log here, durably."""
+        log = LocalFiles(self._table / layout.LOG_FOLDER)
+        if (found := log.get(name)) is not None:
+            LocalFiles(self._folder).put_if_absent(f"{now_ms:016d}/{layout.LOG_FOLDER}/{name}", found.data)
+            log.delete(name)
+
+    def keep(self, paths: Iterable[str], now_ms: int) -> None:
+        """Gives files of the table a second name here, unless they have one."""
+        for path in paths:
+            if (self._table / path).exists() and self.find(path) is None:
+                target = self._folder / f"{now_ms:016d}" / path
+                link(self._table / path, target)
+                sync_folder(target.parent)
+
+    def find(self, path: str, size_bytes: int | None = None) -> Path | None:
+        """Where a file of the table is, here or among those that releases keep."""
+        for folder in (self._folder, self._table / layout.RELEASES_FOLDER):
+            for time in reversed(_names(folder)):
+                found = folder / time / path
+                if found.is_file() and size_bytes in (None, found.stat().st_size):
+                    return found
+        return None
+
+    def expire(self, older_than_ms: int) -> None:
+        """Deletes what was put here before a time."""
+        for name in _names(self._folder):
+            if not name.isdigit() or int(name) >= older_than_ms:
+                break
+            shutil.rmtree(self._folder / name, ignore_errors=True)
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return sorted(path.name for path in folder.iterdir())
+    except FileNotFoundError:
+        return []

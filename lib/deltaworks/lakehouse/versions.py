@@ -1,0 +1,202 @@
+"""The files of a table's Delta log: versions and checkpoints, and which of them are whole.
+
+Every commit of ours says how many actions it has, so a version that lost its end is recognised. One that is empty or
+cut is no commit if it is the last one: nobody has built on it. Not here: what the actions mean (`log`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow.parquet as pq
+
+from deltaworks.errors import TableError
+from deltaworks.lakehouse import layout
+
+ENGINE = "deltaworks"
+FORMAT = 1
+MARK = "deltaworks"
+"""In `commitInfo`: the format of our commits and how many actions this one has."""
+_VERSION = re.compile(r"^(\d{20})\.json$")
+_CHECKPOINT = re.compile(r"^(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet$")
+_TEMPORARY = re.compile(r"^\.\d{20}\.json\.\d+-[0-9a-f]{8}$")
+
+
+class TornError(Exception):
+    """A version is not whole.
+
+    Args:
+        why: what is wrong with it.
+        foreign: another engine wrote it.
+    """
+
+    def __init__(self, why: str, *, foreign: bool = False) -> None:
+        super().__init__(why)
+        self.foreign = foreign
+
+
+@dataclass(frozen=True)
+class Version:
+    """One commit, as its file says."""
+
+    number: int
+    actions: list[dict[str, Any]]
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """Delta's `commitInfo`; empty if there is none."""
+        return next((action["commitInfo"] for action in self.actions if "commitInfo" in action), {})
+
+    @property
+    def is_ours(self) -> bool:
+        """This package wrote it; the first version, which makes the table, counts."""
+        return self.number == 0 or self.info.get("engineInfo") == ENGINE
+
+    @property
+    def removed(self) -> list[dict[str, Any]]:
+        return [action["remove"] for action in self.actions if "remove" in action]
+
+    @property
+    def added(self) -> list[dict[str, Any]]:
+        return [action["add"] for action in self.actions if "add" in action]
+
+    def __str__(self) -> str:
+        info = self.info
+        time_ms = info.get("timestamp")
+        when = layout.utc(time_ms) if isinstance(time_ms, int) else "at an unknown time"
+        who = info.get("engineInfo") or "an unknown engine"
+        return f"version {self.number} ({info.get('operation', 'unknown operation')}, {when}, {who})"
+
+
+def file_name(number: int) -> str:
+    """Of a version."""
+    return f"{number:020d}.json"
+
+
+def read(folder: Path, number: int) -> Version | None:
+    """A version; None: it is not there.
+
+    Raises:
+        TornError: it is not whole.
+        TableError: a later version of this package wrote it.
+    """
+    try:
+        data = (folder / file_name(number)).read_bytes()
+    except FileNotFoundError:
+        return None
+    lines = data.splitlines()
+    actions = []
+    for line in lines:
+        try:
+            actions.append(msgspec.json.decode(line, type=dict[str, Any]))
+        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+            info = Version(number, actions).info
+            foreign = bool(info) and info.get("engineInfo") != ENGINE and number > 0
+            raise TornError(f"line {len(actions) + 1} cannot be read: {error}", foreign=foreign) from None
+    if not actions:
+        raise TornError("it is empty")
+    version = Version(number, actions)
+    if number == 0 and not any("metaData" in action for action in actions):
+        raise TornError("it does not say which columns the table has")
+    if (mark := version.info.get(MARK)) is not None:
+        _check_mark(folder, version, mark)
+    return version
+
+
+def numbers(folder: Path) -> list[int]:
+    """The versions that have a file, in order."""
+    return sorted(int(found[1]) for name in _names(folder) if (found := _VERSION.match(name)))
+
+
+def starts(folder: Path) -> Iterator[tuple[int, list[Path]]]:
+    """Checkpoints with all their parts: first the one that is said to be the last, then the others, newest first."""
+    found: dict[int, list[Path]] = {}
+    parts: dict[tuple[int, int], list[Path]] = defaultdict(list)
+    for name in _names(folder):
+        if match := _CHECKPOINT.match(name):
+            number = int(match[1])
+            if match[3] is None:
+                found[number] = [folder / name]
+            else:
+                parts[number, int(match[3])].append(folder / name)
+    for (number, count), paths in parts.items():
+        if len(paths) == count:
+            found.setdefault(number, sorted(paths))
+    hint = last_checkpoint(folder)
+    for number in sorted(found, key=lambda number: (number == hint, number), reverse=True):
+        yield number, found[number]
+
+
+def last_checkpoint(folder: Path) -> int | None:
+    """What `_last_checkpoint` says; None if it is not there or is torn."""
+    try:
+        return int(json.loads((folder / "_last_checkpoint").read_bytes())["version"])
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None
+
+
+def has_checkpoint(folder: Path) -> bool:
+    """Whether anything is left of a checkpoint, whole or not."""
+    return any(name == "_last_checkpoint" or ".checkpoint." in name for name in _names(folder))
+
+
+def read_checkpoint(parts: Iterable[Path]) -> Iterator[dict[str, Any]]:
+    """The actions of a checkpoint, as a commit would have them."""
+    for part in parts:
+        names = set(pq.read_schema(part).names)
+        columns = [c for c in ("add", "remove", "txn", "metaData", "protocol") if c in names]
+        for action in pq.read_table(part, columns=columns).to_pylist():
+            kind = next((c for c in columns if action[c] is not None), None)
+            if kind is not None:
+                yield {kind: _definition(action[kind]) if kind == "metaData" else action[kind]}
+
+
+def check_checkpoint(parts: list[Path]) -> None:
+    """Raises an error if a checkpoint cannot be read to its end."""
+    rows = [pq.read_table(part) for part in parts]
+    if not any(
+        table.column("metaData").null_count < table.num_rows for table in rows if "metaData" in table.schema.names
+    ):
+        raise OSError(f"{parts[0]} does not say which columns the table has")
+
+
+def remove_temporaries(folder: Path) -> None:
+    """Of commits that a crash has interrupted; for the only committer."""
+    for name in _names(folder):
+        if _TEMPORARY.match(name):
+            (folder / name).unlink(missing_ok=True)
+
+
+def _definition(read: Mapping[str, Any]) -> dict[str, Any]:
+    """`metaData` as in a commit; Parquet reads maps as lists of pairs, and what is not there as None."""
+    known = {name: value for name, value in read.items() if value is not None}
+    form = known["format"]
+    return {
+        **known,
+        "format": {**form, "options": dict(form.get("options") or {})},
+        "configuration": dict(known["configuration"]),
+    }
+
+
+def _check_mark(folder: Path, version: Version, mark: Any) -> None:
+    if not isinstance(mark, dict) or mark.get("format") != FORMAT:
+        raise TableError(
+            f"{folder / file_name(version.number)} has a format that this deltaworks does not read: {mark}.",
+            hint="deploy the version that wrote it",
+        )
+    if len(version.actions) != mark.get("actions"):
+        raise TornError(f"it has {len(version.actions)} of {mark.get('actions')} actions")
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return [path.name for path in folder.iterdir()]
+    except FileNotFoundError:
+        return []
