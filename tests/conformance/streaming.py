@@ -35,6 +35,7 @@ from deltaworks.kernel.records import RecordBatch
 from deltaworks.kernel.task import TASK_STORE
 from deltaworks.settings import Settings
 from deltaworks.spark import session
+from deltaworks.spark.beginning import Begun
 from deltaworks.spark.local_store import LocalStore
 from deltaworks.spark.protocol import local_path
 from deltaworks.spark.routes import Routes
@@ -255,8 +256,8 @@ class _CaseDriver(StreamDriver):
         self._shared.conf.set("spark.sql.shuffle.partitions", str(routes.partitions))
         yield self._shared
 
-    def _source(self, routing: Routes, checkpoint: CheckpointPlan) -> SourceConfig:
-        return msgspec.structs.replace(super()._source(routing, checkpoint), drain_file=str(self._gate))
+    def _source(self, routing: Routes, begun: Begun) -> SourceConfig:
+        return msgspec.structs.replace(super()._source(routing, begun), drain_file=str(self._gate))
 
 
 class _Feeder:

@@ -330,7 +330,9 @@ class InProcessStream:
     def _commit(self, intent: Intent, results: list[TaskResult]) -> None:
         faults.reach("driver.after_tasks")
         writes = [write for result in results for write in result.writes]
-        self.committer.commit(intent.batch, writes, intent=token(intent.digest), known=self._known)
+        self.committer.commit(
+            intent.batch, writes, intent=token(intent.digest), digest=intent.digest, known=self._known
+        )
         faults.reach("driver.after_tables")
         batches.append(self.batches, batches.record_of(intent.batch, intent.clock_ms, intent.ranges, tick=intent.tick))
         self.openings += [result.opened for result in results]

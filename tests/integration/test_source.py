@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 import pytest
 from confluent_kafka import Producer
 
+from deltaworks import clock
 from deltaworks.errors import KafkaTopicError
 from deltaworks.kafka.admin import TopicSpec, create_topics
 from deltaworks.kafka.ranges import Offsets
 from deltaworks.spark import source
-from deltaworks.spark.source import KafkaRangesReader, SourceConfig, StageInput
+from deltaworks.spark.source import BATCH, CLOCK, KafkaRangesReader, PlannedRow, SourceConfig, StageInput
 from tests.live_stack import LiveStack
 
 
@@ -26,11 +29,26 @@ def produce(kafka: LiveStack, topic: str, *times_ms: int) -> None:
 def config(kafka: LiveStack, *topics: str, patterns: tuple[str, ...] = (), **options: Any) -> SourceConfig:
     stage = StageInput(stage=0, topics=topics, patterns=patterns, routes=(7,))
     partitions = dict.fromkeys((*topics, *options.get("global_topics", ())), 1)
-    return SourceConfig(bootstrap=kafka.bootstrap, partitions=partitions, stages=(stage,), **options)
+    return SourceConfig(
+        bootstrap=kafka.bootstrap, partitions=partitions, stages=(stage,), intents=tempfile.mkdtemp(),
+        lineage="line", query_id="run", generation=1, code="", **options,
+    )  # fmt: skip
 
 
 def latest(planner: KafkaRangesReader, start: Offsets) -> Offsets:
-    return planner.latestOffset(start, planner.getDefaultReadLimit())
+    """As Spark asks; the batch and its time go without saying."""
+    before = {CLOCK: {"0": 0}, BATCH: {"0": planner.known}}
+    end = planner.latestOffset(start | before, planner.getDefaultReadLimit())
+    return {topic: parts for topic, parts in end.items() if topic not in before}
+
+
+def rows(planner: KafkaRangesReader) -> Sequence[PlannedRow]:
+    """Of the batch that was planned last."""
+    return source.plan_rows(planner._config, planner._intents.require(planner.known), planner.known)
+
+
+def begin(planner: KafkaRangesReader) -> Offsets:
+    return {topic: parts for topic, parts in planner.initialOffset().items() if topic not in (CLOCK, BATCH)}
 
 
 def test_a_topic_may_begin_at_its_end_but_a_global_table_never_does(kafka: LiveStack) -> None:
@@ -41,8 +59,8 @@ def test_a_topic_may_begin_at_its_end_but_a_global_table_never_does(kafka: LiveS
     planner = KafkaRangesReader(config(kafka, first, second, global_topics=(whole,), start_latest=(second,)))
     everything = replace_start(planner, start_offsets="latest", start_earliest=(first,))
 
-    assert planner.initialOffset() == {first: {"0": 0}, second: {"0": 3}, whole: {"0": 0}}
-    assert everything.initialOffset() == {first: {"0": 0}, second: {"0": 3}, whole: {"0": 0}}
+    assert begin(planner) == {first: {"0": 0}, second: {"0": 3}, whole: {"0": 0}}
+    assert begin(everything) == {first: {"0": 0}, second: {"0": 3}, whole: {"0": 0}}
 
 
 def replace_start(planner: KafkaRangesReader, **options: Any) -> KafkaRangesReader:
@@ -60,7 +78,7 @@ def test_a_topic_that_appears_later_and_matches_is_read_from_its_beginning(
     produce(kafka, "sensor-late", 1, 2)
 
     end = latest(planner, {})
-    _, row = source.plan_rows(planner._config, {"sensor-late": {"0": 0}}, end)
+    _, row = rows(planner)
     assert end == {"sensor-late": {"0": 2}}
     assert row[:3] == (7, 0, 0)
     create_topics(kafka.bootstrap, [TopicSpec(name="sensor-wide", partitions=2)])
@@ -72,7 +90,7 @@ def test_records_wait_for_the_other_topic_of_their_task(kafka: LiveStack, monkey
     left, right = kafka.topic("left"), kafka.topic("right")
     produce(kafka, left, 1, 5, 9)
     now = [100_000]
-    monkeypatch.setattr(source, "_now_ms", lambda: now[0])
+    monkeypatch.setattr(clock, "wall_ms", lambda: now[0])
     planner = KafkaRangesReader(config(kafka, left, right, max_task_idle_ms=1_000))
     start: Offsets = {left: {"0": 0}, right: {"0": 0}}
 
@@ -98,10 +116,10 @@ def test_who_only_catches_up_waits_for_nothing(kafka: LiveStack) -> None:
 def test_what_is_written_to_a_global_table_makes_a_batch_and_is_read_by_no_task(kafka: LiveStack) -> None:
     stream, whole = kafka.topic("stream"), kafka.topic("whole")
     planner = KafkaRangesReader(config(kafka, stream, global_topics=(whole,)))
-    start = planner.initialOffset()
+    start = begin(planner)
     produce(kafka, whole, 1)
 
     end = latest(planner, start)
 
     assert end == {stream: {"0": 0}, whole: {"0": 1}}
-    assert len(source.plan_rows(planner._config, start, end)) == 1
+    assert len(rows(planner)) == 1

@@ -179,7 +179,7 @@ class _TaskRun:
         reach("task.opened")
         self._kernel = worker.kernel(hosted, *task, self._header.stamp, batch.clock_ms)
         hosted.kernel = hosted.stamp = None  # not to be trusted again unless this batch ends well
-        hosted.collector.begin(batch.id)
+        hosted.collector.begin(batch.id, batch.intent, batch.known)
         self._ranges: list[Range] = []
         self._changes: list[Changes] = []
         self._sizes: list[ReadSize] = []

@@ -226,9 +226,10 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
         config, batch = self._config, start[BATCH]["0"] + 1
+        told_to_end = config.drain_file is not None and Path(config.drain_file).exists()
         if batch <= self.known and (planned := self._intents.get(batch)) is not None:
-            return planned.end
-        if config.drain_file is not None and Path(config.drain_file).exists():
+            return start if told_to_end and planned.code != config.code else planned.end
+        if told_to_end:
             return start
         before = self._intent(batch - 1)
         few = None if before is None else grown(before.limit, config.max_records_per_batch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import signal
@@ -19,33 +20,37 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from deltaworks import clock, disk, faults
+from deltaworks import clock, disk, faults, processes
 from deltaworks.clock import Sign
-from deltaworks.control import batches, fence, heartbeat, next_tick, publication, set_aside, topics
-from deltaworks.control.checkpoint import CheckpointPlan, open_plan
+from deltaworks.control import batches, fence, heartbeat, next_tick, opening, publication, set_aside, topics
+from deltaworks.control.beating import Beating
+from deltaworks.control.checkpoint import CheckpointPlan
 from deltaworks.control.heartbeat import Heartbeat, State
-from deltaworks.control.intents import Intent, Intents, token
+from deltaworks.control.intents import Intent, token
 from deltaworks.control.lease import Lease
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.control.reporter import Reporter, SilentReporter
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import FencedError, KafkaReadError
 from deltaworks.faults import reach
-from deltaworks.files import LocalFiles
-from deltaworks.kafka import admin, control_topic
+from deltaworks.kafka import admin
 from deltaworks.kafka.ranges import Offsets
 from deltaworks.lakehouse import succession
 from deltaworks.lakehouse.committer import TableCommitter, TableOptions
 from deltaworks.settings import Settings
-from deltaworks.spark import failures, handover, session
+from deltaworks.spark import failures, handover, oversized, session, sizes
 from deltaworks.spark import rows as row_kinds
+from deltaworks.spark.beginning import Beginning, Begun
 from deltaworks.spark.checkpoint import committed_offsets
+from deltaworks.spark.checkpoint_sync import CheckpointSync
 from deltaworks.spark.routes import Routes
 from deltaworks.spark.rows import BatchHeader, TaskResult
+from deltaworks.spark.sizes import RecordSizes
 from deltaworks.spark.source import KafkaRanges, KafkaRangesReader, SourceConfig, offsets_option, source_config
 from deltaworks.spark.task_host import TaskHost
 from deltaworks.spark.worker import HostConfig
 
+_log = logging.getLogger(__name__)
 _IDLE_BEAT_S = 1.0
 _POLL_S = 0.1
 _QUIET_S = 3.0
@@ -67,6 +72,7 @@ def run(
     *,
     until_caught_up: bool = False,
     finish_batch: bool = False,
+    take_over: bool = False,
     generation: int | None = None,
     reporter: Reporter | None = None,
 ) -> None:
@@ -77,6 +83,7 @@ def run(
         settings: Home, bootstrap servers, cores and memory.
         until_caught_up: Stop after everything that is in the topics now has been processed.
         finish_batch: Stop after the batch that an earlier driver has left unfinished, if there is one.
+        take_over: Also where the pipeline belongs to another home at this Kafka.
         generation: Number of this deployment; None: the next one.
         reporter: Told of beats and batches, asked for commands; None: nobody.
 
@@ -84,6 +91,7 @@ def run(
         LeaseError: another driver runs this pipeline.
         FencedError: a newer generation has taken over.
         IncompatibleCheckpointError: the checkpoint belongs to another plan.
+        IntentError: what was done under a batch id is not what this stream means by it.
         TopologyError: the topology, or the partitions of its topics, do not fit.
         StreamsError: a record failed, and the pipeline says fail.
         QueryError: Spark ended the query for a reason of its own.
@@ -92,17 +100,18 @@ def run(
     paths = PipelinePaths.of(settings, pipeline.name)
     if generation is None:
         generation = fence.read(paths.fence) + 1
-    with disk.told(paths.root), Lease(paths.lease, pipeline.name, generation) as lease:
-        fence.advance(paths.fence, generation, pipeline.name)
-        handover.settle(paths)
-        succession.require_settled(paths.handovers)
-        handover.expire(paths, (clock.cautious_ms() - TableOptions().keep_releases_ms) / 1000)
-        shutil.rmtree(paths.scratch, ignore_errors=True)
-        pipeline = set_aside.applied(paths, pipeline)
-        driver = StreamDriver(pipeline, settings, paths, lease, generation, reporter or SilentReporter())
-        if finish_batch:
-            driver.plan_nothing()
-        driver.run(until_caught_up=until_caught_up or finish_batch)
+    while True:
+        with disk.told(paths.root), Lease(paths.lease, pipeline.name, generation) as lease:
+            fence.advance(paths.fence, generation, pipeline.name)
+            handover.settle(paths)
+            succession.require_settled(paths.handovers)
+            handover.expire(paths, (clock.cautious_ms() - TableOptions().keep_releases_ms) / 1000)
+            shutil.rmtree(paths.scratch, ignore_errors=True)
+            pipeline = set_aside.applied(paths, pipeline)
+            driver = StreamDriver(pipeline, settings, paths, lease, generation, reporter or SilentReporter())
+            first = driver.run(until_caught_up=until_caught_up, finish_batch=finish_batch, take_over=take_over)
+        if first is None or not opening.finish_with(settings, pipeline.name, generation, first):
+            return
 
 
 @dataclass
@@ -157,7 +166,12 @@ class StreamDriver:
         self._reporter = reporter
         self._drain = paths.drain(generation)
         self._plan = pipeline.plan()
-        self._code = ""
+        self._code = "" if settings.code is None else settings.code.name
+        self._planned_by = self._drain
+        """While this file exists the source plans no new batch."""
+        self._batch: int | None = None
+        """In process."""
+        self._sizes = RecordSizes(sizes.read(paths.line.sizes))
         self._totals = _Totals()
         self._ends: Offsets = {}
         """Where the source topics end, as far as is known."""
@@ -176,47 +190,42 @@ class StreamDriver:
         self._committing = threading.Lock()
         self._batch_ended = clock.ticks_s()
 
-    def plan_nothing(self) -> None:
-        """No batch follows the one that is open."""
-        self._drain = self._paths.finishing(self._generation)
-        self._drain.touch()
+    def run(self, *, until_caught_up: bool, finish_batch: bool = False, take_over: bool = False) -> Intent | None:
+        """Runs the query.
 
-    def run(self, *, until_caught_up: bool) -> None:
+        Returns:
+            The intent of a batch that the code which began it has to finish first; then nothing was run.
+        """
         try:
             self._write_beat("starting")
-            checkpoint = self._open_checkpoint()
-            committer = self._open_tables(checkpoint)
-            with self._session(checkpoint) as spark:
-                self._run_query(spark, checkpoint, committer, until_caught_up=until_caught_up)
+            self._topics = topics.prepare(self._settings.bootstrap, self._pipeline, self._plan)
+            beginning = Beginning(
+                self._pipeline, self._plan, self._settings, self._paths, self._topics, self._generation, self._code
+            )
+            begun = beginning.begin(take_over=take_over)
+            if isinstance(begun, Intent):
+                return begun
+            self._begin(begun, finish_batch=finish_batch)
+            with self._session(begun.checkpoint) as spark:
+                self._run_query(spark, begun, until_caught_up=until_caught_up or finish_batch)
         except BaseException as error:
+            if self._batch is not None:
+                oversized.told(self._paths.line.open_batch, self._batch, error)
             with suppress(FencedError):  # then the heartbeat is the newer generation's
                 self._write_beat("failed", error=str(error))
             raise
         finally:
-            self._drain.unlink(missing_ok=True)
+            for file in (self._drain, self._planned_by):
+                file.unlink(missing_ok=True)
             self._reporter.close()
+        return None
 
-    def _open_checkpoint(self) -> CheckpointPlan:
-        self._topics = topics.prepare(self._settings.bootstrap, self._pipeline, self._plan)
-        tasks = self._plan.tasks(self._topics.read)
-        fingerprint, cores = self._plan.fingerprint(), self._settings.cores
-        control_topic.prepare(self._settings.bootstrap, self._pipeline.name, tasks)
-        checkpoint = open_plan(self._paths.plan, self._pipeline.name, fingerprint, self._topics.named, tasks, cores)
-        self._intents = Intents(LocalFiles(self._paths.line.intents))
-        self._beat = msgspec.structs.replace(self._beat, query_id=checkpoint.query_id)
-        return checkpoint
-
-    def _open_tables(self, checkpoint: CheckpointPlan) -> TableCommitter:
-        committer = TableCommitter(
-            self._settings.tables,
-            self._pipeline.name,
-            checkpoint.query_id,
-            self._plan.tables,
-            self._pipeline.dead_letter_table,
-            archives=self._pipeline.archives(self._plan).tables,
-        )
-        committer.open(self._generation)
-        return committer
+    def _begin(self, begun: Begun, *, finish_batch: bool) -> None:
+        self._intents = begun.intents
+        self._beat = msgspec.structs.replace(self._beat, query_id=begun.checkpoint.query_id)
+        if finish_batch:
+            self._planned_by = self._paths.finishing(self._generation)
+            self._planned_by.touch()
 
     @contextmanager
     def _session(self, checkpoint: CheckpointPlan) -> Iterator[SparkSession]:
@@ -238,18 +247,20 @@ class StreamDriver:
         finally:
             spark.stop()
 
-    def _run_query(
-        self, spark: SparkSession, checkpoint: CheckpointPlan, committer: TableCommitter, *, until_caught_up: bool
-    ) -> None:
+    def _run_query(self, spark: SparkSession, begun: Begun, *, until_caught_up: bool) -> None:
+        committer = begun.committer
         self._paths.next_tick.unlink(missing_ok=True)
-        frame = self._dataflow(spark, checkpoint)
+        frame = self._dataflow(spark, begun)
+        durable = CheckpointSync(
+            self._paths.checkpoint, self._paths.line.synced, processes.boot_id(), failed=self._not_synced
+        )
         offsets = committed_offsets(self._paths.checkpoint) or self._planner.initialOffset()
         self._totals.next_offsets = {topic: parts for topic, parts in offsets.items() if not topic.startswith("!")}
         writer = (
             frame.writeStream.queryName(self._pipeline.name)
             .outputMode("update")
             .option("checkpointLocation", str(self._paths.checkpoint))
-            .foreachBatch(disk.told(self._paths.root)(partial(self._commit_batch, committer, checkpoint.first_batch)))
+            .foreachBatch(disk.told(self._paths.root)(partial(self._commit_batch, begun, durable)))
         )
         interval = f"{self._pipeline.trigger_interval.total_seconds()} seconds"
         query = (
@@ -264,16 +275,22 @@ class StreamDriver:
         finally:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
+            begun.watch.close()
+            durable.close()
         committer.refresh_snapshots(force=True)
         committer.close()
         self._beat = msgspec.structs.replace(self._beat, stale_snapshots=[])
         self._write_beat("stopped")
 
-    def _dataflow(self, spark: SparkSession, checkpoint: CheckpointPlan) -> DataFrame:
+    def _not_synced(self, error: Exception) -> None:
+        _log.warning("Spark's checkpoint was not synced: %s. The next batch tries again.", error)
+
+    def _dataflow(self, spark: SparkSession, begun: Begun) -> DataFrame:
         """Source of ranges, then one stateful operator per stage, or one for all; the plan is a straight line."""
+        checkpoint = begun.checkpoint
         routing = Routes.of(self._plan, checkpoint.tasks, checkpoint.slots)
         routes = routing.by_task()
-        source = self._source(routing, checkpoint)
+        source = self._source(routing, begun)
         self._planner = KafkaRangesReader(source)
         config = HostConfig(
             pipeline=cloudpickle.dumps(self._pipeline),  # type: ignore[no-untyped-call]
@@ -297,7 +314,7 @@ class StreamDriver:
             frame = frame.groupBy("route").transformWithState(host, row_kinds.SCHEMA, "Update", "None")
         return frame
 
-    def _source(self, routing: Routes, checkpoint: CheckpointPlan) -> SourceConfig:
+    def _source(self, routing: Routes, begun: Begun) -> SourceConfig:
         last = batches.last(self._paths.batches)
         return source_config(
             self._pipeline,
@@ -305,21 +322,24 @@ class StreamDriver:
             self._settings,
             self._topics.read | self._topics.whole,
             routing,
-            checkpoint=checkpoint,
+            checkpoint=begun.checkpoint,
             intents=self._paths.line.intents,
-            drain_file=self._drain,
+            drain_file=self._planned_by,
             tick_file=self._paths.next_tick,
             sizes_file=self._paths.line.sizes,
             generation=self._generation,
             code=self._code,
             first_clock_ms=0 if last is None else last.wall_clock_ms,
+            sliced_batch=begun.sliced_batch,
         )
 
-    def _commit_batch(self, committer: TableCommitter, first_batch: int, frame: DataFrame, spark_batch: int) -> None:
+    def _commit_batch(self, begun: Begun, durable: CheckpointSync, frame: DataFrame, spark_batch: int) -> None:
         """`foreachBatch`: the one action that runs the tasks, then one Delta commit per table."""
-        started, batch_id = clock.ticks_s(), first_batch + spark_batch
+        committer, batch_id = begun.committer, begun.checkpoint.first_batch + spark_batch
+        started, self._batch = clock.ticks_s(), batch_id
         reach("driver.before_tasks")
         fence.check(self._paths.fence, self._generation, self._pipeline.name)
+        begun.watch.check()
         intent = self._intents.require(batch_id)
         rows = frame.collect()
         reach("driver.after_tasks")
@@ -328,19 +348,22 @@ class StreamDriver:
         self._intents.require_same(intent, header.intent)
         with self._committing:
             writes = [write for result in results for write in result.writes]
-            committer.commit(
-                batch_id, writes, intent=token(intent.digest), digest=intent.digest, known=header.known
-            )
+            committer.commit(batch_id, writes, intent=token(intent.digest), digest=intent.digest, known=header.known)
             reach("driver.after_tables")
             committer.refresh_snapshots()
         record = batches.record_of(batch_id, intent.clock_ms, intent.ranges, tick=intent.tick)
         fence.check(self._paths.fence, self._generation, self._pipeline.name)
         batches.append(self._paths.batches, record)
+        self._batch = None
+        durable.committed(spark_batch)
         self._reporter.batch(record, self._beat.query_id)
         self._totals.add(intent)
         self._ticked = self._ticked or intent.tick
         for result in results:
             self._totals.add_task(result)
+            for size in result.counts.sizes:
+                self._sizes.read(size.topic, size.records, size.size_bytes)
+        sizes.write(self._paths.line.sizes, self._sizes)
         self._plan_next_tick()
         self._after_batch(committer, batch_id, sum(r.counts.records_in for r in results), clock.ticks_s() - started)
         reach("driver.end")
@@ -365,6 +388,14 @@ class StreamDriver:
 
     def _supervise(self, query: StreamingQuery, committer: TableCommitter) -> None:
         """Waits for the end of the query; beats while it idles, drains when told to."""
+        with Beating(lambda: self._write_beat(self._beat.state)) as beating:
+            self._wait_for_end(query, committer, beating)
+        query.awaitTermination()
+        error = query.exception()
+        if error is not None:
+            raise error
+
+    def _wait_for_end(self, query: StreamingQuery, committer: TableCommitter, beating: Beating) -> None:
         last_beat = clock.ticks_s()
         while query.isActive:
             if self._stop.is_set() or self._reporter.asked_to_drain():
@@ -375,18 +406,16 @@ class StreamDriver:
             if self._beat.state == "draining" and not query.status["isTriggerActive"]:
                 query.stop()
                 break
-            self._obey(committer)
+            with beating.during("commands"):
+                self._obey(committer)
             if clock.ticks_s() - last_beat >= _IDLE_BEAT_S:
                 self._measure_lag()
                 if clock.ticks_s() - self._batch_ended > _QUIET_S:
-                    self._refresh_snapshots(committer)
+                    with beating.during("a snapshot"):
+                        self._refresh_snapshots(committer)
                 self._write_beat(self._beat.state)
                 last_beat = clock.ticks_s()
             query.awaitTermination(_POLL_S)  # type: ignore[arg-type]  # parts of a second work
-        query.awaitTermination()
-        error = query.exception()
-        if error is not None:
-            raise error
 
     def _obey(self, committer: TableCommitter) -> None:
         """Publishes and rolls back, between the commits of two batches."""

@@ -26,7 +26,7 @@ from deltaworks.settings import Settings
 
 GARBAGE = bytes(range(256))
 BEAT = Heartbeat(pipeline="p", generation=1, query_id="q", state="running", pid=1, at=1.0)
-PLAN = CheckpointPlan(query_id="q", fingerprint={}, partitions={"in": 1}, tasks=(1,), slots=1)
+PLAN = CheckpointPlan(lineage="line", query_id="q", fingerprint={}, partitions={"in": 1}, tasks=(1,), slots=1)
 COMMAND = Command(id="publish-1", kind="publish", arguments={}, requested_by="me", at_ms=1)
 
 
