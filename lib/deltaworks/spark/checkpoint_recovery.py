@@ -278,13 +278,18 @@ class _View:
                 plan.away[path] = "is torn; an earlier snapshot and the changelogs after it hold the same"
 
     def _completed_checksums(self, plan: _Plan) -> None:
-        """Those without their file, of what is moved or written, and those that do not fit what is whole."""
+        """Those without their file, of what is moved or written, and those that do not fit what is whole.
+
+        State that does not fit its checksum is whole only if it is known to be durable; else it was given up before.
+        """
         for crc in filter(layout.is_crc, layout.everything(self.checkpoint)):
             path = layout.owner_of_crc(crc)
             if crc in plan.away:
                 continue
             if path in plan.away or path in plan.writes or not path.exists():
                 plan.away[crc] = "belongs to a file that is not there any more"
+            elif self.durable is None and path.suffix in (".changelog", ".sst"):
+                continue  # and all of it would be a lot to read
             elif layout.crc_of(path) is Crc.DIFFERS:
                 plan.away[crc] = f"does not fit {path.name}, which is whole"
 
