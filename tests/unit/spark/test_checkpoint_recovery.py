@@ -60,6 +60,7 @@ class Home:
         for partition in checkpoints.partitions(self.checkpoint):
             assert max(layout.numbered(partition, ".changelog"), default=0) == committed + 1
             assert max(layout.numbered(partition, ".zip"), default=0) <= committed + 1
+        assert layout.is_query(self.checkpoint / "metadata")
         for path in layout.everything(self.checkpoint):
             assert not layout.is_temporary(path)
             unneeded = path.suffix in (".changelog", ".sst")  # what is needed of them is in no problem
@@ -75,6 +76,10 @@ def cut(*names: str) -> Damage:
     return lambda root: [
         (root / n).write_bytes((root / n).read_bytes()[: (root / n).stat().st_size // 2]) for n in names
     ]
+
+
+def changed(name: str) -> Damage:
+    return lambda root: (root / name).write_bytes((root / name).read_bytes().replace(b"version", b"Version", 1))
 
 
 def without_crc(damage: Damage, *names: str) -> Damage:
@@ -127,6 +132,7 @@ TORN = {
     "changelog empty": (emptied("state/1/0/9.changelog"), 7, 8),
     "changelog cut": (cut("state/1/0/9.changelog"), 7, 8),
     "changelog cut, no checksum": (without_crc(cut("state/1/0/9.changelog"), "state/1/0/9.changelog"), 7, 8),
+    "changelog with another byte": (changed("state/1/0/9.changelog"), 7, 8),
     "changelog missing": (removed("state/0/1/9.changelog"), 7, 8),
     "changelog after the snapshot torn": (emptied("state/0/1/8.changelog"), 6, 7),
     "snapshot torn": (cut("state/0/0/7.zip"), 8, None),
