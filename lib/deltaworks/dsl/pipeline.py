@@ -19,7 +19,7 @@ from deltaworks.topology.error_handlers import ErrorPolicy, Handling
 from deltaworks.topology.nodes import AnyNode, Source
 from deltaworks.topology.records import Coordinates
 from deltaworks.topology.stages import Plan
-from deltaworks.topology.timestamps import Timestamps
+from deltaworks.topology.timestamps import Timestamps, problem_of
 
 _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_-]{0,99}")
 
@@ -165,7 +165,7 @@ class Pipeline:
         for topic in self.topics:
             if topic.timestamps is None:
                 continue
-            if (problem := topic.timestamps.problem()) is not None:
+            if (problem := problem_of(topic.timestamps)) is not None:
                 hint = "Timestamps(max_ahead=timedelta(days=1), otherwise='dead_letter')"
                 yield Problem(f"timestamps of topic '{topic.name}': {problem}", hint=hint)
             if not any(stage.reads(topic.name) for stage in plan.stages):

@@ -19,7 +19,13 @@ from deltaworks.errors import RecordPosition, SetAsideError, StreamsError
 from deltaworks.kernel.context import NO_HEADERS, Process, TaskContext
 from deltaworks.kernel.records import Headers
 from deltaworks.topology.nodes.sources import Source
-from deltaworks.topology.timestamps import ConsumedRecord, TimestampExtractor, Timestamps, TimestampTooFarAhead
+from deltaworks.topology.timestamps import (
+    ConsumedRecord,
+    TimestampExtractor,
+    Timestamps,
+    TimestampTooFarAhead,
+    latest_ms,
+)
 
 _CHUNK = 256
 """Records decoded at a time: few enough that they are still in the processor's cache when their turn comes."""
@@ -110,12 +116,12 @@ class Partition:
 
     def _limited(self, timestamps_ms: list[int], limit: Timestamps) -> list[int]:
         """Raises `TimestampTooFarAhead` if one is, and the limit does not say `clamp`."""
-        latest_ms = limit.latest_ms(self._context.wall_clock_ms)
-        if (newest_ms := max(timestamps_ms)) <= latest_ms:
+        latest = latest_ms(limit, self._context.wall_clock_ms)
+        if (newest_ms := max(timestamps_ms)) <= latest:
             return timestamps_ms
         if limit.otherwise != "clamp":
-            raise TimestampTooFarAhead(newest_ms, latest_ms, limit.otherwise)
-        return [min(each, latest_ms) for each in timestamps_ms]
+            raise TimestampTooFarAhead(newest_ms, latest, limit.otherwise)
+        return [min(each, latest) for each in timestamps_ms]
 
     def _columns(self, number: int, indices: range) -> Columns:
         batch, part = self._context.batches[number], slice(indices.start, indices.stop)

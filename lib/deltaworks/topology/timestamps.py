@@ -129,27 +129,29 @@ class Timestamps:
     max_ahead: timedelta
     otherwise: Literal["fail", "dead_letter", "clamp"] = "fail"
 
-    def latest_ms(self, wall_clock_ms: int) -> int:
-        """The largest timestamp that is allowed in a micro-batch."""
-        return wall_clock_ms + self.max_ahead // _MILLISECOND
 
-    def problem(self) -> str | None:
-        """What is wrong with it."""
-        if not isinstance(self.max_ahead, timedelta) or self.max_ahead < timedelta(0):
-            return f"max_ahead is {self.max_ahead!r}, not a duration of at least 0."
-        if self.otherwise not in ("fail", "dead_letter", "clamp"):
-            return f"otherwise is {self.otherwise!r}, not 'fail', 'dead_letter' or 'clamp'."
-        return None
+def latest_ms(limit: Timestamps, wall_clock_ms: int) -> int:
+    """The largest timestamp that is allowed in a micro-batch."""
+    return wall_clock_ms + limit.max_ahead // _MILLISECOND
+
+
+def problem_of(limit: Timestamps) -> str | None:
+    """What is wrong with it."""
+    if not isinstance(limit.max_ahead, timedelta) or limit.max_ahead < timedelta(0):
+        return f"max_ahead is {limit.max_ahead!r}, not a duration of at least 0."
+    if limit.otherwise not in ("fail", "dead_letter", "clamp"):
+        return f"otherwise is {limit.otherwise!r}, not 'fail', 'dead_letter' or 'clamp'."
+    return None
 
 
 class TimestampTooFarAhead(ValueError):
     """A record of the future, as `Timestamps` has it."""
 
-    def __init__(self, timestamp_ms: int, latest_ms: int, otherwise: str) -> None:
-        near = range(latest_ms // 2, latest_ms + 1)  # in the unit that it should have
+    def __init__(self, timestamp_ms: int, latest: int, otherwise: str) -> None:
+        near = range(latest // 2, latest + 1)  # in the unit that it should have
         units = ((1_000, "microseconds"), (1_000_000, "nanoseconds"))
         unit = "".join(f"; is it in {name}?" for factor, name in units if timestamp_ms // factor in near)
-        super().__init__(f"the timestamp {timestamp_ms} is after {latest_ms}, the latest that the topic may have{unit}")
+        super().__init__(f"the timestamp {timestamp_ms} is after {latest}, the latest that the topic may have{unit}")
         self.handling: Literal["fail", "continue"] = "continue" if otherwise == "dead_letter" else "fail"
 
 
