@@ -360,7 +360,8 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         several = {task: partitions for task, partitions in tasks.items() if len(partitions) > 1}
         for task in several:
             self._idling.setdefault(task, Idling(max_idle_ms))
-        return wait_for_others(several, start, end, self._idling, self._newest_ms, self._offsets_at, _now_ms())
+        ticks_ms = round(clock.ticks_s() * 1000)  # how long they wait; no step of the wall clock changes it
+        return wait_for_others(several, start, end, self._idling, self._newest_ms, self._offsets_at, ticks_ms)
 
     def _look_for_topics(self) -> None:
         """Topics that a pattern matches and that were not there before."""

@@ -190,3 +190,26 @@ def test_catching_up_ends_with_one_tick(tmp_path: Path, broker: Broker) -> None:
 
     assert len(found) == 1
     assert msgspec.msgpack.decode(found[0][1][0][4], type=BatchPlan).tick
+
+
+@pytest.mark.parametrize("step_s", [-3_600, 3_600])
+def test_a_step_of_the_wall_clock_makes_no_task_wait_longer_or_shorter(
+    monkeypatch: pytest.MonkeyPatch, step_s: int
+) -> None:
+    reader = KafkaRangesReader(config())
+    start: Offsets = {"a": {"0": 0}, "b": {"0": 0}}
+    end: Offsets = {"a": {"0": 7}, "b": {"0": 0}}
+    ticks_s = [100.0]
+    monkeypatch.setattr(clock, "ticks_s", lambda: ticks_s[0])
+
+    def waits() -> bool:
+        return reader._wait_for_others(start, end, 10_000) == start
+
+    assert waits()
+    try:
+        clock.arm(lambda: step_s * 1_000_000_000)
+        assert waits()
+        ticks_s[0] += 10.0
+        assert not waits()
+    finally:
+        clock.arm(None)
