@@ -36,6 +36,8 @@ class CheckpointPlan(msgspec.Struct, frozen=True, kw_only=True):
     their record and the rows of changelogs go on from one line of a pipeline to the next."""
     start: Offsets | None = None
     """Where its source begins, also on global tables and the last tick; None: where `Settings.start_offsets` says."""
+    control_topic: str = ""
+    """Id of the pipeline's control topic; one that was made anew has lost what tasks have committed."""
     seed: str | None = None
     """Folder beside the plan with the stores that its tasks begin with (see `spark.seed`); None: with empty ones."""
 
@@ -48,6 +50,7 @@ def open_plan(
     tasks: tuple[int, ...],
     slots: int,
     lineage: str | None = None,
+    control_topic: str = "",
 ) -> CheckpointPlan:
     """The stored plan of the checkpoint, written at its first start; a later start keeps the stored slots.
 
@@ -64,7 +67,8 @@ def open_plan(
         plan = msgspec.structs.replace(stored, fingerprint=fingerprint)
     else:
         plan = CheckpointPlan(
-            lineage=lineage or new_lineage(),
+            lineage=lineage or uuid.uuid4().hex[:12],
+            control_topic=control_topic,
             query_id=uuid.uuid4().hex[:12],
             fingerprint=fingerprint,
             partitions=partitions,
@@ -73,11 +77,6 @@ def open_plan(
         )
     write_plan(path, plan)
     return plan
-
-
-def new_lineage() -> str:
-    """An identity for a stream that begins."""
-    return uuid.uuid4().hex[:12]
 
 
 def write_plan(path: Path, plan: CheckpointPlan) -> None:

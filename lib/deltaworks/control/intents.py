@@ -54,6 +54,8 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
     """Where every partition of the source stands after it, as Spark's offset log has it."""
     previous: str
     """Digest of the intent of the batch before; empty for the first one of a checkpoint."""
+    topics: dict[str, str] = {}
+    """Id of every topic that the source reads, as the broker has it; one that was made anew has another."""
     limit: int | None = None
     """A batch before it was too large and was cut, so the next one may have twice as many records; None: any number."""
 

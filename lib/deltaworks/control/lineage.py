@@ -16,6 +16,7 @@ import contextlib
 import os
 import secrets
 import socket
+import uuid
 from datetime import UTC, datetime
 
 import msgspec
@@ -68,6 +69,17 @@ def owner(bootstrap: str, pipeline: str) -> Claim | None:
     with contextlib.closing(reader(bootstrap)) as consumer:
         found = newest(consumer, control_topic(pipeline), LINEAGE_PARTITION, _KEY)
     return None if found is None else _decode(pipeline, found.value)
+
+
+def identity(bootstrap: str, pipeline: str, home: str) -> str:
+    """The lineage of a stream that has no checkpoint: that of its home, which starts over, or else a new one.
+
+    Raises:
+        KafkaReadError: the broker does not answer.
+    """
+    before = owner(bootstrap, pipeline)
+    here = before is not None and (before.home, before.host) == (home, socket.gethostname())
+    return before.lineage if before is not None and here else uuid.uuid4().hex[:12]
 
 
 def claim(

@@ -58,6 +58,11 @@ class LinePaths:
         return self.root / "open-batch.json"
 
     @property
+    def accepted(self) -> Path:
+        """What it may go on without; see `control.accepted`."""
+        return self.root / "accepted.json"
+
+    @property
     def sizes(self) -> Path:
         """How large records are; see `spark.sizes`."""
         return self.root / "record-sizes.json"

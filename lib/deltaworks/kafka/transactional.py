@@ -488,7 +488,7 @@ class TransactionalSink:
         return BatchTooLongError(
             f"Batch {self._batch_id} took too long: the transaction of '{self._id}' was open for {open_s:.0f} s, and "
             f"the broker ends it after {self._timeout_ms / 1_000:.0f} s. Nothing of it is written.",
-            hint="smaller batches (Pipeline(max_records_per_batch=...)), or a higher transaction.max.timeout.ms of the "
+            hint="smaller batches (DELTAWORKS_MAX_RECORDS_PER_BATCH), or a higher transaction.max.timeout.ms of the "
             "broker",
         )
 

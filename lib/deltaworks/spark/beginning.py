@@ -23,8 +23,9 @@ from deltaworks.control.opening import BeginAnew, FinishFirst
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.control.topics import PreparedTopics
 from deltaworks.dsl.pipeline import Pipeline
+from deltaworks.errors import IntentError
 from deltaworks.files import LocalFiles
-from deltaworks.kafka import control_topic, transactional
+from deltaworks.kafka import admin, control_topic, transactional
 from deltaworks.kafka.ranges import Offsets
 from deltaworks.lakehouse.committer import TableCommitter
 from deltaworks.settings import Settings
@@ -85,15 +86,18 @@ class Beginning:
         tasks = self.plan.tasks(self.topics.read)
         name, bootstrap = self.pipeline.name, self.settings.bootstrap
         known = checkpoints.fitting_plan(self.paths.plan, name, self.plan.fingerprint(), self.topics.named, tasks)
-        identity = checkpoints.new_lineage() if known is None else known.lineage
         control_topic.prepare(bootstrap, name, tasks)
+        home = str(self.settings.home)
+        identity = lineage.identity(bootstrap, name, home) if known is None else known.lineage
         claim = lineage.claim(
             bootstrap, name, identity, lineage.new_incarnation(),
-            generation=self.generation, home=str(self.settings.home), take_over=take_over,
+            generation=self.generation, home=home, take_over=take_over,
         )  # fmt: skip
+        topic_id = admin.topic_ids(admin.admin(bootstrap), [control_topic.control_topic(name)]).popitem()[1]
         checkpoint = checkpoints.open_plan(
-            self.paths.plan, name, self.plan.fingerprint(), self.topics.named, tasks, self.settings.cores, identity
-        )
+            self.paths.plan, name, self.plan.fingerprint(), self.topics.named, tasks, self.settings.cores,
+            lineage=identity, control_topic=topic_id,
+        )  # fmt: skip
         intents = Intents(LocalFiles(self.paths.line.intents))
         committer = self._open_tables(checkpoint)
         done = [*self._in_tables(committer), *self._in_kafka(checkpoint)]
@@ -102,11 +106,26 @@ class Beginning:
         committed = (
             checkpoint.first_batch - 1 if settled.committed is None else checkpoint.first_batch + settled.committed
         )
+        if checkpoint.control_topic != topic_id:
+            self._require_nothing_open(intents, committed)
+            checkpoint = msgspec.structs.replace(checkpoint, control_topic=topic_id)
+            checkpoints.write_plan(self.paths.plan, checkpoint)
         opened = self._open(checkpoint, intents, committed, done)
         if isinstance(opened, FinishFirst):
             committer.close()
             return opened.intent
         return Begun(checkpoint, committer, intents, Watch(bootstrap, name, claim), opened)
+
+    def _require_nothing_open(self, intents: Intents, committed: int) -> None:
+        """The control topic was made anew, so nobody knows which tasks have committed an open batch to Kafka."""
+        topic, last = control_topic.control_topic(self.pipeline.name), intents.last()
+        if last is not None and last.batch > committed and self._writes_to_kafka():
+            raise IntentError(
+                f"The topic '{topic}' was deleted, and with it the markers that say which tasks have committed their "
+                f"records of batch {last.batch}, which is open.",
+                hint="bring the topic back, or start over with a new checkpoint: move the pipeline's folder away",
+            )
+        _log.warning("the topic %s was made anew; no batch was open", topic)
 
     def _open_tables(self, checkpoint: CheckpointPlan) -> TableCommitter:
         committer = TableCommitter(

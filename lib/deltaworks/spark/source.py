@@ -13,10 +13,10 @@ A batch may be a *tick* besides: then the tasks that depend on the wall clock ru
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
@@ -28,12 +28,13 @@ from pyspark.sql.types import StructType
 from deltaworks import clock
 from deltaworks.clock import BatchClock
 from deltaworks.control import next_tick
+from deltaworks.control.accepted import Accepted
 from deltaworks.control.checkpoint import CheckpointPlan
 from deltaworks.control.intents import Intent, Intents
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import IntentError, KafkaReadError, KafkaTopicError
 from deltaworks.files import LocalFiles
-from deltaworks.kafka.admin import admin
+from deltaworks.kafka.admin import admin, topic_states
 from deltaworks.kafka.ranges import Offsets, Range
 from deltaworks.kernel.idling import Idling
 from deltaworks.settings import Settings
@@ -58,6 +59,7 @@ _EXPIRE_EVERY = 200
 """Batches."""
 _NO_END = 1 << 62
 _encode = msgspec.msgpack.encode
+T = TypeVar("T")
 PlannedRow = tuple[int, int, int, int, bytes, bytes]
 """As in `rows.SCHEMA`."""
 
@@ -115,6 +117,8 @@ class SourceConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Id of the first batch of this checkpoint."""
     first_clock_ms: int = 0
     """No batch is earlier."""
+    accepted: Accepted = Accepted()
+    """What it may go on without."""
     sliced_batch: int | None = None
     """A batch whose tasks read in slices; see `oversized`."""
 
@@ -134,6 +138,7 @@ def source_config(
     generation: int,
     code: str,
     first_clock_ms: int = 0,
+    accepted: Accepted | None = None,
     sliced_batch: int | None = None,
 ) -> SourceConfig:
     """What the planner needs to know of a pipeline.
@@ -152,6 +157,7 @@ def source_config(
         generation: of the driver.
         code: digest of the code.
         first_clock_ms: see `SourceConfig`.
+        accepted: likewise.
         sliced_batch: likewise.
     """
     idle, routes = pipeline.max_task_idle, routing.by_task()
@@ -188,6 +194,7 @@ def source_config(
         goes_on_at=checkpoint.start or {},
         first_batch=checkpoint.first_batch,
         first_clock_ms=first_clock_ms,
+        accepted=accepted or Accepted(),
         sliced_batch=sliced_batch,
     )
 
@@ -234,10 +241,12 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         before = self._intent(batch - 1)
         few = None if before is None else grown(before.limit, config.max_records_per_batch)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else config.max_records_per_batch
+        ids = self._topic_ids(before)
+        start = self._without_what_is_gone(start, before, ids)
         begin, end = self._until(start, most if few is None else min(few, most))
         if batch > config.first_batch and not ranges_of(begin, end) and not _is_tick(start, end):
             return start
-        return self._intend(batch, begin, end, before, few).end
+        return self._intend(batch, begin, end, before, ids, few).end
 
     @property
     def known(self) -> int:
@@ -263,6 +272,50 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         cut, self._cut_ms = cut_backlog(start, streams, holds, self._offsets_at, self._cut_ms)
         return start, cut | unlimited
 
+    def _topic_ids(self, before: Intent | None) -> dict[str, str]:
+        """Those of all topics now.
+
+        Raises:
+            KafkaTopicError: one was deleted, or made anew, or has got partitions.
+        """
+        config = self._config
+        found = self._patiently(lambda: topic_states(self._client(), self._partitions))
+        known = {} if before is None else before.topics
+        for topic, count in self._partitions.items():
+            state = found.get(topic)
+            if state is None:
+                raise KafkaTopicError(
+                    f"The topic '{topic}', which the stream reads, is not there any more.",
+                    hint="make it anew, then `deltaworks accept --help`; or deploy code that does not read it",
+                )
+            if state.partitions != count:
+                raise KafkaTopicError(
+                    f"The topic '{topic}' has {state.partitions} partitions now; the stream began with {count}, and "
+                    "its state is spread over so many tasks.",
+                    hint="a stream cannot follow that yet: start it with a new checkpoint, or bring the records into a "
+                    f"topic with {count} partitions",
+                )
+            if state.id not in (known.get(topic, state.id), config.accepted.topics.get(topic)):
+                raise KafkaTopicError(
+                    f"The topic '{topic}' was deleted and made anew: its id was {known[topic]} and is {state.id}. "
+                    "Its offsets mean other records now.",
+                    hint=f"to go on with what it holds, from its beginning: deltaworks accept NAME --new-topic {topic}",
+                )
+        return {topic: found[topic].id for topic in self._partitions}
+
+    def _without_what_is_gone(self, start: Offsets, before: Intent | None, ids: Mapping[str, str]) -> Offsets:
+        """A topic that was made anew begins at its beginning; what was given up is not read."""
+        known = {} if before is None else before.topics
+        anew = {topic for topic, id in ids.items() if id != known.get(topic, id)}
+        begins = self._offsets(OffsetSpec.earliest()) if anew else {}
+        gone = self._config.accepted.begins
+        return {
+            topic: begins[topic]
+            if topic in anew
+            else {p: max(offset, gone.get(topic, {}).get(p, 0)) for p, offset in parts.items()}
+            for topic, parts in start.items()
+        }
+
     def _with_new(self, start: Offsets, end: Offsets) -> Offsets:
         """Topics that have appeared since are read from their beginning, which need not be offset 0."""
         new = {topic for topic, parts in end.items() if parts.keys() - start.get(topic, {}).keys()} - {TICK}
@@ -272,7 +325,9 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for topic, parts in end.items()
         } | {CLOCK: start[CLOCK]}
 
-    def _intend(self, batch: int, start: Offsets, end: Offsets, before: Intent | None, limit: int | None) -> Intent:
+    def _intend(
+        self, batch: int, start: Offsets, end: Offsets, before: Intent | None, ids: dict[str, str], limit: int | None
+    ) -> Intent:
         """Writes down what the batch is to do; another process of this checkpoint may have been first."""
         config = self._config
         clock_ms = self._now_ms(start)
@@ -290,6 +345,7 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 ranges=ranges_of(start, end),
                 end={**end, CLOCK: {"0": clock_ms}, BATCH: {"0": batch}},
                 previous="" if before is None else before.digest,
+                topics=ids,
                 limit=limit,
             )
         )
@@ -402,18 +458,26 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _list(self, spec: OffsetSpec, timeout_s: float) -> dict[TopicPartition, ListOffsetsResultInfo]:
         wanted = {TopicPartition(t, p): spec for t, count in self._partitions.items() for p in range(count)}
+
+        def ask() -> dict[TopicPartition, ListOffsetsResultInfo]:
+            futures = self._client().list_offsets(
+                wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_REQUEST_TIMEOUT_S
+            )
+            return {position: future.result() for position, future in futures.items()}
+
+        return self._patiently(ask, timeout_s)
+
+    def _patiently(self, ask: Callable[[], T], timeout_s: float = _BROKER_TIMEOUT_S) -> T:
+        """Asks a broker that may be about to come back."""
         deadline = clock.ticks_s() + timeout_s
         while True:
             try:
-                futures = self._client().list_offsets(
-                    wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_REQUEST_TIMEOUT_S
-                )
-                return {position: future.result() for position, future in futures.items()}
-            except KafkaException as error:
+                return ask()
+            except (KafkaException, KafkaReadError) as error:
                 self._admin = None  # one whose broker was restarted may not answer any more
                 if clock.ticks_s() > deadline:
                     raise KafkaReadError(
-                        f"no offsets from {self._config.bootstrap} for {timeout_s:.0f} s: {error}",
+                        f"no answer from {self._config.bootstrap} for {timeout_s:.0f} s: {error}",
                         hint="check that the broker runs (deltaworks status) and that the source topics still exist",
                     ) from error
 

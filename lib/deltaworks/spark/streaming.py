@@ -22,7 +22,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from deltaworks import clock, disk, faults, processes
 from deltaworks.clock import Sign
-from deltaworks.control import batches, fence, heartbeat, next_tick, opening, publication, set_aside, topics
+from deltaworks.control import accepted, batches, fence, heartbeat, next_tick, opening, publication, set_aside, topics
 from deltaworks.control.beating import Beating
 from deltaworks.control.checkpoint import CheckpointPlan
 from deltaworks.control.heartbeat import Heartbeat, State
@@ -330,6 +330,7 @@ class StreamDriver:
             generation=self._generation,
             code=self._code,
             first_clock_ms=0 if last is None else last.wall_clock_ms,
+            accepted=accepted.read(self._paths.line.accepted),
             sliced_batch=begun.sliced_batch,
         )
 

@@ -12,10 +12,12 @@ from confluent_kafka.admin import OffsetSpec
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from deltaworks import clock
+from deltaworks.control.accepted import Accepted
 from deltaworks.control.intents import Intent
-from deltaworks.errors import IntentError
+from deltaworks.errors import IntentError, KafkaTopicError
+from deltaworks.kafka.admin import TopicState
 from deltaworks.kafka.ranges import Offsets, Range
-from deltaworks.spark import rows
+from deltaworks.spark import rows, source
 from deltaworks.spark.rows import BatchHeader, BatchPlan
 from deltaworks.spark.source import (
     BATCH,
@@ -102,8 +104,14 @@ class Broker:
         self.begins: Offsets = {"a": {"0": 0, "1": 0}, "b": {"0": 0, "1": 0}}
         self.ends: Offsets = {"a": {"0": 4, "1": 0}, "b": {"0": 0, "1": 2}}
         self.now_ms = 1_000
+        self.ids: dict[str, str] = {}
         monkeypatch.setattr(KafkaRangesReader, "_offsets", lambda reader, spec, *_: self.answer(spec))
+        monkeypatch.setattr(KafkaRangesReader, "_client", lambda reader: None)
+        monkeypatch.setattr(source, "topic_states", lambda client, topics: self.states())
         monkeypatch.setattr(clock, "wall_ms", lambda: self.now_ms)
+
+    def states(self) -> dict[str, TopicState]:
+        return {topic: TopicState(self.ids.get(topic, "id"), len(parts)) for topic, parts in self.ends.items()}
 
     def answer(self, spec: OffsetSpec) -> Offsets:
         found = self.begins if spec._value == OffsetSpec.earliest()._value else self.ends
@@ -213,3 +221,49 @@ def test_a_step_of_the_wall_clock_makes_no_task_wait_longer_or_shorter(
         assert not waits()
     finally:
         clock.arm(None)
+
+
+def begun(folder: Path, broker: Broker) -> Offsets:
+    """A stream that has read everything."""
+    planner = KafkaRangesReader(config(str(folder)))
+    (first,) = batches_of(planner, planner.initialOffset())
+    return first[0]
+
+
+def test_a_topic_that_was_made_anew_is_refused_though_it_holds_more(tmp_path: Path, broker: Broker) -> None:
+    end = begun(tmp_path, broker)
+    broker.ids["a"], broker.ends["a"] = "another", {"0": 5_000, "1": 0}
+
+    with pytest.raises(KafkaTopicError, match="'a' was deleted and made anew: its id was id and is another"):
+        list(batches_of(KafkaRangesReader(config(str(tmp_path))), end))
+
+
+def test_a_topic_that_was_made_anew_and_accepted_is_read_from_its_beginning(tmp_path: Path, broker: Broker) -> None:
+    end = begun(tmp_path, broker)
+    broker.ids["a"], broker.begins["a"], broker.ends["a"] = "another", {"0": 1, "1": 0}, {"0": 3, "1": 0}
+    accepted = Accepted(topics={"a": "another"})
+
+    (after,) = batches_of(KafkaRangesReader(config(str(tmp_path), accepted=accepted)), end)
+    assert msgspec.msgpack.decode(after[1][0][4], type=BatchPlan).ranges == [Range("a", 0, 1, 3)]
+
+    broker.ends["a"] = {"0": 4, "1": 0}
+    (next_one,) = batches_of(KafkaRangesReader(config(str(tmp_path), accepted=accepted)), after[0])
+    assert msgspec.msgpack.decode(next_one[1][0][4], type=BatchPlan).ranges == [Range("a", 0, 3, 4)]
+
+
+def test_a_topic_that_got_partitions_is_refused_at_once(tmp_path: Path, broker: Broker) -> None:
+    end = begun(tmp_path, broker)
+    broker.ends["a"]["2"] = 7
+
+    with pytest.raises(KafkaTopicError, match="'a' has 3 partitions now; the stream began with 2"):
+        list(batches_of(KafkaRangesReader(config(str(tmp_path))), end))
+
+
+def test_records_that_were_given_up_are_not_read(tmp_path: Path, broker: Broker) -> None:
+    end = begun(tmp_path, broker)
+    broker.ends["a"]["0"] = 50
+
+    planner = KafkaRangesReader(config(str(tmp_path), accepted=Accepted(begins={"a": {"0": 40}})))
+    (after,) = batches_of(planner, end)
+
+    assert msgspec.msgpack.decode(after[1][0][4], type=BatchPlan).ranges == [Range("a", 0, 40, 50)]

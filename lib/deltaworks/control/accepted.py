@@ -1,0 +1,59 @@
+"""What somebody has said that a stream may go on without: a topic that was made anew, records that are gone.
+
+A stream does not do that by itself, since it loses records. Whoever says it names what the broker has now; the next
+driver goes on from there, once, and forgets nothing: what was accepted stays in the file.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from deltaworks.errors import IncompatibleCheckpointError
+from deltaworks.files import replace_file
+from deltaworks.kafka.ranges import Offsets
+
+FORMAT = 1
+
+
+class Accepted(msgspec.Struct, frozen=True, kw_only=True):
+    """All that was accepted for one checkpoint."""
+
+    format: int = FORMAT
+    topics: dict[str, str] = {}
+    """Topic -> the id that it has since it was made anew; it is read from its beginning."""
+    begins: Offsets = {}
+    """Where topics begin since records were removed that had not been read; what lies before is given up."""
+
+
+def read(path: Path) -> Accepted:
+    """What was accepted so far.
+
+    Raises:
+        IncompatibleCheckpointError: the file cannot be read.
+    """
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=Accepted)
+    except FileNotFoundError:
+        return Accepted()
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise IncompatibleCheckpointError(
+            f"{path} says what the stream may go on without, and cannot be read: {error}",
+            hint="move it away and say it again: deltaworks accept --help",
+        ) from error
+    if found.format != FORMAT:
+        raise IncompatibleCheckpointError(
+            f"{path} has format {found.format}; this deltaworks reads format {FORMAT}.",
+            hint="move it away and say it again: deltaworks accept --help",
+        )
+    return found
+
+
+def add(path: Path, *, topics: dict[str, str], begins: Offsets) -> Accepted:
+    """Accepts more, durably; for who has checked that no driver runs."""
+    before = read(path)
+    merged = {topic: before.begins.get(topic, {}) | begins.get(topic, {}) for topic in {*before.begins, *begins}}
+    now = Accepted(topics=before.topics | topics, begins=merged)
+    replace_file(path, msgspec.json.format(msgspec.json.encode(now), indent=1), durable=True)
+    return now
