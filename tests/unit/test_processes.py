@@ -132,3 +132,10 @@ def test_the_last_lines_of_a_log_leave_out_stack_frames(tmp_path: Path) -> None:
 @pytest.fixture(autouse=True)
 def children_find_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+
+
+def test_the_boot_id_stays_until_the_machine_starts_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert processes.boot_id() == processes.boot_id() != ""
+    monkeypatch.setattr(processes, "_BOOT_ID", tmp_path / "another system has none")
+    monkeypatch.setattr(psutil, "boot_time", lambda: 1_700_000_000.4)
+    assert processes.boot_id() == "1700000000"

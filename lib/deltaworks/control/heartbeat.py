@@ -48,7 +48,8 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
     stale_snapshots: list[str] = []
     """Snapshots of KTables that do not show all changes yet; a quiet stream brings them up to date."""
     store_openings: dict[str, int] = {}
-    """How often a local store was the same, undone, rebuilt or new, since this driver started."""
+    """How often a local store was the same, got what waited in memory (applied) or in Spark's state (caught up), was
+    rebuilt or new, since this driver started."""
     skipped_transactions: int = 0
     """Kafka transactions that an earlier attempt had committed."""
     error: str | None = None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -91,11 +92,11 @@ def require_whole(path: Path, size_bytes: int) -> None:
 def extend(path: Path, size_bytes: int) -> None:
     """Makes the data file as large as it says: LMDB does not write pages that it has taken and given back at once."""
     data = path / DATA
-    if data.stat().st_size >= size_bytes:
-        return
-    with data.open("r+b") as file:
-        # If another process has made it larger meanwhile, so it stays.
-        os.posix_fallocate(file.fileno(), size_bytes - 1, 1)
+    with suppress(OSError):  # then it is taken for one that was cut off, some day
+        if data.stat().st_size < size_bytes:
+            with data.open("r+b") as file:
+                # If another process has made it larger meanwhile, so it stays.
+                os.posix_fallocate(file.fileno(), size_bytes - 1, 1)
 
 
 def discard(path: Path) -> None:
@@ -110,7 +111,10 @@ def discard(path: Path) -> None:
 
 def doubt(path: Path, why: str) -> StateError:
     """The error for a store that cannot be trusted."""
-    return StateError(f"The local store {path} cannot be trusted: {why}.")
+    return StateError(
+        f"The local store {path} cannot be trusted: {why}.",
+        hint="a stream fills it again by itself; the stores of a replay are nowhere else, so start it anew",
+    )
 
 
 def _made(path: Path, note: Note) -> bool:

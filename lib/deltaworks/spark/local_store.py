@@ -188,7 +188,10 @@ class LocalStore:
 
     def _open(self) -> None:
         path, timed = self._path, self._timed
-        local_files.prepare(path, durable=self._durable)
+        try:
+            local_files.prepare(path, durable=self._durable)
+        except OSError as error:
+            raise StateError(f"The local store {path} cannot be made: {error}.") from error
         with self._guarded():
             self._env = lmdb.open(
                 str(path),
