@@ -158,7 +158,8 @@ class InProcessStream:
             self._commit(intent, self._attempt(intent)[1])
         for task in self.routes:
             hosted = self.worker.task(*task)
-            if (pending := hosted.pending) is not None:
+            pending = hosted.pending
+            if pending is not None and pending.batch == self.batch_id:  # not one that is committed
                 changes = {name: _other_values(change) for name, change in pending.changes.items()}
                 hosted.local.commit(changes, pending.stamp, pending.base)
         self._close()
