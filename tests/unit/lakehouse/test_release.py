@@ -19,6 +19,7 @@ from deltaworks import faults
 from deltaworks.errors import FencedError, TableError
 from deltaworks.lakehouse import compaction, kept, origins, parquet, release
 from deltaworks.lakehouse.committer import TableCommitter, TableOptions
+from deltaworks.lakehouse.log import Commit
 from deltaworks.lakehouse.tables import TaskTables
 from deltaworks.topology.nodes.sinks import DeltaSink, TableKind
 from tests.unit.lakehouse.release_lake import (
@@ -293,6 +294,23 @@ def test_the_staging_tables_are_not_needed_any_more(
     assert release.publish(live.committer, copy.root, request, releases).state == "published"
     live.run(2)
     check(live)
+
+
+@pytest.mark.parametrize("table", ["orders", "counts"])
+def test_rows_that_somebody_else_has_compacted_are_not_published_over(
+    live: Stream, staging: Stream, releases: Path, table: str
+) -> None:
+    """Which batches they are of, only our files say."""
+    path = live.root / table
+    filters = [("window_date", "=", "2024-10-04")] if table == "counts" else None
+    assert DeltaTable(path).optimize.compact(partition_filters=filters)["numFilesAdded"]
+    live.committer.replace(table, Commit())
+    before = files_of(live)
+
+    with pytest.raises(TableError, match=f"of table '{table}' was written by somebody else"):
+        publish(live, staging, request_for(staging, days=(0, 2), tables=(table,)), releases)
+
+    assert files_of(live) == before
 
 
 def test_on_another_disk_files_are_copied(live: Stream, staging: Stream, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import tarfile
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 from deltalake import DeltaTable, write_deltalake
@@ -15,7 +17,8 @@ from deltaworks.errors import TableError, TransientError
 from deltaworks.lakehouse import layout, versions
 from deltaworks.lakehouse.catalog import table
 from deltaworks.lakehouse.committer import TableCommitter, TableOptions
-from deltaworks.lakehouse.log import DeltaLog
+from deltaworks.lakehouse.log import Commit, DeltaLog
+from deltaworks.lakehouse.repair import plan
 from tests.unit.lakehouse.lake import DEAD, QUERY, SINKS, Expected, check, open_tables, run, task_tables, write_batch
 
 BATCHES = 6
@@ -287,3 +290,26 @@ def zero(path: Path) -> None:
 
 def fill(path: Path, data: bytes) -> None:
     path.write_bytes(data)
+
+
+def test_tables_from_before_commits_had_marks_are_read_and_continued(tmp_path: Path) -> None:
+    """Their query may open them; what their next commit adds is the mark."""
+    with tarfile.open(Path(__file__).parents[2] / "data" / "checkpoint-format-2.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    tables = sorted(path.parent for path in tmp_path.rglob("_delta_log"))
+    assert tables
+    for path in tables:
+        log = DeltaLog(path)
+        log.load()
+        assert log.is_untold
+        assert not plan(path.parent, path.name).is_needed
+        log.require_ours(None)
+
+        log.commit(Commit(transactions={"app": 1}))
+
+        again = DeltaLog(path)
+        again.load()
+        assert again.is_as_left
+        assert (
+            again.files.keys() == log.files.keys() == {unquote(p) for p in DeltaTable(path).to_pyarrow_dataset().files}
+        )
