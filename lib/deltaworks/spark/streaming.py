@@ -156,6 +156,7 @@ class StreamDriver:
         self._generation = generation
         self._reporter = reporter
         self._drain = paths.drain(generation)
+        self._finishing = False
         self._plan = pipeline.plan()
         self._totals = _Totals()
         self._ends: Offsets = {}
@@ -176,7 +177,7 @@ class StreamDriver:
 
     def plan_nothing(self) -> None:
         """No batch follows the one that is open."""
-        self._drain = self._paths.finishing(self._generation)
+        self._finishing, self._drain = True, self._paths.finishing(self._generation)
         self._drain.touch()
 
     def run(self, *, until_caught_up: bool) -> None:
@@ -357,7 +358,7 @@ class StreamDriver:
             if self._stop.is_set() or self._reporter.asked_to_drain():
                 self._drain.touch()
                 self._stop.clear()
-            if self._drain.exists() and self._beat.state != "draining":
+            if self._drain.exists() and self._beat.state != "draining" and not self._finishing:
                 self._write_beat("draining")
             if self._beat.state == "draining" and not query.status["isTriggerActive"]:
                 query.stop()
