@@ -217,7 +217,6 @@ class StreamDriver:
         finally:
             for file in (self._drain, self._planned_by):
                 file.unlink(missing_ok=True)
-            self._reporter.close()
         return None
 
     def _begin(self, begun: Begun, *, finish_batch: bool) -> None:
