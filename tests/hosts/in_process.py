@@ -20,7 +20,7 @@ from pyspark.sql import Row
 
 from deltaworks import faults
 from deltaworks.control import batches, topics
-from deltaworks.control.checkpoint import CheckpointPlan
+from deltaworks.control.checkpoint import CheckpointPlan, write_plan
 from deltaworks.control.intents import Intent, Intents, token
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.dsl.pipeline import Pipeline
@@ -103,6 +103,8 @@ class InProcessStream:
             tasks=self.tasks,
             slots=slots,
         )
+        if line is None:
+            write_plan(self.paths.plan, self.checkpoint)
         self.intents = Intents(LocalFiles(self.paths.line.intents))
         self._source = source_config(
             pipeline, self.plan, settings, self._partitions, self._routing, checkpoint=self.checkpoint,

@@ -2,7 +2,8 @@
 
 Exit codes: 0 done; 1 results differ, or something is not as it should be; 2 wrong usage; and of a pipeline (`run`):
 65 a record failed and the pipeline says fail, 69 Kafka or Spark is not available, 70 anything unexpected,
-73 another driver runs this pipeline, 78 topology, settings, environment or checkpoint do not fit, 130 interrupted.
+73 another driver runs this pipeline, 74 the disk is full, 78 topology, settings, environment or checkpoint do not fit,
+130 interrupted.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from deltaworks.cli import demo, pipelines, quality, replay, stack, tables
+from deltaworks.cli import demo, pipelines, quality, recovery, replay, stack, tables
 from deltaworks.cli.console import err, print_error
 from deltaworks.errors import DeltaworksError
 from deltaworks.exits import INTERNAL, INTERRUPTED, code_of
@@ -35,7 +36,7 @@ def options(
     """Options of all commands; `main` reads them."""
 
 
-for group in (stack, pipelines, tables, replay, quality, demo):
+for group in (stack, pipelines, recovery, tables, replay, quality, demo):
     group.add_to(app)
 
 

@@ -36,6 +36,10 @@ Start = Annotated[
     StartOffsets | None,
     typer.Option("--start-offsets", help="Where a new checkpoint starts; default: DELTAWORKS_START_OFFSETS."),
 ]
+TakeOver = Annotated[
+    bool,
+    typer.Option("--take-over", help="Also where the pipeline belongs to another home at this Kafka, which is gone."),
+]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -101,6 +105,7 @@ def run(
     ] = False,
     trigger_interval: TriggerInterval = None,
     start_offsets: Start = None,
+    take_over: TakeOver = False,
     generation: Annotated[
         int | None, typer.Option(min=1, hidden=True, help="Number of the deployment; what a launcher gives.")
     ] = None,
@@ -144,6 +149,7 @@ def run(
                 settings,
                 until_caught_up=until_caught_up,
                 finish_batch=finish_batch,
+                take_over=take_over,
                 generation=number,
                 reporter=reporter,
             )
@@ -190,6 +196,7 @@ def deploy(
     launcher: Annotated[str, typer.Option(help="Where the driver runs: `local`.")] = "local",
     trigger_interval: TriggerInterval = None,
     start_offsets: Start = None,
+    take_over: TakeOver = False,
 ) -> None:
     """Start a pipeline in the background, in place of the one that runs.
 
@@ -203,6 +210,9 @@ def deploy(
     options = DeployOptions(launcher=launcher, trigger_interval_s=trigger_interval, start_offsets=start_offsets)
     with Steps().step("preflight") as report:
         actions.preflight(settings, name, options, report)
+    if take_over:
+        with Steps().step("take over") as report:
+            report(str(actions.take_over(settings, name)))
     with Steps().step(f"deploy {name}") as report:
         done = actions.deploy(settings, name, options, requested_by=user(), report=report)
         report(f"generation {done.generation} is {done.state}, log {done.log}")

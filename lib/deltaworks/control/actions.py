@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 
 from deltaworks import clock
-from deltaworks.control import code, fence, jobs, outcome, retention
+from deltaworks.control import checkpoint, code, fence, jobs, lineage, outcome, retention
 from deltaworks.control.code import Code
 from deltaworks.control.ending import end_drivers
 from deltaworks.control.launchers import DriverSpec, Launcher, Launchers, launcher
@@ -24,6 +24,7 @@ from deltaworks.control.paths import PipelinePaths
 from deltaworks.control.preflight import preflight, preflight_again
 from deltaworks.control.registry import Registry
 from deltaworks.errors import ConfigurationError, ConflictError, ControlUnavailableError, StackError
+from deltaworks.kafka import control_topic
 from deltaworks.settings import Settings
 
 __all__ = ["code_of", "deploy", "observe", "preflight", "preflight_again", "restart", "stop"]
@@ -338,3 +339,27 @@ def _how_they_went(drained: list[bool]) -> str:
     if not drained:
         return "was not running"
     return "drained" if all(drained) else "killed: it did not drain in time"
+
+
+def take_over(settings: Settings, name: str) -> lineage.Claim:
+    """Makes a pipeline that of this home, though it belongs to another one at this Kafka, which is gone for good.
+
+    A driver of the other home ends at its next batch, and is refused from then on.
+
+    Raises:
+        KafkaReadError, KafkaWriteError: the broker does not answer.
+        FencedError: somebody starts it at this moment.
+    """
+    paths, bootstrap = PipelinePaths.of(settings, name), settings.bootstrap
+    control_topic.prepare(bootstrap, name, ())
+    stored = checkpoint.stored_plan(paths.plan)
+    mine = lineage.new_lineage() if stored is None else stored.lineage
+    return lineage.claim(
+        bootstrap,
+        name,
+        mine,
+        lineage.new_incarnation(),
+        generation=fence.read(paths.fence),
+        home=str(settings.home),
+        take_over=True,
+    )

@@ -79,7 +79,12 @@ def identity(bootstrap: str, pipeline: str, home: str) -> str:
     """
     before = owner(bootstrap, pipeline)
     here = before is not None and (before.home, before.host) == (home, socket.gethostname())
-    return before.lineage if before is not None and here else uuid.uuid4().hex[:12]
+    return before.lineage if before is not None and here else new_lineage()
+
+
+def new_lineage() -> str:
+    """An identity for a stream that begins."""
+    return uuid.uuid4().hex[:12]
 
 
 def claim(

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import msgspec
 
 from deltaworks import processes
+from deltaworks.control import accepted, lineage, opening
 from deltaworks.control import checkpoint as checkpoints
-from deltaworks.control import lineage, opening
 from deltaworks.control.checkpoint import CheckpointPlan
 from deltaworks.control.done import Done, require_known
 from deltaworks.control.intents import Intent, Intents, token
@@ -180,6 +180,11 @@ class Beginning:
         if intent is None:
             return None
         durable = [each.where for each in done if each.batch >= intent.batch]
+        if self._is_given_up(intent):
+            self._require_not(durable, intent)
+            self._forget_open(checkpoint, committed)
+            intents.remove_after(committed)
+            return None
         match opening.opening(intent, self.code, durable):
             case FinishFirst() as first:
                 return first
@@ -200,6 +205,28 @@ class Beginning:
             return intent.batch
         half = oversized.cut_in_two(intent)
         _log.warning("batch %d is too large: cut to %s records", intent.batch, half.limit)
-        checkpoint_recovery.rewind(line.checkpoint, committed - checkpoint.first_batch, line.trash, mark=line.synced)
+        self._forget_open(checkpoint, committed)
         intents.replace(intent, half)
         return None
+
+    def _forget_open(self, checkpoint: CheckpointPlan, committed: int) -> None:
+        """Spark asks anew what the open batch is to read."""
+        line = self.paths.line
+        checkpoint_recovery.rewind(line.checkpoint, committed - checkpoint.first_batch, line.trash, mark=line.synced)
+
+    def _is_given_up(self, intent: Intent) -> bool:
+        """Whether the batch reads records that were removed, and somebody has said that the stream goes on without."""
+        said = accepted.read(self.paths.line.accepted)
+        return any(
+            each.start < said.begins.get(each.topic, {}).get(str(each.partition), 0)
+            or intent.topics.get(each.topic) != said.topics.get(each.topic, intent.topics.get(each.topic))
+            for each in intent.ranges
+        )
+
+    def _require_not(self, durable: Sequence[str], intent: Intent) -> None:
+        if durable:
+            raise IntentError(
+                f"Batch {intent.batch} reads records that are gone, and a part of it is committed: {', '.join(durable)}.",
+                hint="it cannot be finished, and not begun anew: start over with a new checkpoint, or hand over to a "
+                "replay (deltaworks replay --hand-over)",
+            )

@@ -1,0 +1,86 @@
+"""`accept`: what a stream may go on without, which it does not decide by itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from deltaworks.cli.console import out
+from deltaworks.errors import ConfigurationError
+from deltaworks.settings import Settings
+
+if TYPE_CHECKING:
+    from deltaworks.control.intents import Intent
+    from deltaworks.kafka.ranges import Offsets
+
+
+def add_to(app: typer.Typer) -> None:
+    """Registers the command."""
+    app.command(rich_help_panel="Pipelines")(accept)
+
+
+def accept(
+    name: Annotated[str, typer.Argument(help="Of the pipeline: that of its file in jobs/.")],
+    new_topic: Annotated[
+        list[str] | None,
+        typer.Option("--new-topic", help="This topic was deleted and made anew: read it from its beginning."),
+    ] = None,
+    lost_records: Annotated[
+        bool, typer.Option("--lost-records", help="Give up the records that retention has removed unread.")
+    ] = False,
+) -> None:
+    """Let a stopped stream go on after its topics have lost records; what was lost is not in its results.
+
+    Nothing is read again: the state and the tables stay as they are. A replay, or a new checkpoint, gives results of
+    what the topics hold now.
+    """
+    from deltaworks.control import accepted, fence, jobs
+    from deltaworks.control.intents import Intents
+    from deltaworks.control.lease import Lease
+    from deltaworks.control.paths import PipelinePaths
+    from deltaworks.files import LocalFiles
+    from deltaworks.kafka import admin
+
+    settings = Settings.from_environment()
+    if not new_topic and not lost_records:
+        raise ConfigurationError("Accept what?", hint="--new-topic TOPIC, or --lost-records")
+    plan, paths = jobs.load(settings, name).plan(), PipelinePaths.of(settings, name)
+    with Lease(paths.lease, name, fence.read(paths.fence)):
+        last = Intents(LocalFiles(paths.line.intents)).last()
+        if last is None:
+            raise ConfigurationError(f"Pipeline {name!r} has read nothing yet.", hint=f"deltaworks deploy {name}")
+        ids = admin.topic_ids(admin.admin(settings.bootstrap), list(last.topics))
+        for topic in new_topic or ():
+            if topic not in ids or not any(
+                topic in (*s.topics, *plan.global_topics) or s.reads(topic) for s in plan.stages
+            ):
+                raise ConfigurationError(
+                    f"There is no topic {topic!r} that {name!r} reads.",
+                    hint=f"it reads {', '.join(sorted(last.topics))}",
+                )
+        gone = _gone(settings, last, skip=new_topic or ()) if lost_records else {}
+        accepted.add(paths.line.accepted, topics={topic: ids[topic] for topic in new_topic or ()}, begins=gone)
+    for topic in new_topic or ():
+        out.print(f"{topic} is read from its beginning.")
+    for topic, parts in gone.items():
+        for partition, begin in parts.items():
+            out.print(f"{topic}-{partition} is read from offset {begin} on; what came before is given up.")
+    if lost_records and not gone:
+        out.print("No record is lost that was not read.")
+    out.print(f"Now: deltaworks deploy {name}")
+
+
+def _gone(settings: Settings, last: Intent, skip: list[str] | tuple[str, ...]) -> Offsets:
+    """Where topics begin, as far as that is behind what was read."""
+    from deltaworks.kafka import admin
+
+    read: Offsets = {topic: dict(parts) for topic, parts in last.end.items() if topic in last.topics}
+    for each in last.ranges:  # the batch may be open still
+        read[each.topic][str(each.partition)] = each.start
+    begins = admin.begin_offsets(settings.bootstrap, [topic for topic in read if topic not in skip])
+    gone: Offsets = {}
+    for (topic, partition), begin in begins.items():
+        if begin > read[topic].get(str(partition), 0):
+            gone.setdefault(topic, {})[str(partition)] = begin
+    return gone
