@@ -52,9 +52,8 @@ def accept(
             raise ConfigurationError(f"Pipeline {name!r} has read nothing yet.", hint=f"deltaworks deploy {name}")
         ids = admin.topic_ids(admin.admin(settings.bootstrap), list(last.topics))
         for topic in new_topic or ():
-            if topic not in ids or not any(
-                topic in (*s.topics, *plan.global_topics) or s.reads(topic) for s in plan.stages
-            ):
+            read = topic in plan.global_topics or any(stage.reads(topic) for stage in plan.stages)
+            if topic not in ids or not read:
                 raise ConfigurationError(
                     f"There is no topic {topic!r} that {name!r} reads.",
                     hint=f"it reads {', '.join(sorted(last.topics))}",

@@ -226,7 +226,7 @@ class Beginning:
     def _require_not(self, durable: Sequence[str], intent: Intent) -> None:
         if durable:
             raise IntentError(
-                f"Batch {intent.batch} reads records that are gone, and a part of it is committed: {', '.join(durable)}.",
+                f"Batch {intent.batch} reads records that are gone, and is committed in part: {', '.join(durable)}.",
                 hint="it cannot be finished, and not begun anew: start over with a new checkpoint, or hand over to a "
                 "replay (deltaworks replay --hand-over)",
             )
