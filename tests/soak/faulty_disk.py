@@ -9,9 +9,9 @@ a random part of what was not synced back, as POSIX allows it and no more:
   was there before is there again; in any order that a name allows. A rename between two folders holds once either is
   synced.
 
-It does less than the standard allows in two cases. Bytes that were synced and then overwritten in place stay as they are
-now: what they were is not known. And what is older than `WRITTEN_BACK_S` counts as durable, as if the kernel had written
-it back, but for files that were never synced at all.
+It does less than the standard allows in two cases. Bytes that were synced and then overwritten in place stay as they
+are now: what they were is not known. And entries of folders that are older than `WRITTEN_BACK_S` count as durable, as
+if the kernel had written them back.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Entry:
 
     @property
     def folders(self) -> set[str]:
-        return {os.path.dirname(path) for path in self.paths}
+        return {path.rpartition("/")[0] for path in self.paths}
 
 
 @dataclass
@@ -163,6 +163,16 @@ class Disk:
         """The disk is full while this file exists."""
         return self.work / "full"
 
+    @property
+    def refused(self) -> Path:
+        """A line for everything that did not fit."""
+        return self.work / "refused"
+
+    @property
+    def refusals(self) -> int:
+        """How much did not fit so far."""
+        return self.refused.stat().st_size // 2 if self.refused.exists() else 0
+
     def build(self) -> None:
         """Compiles the library.
 
@@ -183,6 +193,7 @@ class Disk:
             "LD_PRELOAD": str(self.library),
             "SOAK_DISK_PREFIXES": ":".join(map(str, self.prefixes)),
             "SOAK_DISK_FULL": str(self.full),
+            "SOAK_DISK_REFUSED": str(self.refused),
         }
         if journal:
             chosen |= {"SOAK_DISK_JOURNAL": str(self.log), "SOAK_DISK_SHADOWS": str(self.shadows)}

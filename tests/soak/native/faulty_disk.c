@@ -7,7 +7,7 @@
  *    name is kept by a hard link in SOAK_DISK_SHADOWS. Each line is written within the call: a sync after it succeeded, a
  *    write before it happens. So what a program has written and then synced is never called unsynced.
  *  - Full. While the file SOAK_DISK_FULL exists, what would make a file longer, or a new one, fails with ENOSPC;
- *    sometimes after a part of the bytes.
+ *    sometimes after a part of the bytes. Every refusal is a line in SOAK_DISK_REFUSED, so that one knows that it was.
  *
  * Every line is one write of O_APPEND on a descriptor of its own: processes close descriptors that they do not know.
  * Paths are compared as text; the harness passes prefixes without symbolic links. Writes through mmap and through the
@@ -38,7 +38,7 @@
 static char *prefixes[MAX_PREFIXES];
 static size_t lengths[MAX_PREFIXES];
 static int prefix_count, ready;
-static const char *journal, *shadows, *full;
+static const char *journal, *shadows, *full, *refused;
 static unsigned shadow_count;
 
 __attribute__((constructor)) static void start(void) {
@@ -47,6 +47,7 @@ __attribute__((constructor)) static void start(void) {
     journal = getenv("SOAK_DISK_JOURNAL");
     shadows = getenv("SOAK_DISK_SHADOWS");
     full = getenv("SOAK_DISK_FULL");
+    refused = getenv("SOAK_DISK_REFUSED");
     if (text) {
         char *copy = strdup(text), *rest = copy, *part;
         while ((part = strsep(&rest, ":")) && prefix_count < MAX_PREFIXES)
@@ -58,6 +59,7 @@ __attribute__((constructor)) static void start(void) {
     if (journal) journal = strdup(journal);
     if (shadows) shadows = strdup(shadows);
     if (full) full = strdup(full);
+    if (refused) refused = strdup(refused);
     ready = 1;
 }
 
@@ -146,6 +148,13 @@ static void forget(int fd) {
 
 /* The journal */
 
+static void append(const char *file, const char *line, size_t size) {
+    int fd = (int)syscall(SYS_openat, AT_FDCWD, file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    if (fd < 0) return;
+    (void)!syscall(SYS_write, fd, line, size);
+    syscall(SYS_close, fd);
+}
+
 static void note(const char *format, ...) {
     if (!journal) return;
     int saved = errno;
@@ -158,11 +167,7 @@ static void note(const char *format, ...) {
     size += vsnprintf(line + size, sizeof line - size - 1, format, arguments);
     va_end(arguments);
     line[size++] = '\n';
-    int fd = (int)syscall(SYS_openat, AT_FDCWD, journal, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-    if (fd >= 0) {
-        (void)!syscall(SYS_write, fd, line, size);
-        syscall(SYS_close, fd);
-    }
+    append(journal, line, (size_t)size);
     errno = saved;
 }
 
@@ -199,6 +204,7 @@ static int is_full(void) {
 }
 
 static int no_space(void) {
+    if (refused) append(refused, "x\n", 2);
     errno = ENOSPC;
     return -1;
 }
