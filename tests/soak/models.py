@@ -18,9 +18,10 @@ Kind = Literal["table", "topic"]
 
 HOUR_MS, MINUTE_MS = 3_600_000, 60_000
 _GRACE_MS, _GAP_MS = 10 * MINUTE_MS, 10 * MINUTE_MS
-_NEAR_MS, _NEAR_GRACE_MS = 5 * MINUTE_MS, 6 * HOUR_MS
-_UNCERTAIN_MS = 10 * MINUTE_MS
-"""Asks that became final so shortly before the end may still wait for a record that makes somebody look."""
+_NEAR_MS, _NEAR_GRACE_MS = 5 * MINUTE_MS, 2 * HOUR_MS
+_UNCERTAIN_MS = _NEAR_MS + _NEAR_GRACE_MS + 10 * MINUTE_MS
+"""Asks that became final so shortly before the end may still wait: after a look, Kafka Streams does not look again before
+the newest ask that waited then is final."""
 
 
 @dataclass(frozen=True)
@@ -172,8 +173,8 @@ class Matches:
             case "soak-parcels":
                 self._parcels[name] = content["seq"], content["depot"]
             case "soak-depots" if content is None:
-                if self._depots.pop(name, None) is not None:
-                    self._depot_changes[name, message.offset] += 1
+                self._depots.pop(name, None)
+                self._depot_changes[name, message.offset] += 1
             case _:
                 self._depots[name] = content["seq"]
                 self._depot_changes[name, message.offset] += 1
