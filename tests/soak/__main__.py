@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from deltaworks.settings import Settings
-from deltaworks.stack.jars import ensure_jars
 from deltaworks.stack.lifecycle import down, up
 from tests.faults.breakages import BREAKAGES
 from tests.live_stack import own_settings
@@ -146,11 +145,8 @@ def _project(own: Settings, work: Path) -> Settings:
     (project / "jobs" / "quality").mkdir()
     home.mkdir()
     package, origin, *others = own.python_path
-    settings = replace(
-        own, project=project, home=home, driver_memory="512m", python_path=(package, project, origin, *others)
-    )
-    ensure_jars(settings, "kafka")
-    return settings
+    python_path = (package, project, origin, *others)  # the tests are in the origin
+    return replace(own, project=project, home=home, driver_memory="512m", python_path=python_path)
 
 
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:

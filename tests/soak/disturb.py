@@ -10,8 +10,8 @@ from deltalake import DeltaTable
 
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.kafka import admin
-from tests.soak.flow import START_MS
 from tests.soak.processes import at_work, chosen
+from tests.soak.sample import START_MS
 from tests.soak.soak import NAMES, Soak
 
 _STEPS_S = (60, 300, 3_600, 86_400)
@@ -133,7 +133,7 @@ def roll_back(soak: Soak, rng: random.Random) -> str | None:
 
 def _replayed(soak: Soak, rng: random.Random) -> tuple[str | None, str]:
     """What was replayed, and the id of the run."""
-    days = soak.flow.days
+    days = soak.flow.sample.days
     if days < 3:
         return None, ""
     first = rng.randrange(max(1, days - 2))

@@ -20,8 +20,8 @@ HOUR_MS, MINUTE_MS = 3_600_000, 60_000
 _GRACE_MS, _GAP_MS = 10 * MINUTE_MS, 10 * MINUTE_MS
 _NEAR_MS, _NEAR_GRACE_MS = 5 * MINUTE_MS, 2 * HOUR_MS
 _UNCERTAIN_MS = _NEAR_MS + _NEAR_GRACE_MS + 10 * MINUTE_MS
-"""Asks that became final so shortly before the end may still wait: after a look, Kafka Streams does not look again before
-the newest ask that waited then is final."""
+"""Asks that became final so shortly before the end may still wait: after a look, Kafka Streams does not look again
+before the newest ask that waited then is final."""
 
 
 @dataclass(frozen=True)

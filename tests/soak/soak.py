@@ -29,6 +29,8 @@ START_S, RECOVERY_S = 240.0, 300.0
 _SETTLE_S = 60.0
 _COMMAND_S = 600.0
 _POLL_S = 0.1
+_WIDE = "1000"
+"""A message on one line: what it says to do is read from it."""
 NAMES = ("soak_ledger", "soak_matches", "soak_anew")
 
 
@@ -79,7 +81,7 @@ class Soak:
         }
         self.streams = {name: self._stream(name) for name in NAMES}
         self.tail = Tail(settings.bootstrap)
-        self.flow = Flow(settings.bootstrap, rate, seed, self.say)
+        self.flow = Flow(settings.bootstrap, rate, seed)
         sinks = [name for name, kind in self._results() if kind == "topic"]
         self.consumer = OutsideConsumer(settings.bootstrap, sinks, record.failed)
         self.reader = tables.OutsideReader(lambda: self.settings.tables, record.failed)
@@ -91,7 +93,8 @@ class Soak:
 
     def _stream(self, name: str) -> Stream:
         def environment() -> dict[str, str]:
-            return {VARIABLE: str(self.shared / name), "DELTAWORKS_FAULT_HOOK": HOOK, **self.disk.environment()}
+            own = {VARIABLE: str(self.shared / name), "DELTAWORKS_FAULT_HOOK": HOOK, "COLUMNS": _WIDE}
+            return {**own, **self.disk.environment()}
 
         return Stream(name, lambda: self.settings, environment, self.shared, self.say)
 
@@ -167,7 +170,7 @@ class Soak:
         self.say(f"$ deltaworks {' '.join(arguments)}")
         done = subprocess.run(
             [sys.executable, "-m", "deltaworks.cli", *arguments],
-            env={**os.environ, **self.settings.process_environment(), **self.disk.environment()},
+            env={**os.environ, **self.settings.process_environment(), **self.disk.environment(), "COLUMNS": _WIDE},
             cwd=self.settings.project, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             text=True, timeout=_COMMAND_S, check=False,
         )  # fmt: skip
@@ -217,11 +220,9 @@ class Soak:
         self.flow.pause()
         try:
             self.await_recovery(self.ends())
-            for name, model in self.models.items():
-                for topic in model.sources:
-                    for message in self.tail.read([topic]):
-                        model.take(message)
-                self.say(f"{name}: the model has {self.flow.records} records") if name == NAMES[-1] else None
+            for model in self.models.values():
+                for message in self.tail.read(model.sources):
+                    model.take(message)
             return self._settled_results()
         finally:
             self.flow.resume()
