@@ -65,6 +65,8 @@ class Measures:
         for name, samples in sorted(self.samples.items()):
             growth = slope_per_hour([sample for sample in samples if sample[0] >= WARM_UP_S])
             shown = "too short" if growth is None else f"{growth:+.1%}"
+            if growth is not None and growth > FLAT_PER_HOUR and name.startswith("memory"):
+                shown += "  NOT FLAT"
             lines.append(f"{name:36} {len(samples):7} {samples[-1][1]:9.1f} {shown:>9}")
         return "\n".join(lines)
 

@@ -64,6 +64,9 @@ class Stream:
     options: tuple[str, ...] = ()
     """For the next start only."""
     _process: subprocess.Popen[bytes] | None = None
+    _sessions: set[int] = field(default_factory=set)
+    """Of all drivers so far: a JVM may outlive its driver."""
+    _starting: threading.Lock = field(default_factory=threading.Lock)
     _ended: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
 
@@ -100,7 +103,7 @@ class Stream:
 
     def stop(self, timeout_s: float = 120.0) -> int | None:
         """SIGTERM; it stays down until `go_on`. Returns its exit code, None if it did not run."""
-        self.wanted.clear()
+        self.hold()
         process = self._process
         if process is None or process.poll() is not None:
             return None
@@ -113,7 +116,8 @@ class Stream:
 
     def hold(self) -> None:
         """It is not started again until `go_on`."""
-        self.wanted.clear()
+        with self._starting:
+            self.wanted.clear()
 
     def go_on(self, *options: str) -> None:
         """It runs again."""
@@ -122,7 +126,7 @@ class Stream:
 
     def kill_all(self) -> None:
         """SIGKILL to all of its processes, after none of them can do anything any more."""
-        members = self.members()
+        members = self.members(*self._sessions)
         for number in (signal.SIGSTOP, signal.SIGKILL):
             for process in members:
                 with suppress(psutil.NoSuchProcess):
@@ -140,7 +144,11 @@ class Stream:
             if not self.wanted.wait(_POLL_S):
                 continue
             begun = time.monotonic()
-            code = self._start().wait()
+            with self._starting:
+                if not self.wanted.is_set():
+                    continue
+                process = self._start()
+            code = process.wait()
             self.ends.append(code)
             if not self.wanted.is_set():
                 continue
@@ -163,6 +171,7 @@ class Stream:
                 env={**os.environ, **settings.process_environment(), **self.environment()},
                 cwd=settings.project, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
+        self._sessions.add(self._process.pid)
         return self._process
 
     # What it is like
@@ -181,14 +190,14 @@ class Stream:
             return None
         return beat if beat is not None and beat.pid == self.pid and beat.state == "running" else None
 
-    def members(self) -> list[psutil.Process]:
-        """Everything in the session of the driver, itself first."""
+    def members(self, *sessions: int) -> list[psutil.Process]:
+        """Everything in these sessions, or in that of the newest driver; the driver first."""
         if self._process is None:
             return []
-        found = []
+        found, wanted = [], sessions or (self._process.pid,)
         for pid in psutil.pids():
             with suppress(ProcessLookupError, PermissionError, psutil.NoSuchProcess):
-                if os.getsid(pid) == self._process.pid:
+                if os.getsid(pid) in wanted:
                     found.append(psutil.Process(pid))
         return sorted(found, key=lambda process: not self._is_driver(process))
 
