@@ -140,5 +140,5 @@ os.unlink("/tmp/elsewhere-" + str(os.getpid()))
 
 def test_a_journal_that_was_cut_short_is_read_as_far_as_it_goes() -> None:
     journal = Journal()
-    journal.take(["1000\tC\t/home/a\t7", "2000\tW\t7\t0\t10", "", "30", "3000"])
-    assert [entry.paths for entry in journal.entries] == [("/home/a",)]
+    journal.take(["1000\tC\t/disk/a\t7", "2000\tW\t7\t0\t10", "", "30", "3000"])
+    assert [entry.paths for entry in journal.entries] == [("/disk/a",)]
