@@ -27,6 +27,7 @@ from deltaworks.settings import Settings
 _POLL_S = 0.05
 _LONGEST_BACK_OFF_S = 8.0
 _HEALTHY_S = 20.0
+_LOOKS = ("status", "logs", "sql", "quality", "topology")
 _FOLDERS = ("trace", "inject", "done")
 
 
@@ -40,9 +41,9 @@ class Refusal:
 
     @property
     def command(self) -> tuple[str, ...] | None:
-        """The first command of ours that the message names."""
-        found = re.search(r"\bdeltaworks ((?:[a-z][\w-]*)(?:[ \t]+[\w./:=@-]+)*)", self.text.rpartition("Hint:")[2])
-        return tuple(found.group(1).split()) if found else None
+        """The first command of ours that the message names, but for those that only look."""
+        words = re.findall(r"\bdeltaworks ((?:[a-z][\w-]*)(?:[ \t]+[\w./:=@-]+)*)", self.text.rpartition("Hint:")[2])
+        return next((tuple(found.split()) for found in words if found.split()[0] not in _LOOKS), None)
 
 
 @dataclass
