@@ -23,10 +23,12 @@ from deltaworks import exits
 from deltaworks.control import heartbeat
 from deltaworks.control.heartbeat import Heartbeat
 from deltaworks.settings import Settings
+from tests.processes import is_gone
 
 _POLL_S = 0.05
 _LONGEST_BACK_OFF_S = 8.0
 _HEALTHY_S = 20.0
+_GONE_S = 30.0
 _LOOKS = ("status", "logs", "sql", "quality", "topology")
 _FOLDERS = ("trace", "inject", "done")
 
@@ -132,9 +134,12 @@ class Stream:
             for process in members:
                 with suppress(psutil.NoSuchProcess):
                     process.send_signal(number)
-        psutil.wait_procs([member for member in members if not self._is_driver(member)], timeout=20)
         if self._process is not None:
-            self._process.wait(20)
+            self._process.wait(_GONE_S)
+        end = time.monotonic() + _GONE_S
+        while not all(map(is_gone, members)):
+            assert time.monotonic() < end, f"{self.name}: SIGKILL did not end {members}"
+            time.sleep(_POLL_S)
 
     def _is_driver(self, process: psutil.Process) -> bool:
         return self._process is not None and process.pid == self._process.pid
