@@ -42,8 +42,8 @@ check-spark: .venv/.complete ## The recorded cases through real Spark and Kafka,
 	$(BIN)/python -u -m tests.conformance.on_spark
 
 .PHONY: soak
-soak: .venv/.complete ## Streams with all operators under random faults of every kind: MINUTES=10 [SEED=...] [KINDS="kill driver,..."]
-	$(BIN)/python -u -m tests.soak --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(if $(KINDS),--kinds "$(KINDS)")
+soak: .venv/.complete ## Streams with all operators under random faults of every kind: MINUTES=10 [SEED=...] [KINDS=...] [WITHOUT=...]
+	$(BIN)/python -u -m tests.soak --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(if $(KINDS),--kinds "$(KINDS)") $(if $(WITHOUT),--without "$(WITHOUT)")
 
 .PHONY: check-jobs
 check-jobs: .venv/.complete ## All pipelines at once under SIGKILLs, every result recomputed; memory and cost of idle streams

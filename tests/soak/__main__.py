@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import shutil
 import sys
@@ -154,14 +155,18 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=None, help="of all choices; default: another one each time")
     parser.add_argument("--kinds", default=",".join(KINDS), help=f"some of: {', '.join(KINDS)}")
+    parser.add_argument("--without", default="", help="all but these")
     parser.add_argument("--breakage", choices=BREAKAGES, help="planted into every process; the run must fail")
-    parser.add_argument("--rate", type=float, default=15.0, help="entries per second")
+    rate = 7.5 * (os.cpu_count() or 2)
+    parser.add_argument("--rate", type=float, default=rate, help="entries per second; default: by the cores")
     parser.add_argument("--record", type=Path, help="JSON lines; default: soak-SEED.jsonl")
     parser.add_argument("--keep", action="store_true", help="the folder of the run stays")
     chosen = parser.parse_args(arguments)
     chosen.kinds = [kind.strip() for kind in chosen.kinds.split(",")]
-    if unknown := [kind for kind in chosen.kinds if kind not in KINDS]:
+    without = [kind.strip() for kind in chosen.without.split(",") if kind.strip()]
+    if unknown := [kind for kind in (*chosen.kinds, *without) if kind not in KINDS]:
         parser.error(f"no such kind: {', '.join(unknown)}; there are: {', '.join(KINDS)}")
+    chosen.kinds = [kind for kind in chosen.kinds if kind not in without]
     if chosen.seed is None:
         chosen.seed = random.SystemRandom().randrange(1_000_000)
     return chosen

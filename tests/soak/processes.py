@@ -48,11 +48,12 @@ def kill(victim: str) -> Callable[[Soak, random.Random], str | None]:
         if not found:
             return None
         process = found[int(which * len(found))]
+        phase = stream.phase(process.pid if victim != "jvm" else None)
         try:
             process.kill()
         except psutil.NoSuchProcess:
             return None
-        return f"{stream.name}, pid {process.pid}"
+        return f"{stream.name}, pid {process.pid} at {phase}"
 
     return fire
 

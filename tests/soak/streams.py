@@ -231,6 +231,13 @@ class Stream:
             found.update(line.partition(" ")[2] for line in trace.read_text(errors="replace").splitlines())
         return sorted(point for point in found if point)
 
+    def phase(self, pid: int | None = None) -> str:
+        """The last point that a process, or any of them, has reached."""
+        traces = self.faults / "trace"
+        files = [traces / f"{pid}.log"] if pid is not None else list(traces.iterdir())
+        last = [lines[-1] for file in files if file.exists() and (lines := file.read_text().splitlines())]
+        return max(last, default="0 no point").partition(" ")[2]
+
     def tail(self, lines: int = 30) -> str:
         """The end of its log."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
