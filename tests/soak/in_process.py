@@ -1,0 +1,83 @@
+"""A stream of the soak without Kafka and Spark: it runs some batches and kills itself at a point, so that losing power
+under what deltaworks itself keeps takes seconds. `python -m tests.soak.in_process PIPELINE HOME KEPT BATCHES SEED POINT`.
+
+Kafka and Spark's state are pickled outside of the home, at the end of each batch and where transactions are committed:
+they are what never loses anything here.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import random
+import signal
+import sys
+from contextlib import nullcontext
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+
+from deltaworks import faults
+from deltaworks.settings import Settings
+from deltaworks.testing.topics import RawRecord
+from tests.hosts.in_process import InProcessStream
+from tests.hosts.memory_kafka import MemoryKafka
+from tests.soak.sample import Sample
+
+STEPS = 400
+END = "the end"
+"""In the place of a point: everything that is left, and no kill."""
+
+
+def kafka_with_sample(pipeline: str, seed: int) -> MemoryKafka:
+    """All records that the pipeline will ever get."""
+    job = import_module(f"tests.soak.jobs.{pipeline}").pipeline
+    plan, sample = job.plan(), Sample(seed)
+    kafka = MemoryKafka({topic.name: topic.partitions for topic in job.topics})
+    for _ in range(STEPS):
+        for record in sample.step():
+            if record.topic in (*plan.source_topics, *plan.global_topics):
+                kafka.write(record.topic, RawRecord(record.key, record.value, record.timestamp_ms, ()))
+    return kafka
+
+
+def main(pipeline: str, home: str, kept: str, batches: str, seed: str, point: str) -> None:
+    job, rng = import_module(f"tests.soak.jobs.{pipeline}").pipeline, random.Random(int(seed))
+    folder = Path(kept)
+    kafka: MemoryKafka = pickle.loads((folder / "kafka").read_bytes())
+    stream = InProcessStream(job, replace(Settings.from_environment(), home=Path(home)), kafka=kafka)
+    if (folder / "spark").exists():
+        stream.states, stream.offsets, stream.batch_id = pickle.loads((folder / "spark").read_bytes())
+
+    def keep() -> None:
+        (folder / "kafka").write_bytes(pickle.dumps(kafka))
+        (folder / "spark").write_bytes(pickle.dumps((stream.states, stream.offsets, stream.batch_id)))
+
+    if point == END:
+        stream.run(stream.end())
+        stream.tick(stream.clock(stream.batch_id) + 60_000)
+        stream.committer.refresh_snapshots(force=True)
+        keep()
+        return
+    for _ in range(int(batches)):
+        end = {
+            topic: {p: min(stop, stream.offsets[topic][p] + rng.randint(0, 25)) for p, stop in parts.items()}
+            for topic, parts in stream.end().items()
+        }
+        stream.run({**stream.offsets, **end})
+        keep()
+
+    def hook(reached: str) -> None:
+        if reached == "driver.after_tasks":  # all transactions are committed
+            (folder / "kafka").write_bytes(pickle.dumps(kafka))
+        if reached == point:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    stream._armed = lambda failures: nullcontext()  # type: ignore[method-assign,assignment,return-value]
+    faults.arm(hook)
+    stream.run(stream.end())
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
