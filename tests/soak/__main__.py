@@ -6,6 +6,7 @@ import argparse
 import os
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -32,6 +33,14 @@ _JOBS = Path(__file__).with_name("jobs")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     chosen = _arguments(arguments)
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that all that it started ends with it
+    try:
+        return _soak(chosen)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _soak(chosen: argparse.Namespace) -> int:
     kinds = {name: KINDS[name] for name in chosen.kinds}
     print(f"soak: {chosen.minutes:g} minutes, seed {chosen.seed}, {len(kinds)} kinds", flush=True)
     work = Path(tempfile.mkdtemp(prefix="deltaworks-soak-")).resolve()
