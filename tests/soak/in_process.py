@@ -1,6 +1,7 @@
-"""A stream of the soak without Kafka and Spark, `python -m tests.soak.in_process PIPELINE HOME KEPT BATCHES SEED POINT`.
+"""A stream of the soak in one process: `python -m tests.soak.in_process PIPELINE HOME KEPT BATCHES SEED POINT`.
 
-It runs some batches and kills itself at a point, so that losing power under what deltaworks itself keeps takes seconds.
+Without Kafka and Spark. It runs some batches and kills itself at a point, so that losing power under what deltaworks
+itself keeps takes seconds.
 
 Kafka and Spark's state are pickled outside of the home, at the end of each batch and where transactions are committed:
 they are what never loses anything here.
