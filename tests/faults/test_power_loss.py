@@ -19,6 +19,7 @@ import pytest
 from deltaworks.settings import Settings
 from tests.hosts.memory_kafka import MemoryKafka
 from tests.soak.faulty_disk import Disk
+from tests.soak.hooks import BOOT
 from tests.soak.in_process import END, kafka_with_sample
 from tests.soak.models import Ledger, Matches, Message, Model, compared, rows_of_topic
 from tests.soak.tables import rows
@@ -41,7 +42,7 @@ def run(pipeline: str, disk: Disk, kept: Path, batches: int, seed: int, point: s
     assert done.returncode == (0 if point == END else -9), done.stderr[-3000:]
 
 
-@pytest.mark.xfail(reason="tables are not synced yet", strict=False)
+@pytest.mark.xfail(reason="tables and local stores do not expect it yet", strict=False)
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("pipeline", MODELS)
 @pytest.mark.parametrize("seed", range(3))
@@ -56,6 +57,7 @@ def test_nothing_is_lost_or_twice_after_losses_of_power(pipeline: str, seed: int
     for number in range(3):
         run(pipeline, disk, kept, rng.randint(1, 3), 10 * seed + number, rng.choice(POINTS))
         disk.lose_power(rng)
+        (kept / BOOT).write_text(f"boot {number}")
     run(pipeline, disk, kept, 0, 0, END)
     kafka = pickle.loads((kept / "kafka").read_bytes())
     assert [result for result in results(MODELS[pipeline](), kafka, disk.prefixes[0] / "tables") if result] == []

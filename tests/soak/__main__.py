@@ -78,10 +78,10 @@ def _run(
         for name in NAMES:
             (soak.shared / name / "breakage").write_text(chosen.breakage)
     measures = Measures(soak)
-    end = time.monotonic() + chosen.minutes * 60
     try:
         soak.begin()
         soak.judge([])
+        end = time.monotonic() + chosen.minutes * 60
         for names in rounds(kinds, soak.rng):
             if time.monotonic() > end or record.failures:
                 break

@@ -29,16 +29,22 @@ def install() -> None:
         return
     shared = Path(folder).parent
     clock.arm(lambda: _number(shared / CLOCK))
+    set_boot_id(shared / BOOT)
+
+
+def set_boot_id(file: Path) -> None:
+    """This process finds the boot id that the file says, if there is one."""
     original: Callable[[], Any] | None = getattr(processes, "boot_id", None)
-    if original is not None and (shared / BOOT).exists():
-        boot = (shared / BOOT).read_text()
+    if original is None or not file.exists():
+        return
+    boot = file.read_text()
 
-        def boot_id() -> str:
-            return boot
+    def boot_id() -> str:
+        return boot
 
-        for module in list(sys.modules.values()):  # who imported the function by its name has it, too
-            if getattr(module, "boot_id", None) is original:
-                setattr(module, "boot_id", boot_id)  # noqa: B010
+    for module in list(sys.modules.values()):  # who imported the function by its name has it, too
+        if getattr(module, "boot_id", None) is original:
+            setattr(module, "boot_id", boot_id)  # noqa: B010
 
 
 def _number(file: Path) -> int:

@@ -24,6 +24,7 @@ from deltaworks.settings import Settings
 from deltaworks.testing.topics import RawRecord
 from tests.hosts.in_process import InProcessStream
 from tests.hosts.memory_kafka import MemoryKafka
+from tests.soak.hooks import BOOT, set_boot_id
 from tests.soak.sample import Sample
 
 STEPS = 400
@@ -46,6 +47,7 @@ def kafka_with_sample(pipeline: str, seed: int) -> MemoryKafka:
 def main(pipeline: str, home: str, kept: str, batches: str, seed: str, point: str) -> None:
     job, rng = import_module(f"tests.soak.jobs.{pipeline}").pipeline, random.Random(int(seed))
     folder = Path(kept)
+    set_boot_id(folder / BOOT)
     kafka: MemoryKafka = pickle.loads((folder / "kafka").read_bytes())
     stream = InProcessStream(job, replace(Settings.from_environment(), home=Path(home)), kafka=kafka)
     if (folder / "spark").exists():
