@@ -57,18 +57,25 @@ def main(pipeline: str, home: str, kept: str, batches: str, seed: str, point: st
         (folder / "kafka").write_bytes(pickle.dumps(kafka))
         (folder / "spark").write_bytes(pickle.dumps((stream.states, stream.offsets, stream.batch_id)))
 
+    while (open_batch := stream.intents.get(stream.batch_id)) is not None:
+        stream._run(open_batch, [])
+    keep()
     if point == END:
         stream.run(stream.end())
         stream.tick(stream.clock(stream.batch_id) + 60_000)
         stream.committer.refresh_snapshots(force=True)
         keep()
         return
-    for _ in range(int(batches)):
-        end = {
+
+    def part() -> dict[str, dict[str, int]]:
+        """Some more records of each partition."""
+        return stream.offsets | {
             topic: {p: min(stop, stream.offsets[topic][p] + rng.randint(0, 25)) for p, stop in parts.items()}
             for topic, parts in stream.end().items()
         }
-        stream.run({**stream.offsets, **end})
+
+    for _ in range(int(batches)):
+        stream.run(part())
         keep()
 
     def hook(reached: str) -> None:
@@ -79,7 +86,7 @@ def main(pipeline: str, home: str, kept: str, batches: str, seed: str, point: st
 
     stream._armed = lambda failures: nullcontext()  # type: ignore[method-assign,assignment,return-value]
     faults.arm(hook)
-    stream.run(stream.end())
+    stream.run(part())
     os.kill(os.getpid(), signal.SIGKILL)
 
 
