@@ -25,7 +25,7 @@ from deltaworks.testing.topics import RawRecord
 from tests.hosts.in_process import InProcessStream
 from tests.hosts.memory_kafka import MemoryKafka
 from tests.soak.hooks import BOOT, set_boot_id
-from tests.soak.sample import Sample
+from tests.soak.sample import START_MS, Sample
 
 STEPS = 400
 END = "the end"
@@ -68,11 +68,15 @@ def main(pipeline: str, home: str, kept: str, batches: str, seed: str, point: st
         return
 
     def part() -> dict[str, dict[str, int]]:
-        """Some more records of each partition."""
-        return stream.offsets | {
-            topic: {p: min(stop, stream.offsets[topic][p] + rng.randint(0, 25)) for p, stop in parts.items()}
-            for topic, parts in stream.end().items()
-        }
+        """The records of some more time, of each partition: joins are not to see one side long before the other."""
+        until_ms = START_MS + (stream.batch_id + 1) * rng.randrange(400_000, 600_000)
+        end = {topic: dict(parts) for topic, parts in stream.offsets.items()}
+        for topic, parts in stream.end().items():
+            for p, stop in parts.items():
+                times = [record.timestamp_ms for record in kafka.records.get(topic, {}).get(int(p), ())]
+                while end[topic][p] < stop and times[end[topic][p]] < until_ms:
+                    end[topic][p] += 1
+        return end
 
     for _ in range(int(batches)):
         stream.run(part())

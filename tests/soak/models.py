@@ -18,7 +18,7 @@ Kind = Literal["table", "topic"]
 
 HOUR_MS, MINUTE_MS = 3_600_000, 60_000
 _GRACE_MS, _GAP_MS = 10 * MINUTE_MS, 10 * MINUTE_MS
-_NEAR_MS, _NEAR_GRACE_MS = 5 * MINUTE_MS, 2 * HOUR_MS
+_NEAR_MS, _NEAR_GRACE_MS = 30 * MINUTE_MS, 2 * HOUR_MS
 _UNCERTAIN_MS = _NEAR_MS + _NEAR_GRACE_MS + 10 * MINUTE_MS
 """Asks that became final so shortly before the end may still wait: after a look, Kafka Streams does not look again
 before the newest ask that waited then is final."""
@@ -201,7 +201,7 @@ class Matches:
                     final_for = time - (at + _NEAR_MS + _NEAR_GRACE_MS)
                     if final_for > _UNCERTAIN_MS:
                         pairs[ask, None] += 1
-                    elif final_for > -1:
+                    else:  # one that comes behind the other side is a result at once
                         optional.add((ask, None))
         return pairs, frozenset(optional)
 

@@ -79,7 +79,7 @@ class Sample:
         article = f"article-{rng.randrange(_ARTICLES)}"
         self._send("soak-asks", article, at_ms, seq=self._next("asks"))
         if rng.random() < 0.6:
-            near_ms = max(START_MS, at_ms + rng.randrange(-240_000, 240_000))
+            near_ms = max(START_MS, at_ms + rng.randrange(-60_000, 60_000))
             self._send("soak-bids", article, near_ms, seq=self._next("bids"))
 
     def _parcels(self, at_ms: int, rng: random.Random) -> None:
