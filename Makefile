@@ -41,6 +41,10 @@ check-heal: .venv/.complete ## Kill Airflow, PostgreSQL, Kafka and the stream, e
 check-spark: .venv/.complete ## The recorded cases through real Spark and Kafka, with restarts and kills; about forty minutes
 	$(BIN)/python -u -m tests.conformance.on_spark
 
+.PHONY: soak
+soak: .venv/.complete ## Streams with all operators under random faults of every kind: MINUTES=10 [SEED=...] [KINDS=...] [WITHOUT=...]
+	$(BIN)/python -u -m tests.soak --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(if $(KINDS),--kinds "$(KINDS)") $(if $(WITHOUT),--without "$(WITHOUT)")
+
 .PHONY: check-jobs
 check-jobs: .venv/.complete ## All pipelines at once under SIGKILLs, every result recomputed; memory and cost of idle streams
 	$(BIN)/python -u -m tests.faults.jobs_under_kills

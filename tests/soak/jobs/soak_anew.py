@@ -1,0 +1,23 @@
+"""One topic that is deleted and made anew, and nothing else that would be missed."""
+
+from __future__ import annotations
+
+import msgspec
+
+from deltaworks import Pipeline, StreamsBuilder, Topic
+
+
+class Note(msgspec.Struct, frozen=True):
+    """Keyed by writer; `seq` counts those of the writer."""
+
+    seq: int
+
+
+def topology(builder: StreamsBuilder) -> None:
+    """Rows and their number."""
+    notes = builder.stream("soak-notes", key=str, value=Note, name="notes")
+    notes.to_delta("soak_notes")
+    notes.group_by_key().count(store="soak-note-counts").to_delta("soak_note_counts")
+
+
+pipeline = Pipeline(name="soak_anew", topology=topology, topics=(Topic("soak-notes", 1),), record_cache=False)
