@@ -42,7 +42,6 @@ def run(pipeline: str, disk: Disk, kept: Path, batches: int, seed: int, point: s
     assert done.returncode == (0 if point == END else -9), done.stderr[-3000:]
 
 
-@pytest.mark.xfail(reason="tables and local stores do not expect it yet", strict=False)
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("pipeline", MODELS)
 @pytest.mark.parametrize("seed", range(3))

@@ -29,8 +29,8 @@ _NO_TOPIC = (
     KafkaError.UNKNOWN_TOPIC_ID,
 )
 _WAYS_OUT = (
-    "an archive has what Pipeline(archive=True) kept; else go on behind the gap on purpose, or begin with a new "
-    "checkpoint"
+    "a stream reads them from an archive, if one has them (Pipeline(archive=True)); else give them up on purpose "
+    "(deltaworks accept NAME --lost-records, or --new-topic TOPIC), or begin with a new checkpoint"
 )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +36,52 @@ class History:
     def __call__(self) -> HistoryReader:
         archive = ArchiveReader(self.tables_root, self.archives)
         return HistoryReader(lambda: RangeReader(self.bootstrap), archive, compacted=self.compacted)
+
+
+class LiveReader:
+    """`Reader` of a stream: Kafka, and an archive of the topic where Kafka's retention was faster than the stream.
+
+    Args:
+        kafka: reads the broker.
+        history: makes what reads the archives too, when it is needed.
+    """
+
+    def __init__(self, kafka: Reader, history: Callable[[], HistoryReader]) -> None:
+        self._kafka, self._history = kafka, history
+
+    def read(self, ranges: list[Range]) -> Iterator[list[RecordBatch]]:
+        """As `RangeReader`.
+
+        Raises:
+            RecordsGoneError: neither has the records.
+            KafkaReadError: the broker did not answer.
+        """
+        begun = False
+        try:
+            for portion in self._kafka.read(ranges):
+                begun = True
+                yield portion
+        except RecordsGoneError as gone:
+            if begun:
+                raise KafkaReadError(f"{gone.message} They went while they were read; the batch runs again.") from gone
+            yield from self._kept(ranges, gone)
+
+    def _kept(self, ranges: list[Range], gone: RecordsGoneError) -> Iterator[list[RecordBatch]]:
+        with closing(self._history()) as history:
+            try:
+                first = next(portions := history.read(ranges), None)
+            except KafkaReadError:
+                raise gone from None
+            if first is not None:
+                yield first
+            yield from portions
+
+    def beginning(self, topic: str, partition: int) -> int:
+        """The first offset that Kafka has."""
+        return self._kafka.beginning(topic, partition)
+
+    def close(self) -> None:
+        self._kafka.close()
 
 
 class HistoryReader:

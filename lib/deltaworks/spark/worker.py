@@ -34,10 +34,12 @@ from deltaworks.spark.applier import Applier
 from deltaworks.spark.collector import Sink, TaskCollector
 from deltaworks.spark.consumer import RangeReader
 from deltaworks.spark.global_tables import GlobalTables, Reader, global_path
+from deltaworks.spark.history import History, LiveReader
 from deltaworks.spark.local_store import LocalStore, Stamp, discard, stores_of
 from deltaworks.spark.overlay import Overlay
 from deltaworks.spark.protocol import Opened, Pending, Truth, TruthHeader, local_path, open_store
 from deltaworks.spark.turns import TaskId
+from deltaworks.topology.archives import Archives
 from deltaworks.topology.stages import Plan
 
 _MILLISECOND = timedelta(milliseconds=1)
@@ -132,6 +134,8 @@ class KafkaClients:
     """Of the pipeline."""
     limits: TopicLimits
     """Shared by all tasks of this process."""
+    history: History
+    """Of its topics, where Kafka has them no longer."""
 
     @classmethod
     def of(cls, config: HostConfig, pipeline: Pipeline, plan: Plan) -> KafkaClients:
@@ -142,10 +146,11 @@ class KafkaClients:
             plan: names the other topics that are written, as far as they are not computed.
         """
         written = {*plan.sink_topics, *((pipeline.dead_letter_topic,) if pipeline.dead_letter_topic else ())}
-        return cls(config, pipeline.name, TopicLimits(config.bootstrap, written))
+        history = History(config.bootstrap, Path(config.tables_root), Archives.of(plan))
+        return cls(config, pipeline.name, TopicLimits(config.bootstrap, written), history)
 
     def reader(self) -> Reader:
-        return RangeReader(self.config.bootstrap)
+        return LiveReader(RangeReader(self.config.bootstrap), self.history)
 
     def sink(self, stage: int, task: int) -> Sink:
         config = self.config

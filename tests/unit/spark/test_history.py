@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deltaworks.errors import KafkaReadError
+from deltaworks.errors import KafkaReadError, RecordsGoneError
 from deltaworks.kafka.ranges import Range
 from deltaworks.kernel.records import Headers, RecordBatch
 from deltaworks.lakehouse.archive import ArchiveWriter
@@ -17,7 +17,7 @@ from deltaworks.lakehouse.archive_reader import ArchiveReader
 from deltaworks.lakehouse.committer import TableCommitter
 from deltaworks.lakehouse.writes import Span
 from deltaworks.spark.global_tables import Reader
-from deltaworks.spark.history import History, HistoryReader
+from deltaworks.spark.history import History, HistoryReader, LiveReader
 from deltaworks.spark.replay.reading import SequentialReader
 from deltaworks.testing.topics import RawRecord
 from deltaworks.topology.archives import Archives
@@ -286,3 +286,38 @@ def test_history_travels(tmp_path: Path) -> None:
     history = History("localhost:1", tmp_path, ARCHIVES, frozenset({"words"}))
     assert pickle.loads(pickle.dumps(history)) == history
     assert isinstance(history(), HistoryReader)
+
+
+class _Kept:
+    """The counterpart of a `HistoryReader` whose archive has what a broker in memory has had."""
+
+    def __init__(self, kafka: MemoryKafka) -> None:
+        self._reader = MemoryReader(MemoryKafka(records=kafka.records))
+
+    def read(self, ranges: list[Range]) -> Iterator[list[RecordBatch]]:
+        return self._reader.read(ranges)
+
+    def close(self) -> None: ...
+
+
+class _Nothing(_Kept):
+    def read(self, ranges: list[Range]) -> Iterator[list[RecordBatch]]:
+        raise KafkaReadError("offsets are gone")
+
+
+def _live(history: type[_Kept]) -> LiveReader:
+    kafka = MemoryKafka({"words": 1})
+    for number in range(6):
+        kafka.write("words", RawRecord(b"k", str(number).encode(), number))
+    kafka.removed["words", 0] = 4
+    return LiveReader(MemoryReader(kafka), lambda: history(kafka))  # type: ignore[arg-type, return-value]
+
+
+def test_a_stream_reads_from_the_archive_what_retention_has_removed() -> None:
+    portions = list(_live(_Kept).read([Range("words", 0, 2, 6)]))
+    assert [offset for portion in portions for batch in portion for offset in batch.offsets] == [2, 3, 4, 5]
+
+
+def test_what_no_archive_has_either_is_told_as_before() -> None:
+    with pytest.raises(RecordsGoneError, match="out of range"):
+        list(_live(_Nothing).read([Range("words", 0, 2, 6)]))
