@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from deltaworks import processes
+from deltaworks import clock, processes
 
 SLEEP = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)"]
 STUBBORN = [
@@ -134,8 +134,8 @@ def children_find_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
 
 
-def test_the_boot_id_stays_until_the_machine_starts_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_boot_id_stays_until_the_machine_starts_again(monkeypatch: pytest.MonkeyPatch) -> None:
     assert processes.boot_id() == processes.boot_id() != ""
-    monkeypatch.setattr(processes, "_BOOT_ID", tmp_path / "another system has none")
+    monkeypatch.setattr(clock, "boot_id", lambda: "")  # another system has none
     monkeypatch.setattr(psutil, "boot_time", lambda: 1_700_000_000.4)
     assert processes.boot_id() == "1700000000"

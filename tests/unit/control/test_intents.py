@@ -101,7 +101,8 @@ def test_another_content_has_another_digest() -> None:
     same = intent(3, "p")
     changed = [msgspec.structs.replace(same, **{field: value}) for field, value in {
         "batch": 4, "lineage": "l2", "query": "q2", "generation": 2, "code": "c2", "clock_ms": 1, "tick": True,
-        "ranges": [Range("in", 0, 30, 41)], "end": {"in": {"0": 41}}, "previous": "x", "slices": 2,
+        "ranges": [Range("in", 0, 30, 41)], "end": {"in": {"0": 41}}, "previous": "x", "limit": 2,
+            "topics": {"in": "id"},
     }.items()]  # fmt: skip
     assert len({each.digest for each in (same, *changed)}) == len(changed) + 1
     assert intent(3, "p").digest == same.digest
@@ -114,7 +115,7 @@ def test_a_token_is_positive_and_fits_where_numbers_are_kept() -> None:
 
 
 def test_what_was_stored_is_what_is_read(files: LocalFiles, intents: Intents) -> None:
-    stored = intents.put(msgspec.structs.replace(intent(5, "p"), tick=True, slices=4))
+    stored = intents.put(msgspec.structs.replace(intent(5, "p"), tick=True, limit=4))
     found = Intents(files).get(5)
     assert found == stored and found is not None and found.digest == stored.digest
 
