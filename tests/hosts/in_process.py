@@ -181,11 +181,13 @@ class InProcessStream:
             fail_at: fault points; each ends one attempt when it is reached.
             wall_ms: the time; None: what the clock says. A later `end[TICK]` makes it a tick.
         """
+        caught_up = False
         while (known := self.intents.get(self.batch_id)) is not None:
             self._run(known, [])
-        self._run(
-            self.intents.put(self._intent(end, self._next_wall_ms if wall_ms is None else wall_ms)), fail_at or []
-        )
+            caught_up = True
+        if not caught_up or self.offsets != end:
+            intent = self._intent(end, self._next_wall_ms if wall_ms is None else wall_ms)
+            self._run(self.intents.put(intent), fail_at or [])
 
     def _run(self, intent: Intent, fail_at: list[str]) -> None:
         failures = list(fail_at)
@@ -375,7 +377,11 @@ class InProcessStream:
         )
         if self.kafka is None:
             control_topic.prepare(config.bootstrap, self.pipeline.name, self.tasks)
-        clients: Clients = KafkaClients.of(config, self.pipeline, self.plan) if self.kafka is None else self.kafka
+        clients: Clients = (
+            KafkaClients.of(config, self.pipeline, self.plan)
+            if self.kafka is None
+            else self.kafka.clients(self.query_id)
+        )
         return Worker(config, self.pipeline, self.plan, self.routes, clients)
 
     @contextmanager

@@ -26,8 +26,8 @@ class MemoryKafka:
     """Topic -> partition -> its records."""
     sent: dict[str, list[RawRecord]] = field(default_factory=dict)
     """Topic -> the part of its records that tasks have written."""
-    markers: dict[tuple[int, int], Marker] = field(default_factory=dict)
-    """`(stage, task)` -> the last batch that it has committed."""
+    markers: dict[tuple[str, int, int], Marker] = field(default_factory=dict)
+    """`(query, stage, task)` -> the last batch that it has committed."""
     limits: dict[str, int] = field(default_factory=dict)
     """How large a record of a topic may be, if not as on a stock broker."""
     missing: set[str] = field(default_factory=set)
@@ -57,8 +57,23 @@ class MemoryKafka:
     def reader(self) -> MemoryReader:
         return MemoryReader(self)
 
+    def clients(self, query: str) -> MemoryClients:
+        """What the tasks of a query have."""
+        return MemoryClients(self, query)
+
+
+@dataclass(frozen=True)
+class MemoryClients:
+    """`Clients` of a query."""
+
+    kafka: MemoryKafka
+    query: str
+
+    def reader(self) -> MemoryReader:
+        return self.kafka.reader()
+
     def sink(self, stage: int, task: int) -> MemorySink:
-        return MemorySink(self, (stage, task))
+        return MemorySink(self.kafka, (self.query, stage, task))
 
 
 class MemoryReader:
@@ -134,7 +149,7 @@ class MemoryBroker:
 class MemorySink:
     """The counterpart of `TransactionalSink`."""
 
-    def __init__(self, kafka: MemoryKafka, task: tuple[int, int]) -> None:
+    def __init__(self, kafka: MemoryKafka, task: tuple[str, int, int]) -> None:
         self._kafka, self._task = kafka, task
         self._marker = Marker(batch=-1, intent="")
         self._sent: list[tuple[str, int, RawRecord]] = []

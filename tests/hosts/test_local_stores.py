@@ -204,8 +204,8 @@ def test_a_store_that_somebody_rebuilt_meanwhile_ends_the_attempt_before_anythin
     stream.batch()
     late = [Stamp(2, b"late")]
 
-    def process_and_be_disturbed(*args: Any) -> None:
-        process(*args)
+    def process_and_be_disturbed(*args: Any, **options: Any) -> None:
+        process(*args, **options)
         if late:
             stream.local.rebuild(iter(()), late.pop(), stream.local.stamp())
 
