@@ -89,9 +89,9 @@ def test_a_topic_that_appears_later_and_matches_is_read_from_its_beginning(
 def test_records_wait_for_the_other_topic_of_their_task(kafka: LiveStack, monkeypatch: pytest.MonkeyPatch) -> None:
     left, right = kafka.topic("left"), kafka.topic("right")
     produce(kafka, left, 1, 5, 9)
-    now = [100_000]
-    monkeypatch.setattr(clock, "wall_ms", lambda: now[0])
-    planner = KafkaRangesReader(config(kafka, left, right, max_task_idle_ms=1_000))
+    passed_s, ticks_s = [0.0], clock.ticks_s
+    monkeypatch.setattr(clock, "ticks_s", lambda: ticks_s() + passed_s[0])
+    planner = KafkaRangesReader(config(kafka, left, right, max_task_idle_ms=60_000))
     start: Offsets = {left: {"0": 0}, right: {"0": 0}}
 
     assert latest(planner, start) == start
@@ -99,7 +99,7 @@ def test_records_wait_for_the_other_topic_of_their_task(kafka: LiveStack, monkey
     behind: Offsets = {left: {"0": 2}, right: {"0": 1}}
     assert latest(planner, start) == behind
     assert latest(planner, behind) == behind
-    now[0] += 1_000
+    passed_s[0] += 60
     assert latest(planner, behind) == {left: {"0": 3}, right: {"0": 1}}
 
 
