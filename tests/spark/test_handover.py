@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,10 @@ from deltaworks import Pipeline, exits
 from deltaworks.control import batches, heartbeat
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.kafka import admin
+from deltaworks.kernel.stores.state import StoreChanges
 from deltaworks.spark import handover
+from deltaworks.spark.local_store import LocalStore, stores_of
+from deltaworks.spark.protocol import local_path
 from tests.faults.stores import compare_stores, replay
 from tests.hosts.in_process import InProcessStream
 from tests.live_stack import LiveStack
@@ -25,6 +29,20 @@ from tests.spark.test_streaming import send
 
 pytestmark = pytest.mark.timeout(1200)
 Word = tuple[str, str, int]
+
+
+def lasting(stream: InProcessStream, folder: Path) -> Path:
+    """The stores of a stream as a replay keeps them, which nothing else holds."""
+    for stage, task in stream.routes:
+        stores = stores_of(stream.plan.stages[stage])
+        with (
+            closing(LocalStore(local_path(stream.paths.local, stage, task), stores)) as held,
+            closing(LocalStore(local_path(folder, stage, task), stores, durable=True)) as kept,
+            kept.transaction() as transaction,
+        ):
+            transaction.apply({name: StoreChanges([*held.reader(name).scan(b"", None)]) for name in stores})
+            transaction.commit(held.stamp())
+    return folder
 
 
 class Counting:
@@ -89,7 +107,8 @@ def test_a_line_goes_on_with_the_stores_of_a_replay_and_is_undone(kafka: LiveSta
     partitions = {topic.name: topic.partitions for topic in recounting.topics}
     line = handover.make_line(
         stream.paths, recounting.plan(), tasks=replayed.tasks, slots=2, partitions=partitions, run_id="corrected",
-        last_batch=last, offsets=handover.offsets_after(stream.paths, last), state=replayed.paths.local,
+        last_batch=last, offsets=handover.offsets_after(stream.paths, last),
+        state=lasting(replayed, tmp_path / "stores"),
     )  # fmt: skip
     handover.switch(stream.paths, "corrected")
     shutil.move(stream.settings.tables, tmp_path / "old tables")

@@ -24,22 +24,23 @@ class Done:
     """`intents.token` of its intent."""
 
 
-def require_known(done: Iterable[Done], intents: Intents, pipeline: str) -> None:
+def require_known(done: Iterable[Done], intents: Intents, pipeline: str, first_batch: int = 0) -> None:
     """Checks that everything that was committed was committed by this stream, for batches that it knows.
 
     Args:
         done: of every task and table that holds anything of this checkpoint.
         intents: of this checkpoint.
         pipeline: its name.
+        first_batch: of this checkpoint; what is older was handed over to it.
 
     Raises:
         IntentError: an output holds a batch that this checkpoint does not know, or means otherwise.
     """
     known = intents.batches()
     for each in done:
-        intent = intents.get(each.batch) if known and each.batch >= known[0] else None
-        if known and each.batch < known[0]:
+        if each.batch < (known[0] if known else first_batch):
             continue  # so old that its intent is gone; the chain up to the last one leads through it
+        intent = intents.get(each.batch)
         if intent is None:
             raise IntentError(
                 f"{each.where} holds batch {each.batch} of pipeline {pipeline!r}, but this home "

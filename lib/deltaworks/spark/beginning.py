@@ -101,7 +101,7 @@ class Beginning:
         intents = Intents(LocalFiles(self.paths.line.intents))
         committer = self._open_tables(checkpoint)
         done = [*self._in_tables(committer), *self._in_kafka(checkpoint)]
-        require_known(done, intents, name)
+        require_known(done, intents, name, checkpoint.first_batch)
         settled = self._settle(checkpoint, intents)
         committed = (
             checkpoint.first_batch - 1 if settled.committed is None else checkpoint.first_batch + settled.committed

@@ -40,6 +40,12 @@ def test_batches_so_old_that_their_intent_is_gone_are_known_by_those_after_them(
     require_known([Done("table 'rows'", 3, 17)], intents(tmp_path, 5, 9, first=10), "orders")
 
 
+def test_what_was_handed_over_needs_no_intent(tmp_path: Path) -> None:
+    require_known([Done("table 'rows'", 9, 17)], Intents(LocalFiles(tmp_path)), "orders", first_batch=10)
+    with pytest.raises(IntentError, match="holds batch 10"):
+        require_known([Done("table 'rows'", 10, 17)], Intents(LocalFiles(tmp_path)), "orders", first_batch=10)
+
+
 def test_a_home_that_is_older_than_its_outputs_is_refused(tmp_path: Path) -> None:
     newer, older = intents(tmp_path / "newer", 5, 9, 12), intents(tmp_path / "older", 5, 9)
     with pytest.raises(IntentError, match=r"table 'rows' holds batch 2 .* knows batches up to 1"):
