@@ -41,11 +41,11 @@ def multiplied(number: int) -> int:
 
 
 def topology(builder: StreamsBuilder) -> None:
-    builder.stream("numbers", key=str, value=int).map_values(multiplied, value=int).to_delta("multiplied")
+    builder.stream("numbered", key=str, value=int).map_values(multiplied, value=int).to_delta("multiplied")
 
 
 pipeline = Pipeline(
-    name="numbers", topology=topology, topics=(Topic("numbers", partitions=1),), dead_letter_table="numbers_failed"
+    name="numbers", topology=topology, topics=(Topic("numbered", partitions=1),), dead_letter_table="numbers_failed"
 )
 '''
 
@@ -66,7 +66,7 @@ class Numbers:
     def send(self, *numbers: int) -> None:
         producer = Producer({"bootstrap.servers": self.settings.bootstrap, "log_level": 0})
         for number in numbers:
-            producer.produce("numbers", number.to_bytes(8, "big", signed=True), b"k")
+            producer.produce("numbered", number.to_bytes(8, "big", signed=True), b"k")
         assert producer.flush(30) == 0
 
     def deltaworks(self, *arguments: str, code: int = exits.OK) -> str:
@@ -108,12 +108,12 @@ def numbers(kafka: LiveStack, postgres: LiveStack, tmp_path: Path) -> Iterator[N
     package, *_ = kafka.settings.python_path
     found = Numbers(replace(kafka.settings, project=project, python_path=(package, project), cores=1))
     found.write(1)
-    create_topics(kafka.bootstrap, [TopicSpec(name="numbers", partitions=1)])
+    create_topics(kafka.bootstrap, [TopicSpec(name="numbered", partitions=1)])
     try:
         yield found
     finally:
         found.deltaworks("stop", "numbers", "--timeout", "20")
-        delete_topics(kafka.bootstrap, ["numbers"])
+        delete_topics(kafka.bootstrap, ["numbered"])
 
 
 def test_a_stream_runs_the_code_that_was_deployed_until_other_code_is(numbers: Numbers) -> None:
@@ -142,15 +142,15 @@ def test_a_stream_runs_the_code_that_was_deployed_until_other_code_is(numbers: N
     assert old is not None and old != code.digest(replace(numbers.settings))
     begun = Intent(batch=3, lineage="", query="", generation=generation, code=old, clock_ms=0, tick=False, ranges=[],
                    end={}, previous="")  # fmt: skip
-    with pytest.raises(StreamsError, match=r"`deltaworks set-aside numbers numbers-0@4` makes dead letters"):
+    with pytest.raises(StreamsError, match=r"`deltaworks set-aside numbers numbered-0@4` makes dead letters"):
         finish_with(numbers.settings, "numbers", generation, begun)
 
-    assert "1 will be set aside" in numbers.deltaworks("set-aside", "numbers", "numbers-0@4", "--reason", "negative")
+    assert "1 will be set aside" in numbers.deltaworks("set-aside", "numbers", "numbered-0@4", "--reason", "negative")
     assert finish_with(numbers.settings, "numbers", generation, begun)
     assert numbers.results() == [1, 2, 3, 4_000, 6_000]
     (letter,) = numbers.rows("numbers_failed")
     assert letter["error_class"] == "deltaworks.errors.SetAsideError" and letter["offset"] == 4
-    numbers.deltaworks("set-aside", "numbers", "numbers-0@4", "--remove", code=exits.LEASE)
+    numbers.deltaworks("set-aside", "numbers", "numbered-0@4", "--remove", code=exits.LEASE)
 
     numbers.deltaworks("deploy", "numbers")
     assert numbers.await_results(6) == [1, 2, 3, 4_000, 6_000, 7_000_000]

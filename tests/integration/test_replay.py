@@ -17,6 +17,7 @@ from deltalake import DeltaTable
 
 from deltaworks.control import heartbeat
 from deltaworks.kafka.admin import TopicSpec, create_topics, delete_topics
+from deltaworks.kafka.control_topic import control_topic
 from deltaworks.settings import Settings
 from tests.live_stack import LiveStack
 
@@ -133,7 +134,7 @@ def payments(kafka: LiveStack, tmp_path: Path) -> Iterator[Payments]:
     try:
         yield found
     finally:
-        delete_topics(kafka.bootstrap, ["payments"])
+        delete_topics(kafka.bootstrap, ["payments", control_topic("payments")])  # another test has another home
 
 
 def right(hours: int) -> dict[tuple[str, datetime], int]:

@@ -67,6 +67,9 @@ def query(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Query]:
         process.wait(60)
     finally:
         process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
 
 
 class Home:
@@ -118,7 +121,7 @@ DAMAGE = {
     "commit": (torn("commits/7"), LAST),
     "offsets": (torn("offsets/7", "offsets/6"), LAST + 1),
     "changelog": (torn("state/1/0/8.changelog"), LAST),
-    "checksums": (torn("commits/.7.crc", "offsets/.7.crc", "state/0/0/.8.changelog.crc"), LAST),
+    "checksums": (torn("commits/.7.crc", "offsets/.7.crc", "state/0/0/.8.changelog.crc"), LAST + 1),
     "query": (torn("metadata"), LAST + 1),
     "metadata": (torn("state/0/_metadata/v2/1"), LAST + 1),
     "all that is later": (later, LAST + 1),
