@@ -318,6 +318,10 @@ class TransactionalSink:
 
         After that no transaction is open on the task's partition, so nothing hides the marker.
         """
+        try:  # a record for a topic that the client does not know yet waits for a tenth of a second
+            self._producer.list_topics(self._place.topic, timeout=_TIMEOUT_S)
+        except KafkaException as error:
+            raise self._failure("connect", error) from error
         self._attempt("start transactions", self._init_transactions)
         self._marker = self._read_marker()
         self._ready = True
@@ -446,8 +450,8 @@ class TransactionalSink:
         refused = [(topic, why) for topic, why in self._connection.refused if why.code() in _REFUSED]
         if self._open and (reason.txn_requires_abort() or refused):
             self.abort()
-        elif reason.fatal():
-            self._drop()
+        if reason.fatal() or refused:
+            self._drop()  # one that has lost a record counts it, and the broker refuses those that come after it
         if too_long is not None:
             return too_long
         if refused or reason.code() in _REFUSED:
