@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from deltaworks.kafka import admin
+from deltaworks.kafka.control_topic import control_topic
 from deltaworks.settings import Settings
 from jobs.orders import pipeline
 from tests.live_stack import LiveStack
@@ -19,4 +20,4 @@ def orders_settings(kafka: LiveStack, tmp_path: Path) -> Iterator[Settings]:
     """Empty topics, a home of its own; other tests use topics of the same names."""
     admin.create_topics(kafka.bootstrap, admin.topic_specs(pipeline.topics))
     yield replace(kafka.settings, home=tmp_path / "home")
-    admin.delete_topics(kafka.bootstrap, [topic.name for topic in pipeline.topics])
+    admin.delete_topics(kafka.bootstrap, [*(topic.name for topic in pipeline.topics), control_topic(pipeline.name)])

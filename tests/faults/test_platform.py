@@ -8,6 +8,7 @@ import pytest
 
 from deltaworks.control import actions, registry
 from deltaworks.kafka import admin
+from deltaworks.kafka.control_topic import control_topic
 from deltaworks.settings import Settings
 from jobs.orders import pipeline
 from tests.faults.platform_under_kills import PlatformUnderKills, different
@@ -22,7 +23,7 @@ def settings(platform: LiveStack) -> Iterator[Settings]:
     yield platform.settings
     actions.stop(platform.settings, pipeline.name, requested_by="the end of the test")
     registry.close()
-    admin.delete_topics(platform.bootstrap, [topic.name for topic in pipeline.topics])
+    admin.delete_topics(platform.bootstrap, [*(topic.name for topic in pipeline.topics), control_topic(pipeline.name)])
 
 
 @pytest.mark.timeout(900)
