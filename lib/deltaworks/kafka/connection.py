@@ -80,13 +80,15 @@ def told(action: Callable[[], T]) -> T:
     """Does something with a client; raises what the client says.
 
     The client raises a fatal error from within a call, and then asks `on_delivery` about the records that it costs.
+    Sometimes the error is lost on the way; that there was one is all that is known then.
     """
     try:
         return action()
     except SystemError as error:
         if isinstance(error.__cause__, KafkaException):
             raise error.__cause__ from None
-        raise
+        lost = KafkaError(KafkaError._FATAL, "the client has failed without a reason", True, False, False)
+        raise KafkaException(lost) from error
 
 
 def in_time(action: Callable[[], T], timeout_s: float) -> T:
