@@ -87,6 +87,8 @@ def told(action: Callable[[], T]) -> T:
     except SystemError as error:
         if isinstance(error.__cause__, KafkaException):
             raise error.__cause__ from None
+        if "without setting an exception" not in str(error):
+            raise
         lost = KafkaError(KafkaError._FATAL, "the client has failed without a reason", True, False, False)
         raise KafkaException(lost) from error
 

@@ -19,6 +19,15 @@ def test_a_fatal_error_is_told_though_a_callback_stumbled_over_it() -> None:
     assert error.value.args[0].code() == KafkaError._FENCED
 
 
+def test_an_error_that_was_lost_on_the_way_is_fatal() -> None:
+    def flush() -> None:
+        raise SystemError("<method 'flush'> returned NULL without setting an exception")
+
+    with pytest.raises(KafkaException) as error:
+        told(flush)
+    assert error.value.args[0].fatal()
+
+
 def test_other_errors_stay_what_they_are() -> None:
     def broken() -> None:
         raise SystemError("something else")
