@@ -242,8 +242,8 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         few = None if before is None else grown(before.limit, config.max_records_per_batch)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else config.max_records_per_batch
         ids = self._topic_ids(before)
-        start = self._without_what_is_gone(start, before, ids)
-        begin, end = self._until(start, most if few is None else min(few, most))
+        there = self._without_what_is_gone(start, before, ids)
+        begin, end = self._until(there, most if few is None else min(few, most))
         if batch > config.first_batch and not ranges_of(begin, end) and not _is_tick(start, end):
             return start
         return self._intend(batch, begin, end, before, ids, few).end
@@ -260,7 +260,7 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         config = self._config
         end = self._target or self.end_offsets() | self._tick(start)
         if TICK in end:  # those who only catch up tick once, at the end
-            end = {**end, TICK: max(end[TICK], start[TICK], key=lambda tick: tick["0"])}
+            end = {**end, TICK: max(end[TICK], start.get(TICK, {"0": 0}), key=lambda tick: tick["0"])}
         start = self._with_new(start, end)
         require_growing(start, end)
         unlimited = {topic: parts for topic, parts in end.items() if topic in config.global_topics or topic == TICK}

@@ -267,3 +267,26 @@ def test_records_that_were_given_up_are_not_read(tmp_path: Path, broker: Broker)
     (after,) = batches_of(planner, end)
 
     assert msgspec.msgpack.decode(after[1][0][4], type=BatchPlan).ranges == [Range("a", 0, 40, 50)]
+
+
+def test_a_topic_that_was_made_anew_and_is_empty_makes_no_batch(tmp_path: Path, broker: Broker) -> None:
+    end = begun(tmp_path, broker)
+    broker.ids["a"], broker.ends["a"] = "another", {"0": 0, "1": 0}
+    planner = KafkaRangesReader(config(str(tmp_path), accepted=Accepted(topics={"a": "another"})))
+
+    assert list(batches_of(planner, end)) == []
+
+    broker.ends["a"] = {"0": 2, "1": 0}
+    (after,) = batches_of(planner, end)
+    assert msgspec.msgpack.decode(after[1][0][4], type=BatchPlan).ranges == [Range("a", 0, 0, 2)]
+
+
+def test_a_stream_that_gets_a_clock_later_ticks(tmp_path: Path, broker: Broker) -> None:
+    end = begun(tmp_path, broker)
+    assert TICK not in end
+    broker.now_ms = 9_000
+
+    planner = KafkaRangesReader(config(str(tmp_path), tick_file=str(tmp_path / "due")))
+    (_, rows) = next(iter(batches_of(planner, end)))
+
+    assert msgspec.msgpack.decode(rows[0][4], type=BatchPlan).tick
