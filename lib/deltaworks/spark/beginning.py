@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from deltaworks import processes
+from deltaworks import clock, processes
 from deltaworks.control import accepted, lineage, opening
 from deltaworks.control import checkpoint as checkpoints
 from deltaworks.control.checkpoint import CheckpointPlan
@@ -27,7 +27,7 @@ from deltaworks.errors import IntentError
 from deltaworks.files import LocalFiles
 from deltaworks.kafka import admin, control_topic, transactional
 from deltaworks.kafka.ranges import Offsets
-from deltaworks.lakehouse.committer import TableCommitter
+from deltaworks.lakehouse.committer import TableCommitter, TableOptions
 from deltaworks.settings import Settings
 from deltaworks.spark import checkpoint_recovery, oversized
 from deltaworks.spark.checkpoint_recovery import Settled
@@ -152,6 +152,7 @@ class Beginning:
         )
         for sentence in settled.done:
             _log.warning("checkpoint: %s", sentence)
+        checkpoint_recovery.expire(line.trash, (clock.cautious_ms() - TableOptions().keep_trash_ms) / 1000)
         return settled
 
     def _in_tables(self, committer: TableCommitter) -> Iterator[Done]:
