@@ -174,7 +174,9 @@ def test_a_batch_that_begins_while_the_worker_writes_waits_for_it(
     assert quiet.stream.openings == ["new", "same"]
 
 
-def test_a_worker_that_is_late_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_is_late_writes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """It has changes of a batch in memory and sees that Spark has committed it, but the store has gone on."""
     quiet = Quiet(tmp_path, monkeypatch)
     stream = quiet.stream
@@ -193,6 +195,7 @@ def test_a_worker_that_is_late_writes_nothing(tmp_path: Path, monkeypatch: pytes
     stream.worker._applier.apply()
     assert stream.worker.task(0, 0).pending is None
     assert stream.on_disk() == {2}
+    assert "left to the next batch" not in caplog.text  # it is nothing that an operator should read
     hosted.pending = kept
     stream.assert_exact()
     stream.close()

@@ -83,7 +83,8 @@ class Applier:
                 return True
             task.pending = None  # also if it fails: the next batch finds it in Spark's state
             try:
-                task.local.commit(pending.changes, pending.stamp, pending.base)
+                if task.local.stamp().version < pending.stamp.version:  # or another process has had the task since
+                    task.local.commit(pending.changes, pending.stamp, pending.base)
             except StateError as error:
                 _log.warning("Changes of batch %d are left to the next batch: %s", pending.batch, error)
             return False
