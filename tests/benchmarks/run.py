@@ -96,6 +96,7 @@ CELLS: Mapping[str, Cell] = {
     "idle": Idle(),
     "window-tables": WindowTables(),
 }
+CONTROL_TOPICS = "__deltaworks-"
 ONCE = frozenset(name for name, cell in CELLS.items() if not isinstance(cell, Backlog))
 """Cells that are long and steady: one run each."""
 
@@ -209,7 +210,7 @@ class Bench:
                         )
                     )
         finally:
-            drop_topics(bootstrap, name)
+            drop_topics(bootstrap, name, CONTROL_TOPICS)  # the next run has another home, so it is another lineage
             shutil.rmtree(job.folder, ignore_errors=True)
 
     def _system(self, name: SystemName) -> System:
@@ -270,10 +271,10 @@ def window_tables(scratch: Path, *, quick: bool) -> dict[str, Any]:
     return measured
 
 
-def drop_topics(bootstrap: str, prefix: str) -> None:
-    """Removes the topics of one run, Kafka Streams' internal ones too."""
+def drop_topics(bootstrap: str, *prefixes: str) -> None:
+    """Removes the topics of one run, Kafka Streams' internal ones and the control topics of pipelines too."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
-    names = [name for name in admin.list_topics(timeout=30).topics if name.startswith(prefix)]
+    names = [name for name in admin.list_topics(timeout=30).topics if name.startswith(prefixes)]
     if names:
         for future in admin.delete_topics(names).values():
             future.result(timeout=60)
