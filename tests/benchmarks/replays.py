@@ -41,7 +41,16 @@ from jobs.sample_data import orders
 from jobs.sample_data.kafka import SampleRecord, produce
 from tests.benchmarks import publishing, spark_sql
 from tests.benchmarks.measure import Watch, cost, end_tree
-from tests.benchmarks.run import broker, broker_settings, elapsed_s, new_report, say, summary
+from tests.benchmarks.run import (
+    CONTROL_TOPICS,
+    broker,
+    broker_settings,
+    drop_topics,
+    elapsed_s,
+    new_report,
+    say,
+    summary,
+)
 from tests.benchmarks.systems import CORES, HEAP, clear
 from tests.benchmarks.throughput import RunFailed, tail
 
@@ -122,7 +131,8 @@ class Bench:
         return sample
 
     def _home(self, name: str) -> Settings:
-        """Settings of a stream that has a folder of its own."""
+        """Settings of a stream that has a folder of its own; the broker knows of none before it."""
+        drop_topics(self.settings.bootstrap, CONTROL_TOPICS)
         return replace(self.settings, home=clear(self.scratch / name), cores=CORES, driver_memory=HEAP)
 
     def _live(self, home: Settings, records: int, batch: int) -> dict[str, Any]:
