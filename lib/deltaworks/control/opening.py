@@ -98,8 +98,9 @@ def finish_with(
 ) -> bool:
     """Lets the code that began a batch finish it: a driver from its archive, which ends then.
 
-    The caller neither holds the lease nor has a JVM. The child has our output, and takes lease and fence under our
-    generation. Told to stop, we hand it on: the child ends, or finishes the batch before it does.
+    The caller neither holds the lease nor has a JVM. The child has our output and our variables (a job may read them),
+    and takes lease and fence under our generation. Told to stop, we hand it on: the child ends, or finishes the batch
+    before it does.
 
     Args:
         settings: where the pipeline runs.
@@ -125,7 +126,7 @@ def finish_with(
     with _stops_handed_on() as told:
         child = subprocess.Popen(
             [*_TETHER, str(os.getpid()), *command(name, generation)],
-            env=settings.with_code(runs.path).driver_environment(),
+            env={**os.environ, **settings.with_code(runs.path).driver_environment()},
         )
         reach("opening.finishing")
         asked = False

@@ -40,7 +40,7 @@ from jobs.p import mark
 word, log, code, reason = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
 told = []
 signal.signal(signal.SIGTERM, lambda *_: told.append(1))
-log.write_text(f"{os.getpid()} {Path(deltaworks.__file__).parents[1]} {mark}")
+log.write_text(f"{os.getpid()} {Path(deltaworks.__file__).parents[1]} {mark} {os.environ.get('RATE_OF_A_JOB')}")
 while reason == "until told" and not told:
     time.sleep(0.01)
 if reason != "nothing":
@@ -98,10 +98,12 @@ def said(settings: Settings) -> list[str]:
     return (settings.project / "said").read_text().split()
 
 
-def test_the_older_code_is_run_from_its_archive(settings: Settings, old: Code) -> None:
+def test_the_older_code_is_run_from_its_archive(settings: Settings, old: Code, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RATE_OF_A_JOB", "0.19")  # what the pipeline computes may depend on it
+
     assert finish_with(settings, "p", 3, intent(old.digest), command=child(settings))
 
-    assert said(settings)[1:] == [str(old.path), "old"]
+    assert said(settings)[1:] == [str(old.path), "old", "0.19"]
     assert driver_command("p", 3)[2:] == ["deltaworks.cli", "run", "p", "--generation", "3", "--finish-batch"]
 
 
