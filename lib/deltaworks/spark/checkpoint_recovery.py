@@ -32,6 +32,7 @@ from deltaworks.spark.source import CLOCK
 
 _NONE = -1
 """No batch is committed."""
+_OTHER_CHECKSUM = "does not fit its file, which is whole"
 
 
 @dataclass(frozen=True)
@@ -291,7 +292,7 @@ class _View:
             elif self.durable is None and path.suffix in (".changelog", ".sst"):
                 continue  # and all of it would be a lot to read
             elif layout.crc_of(path) is Crc.DIFFERS:
-                plan.away[crc] = f"does not fit {path.name}, which is whole"
+                plan.away[crc] = _OTHER_CHECKSUM
 
     def _exists(self, path: Path) -> bool:
         return path.is_file() and (self.durable is None or relative(self.checkpoint, path) in self.durable)
@@ -361,10 +362,8 @@ def _told(view: _View, plan: _Plan) -> tuple[str, ...]:
         told.append(f"the machine was started anew since: what was not synced after batch {plan.committed} is not used")
     kinds: dict[str, list[Path]] = {}
     for path, why in plan.away.items():
-        if not layout.is_crc(path):
+        if not layout.is_crc(path) or why == _OTHER_CHECKSUM:
             kinds.setdefault(why, []).append(path)
-        elif "does not fit" in why:
-            told.append(f"{relative(view.checkpoint, path)} {why}: moved away")
     for why, paths in kinds.items():
         names = ", ".join(sorted(relative(view.checkpoint, path) for path in paths)[:5])
         told.append(f"{names}{' and others' if len(paths) > 5 else ''}: {why}: moved away")

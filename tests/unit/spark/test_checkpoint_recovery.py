@@ -284,6 +284,7 @@ def test_checksums_are_not_synced_so_torn_ones_are_no_matter_after_a_loss_of_pow
         path.write_bytes(b"crc\0\0\0\2\0" if "changelog" in path.name else b"")
     settled = home.settle("boot-2")
     assert (settled.committed, settled.open) == (LAST, None)
+    assert sum("does not fit its file" in line for line in settled.done) == 1  # however many there are
     home.require_readable(settled)
 
 
