@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from deltaworks.errors import IncompatibleCheckpointError
+from deltaworks import formats
 from deltaworks.files import replace_file
 from deltaworks.kafka.ranges import Offsets
 
@@ -34,20 +34,16 @@ def read(path: Path) -> Accepted:
         IncompatibleCheckpointError: the file cannot be read.
     """
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=Accepted)
+        content = path.read_bytes()
     except FileNotFoundError:
         return Accepted()
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise IncompatibleCheckpointError(
-            f"{path} says what the stream may go on without, and cannot be read: {error}",
-            hint="move it away and say it again: deltaworks accept --help",
-        ) from error
-    if found.format != FORMAT:
-        raise IncompatibleCheckpointError(
-            f"{path} has format {found.format}; this deltaworks reads format {FORMAT}.",
-            hint="move it away and say it again: deltaworks accept --help",
-        )
-    return found
+    return formats.decode(
+        content,
+        Accepted,
+        FORMAT,
+        f"{path}, which says what the stream may go on without,",
+        other="move it away and say it again: deltaworks accept --help",
+    )
 
 
 def add(path: Path, *, topics: dict[str, str], begins: Offsets) -> Accepted:

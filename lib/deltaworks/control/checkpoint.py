@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from deltaworks import formats
 from deltaworks.errors import IncompatibleCheckpointError
 from deltaworks.files import replace_file
 from deltaworks.kafka.ranges import Offsets
@@ -94,18 +95,13 @@ def stored_plan(path: Path) -> CheckpointPlan | None:
         content = path.read_bytes()
     except FileNotFoundError:
         return None
-    try:
-        found = msgspec.json.decode(content, type=dict[str, Any]).get("format")
-        if found == FORMAT:
-            return msgspec.json.decode(content, type=CheckpointPlan)
-    except msgspec.DecodeError as error:
-        raise IncompatibleCheckpointError(
-            f"the plan of the checkpoint, {path}, cannot be read: {error}",
-            hint=f"bring back a copy of the pipeline's whole folder, or {_start_over(path)}",
-        ) from error
-    raise IncompatibleCheckpointError(
-        f"the checkpoint at {path.parent} has format {found}, but this deltaworks reads and writes format {FORMAT}",
-        hint=f"deploy the version of deltaworks that wrote it again, or {_start_over(path)}",
+    return formats.decode(
+        content,
+        CheckpointPlan,
+        FORMAT,
+        f"The checkpoint's plan {path}",
+        other=f"deploy the version of deltaworks that wrote it again, or {_start_over(path)}",
+        damaged=f"bring back a copy of the pipeline's whole folder, or {_start_over(path)}",
     )
 
 

@@ -20,7 +20,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from deltaworks.errors import IncompatibleCheckpointError, IntentError
+from deltaworks import formats
+from deltaworks.errors import IntentError
 from deltaworks.files import Files
 from deltaworks.kafka.ranges import Offsets, Range
 
@@ -199,19 +200,15 @@ class Intents:
 
 
 def _decode(name: str, data: bytes) -> Intent:
-    try:
-        found = msgspec.json.decode(data)
-        if found.get("format") != FORMAT:
-            raise IncompatibleCheckpointError(
-                f"The intent {name} has format {found.get('format')}; this deltaworks reads format {FORMAT}.",
-                hint="deploy the version that wrote it, or start with a new checkpoint",
-            )
-        return msgspec.convert(found, Intent)
-    except (msgspec.DecodeError, msgspec.ValidationError, AttributeError) as error:
-        raise IntentError(
-            f"The intent {name} cannot be read: {error}.",
-            hint="it was synced before anybody relied on it, so the disk is damaged: bring back a copy of the home",
-        ) from error
+    return formats.decode(
+        data,
+        Intent,
+        FORMAT,
+        f"The intent {name}",
+        other="deploy the version that wrote it, or start with a new checkpoint",
+        damaged="it was synced before anybody relied on it, so the disk is damaged: bring back a copy of the home",
+        error=IntentError,
+    )
 
 
 def _name(batch: int) -> str:

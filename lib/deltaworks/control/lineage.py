@@ -22,11 +22,12 @@ from datetime import UTC, datetime
 import msgspec
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
+from deltaworks import formats
 from deltaworks.clock import ticks_s, wall_ms
 from deltaworks.errors import FencedError, KafkaWriteError, LineageError
 from deltaworks.kafka.admin import SILENT
 from deltaworks.kafka.connection import close_quietly
-from deltaworks.kafka.control_topic import LINEAGE_PARTITION, control_topic, decode, newest, reader
+from deltaworks.kafka.control_topic import LINEAGE_PARTITION, control_topic, newest, reader
 
 FORMAT = 1
 _KEY = b"lineage"
@@ -228,4 +229,4 @@ def _failure(pipeline: str, bootstrap: str, reason: KafkaError) -> FencedError |
 
 
 def _decode(pipeline: str, value: bytes) -> Claim:
-    return decode(value, Claim, FORMAT, f"The claim on pipeline '{pipeline}' in its control topic")
+    return formats.decode(value, Claim, FORMAT, f"The claim on pipeline '{pipeline}' in its control topic")

@@ -12,13 +12,13 @@ from dataclasses import replace
 
 import msgspec
 
-from deltaworks import clock
+from deltaworks import clock, formats
 from deltaworks.control import batches, fence
 from deltaworks.control.intents import Intents
 from deltaworks.control.lease import Lease
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.dsl.pipeline import Pipeline
-from deltaworks.errors import ConfigurationError, ConflictError, IncompatibleCheckpointError
+from deltaworks.errors import ConfigurationError, ConflictError
 from deltaworks.files import LocalFiles
 from deltaworks.kernel.hops import batch_of
 from deltaworks.topology.records import Coordinates
@@ -126,19 +126,14 @@ def _read(paths: PipelinePaths) -> tuple[_List, str | None]:
     if stored is None:
         return _List(), None
     path = paths.records_set_aside / _FILE
-    try:
-        found = msgspec.json.decode(stored.data)
-        if found.get("format") == FORMAT:
-            return msgspec.convert(found, _List), stored.version
-    except (msgspec.DecodeError, msgspec.ValidationError, AttributeError) as error:
-        raise IncompatibleCheckpointError(
-            f"The records that were set aside cannot be read: {path}: {error}.",
-            hint="it was synced before anybody relied on it, so the disk is damaged: bring back a copy of the file",
-        ) from error
-    raise IncompatibleCheckpointError(
-        f"{path} has format {found.get('format')}; this deltaworks reads format {FORMAT}.",
-        hint="deploy the version that wrote it",
+    found = formats.decode(
+        stored.data,
+        _List,
+        FORMAT,
+        f"The list of records that were set aside, {path},",
+        damaged="it was synced before anybody relied on it, so the disk is damaged: bring back a copy of the file",
     )
+    return found, stored.version
 
 
 def _require_read(plan: Plan, record: Coordinates) -> None:

@@ -13,14 +13,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import NewPartitions
 
+from deltaworks import formats
 from deltaworks.clock import ticks_s
-from deltaworks.errors import IncompatibleCheckpointError, KafkaReadError, KafkaTopicError
+from deltaworks.errors import KafkaReadError, KafkaTopicError
 from deltaworks.kafka.admin import SILENT, TopicSpec, admin, create_topics, partition_counts_of, wait_for
 
 FORMAT = 1
@@ -56,7 +56,6 @@ _MISSING = (
     KafkaError._UNKNOWN_TOPIC,
     KafkaError._NOENT,
 )
-T = TypeVar("T")
 TaskId = tuple[int, int]
 """Stage and task."""
 
@@ -136,35 +135,6 @@ def encode(marker: Marker) -> bytes:
     return msgspec.json.encode(marker)
 
 
-def read_markers(bootstrap: str, pipeline: str, query: str, tasks: Sequence[int]) -> dict[TaskId, Marker]:
-    """What each task has committed, without waiting for transactions that are open.
-
-    A task whose worker is about to commit may have one more in a moment: `transactional.settled_markers` ends what is
-    open and says what is final.
-
-    Args:
-        bootstrap: address of the broker.
-        pipeline: its name.
-        query: identity of the checkpoint.
-        tasks: number of tasks per stage.
-
-    Raises:
-        KafkaReadError: the broker does not answer.
-        KafkaTopicError: there is no control topic.
-    """
-    consumer = reader(bootstrap)
-    found: dict[TaskId, Marker] = {}
-    try:
-        for stage, count in enumerate(tasks):
-            for number in range(count):
-                marker = newest_marker(consumer, place_of(pipeline, query, tasks, (stage, number)), settled=False)
-                if marker is not None:
-                    found[stage, number] = marker
-    finally:
-        consumer.close()
-    return found
-
-
 def newest_marker(consumer: Consumer, place: MarkerPlace, *, settled: bool = True) -> Marker | None:
     """The marker that was committed last; None: there is none.
 
@@ -183,7 +153,7 @@ def newest_marker(consumer: Consumer, place: MarkerPlace, *, settled: bool = Tru
     return (
         None
         if found is None
-        else decode(found.value, Marker, FORMAT, f"The marker {place.key.decode()} in {place.topic}")
+        else formats.decode(found.value, Marker, FORMAT, f"The marker {place.key.decode()} in {place.topic}")
     )
 
 
@@ -208,22 +178,6 @@ def newest(consumer: Consumer, topic: str, partition: int, key: bytes, *, settle
             window *= _WIDER
     finally:
         consumer.unassign()
-
-
-def decode(value: bytes, kind: type[T], version: int, what: str) -> T:
-    """A record of the control topic.
-
-    Raises:
-        IncompatibleCheckpointError: another version of deltaworks, or somebody else, wrote it.
-    """
-    try:
-        found = msgspec.json.decode(value)
-        if found.get("format") == version:
-            return msgspec.convert(found, kind)
-        problem = f"has format {found.get('format')}; this deltaworks reads format {version}"
-    except (msgspec.DecodeError, msgspec.ValidationError, AttributeError) as error:
-        problem = f"cannot be read: {error}"
-    raise IncompatibleCheckpointError(f"{what} {problem}.", hint="deploy the version that wrote it")
 
 
 def reader(bootstrap: str, **options: object) -> Consumer:

@@ -16,11 +16,10 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from deltaworks.errors import IncompatibleCheckpointError
+from deltaworks import formats
 from deltaworks.files import replace_file, sync, sync_folder
 from deltaworks.spark import checkpoint_files as layout
 
@@ -52,18 +51,13 @@ def read_mark(path: Path) -> Mark | None:
         content = path.read_bytes()
     except FileNotFoundError:
         return None
-    try:
-        form = msgspec.json.decode(content, type=dict[str, Any]).get("format")
-        if form == FORMAT:
-            return msgspec.json.decode(content, type=Mark)
-    except msgspec.DecodeError as error:
-        raise IncompatibleCheckpointError(
-            f"{path}, which says what of Spark's checkpoint is on the disk, cannot be read: {error}.",
-            hint="it is replaced as a whole and synced, so the disk is damaged: bring back a copy of the folder. "
-            "If the machine has not been started anew since the stream ran, the file may be deleted",
-        ) from error
-    raise IncompatibleCheckpointError(
-        f"{path} has format {form}; this deltaworks reads format {FORMAT}.", hint="deploy the version that wrote it"
+    return formats.decode(
+        content,
+        Mark,
+        FORMAT,
+        f"{path}, which says what of Spark's checkpoint is on the disk,",
+        damaged="it is replaced as a whole and synced, so the disk is damaged: bring back a copy of the folder. "
+        "If the machine has not been started anew since the stream ran, the file may be deleted",
     )
 
 

@@ -46,7 +46,7 @@ def test_a_real_checkpoint_of_format_2_is_refused_with_both_formats_and_what_to_
         with pytest.raises(IncompatibleCheckpointError) as error:
             start()
         told = str(error.value)
-        assert f"the checkpoint at {root} has format 2, but this deltaworks reads and writes format {FORMAT}" in told
+        assert f"The checkpoint's plan {paths.plan} has format 2; this deltaworks reads format {FORMAT}." in told
         assert "deploy the version of deltaworks that wrote it again, or start with a new checkpoint" in told
         assert f"move {root} away" in told
     assert contents(tmp_path) == before and any(name.startswith("tables/") for name in before)
@@ -56,7 +56,7 @@ def test_a_real_checkpoint_of_format_2_is_refused_with_both_formats_and_what_to_
 def test_any_other_format_is_refused_whatever_else_it_holds(tmp_path: Path, other: object) -> None:
     path = tmp_path / "plan.json"
     path.write_text(json.dumps({"format": other, "what": "nobody knows"}))
-    with pytest.raises(IncompatibleCheckpointError, match=f"has format {other}, but .* format {FORMAT}"):
+    with pytest.raises(IncompatibleCheckpointError, match=f"has format {other}; .* format {FORMAT}"):
         stored_plan(path)
 
 

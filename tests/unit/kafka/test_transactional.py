@@ -7,9 +7,9 @@ import pickle
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from deltaworks.errors import IncompatibleCheckpointError, IntentError, KafkaWriteError, StreamsError
+from deltaworks.errors import IntentError, KafkaWriteError, StreamsError
 from deltaworks.exits import DATA, code_of
-from deltaworks.kafka.control_topic import FORMAT, Marker, MarkerPlace, decode, encode, place_of
+from deltaworks.kafka.control_topic import Marker, MarkerPlace, place_of
 from deltaworks.kafka.transactional import TransactionalSink, is_committed
 
 
@@ -54,13 +54,6 @@ def test_tasks_have_partitions_of_their_own_behind_that_of_the_lineage() -> None
     each = [(stage, number) for stage, count in enumerate(tasks) for number in range(count)]
 
     assert [place_of("p", "q", tasks, task).partition for task in each] == [1, 2, 3, 4, 5, 6]
-
-
-def test_a_marker_of_another_format_is_refused() -> None:
-    assert decode(encode(Marker(batch=1, intent="x")), Marker, FORMAT, "it") == Marker(batch=1, intent="x")
-    for value in (b'{"format":2,"batch":1,"intent":"x"}', b"[]", b"?", b'{"format":1}'):
-        with pytest.raises(IncompatibleCheckpointError, match="it "):
-            decode(value, Marker, FORMAT, "it")
 
 
 def test_what_may_be_tried_again_is_and_what_may_not_is_not(sink: TransactionalSink) -> None:
