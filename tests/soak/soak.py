@@ -25,7 +25,7 @@ from tests.soak.record import Fault, Record
 from tests.soak.streams import Stream
 from tests.soak.topics import OutsideConsumer, Tail
 
-START_S, RECOVERY_S = 240.0, 300.0
+START_S, RECOVERY_S = 240.0, 600.0
 _SETTLE_S = 60.0
 _COMMAND_S = 600.0
 _POLL_S = 0.1
