@@ -21,6 +21,10 @@ def test_the_same_seed_gives_the_same_rounds() -> None:
     assert first == again != other
 
 
+def test_a_run_without_faults_only_compares() -> None:
+    assert list(islice(rounds({}, random.Random(5)), 3)) == [[], [], []]
+
+
 def test_every_kind_is_fired_as_often_as_its_weight_says() -> None:
     bag = [name for name, kind in KINDS.items() for _ in range(kind.weight)]
     chosen: list[str] = []

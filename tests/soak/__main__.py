@@ -28,6 +28,9 @@ from tests.soak.ways_out import recover
 
 _TOGETHER = 3
 """Faults of one round at most."""
+_QUIET_S = 60.0
+"""Between two comparisons of a run without faults."""
+_NONE = "none"
 _JOBS = Path(__file__).with_name("jobs")
 
 
@@ -106,6 +109,9 @@ def _run(
 def _round(soak: Soak, chosen: dict[str, Kind]) -> None:
     """These faults one after the other, without waiting in between; then recovery and comparison."""
     fired: list[Fault] = []
+    if not chosen:
+        time.sleep(_QUIET_S)
+        soak.judge([])
     for name, kind in chosen.items():
         begun = time.time()
         what = kind.fire(soak, soak.rng)
@@ -135,6 +141,8 @@ def _round(soak: Soak, chosen: dict[str, Kind]) -> None:
 
 def rounds(kinds: dict[str, Kind], rng: random.Random) -> Iterator[list[str]]:
     """Which faults are fired together, for ever: each as often as its weight says, in random order."""
+    while not kinds:
+        yield []
     while True:
         bag = [name for name, kind in kinds.items() for _ in range(kind.weight)]
         rng.shuffle(bag)
@@ -163,7 +171,7 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=None, help="of all choices; default: another one each time")
-    parser.add_argument("--kinds", default=",".join(KINDS), help=f"some of: {', '.join(KINDS)}")
+    parser.add_argument("--kinds", default=",".join(KINDS), help=f"{_NONE}, or some of: {', '.join(KINDS)}")
     parser.add_argument("--without", default="", help="all but these")
     parser.add_argument("--breakage", choices=BREAKAGES, help="planted into every process; the run must fail")
     rate = 7.5 * (os.cpu_count() or 2)
@@ -171,7 +179,7 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--record", type=Path, help="JSON lines; default: soak-SEED.jsonl")
     parser.add_argument("--keep", action="store_true", help="the folder of the run stays")
     chosen = parser.parse_args(arguments)
-    chosen.kinds = [kind.strip() for kind in chosen.kinds.split(",")]
+    chosen.kinds = [kind.strip() for kind in chosen.kinds.split(",") if kind.strip() != _NONE]
     without = [kind.strip() for kind in chosen.without.split(",") if kind.strip()]
     if unknown := [kind for kind in (*chosen.kinds, *without) if kind not in KINDS]:
         parser.error(f"no such kind: {', '.join(unknown)}; there are: {', '.join(KINDS)}")
