@@ -83,8 +83,16 @@ class Applier:
                 return True
             task.pending = None  # also if it fails: the next batch finds it in Spark's state
             try:
-                if task.local.stamp().version < pending.stamp.version:  # or another process has had the task since
-                    task.local.commit(pending.changes, pending.stamp, pending.base)
+                task.local.commit(pending.changes, pending.stamp, pending.base)
             except StateError as error:
-                _log.warning("Changes of batch %d are left to the next batch: %s", pending.batch, error)
+                if not _has_gone_on(task.local, pending):
+                    _log.warning("Changes of batch %d are left to the next batch: %s", pending.batch, error)
             return False
+
+
+def _has_gone_on(local: LocalStore, pending: Pending) -> bool:
+    """Another process had the task since: it has found the changes in Spark's state."""
+    try:
+        return local.stamp().version >= pending.stamp.version
+    except StateError:
+        return False
