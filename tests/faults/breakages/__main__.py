@@ -38,7 +38,7 @@ class Run:
 
     def is_red(self, test: str) -> bool:
         """Whether a test has failed, or one of its cases."""
-        return any(failed.startswith(test) for failed in self.failed)
+        return any(failed.startswith((f"{test} - ", f"{test}[")) or failed == test for failed in self.failed)
 
 
 def run(tests: Sequence[str], *, breakage: str | None = None) -> Run:

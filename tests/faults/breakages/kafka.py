@@ -124,7 +124,7 @@ BREAKAGES: dict[str, Breakage] = {
     "marker outside the transaction": Breakage(
         Hole.TAKEN_BACK,
         _marker_outside_the_transaction,
-        (f"{_BROKER}::test_a_failure_before_the_commit_writes_nothing",),
+        (f"{_BROKER}::test_a_failure_before_the_commit_writes_nothing[kafka.before_commit-another]",),
     ),
     "intent of a marker not compared": Breakage(
         Hole.TAKEN_BACK, _intent_not_compared, (f"{_SINK}::test_a_marker_decides_by_batch_and_intent",)

@@ -13,6 +13,7 @@ _TORN = "tests/unit/lakehouse/test_torn.py"
 _FOREIGN = "tests/unit/lakehouse/test_foreign.py"
 _INTENTS = "tests/unit/lakehouse/test_intents_of_tables.py"
 _DURABLE = "tests/unit/lakehouse/test_durable.py"
+_SYNCED = f"{_DURABLE}::test_the_files_of_a_batch_are_synced_before_its_first_commit_and_each_commit_before_the_next"
 _OF_FILES = "tests/unit/test_files.py"
 _WHOLE = f"{_TORN}::test_a_last_version_without_its_end_is_no_commit_and_its_batch_commits_again"
 
@@ -140,15 +141,12 @@ BREAKAGES: dict[str, Breakage] = {
     "data not synced before its commit": Breakage(
         Hole.TORN_TABLE,
         _data_not_synced,
-        (f"{_DURABLE}::test_the_files_of_a_batch_are_synced_before_its_first_commit_and_each_commit_before_the_next",),
+        (_SYNCED,),
     ),
     "content of commits and intents not synced": Breakage(
         Hole.TORN_TABLE,
         _content_not_synced,
-        (
-            f"{_OF_FILES}::test_put_syncs_the_content_before_the_name_and_the_folder_after_it",
-            f"{_DURABLE}::test_a_table_that_was_made_is_there_for_good",
-        ),
+        (f"{_OF_FILES}::test_put_syncs_the_content_before_the_name_and_the_folder_after_it", _SYNCED),
     ),
     "names of files not synced": Breakage(
         Hole.TORN_TABLE,
