@@ -36,9 +36,11 @@ class Run:
             line.removeprefix("FAILED ") for line in lines if line.startswith("FAILED ") and "Timeout (" not in line
         ]
 
-    def is_red(self, test: str) -> bool:
-        """Whether a test has failed, or one of its cases."""
-        return any(failed.startswith((f"{test} - ", f"{test}[")) or failed == test for failed in self.failed)
+    def reason(self, test: str) -> str | None:
+        """Why a test has failed, or the first of its cases; None: it has not."""
+        mine = (failed for failed in self.failed if failed == test or failed.startswith((f"{test} - ", f"{test}[")))
+        first = next(mine, None)
+        return None if first is None else first.partition(" - ")[2]
 
 
 def run(tests: Sequence[str], *, breakage: str | None = None) -> Run:
@@ -74,12 +76,12 @@ def main() -> int:
     for name in names:
         breakage = BREAKAGES[name]
         done = run(breakage.tests, breakage=name)
-        red = [test for test in breakage.tests if done.is_red(test)]
-        unseen += len(red) < len(breakage.tests)
+        reasons = {test: done.reason(test) for test in breakage.tests}
         print(f"{name}  ({'-' if breakage.of is None else breakage.of.value})", flush=True)
-        for test in breakage.tests:
-            print(f"    {'red' if test in red else 'NOT RED'}  {test}", flush=True)
-        if len(red) < len(breakage.tests):
+        for test, reason in reasons.items():
+            print(f"    {'NOT RED' if reason is None else 'red'}  {test}\n        {reason or ''}", flush=True)
+        if None in reasons.values():
+            unseen += 1
             print(done.output, flush=True)
     return 1 if unseen else 0
 

@@ -101,8 +101,10 @@ def _ages_by_the_wall_clock(patch: Patch) -> None:
 
 def _deleted_by_the_wall_clock(patch: Patch) -> None:
     from deltaworks import clock
+    from deltaworks.lakehouse import housekeeping
 
-    patch(clock, "cautious_ms", lambda: clock.wall_ms())
+    for module in (clock, housekeeping):
+        patch(module, "cautious_ms", lambda: clock.wall_ms())
 
 
 def _timestamps_not_limited(patch: Patch) -> None:

@@ -77,7 +77,8 @@ def _content_not_synced(patch: Patch) -> None:
 def _names_not_synced(patch: Patch) -> None:
     from deltaworks import files
 
-    patch(files, "sync_folder", nothing)
+    original = files._sync
+    patch(files, "_sync", lambda path: None if path.is_dir() else original(path))
 
 
 def _delta_transaction_ignored(patch: Patch) -> None:
