@@ -5,7 +5,7 @@ The folder of a run (environment variable `DELTAWORKS_TEST_FAULTS`) is all that 
 - `trace/<pid>.log`: every point this process reached, one line `time point`; the last line is the phase a kill hit;
 - `inject/<point>`: an order, carried out by the first process that reaches the point: `raise` or `kill`;
 - `done/<point>`: the order was carried out;
-- `breakage`: the name of a planted breakage of `breakages.py`, installed in every process.
+- `breakage`: the name of a planted breakage (`breakages.BREAKAGES`), installed in every process.
 """
 
 from __future__ import annotations

@@ -65,7 +65,18 @@ def test_failures_at_every_point_change_nothing(orders_settings: Settings) -> No
     assert stream.skipped_transactions > 0
 
 
-@pytest.mark.parametrize("breakage", breakages.BREAKAGES)
+OF_ORDERS = (
+    "nonce not compared",
+    "local store written before the batch is committed",
+    "transaction marker not read",
+    "marker outside the transaction",
+    "Delta transaction id ignored",
+    "one row altered",
+)
+"""Breakages that a whole pipeline shows, by the check of the demo."""
+
+
+@pytest.mark.parametrize("breakage", OF_ORDERS)
 def test_without_a_safeguard_the_check_turns_red(
     orders_settings: Settings, monkeypatch: pytest.MonkeyPatch, breakage: str
 ) -> None:

@@ -17,7 +17,6 @@ from deltaworks.settings import Settings
 from deltaworks.spark import slot
 from deltaworks.spark.protocol import next_stamp
 from deltaworks.testing.topics import RawRecord
-from tests.faults import breakages
 from tests.hosts.in_process import InProcessStream
 from tests.hosts.memory_kafka import MemoryKafka, MemorySink
 
@@ -106,15 +105,6 @@ def test_whichever_member_cannot_commit_every_order_counts_once(
 def test_the_second_member_is_retried_when_the_first_is_committed(settings: Settings) -> None:
     """The case that counted twice: its first member is recognised, and does not go on from its own result."""
     assert run(settings, {2}, [])[3] == 3
-
-
-@pytest.mark.parametrize(
-    "breakage", ["circle commits members one by one", "local store written before the batch is committed"]
-)
-def test_without_it_orders_count_twice(settings: Settings, monkeypatch: pytest.MonkeyPatch, breakage: str) -> None:
-    breakages.plant(breakage, monkeypatch.setattr)
-    topic, table, counts, _ = run(settings, {2}, [])
-    assert (topic, table, counts) != (EXPECTED, EXPECTED, {1})
 
 
 def test_a_member_whose_store_was_written_by_somebody_else_makes_nothing_durable(

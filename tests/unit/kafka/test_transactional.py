@@ -7,7 +7,8 @@ import pickle
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from deltaworks.errors import IntentError, KafkaWriteError, StreamsError
+from deltaworks.clock import ticks_s
+from deltaworks.errors import BatchTooLongError, IntentError, KafkaWriteError, StreamsError
 from deltaworks.exits import DATA, code_of
 from deltaworks.kafka.control_topic import Marker, MarkerPlace, place_of
 from deltaworks.kafka.transactional import TransactionalSink, is_committed
@@ -70,6 +71,28 @@ def test_what_may_be_tried_again_is_and_what_may_not_is_not(sink: TransactionalS
     answers = [KafkaError.INVALID_CONFIG]
     with pytest.raises(KafkaWriteError, match="cannot do it"):
         sink._attempt("do it", action)
+
+
+def test_whoever_is_about_to_be_too_late_is_warned_once(
+    sink: TransactionalSink, caplog: pytest.LogCaptureFixture
+) -> None:
+    for open_s in (299, 301, 400):
+        sink._began_s = ticks_s() - open_s
+        sink._look_at_the_clock()
+
+    assert [record.getMessage() for record in caplog.records] == [
+        "The transaction of 'orders-1-2-3' for batch 0 is open for 301 s; the broker ends it after 600 s."
+    ]
+
+
+def test_a_transaction_that_the_broker_has_ended_says_that_the_batch_was_too_long(
+    sink: TransactionalSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sink, "abort", lambda: None)
+    ended = KafkaException(KafkaError(KafkaError._STATE, "ended", False, False, True))
+    for open_s, kind in ((599, KafkaWriteError), (601, BatchTooLongError)):
+        sink._open, sink._began_s = True, ticks_s() - open_s
+        assert type(sink._failure("commit", ended)) is kind
 
 
 def test_abort_and_close_without_a_batch_do_nothing(sink: TransactionalSink) -> None:

@@ -10,7 +10,6 @@ import pytest
 from deltaworks.errors import StateError
 from deltaworks.kernel.stores.state import StoreChanges
 from deltaworks.spark.local_store import EMPTY, LocalStore, Stamp, discard
-from tests.faults import breakages
 
 STORES = {"counts": False, "windows": True}
 FIRST, SECOND = Stamp(1, b"a"), Stamp(2, b"b")
@@ -128,12 +127,6 @@ def test_a_late_writer_changes_nothing(store: LocalStore) -> None:
         store.rebuild(iter(()), late, FIRST)
     put(store, sixth, fifth, counts=StoreChanges([(b"q", b"6")]))
     assert (store.stamp(), entries(store, "counts")) == (sixth, [(b"k", b"5"), (b"q", b"6")])
-
-
-def test_without_the_comparison_a_late_writer_wins(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    breakages.plant("stamp not compared when a store is written", monkeypatch.setattr)
-    with pytest.raises(pytest.fail.Exception):
-        test_a_late_writer_changes_nothing(store)
 
 
 def test_what_another_process_has_thrown_away_is_opened_anew(store: LocalStore, tmp_path: Path) -> None:

@@ -31,7 +31,6 @@ from deltaworks.spark.protocol import (
     next_stamp,
     open_store,
 )
-from tests.faults import breakages
 from tests.task_state import TaskState
 
 STORES = {"counts": False, "windows": True}
@@ -251,9 +250,3 @@ def test_a_header_of_another_format_is_refused() -> None:
     for data, said in ((first_format, "no format that is known"), (later_format, f"format {protocol.FORMAT + 1}")):
         with pytest.raises(IncompatibleCheckpointError, match=f"the state has {said}"):
             decode_header(data, "the state")
-
-
-def test_the_checks_can_fail(home: Home, elsewhere: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    breakages.plant("nonce not compared", monkeypatch.setattr)
-    with pytest.raises(AssertionError):
-        test_an_equal_version_with_another_nonce_is_not_trusted(home, elsewhere)
