@@ -11,6 +11,9 @@ from typing import Any
 
 START_MS = int(datetime(2026, 3, 1, tzinfo=UTC).timestamp() * 1000)
 _STEP_MS = 20_000
+_DAY_MS = 86_400_000
+_QUIET_MS = (-15 * 60_000, 5 * 60_000)
+"""Around midnight: no session crosses it, so that days can be published."""
 _ACCOUNTS, _ARTICLES, _PARCELS, _DEPOTS, _RATES = 60, 24, 40, 6, 5
 
 
@@ -38,7 +41,7 @@ class Sample:
     @property
     def days(self) -> int:
         """Full days of the records' own time so far."""
-        return self._number * _STEP_MS // 86_400_000
+        return self._number * _STEP_MS // _DAY_MS
 
     def step(self) -> list[Written]:
         """One entry, and now and then something for the other topics."""
@@ -68,11 +71,14 @@ class Sample:
         account = f"account-{rng.randrange(_ACCOUNTS)}"
         late = rng.random() < 0.03
         behind_ms = 3 * 3_600_000 if late else rng.randrange(300_000) if rng.random() < 0.1 else 0
+        at_ms = max(START_MS, at_ms - behind_ms)
+        if (at_ms - _QUIET_MS[0]) % _DAY_MS < _QUIET_MS[1] - _QUIET_MS[0]:
+            return
         content = {"amount": rng.randrange(1, 1_000), "group": f"group-{rng.randrange(12)}"}
         for _ in range(2 if rng.random() < 0.02 else 1):  # twice the same, with another number
             self._send(
-                "soak-entries", account, max(START_MS, at_ms - behind_ms), late=late, rate=f"rate-{rng.randrange(5)}",
-                seq=self._next(account), **content,
+                "soak-entries", account, at_ms, late=late, rate=f"rate-{rng.randrange(5)}", seq=self._next(account),
+                **content,
             )  # fmt: skip
 
     def _offers(self, at_ms: int, rng: random.Random) -> None:

@@ -63,7 +63,7 @@ def publishable(
             grown = _grown(connection, len(found), end, "max(window_end)")
             if first_open is not None and grown > first_open:
                 raise TableError(
-                    f"A session that began before {day_of(end)} goes on into {day_of(first_open)}, "
+                    f"Sessions that cross midnight connect the day before {day_of(end)} with {day_of(first_open)}, "
                     "which is not complete.",
                     hint=f"publish later, or an earlier --to than {day_of(to_ms)}",
                 )
