@@ -125,8 +125,10 @@ def claim(
             raise LineageError(
                 f"Pipeline '{pipeline}' at {bootstrap} belongs to another stream: {before}. "
                 "If both ran, everything would be written twice.",
-                hint="run it from that home; or give this pipeline another name; or, if that home is gone for good, "
-                "start with --take-over",
+                hint="run it from that home, or from a copy of it, which goes on where it stopped; or give this "
+                f"pipeline another name; or, if that home is gone for good: deltaworks run {pipeline} --take-over "
+                "(deploy has it, too). This home goes on from its own checkpoint then, or begins with a new one, and "
+                "writes what lies behind that again, unless it begins at the end (--start-offsets latest)",
             )
         mine = Claim(
             lineage=lineage,

@@ -123,7 +123,8 @@ class Beginning:
             raise IntentError(
                 f"The topic '{topic}' was deleted, and with it the markers that say which tasks have committed their "
                 f"records of batch {last.batch}, which is open.",
-                hint="bring the topic back, or start over with a new checkpoint: move the pipeline's folder away",
+                hint=f"nobody can bring them back, so start over with a new checkpoint: move the pipeline's "
+                f"folder ({self.paths.root}) and its tables away; its output topics then get everything once more",
             )
         _log.warning("the topic %s was made anew; no batch was open", topic)
 
