@@ -64,13 +64,18 @@ def begun(path: Path, batch: int) -> OpenBatch:
     return known
 
 
-def told(path: Path, batch: int, error: BaseException) -> None:
+def told(path: Path, batch: int, error: BaseException) -> bool:
     """A driver ends with an error in a batch; notes it if the batch was too large for memory or time.
 
     What Spark makes of an error of a worker is told by its cause: our own has only the first line.
+
+    Returns:
+        Whether it was.
     """
-    if any(_is_too_large(each) for each in _chain(error)):
+    too_large = any(_is_too_large(each) for each in _chain(error))
+    if too_large:
         _write(path, msgspec.structs.replace(_read(path, batch), too_large=True))
+    return too_large
 
 
 def _is_too_large(error: BaseException) -> bool:
