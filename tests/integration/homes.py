@@ -60,7 +60,12 @@ class Home:
         (project / "jobs" / f"{name}.py").write_text(job)
         package, *_ = kafka.settings.python_path
         settings = replace(
-            kafka.settings, project=project, python_path=(package, project, _ROOT), cores=1, fault_hook=hooks.HOOK
+            kafka.settings,
+            project=project,
+            python_path=(package, project, _ROOT),
+            control_url=kafka.settings.registry_url,
+            cores=1,
+            fault_hook=hooks.HOOK,
         )
         return cls(name, settings).elsewhere(folder / "home")
 

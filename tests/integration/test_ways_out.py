@@ -4,16 +4,18 @@ that the command in the message leads on. On real Kafka and real Spark, by comma
 from __future__ import annotations
 
 import signal
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from confluent_kafka import TopicPartition
 
 from deltaworks import exits
-from deltaworks.control.lineage import owner
+from deltaworks.control.lineage import claim, new_incarnation, owner
 from deltaworks.kafka.admin import admin, delete_topics
-from deltaworks.kafka.control_topic import control_topic
-from tests.integration.homes import Home
+from deltaworks.kafka.control_topic import control_topic, prepare
+from tests.integration.homes import WAIT_S, Home
 from tests.live_stack import LiveStack
 
 pytestmark = pytest.mark.timeout(900)
@@ -69,7 +71,7 @@ def test_a_second_home_a_copy_and_the_older_of_two_copies(kafka: LiveStack, tmp_
     assert second.committed("homes-out") == [*range(20), *range(30, 40)]
 
 
-def test_a_topic_that_is_made_anew_and_records_that_are_removed(kafka: LiveStack, tmp_path: Path) -> None:
+def test_a_topic_that_is_made_anew_while_the_stream_is_down_and_while_it_runs(kafka: LiveStack, tmp_path: Path) -> None:
     home = home_of(kafka, tmp_path, "anew")
     with home.running() as stream:
         home.send("anew-in", range(10))
@@ -98,16 +100,26 @@ def test_a_topic_that_is_made_anew_and_records_that_are_removed(kafka: LiveStack
     home.send("anew-in", range(200, 205))
     home.catch_up()
     assert "was not made anew" in home.deltaworks(*refused.command, code=exits.CONFIG).text
-    home.send("anew-in", range(205, 215))
-    for removed in admin(kafka.bootstrap).delete_records([TopicPartition("anew-in", 0, 8)]).values():
+    assert home.committed("anew-out") == [*range(10), *range(100, 130), *range(200, 205)]
+
+
+def test_records_that_retention_has_removed_unread(kafka: LiveStack, tmp_path: Path) -> None:
+    home = home_of(kafka, tmp_path, "removed")
+    home.send("removed-in", range(5))
+    home.catch_up()
+    home.send("removed-in", range(5, 15))
+    client = admin(kafka.bootstrap)
+    for removed in client.delete_records([TopicPartition("removed-in", 0, 8)]).values():
         removed.result()
+
     refused = home.catch_up(code=exits.CONFIG)
     assert "retention or somebody has removed the offsets 5 to 7" in refused.text
-    assert refused.command == ["accept", "anew", "--lost-records"]
+    assert refused.command == ["accept", "removed", "--lost-records"]
+    assert home.committed("removed-out") == list(range(5))
 
-    assert "anew-in-0 is read from offset 8 on" in home.deltaworks(*refused.command).text
+    assert "removed-in-0 is read from offset 8 on" in home.deltaworks(*refused.command).text
     home.catch_up()
-    assert home.committed("anew-out") == [*range(10), *range(100, 130), *range(200, 205), *range(208, 215)]
+    assert home.committed("removed-out") == [*range(5), *range(8, 15)]
 
 
 HUNGRY = '''"""Passes numbers on, as far as there is memory for them."""
@@ -188,6 +200,34 @@ def test_a_control_topic_that_is_deleted(kafka: LiveStack, tmp_path: Path) -> No
         stream.until(lambda: len(home.committed("control-out")) == 20, "twenty are there")
         delete_topics(kafka.bootstrap, [control])
         home.send("control-in", range(20, 25))
-        print("ENDS", stream.process.wait(240), stream.text[-3000:])
-    print("THEN", home.catch_up(code=exits.CONFIG).text[-1500:])
+        assert "There is no partition __deltaworks-control-control-1" in stream.ends(exits.CONFIG).text
+    refused = home.catch_up(code=exits.CONFIG).text
+    assert "which tasks have committed their records of batch 2, which is open" in refused
+    assert f"start over with a new checkpoint: move the pipeline's folder ({home.paths.root}) and its tables" in refused
     assert home.committed("control-out") == list(range(20))
+
+
+def test_a_deployment_takes_over(kafka: LiveStack, postgres: LiveStack, tmp_path: Path) -> None:
+    home = home_of(kafka, tmp_path, "deployed")
+    prepare(kafka.bootstrap, "deployed", (1,))
+    claim(kafka.bootstrap, "deployed", "another", new_incarnation(), generation=7, home="/that/is/gone")
+    home.send("deployed-in", range(10))
+
+    refused = home.deltaworks("deploy", "deployed", code=exits.UNAVAILABLE).text
+    assert "belongs to another stream: /that/is/gone on" in refused
+    assert "--take-over" in refused
+    try:
+        home.deltaworks("deploy", "deployed", "--take-over")
+        until(lambda: len(home.committed("deployed-out")) == 10, "all are there")
+    finally:
+        home.deltaworks("stop", "deployed", "--timeout", "20")
+    found = owner(kafka.bootstrap, "deployed")
+    assert found is not None and found.home == str(home.settings.home)
+    assert home.committed("deployed-out") == list(range(10))
+
+
+def until(fact: Callable[[], bool], what: str) -> None:
+    end = time.monotonic() + WAIT_S
+    while not fact():
+        assert time.monotonic() < end, f"{what}: not in {WAIT_S:.0f} s"
+        time.sleep(0.1)
