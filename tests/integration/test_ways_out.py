@@ -213,7 +213,7 @@ def test_a_deployment_takes_over(kafka: LiveStack, postgres: LiveStack, tmp_path
     claim(kafka.bootstrap, "deployed", "another", new_incarnation(), generation=7, home="/that/is/gone")
     home.send("deployed-in", range(10))
 
-    refused = home.deltaworks("deploy", "deployed", code=exits.UNAVAILABLE).text
+    refused = home.deltaworks("deploy", "deployed", code=exits.LEASE).text
     assert "belongs to another stream: /that/is/gone on" in refused
     assert "--take-over" in refused
     try:
