@@ -5,12 +5,21 @@ from __future__ import annotations
 import itertools
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from deltaworks import Pipeline, StreamsBuilder
+from deltaworks.control.checkpoint import open_plan
 from deltaworks.control.lineage import Claim, Watch, claim, new_incarnation, owner
-from deltaworks.errors import DeltaworksError, FencedError, KafkaTopicError, LineageError, TransientError
-from deltaworks.kafka.control_topic import prepare
+from deltaworks.control.paths import PipelinePaths
+from deltaworks.control.topics import prepare as prepare_topics
+from deltaworks.errors import DeltaworksError, FencedError, IntentError, KafkaTopicError, LineageError, TransientError
+from deltaworks.kafka.control_topic import place_of, prepare
+from deltaworks.kafka.transactional import TransactionalSink, application
+from deltaworks.spark.beginning import Beginning
 from tests.live_stack import LiveStack
 
 _numbers = itertools.count()
@@ -109,3 +118,28 @@ def test_a_broker_that_is_away_is_a_reason_to_try_later(kafka: LiveStack, monkey
         claim("127.0.0.1:1", "orders", "a", new_incarnation(), generation=1, home="/one")
     with pytest.raises(KafkaTopicError, match="There is no partition"):
         started(kafka, "never-prepared", "a")
+
+
+def test_an_old_copy_is_refused_before_it_can_fence_the_one_that_runs(kafka: LiveStack, tmp_path: Path) -> None:
+    topics = {name: kafka.topic(name) for name in ("copied-in", "copied-out")}
+
+    def topology(builder: StreamsBuilder) -> None:
+        builder.stream(topics["copied-in"], key=str, value=str).to(topics["copied-out"])
+
+    pipeline = Pipeline(name="copied", topology=topology)
+    plan, settings = pipeline.plan(), replace(kafka.settings, home=tmp_path)
+    paths, there = PipelinePaths.of(settings, "copied"), prepare_topics(kafka.bootstrap, pipeline, plan)
+    tasks = plan.tasks(there.read)
+    stored = open_plan(paths.plan, "copied", plan.fingerprint(), there.named, tasks, 1, lineage="a")
+    prepare(kafka.bootstrap, "copied", tasks)
+    place = place_of("copied", stored.query_id, tasks, (0, 0))
+    with closing(TransactionalSink(kafka.bootstrap, application("copied", stored.query_id), 0, 0, place)) as sink:
+        assert sink.begin(3, "ab" * 32)
+        sink.commit()
+    running = started(kafka, "copied", "a", "/runs")
+
+    old = Beginning(pipeline, plan, settings, paths, there, generation=1, code="")
+    with pytest.raises(IntentError, match="holds batch 3 of pipeline 'copied', but this home"):
+        old.begin(take_over=False)
+
+    assert owner(kafka.bootstrap, "copied") == running

@@ -209,7 +209,7 @@ def deploy(
     settings = Settings.from_environment()
     options = DeployOptions(launcher=launcher, trigger_interval_s=trigger_interval, start_offsets=start_offsets)
     with Steps().step("preflight") as report:
-        actions.preflight(settings, name, options, report)
+        actions.preflight(settings, name, options, report, take_over=take_over)
     if take_over:
         with Steps().step("take over") as report:
             report(str(actions.take_over(settings, name)))

@@ -58,6 +58,11 @@ def accept(
                     f"There is no topic {topic!r} that {name!r} reads.",
                     hint=f"it reads {', '.join(sorted(last.topics))}",
                 )
+            if ids[topic] == last.topics.get(topic):
+                raise ConfigurationError(
+                    f"The topic {topic!r} was not made anew: it is the one that {name!r} has read.",
+                    hint=f"deltaworks run {name}, or deploy; see `deltaworks accept --help` for lost records",
+                )
         gone = _gone(settings, last, skip=new_topic or ()) if lost_records else {}
         accepted.add(paths.line.accepted, topics={topic: ids[topic] for topic in new_topic or ()}, begins=gone)
     for topic in new_topic or ():

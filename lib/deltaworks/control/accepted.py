@@ -47,9 +47,13 @@ def read(path: Path) -> Accepted:
 
 
 def add(path: Path, *, topics: dict[str, str], begins: Offsets) -> Accepted:
-    """Accepts more, durably; for who has checked that no driver runs."""
+    """Accepts more, durably; for who has checked that no driver runs.
+
+    Where a topic begins that was made anew, what was given up of the one before says nothing.
+    """
     before = read(path)
-    merged = {topic: before.begins.get(topic, {}) | begins.get(topic, {}) for topic in {*before.begins, *begins}}
+    kept = {topic: parts for topic, parts in before.begins.items() if topic not in topics}
+    merged = {topic: kept.get(topic, {}) | begins.get(topic, {}) for topic in {*kept, *begins}}
     now = Accepted(topics=before.topics | topics, begins=merged)
     replace_file(path, msgspec.json.format(msgspec.json.encode(now), indent=1), durable=True)
     return now

@@ -291,10 +291,11 @@ class _Deploying:
 
     def _failure(self, reason: str, log_lines: list[str]) -> StackError:
         who = f"Pipeline {self.deployment.pipeline!r}, generation {self.deployment.generation},"
+        what, _, todo = reason.partition("\n  Hint: ")
         return StackError(
-            f"{who} did not get going: {reason.partition(chr(10))[0]}",
+            f"{who} did not get going: {what.partition(chr(10))[0]}",
             log=log_lines,
-            hint=f"the whole log is {self.deployment.log}",
+            hint="; ".join(filter(None, (todo.partition("\n")[0], f"the whole log is {self.deployment.log}"))),
         )
 
 

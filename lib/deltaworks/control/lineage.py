@@ -25,7 +25,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from deltaworks import formats
 from deltaworks.clock import ticks_s, wall_ms
 from deltaworks.errors import FencedError, KafkaWriteError, LineageError
-from deltaworks.kafka.admin import SILENT
+from deltaworks.kafka.admin import SILENT, admin, topic_ids
 from deltaworks.kafka.connection import close_quietly
 from deltaworks.kafka.control_topic import LINEAGE_PARTITION, control_topic, newest, reader
 
@@ -83,6 +83,29 @@ def identity(bootstrap: str, pipeline: str, home: str) -> str:
     return before.lineage if before is not None and here else new_lineage()
 
 
+def require_ours(bootstrap: str, pipeline: str, lineage: str | None, home: str) -> None:
+    """Checks before a driver starts that it will not be refused; claims nothing.
+
+    Args:
+        bootstrap: address of the broker.
+        pipeline: its name.
+        lineage: of the checkpoint; None: there is none yet.
+        home: its folder.
+
+    Raises:
+        LineageError: another lineage has the pipeline.
+        KafkaReadError: the broker does not answer.
+    """
+    if not topic_ids(admin(bootstrap), [control_topic(pipeline)]):
+        return
+    before = owner(bootstrap, pipeline)
+    if before is None:
+        return
+    here = (before.home, before.host) == (home, socket.gethostname()) if lineage is None else before.lineage == lineage
+    if not here:
+        raise _of_another(bootstrap, pipeline, before)
+
+
 def new_lineage() -> str:
     """An identity for a stream that begins."""
     return uuid.uuid4().hex[:12]
@@ -123,12 +146,7 @@ def claim(
         _begin(producer)
         before = owner(bootstrap, pipeline)  # nobody can claim between this and our transaction without fencing it
         if before is not None and before.lineage != lineage and not take_over:
-            raise LineageError(
-                f"Pipeline '{pipeline}' at {bootstrap} belongs to another stream: {before}. "
-                "If both ran, everything would be written twice.",
-                hint="run it from that home; or give this pipeline another name; or, if that home is gone for good, "
-                "start with --take-over",
-            )
+            raise _of_another(bootstrap, pipeline, before)
         mine = Claim(
             lineage=lineage,
             incarnation=incarnation,
@@ -214,6 +232,17 @@ def _begin(producer: Producer) -> None:
             if not (reason.retriable() or reason.code() == KafkaError._TIMED_OUT) or ticks_s() > deadline:
                 raise
         wait_s = min(wait_s * 2, 5.0)
+
+
+def _of_another(bootstrap: str, pipeline: str, owner: Claim) -> LineageError:
+    return LineageError(
+        f"Pipeline '{pipeline}' at {bootstrap} belongs to another stream: {owner}. "
+        "If both ran, everything would be written twice.",
+        hint="run it from that home, or from a copy of it, which goes on where it stopped; or give this "
+        f"pipeline another name; or, if that home is gone for good: deltaworks run {pipeline} --take-over "
+        "(deploy has it, too). This home goes on from its own checkpoint then, or begins with a new one, and "
+        "writes what lies behind that again, unless it begins at the end (--start-offsets latest)",
+    )
 
 
 def _failure(pipeline: str, bootstrap: str, reason: KafkaError) -> FencedError | KafkaWriteError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from deltaworks.control import checkpoint, jobs, topics
+from deltaworks.control import checkpoint, jobs, lineage, topics
 from deltaworks.control.code import Code
 from deltaworks.control.launchers import Launchers, launcher
 from deltaworks.control.model import DeployOptions
@@ -20,9 +20,13 @@ def preflight(
     options: DeployOptions,
     report: Callable[[str], None],
     *,
+    take_over: bool = False,
     launchers: Launchers = launcher,
 ) -> None:
     """Checks everything that a driver would stumble over; creates the topics that are missing.
+
+    Args:
+        take_over: the pipeline may belong to another home at this Kafka.
 
     Raises:
         ConfigurationError: there is no such pipeline or launcher, or an option cannot be used.
@@ -30,6 +34,7 @@ def preflight(
         StackError: Kafka does not answer.
         KafkaTopicError: a topic is missing, or is not as the pipeline needs it.
         IncompatibleCheckpointError: the checkpoint belongs to another plan.
+        LineageError: the pipeline belongs to another home at this Kafka.
     """
     _check_options(settings, options, launchers)
     pipeline = jobs.load(settings, name)
@@ -40,6 +45,9 @@ def preflight(
     tasks = plan.tasks(prepared.read)
     paths = PipelinePaths.of(settings, name)
     kept = checkpoint.fitting_plan(paths.plan, name, plan.fingerprint(), prepared.named, tasks)
+    if not take_over:
+        home = str(settings.home)
+        lineage.require_ours(settings.bootstrap, name, None if kept is None else kept.lineage, home)
     report(f"{sum(tasks)} tasks; {'goes on with its checkpoint' if kept else 'starts with a new checkpoint'}")
 
 

@@ -218,8 +218,8 @@ def _bounds(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
             if reason.code() in _MISSING:
                 raise KafkaTopicError(
                     f"There is no partition {topic}-{partition}.",
-                    hint="the driver makes it at its start: `deltaworks restart`; markers of a topic that was deleted "
-                    "are lost, so bring it back or begin with a new checkpoint",
+                    hint="the driver makes it at its start. If it was deleted, nobody knows what tasks had committed: "
+                    "start the stream again, it says whether it can go on",
                 ) from error
             raise KafkaReadError(
                 f"No answer from the broker where {topic}-{partition} ends: {reason.str()}.",

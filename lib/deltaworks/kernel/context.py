@@ -35,6 +35,7 @@ NO_HEADERS: Headers = ()
 NOWHERE = Coordinates("", -1, -1)
 """Of what no record has caused."""
 _NO_RECORDS_FAULT = (
+    MemoryError,
     StreamsError,
     TransientError,
     IntentError,

@@ -87,6 +87,9 @@ class Beginning:
         name, bootstrap = self.pipeline.name, self.settings.bootstrap
         known = checkpoints.fitting_plan(self.paths.plan, name, self.plan.fingerprint(), self.topics.named, tasks)
         control_topic.prepare(bootstrap, name, tasks)
+        if known is not None:  # an old copy of this home must not fence the one that runs
+            intents = Intents(LocalFiles(self.paths.line.intents))
+            require_known(self._in_kafka_so_far(known), intents, name, known.first_batch)
         home = str(self.settings.home)
         identity = lineage.identity(bootstrap, name, home) if known is None else known.lineage
         claim = lineage.claim(
@@ -123,7 +126,8 @@ class Beginning:
             raise IntentError(
                 f"The topic '{topic}' was deleted, and with it the markers that say which tasks have committed their "
                 f"records of batch {last.batch}, which is open.",
-                hint="bring the topic back, or start over with a new checkpoint: move the pipeline's folder away",
+                hint=f"nobody can bring them back, so start over with a new checkpoint: move the pipeline's "
+                f"folder ({self.paths.root}) and its tables away; its output topics then get everything once more",
             )
         _log.warning("the topic %s was made anew; no batch was open", topic)
 
@@ -165,6 +169,16 @@ class Beginning:
         if not self._writes_to_kafka():
             return
         markers = transactional.settled_markers(
+            self.settings.bootstrap, self.pipeline.name, checkpoint.query_id, checkpoint.tasks
+        )
+        for (stage, task), marker in markers.items():
+            yield Done(f"Kafka (task {stage}-{task})", marker.batch, token(marker.intent))
+
+    def _in_kafka_so_far(self, checkpoint: CheckpointPlan) -> Iterator[Done]:
+        """What tasks have committed by now; no transaction is ended for it, they may be those of a better home."""
+        if not self._writes_to_kafka():
+            return
+        markers = control_topic.read_markers(
             self.settings.bootstrap, self.pipeline.name, checkpoint.query_id, checkpoint.tasks
         )
         for (stage, task), marker in markers.items():

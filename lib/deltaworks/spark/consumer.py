@@ -28,10 +28,6 @@ _NO_TOPIC = (
     KafkaError._UNKNOWN_PARTITION,
     KafkaError.UNKNOWN_TOPIC_ID,
 )
-_WAYS_OUT = (
-    "a stream reads them from an archive, if one has them (Pipeline(archive=True)); else give them up on purpose "
-    "(deltaworks accept NAME --lost-records, or --new-topic TOPIC), or begin with a new checkpoint"
-)
 
 
 class RangeReader:
@@ -39,10 +35,14 @@ class RangeReader:
 
     Ranges are read with `read_committed`. Between batches nothing is assigned: the next batch of this task may
     run in another worker, and what was fetched ahead would be wasted.
+
+    Args:
+        bootstrap: address of the broker.
+        pipeline: whose task it is, as commands call it.
     """
 
-    def __init__(self, bootstrap: str) -> None:
-        self._bootstrap = bootstrap
+    def __init__(self, bootstrap: str, pipeline: str = "NAME") -> None:
+        self._bootstrap, self._pipeline = bootstrap, pipeline
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap,
@@ -178,7 +178,7 @@ class RangeReader:
             ):
                 raise RecordsGoneError(
                     f"{where} cannot be read: there is no such partition any more. The topic was deleted or made anew.",
-                    hint=_WAYS_OUT,
+                    hint=self._ways_out(f"--new-topic {wanted.topic}"),
                 )
             at = TopicPartition(wanted.topic, wanted.partition)
             low, high = self._consumer.get_watermark_offsets(at, timeout=_ANSWER_S)
@@ -186,13 +186,21 @@ class RangeReader:
             return
         if low <= wanted.start and wanted.stop <= high:
             return
-        gone = (
-            f"retention or somebody has removed the offsets {wanted.start} to {min(low, wanted.stop) - 1}"
-            if wanted.start < low
-            else "the log is shorter than it was: the topic was made anew, or its broker has lost records"
-        )
+        if wanted.start < low:
+            gone = f"retention or somebody has removed the offsets {wanted.start} to {min(low, wanted.stop) - 1}"
+            option = "--lost-records"
+        else:
+            gone = "the log is shorter than it was: the topic was made anew, or its broker has lost records"
+            option = f"--new-topic {wanted.topic}"
         raise RecordsGoneError(
-            f"{where} cannot be read: the partition has the offsets {low} to {high - 1} now; {gone}.", hint=_WAYS_OUT
+            f"{where} cannot be read: the partition has the offsets {low} to {high - 1} now; {gone}.",
+            hint=self._ways_out(option),
+        )
+
+    def _ways_out(self, option: str) -> str:
+        return (
+            f"to go on without them: deltaworks accept {self._pipeline} {option}; or begin with a new checkpoint. "
+            "Where an archive has them (Pipeline(archive=True)), a stream reads them there"
         )
 
     def close(self) -> None:

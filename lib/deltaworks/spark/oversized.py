@@ -14,6 +14,7 @@ What is known of the open batch is a file beside the checkpoint; nothing depends
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -63,10 +64,28 @@ def begun(path: Path, batch: int) -> OpenBatch:
     return known
 
 
-def told(path: Path, batch: int, error: BaseException) -> None:
-    """A driver ends with an error in a batch; notes it if the batch was too large for memory or time."""
-    if isinstance(error, MemoryError | BatchTooLongError) or _OUT_OF_MEMORY.search(str(error)):
+def told(path: Path, batch: int, error: BaseException) -> bool:
+    """A driver ends with an error in a batch; notes it if the batch was too large for memory or time.
+
+    What Spark makes of an error of a worker is told by its cause: our own has only the first line.
+
+    Returns:
+        Whether it was.
+    """
+    too_large = any(_is_too_large(each) for each in _chain(error))
+    if too_large:
         _write(path, msgspec.structs.replace(_read(path, batch), too_large=True))
+    return too_large
+
+
+def _is_too_large(error: BaseException) -> bool:
+    return isinstance(error, MemoryError | BatchTooLongError) or _OUT_OF_MEMORY.search(str(error)) is not None
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__
 
 
 def slice_it(path: Path, batch: int) -> None:

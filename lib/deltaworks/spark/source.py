@@ -34,7 +34,7 @@ from deltaworks.control.intents import Intent, Intents
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import IntentError, KafkaReadError, KafkaTopicError
 from deltaworks.files import LocalFiles
-from deltaworks.kafka.admin import admin, topic_states
+from deltaworks.kafka.admin import TopicState, admin, topic_states
 from deltaworks.kafka.ranges import Offsets, Range
 from deltaworks.kernel.idling import Idling
 from deltaworks.settings import Settings
@@ -85,6 +85,8 @@ class SourceConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What the planner needs; travels as a JSON option of the data source."""
 
     bootstrap: str
+    pipeline: str = "NAME"
+    """As commands call it."""
     partitions: dict[str, int]
     """Partitions per topic that is there at the start; of the named ones they are frozen with the checkpoint."""
     stages: tuple[StageInput, ...]
@@ -174,6 +176,7 @@ def source_config(
     resets = {topic: node.offset_reset for stage in plan.stages for node in stage.sources for topic in node.topics}
     return SourceConfig(
         bootstrap=settings.bootstrap,
+        pipeline=pipeline.name,
         partitions=partitions,
         stages=stages,
         global_topics=plan.global_topics,
@@ -217,6 +220,8 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The highest batch that has an intent; None: not looked for yet."""
         self._last: Intent | None = None
         """Planned last by this process."""
+        self._planned: int | None = None
+        """The batch for which this process has asked for the ids of topics."""
 
     def initialOffset(self) -> Offsets:
         config = self._config
@@ -278,16 +283,11 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises:
             KafkaTopicError: one was deleted, or made anew, or has got partitions.
         """
-        config = self._config
+        accepted = self._config.accepted.topics
         found = self._patiently(lambda: topic_states(self._client(), self._partitions))
         known = {} if before is None else before.topics
         for topic, count in self._partitions.items():
-            state = found.get(topic)
-            if state is None:
-                raise KafkaTopicError(
-                    f"The topic '{topic}', which the stream reads, is not there any more.",
-                    hint="make it anew, then `deltaworks accept --help`; or deploy code that does not read it",
-                )
+            state = self._still_there(topic, found.get(topic))
             if state.partitions != count:
                 raise KafkaTopicError(
                     f"The topic '{topic}' has {state.partitions} partitions now; the stream began with {count}, and "
@@ -295,13 +295,39 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     hint="a stream cannot follow that yet: start it with a new checkpoint, or bring the records into a "
                     f"topic with {count} partitions",
                 )
-            if state.id not in (known.get(topic, state.id), config.accepted.topics.get(topic)):
-                raise KafkaTopicError(
-                    f"The topic '{topic}' was deleted and made anew: its id was {known[topic]} and is {state.id}. "
-                    "Its offsets mean other records now.",
-                    hint=f"to go on with what it holds, from its beginning: deltaworks accept NAME --new-topic {topic}",
-                )
+            if state.id not in (known.get(topic, state.id), accepted.get(topic)):
+                raise self._made_anew(topic, known[topic], state.id)
         return {topic: found[topic].id for topic in self._partitions}
+
+    def _require_topics_of(self, intent: Intent) -> None:
+        """A batch that was planned by an earlier process reads the topics that it was planned for, or nothing.
+
+        Raises:
+            KafkaTopicError: one was deleted, or made anew: its offsets mean other records now.
+        """
+        read = {each.topic for each in intent.ranges}.union(self._config.global_topics) & intent.topics.keys()
+        found = self._patiently(lambda: topic_states(self._client(), read))
+        for topic in sorted(read):
+            state = self._still_there(topic, found.get(topic))
+            if state.id != intent.topics[topic]:
+                raise self._made_anew(topic, intent.topics[topic], state.id)
+
+    def _still_there(self, topic: str, state: TopicState | None) -> TopicState:
+        if state is None:
+            raise KafkaTopicError(
+                f"The topic '{topic}', which the stream reads, is not there any more.",
+                hint="to go on without what it held: make it anew, then "
+                f"deltaworks accept {self._config.pipeline} --new-topic {topic}; or deploy code that does not read it",
+            )
+        return state
+
+    def _made_anew(self, topic: str, was: str, now: str) -> KafkaTopicError:
+        return KafkaTopicError(
+            f"The topic '{topic}' was deleted and made anew: its id was {was} and is {now}. "
+            "Its offsets mean other records now.",
+            hint="to go on with what it holds, from its beginning: "
+            f"deltaworks accept {self._config.pipeline} --new-topic {topic}",
+        )
 
     def _without_what_is_gone(self, start: Offsets, before: Intent | None, ids: Mapping[str, str]) -> Offsets:
         """A topic that was made anew begins at its beginning; what was given up is not read."""
@@ -350,6 +376,7 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         )
         self._known = max(self.known, batch)
+        self._planned = batch if self._last.topics == ids else None
         if batch % _EXPIRE_EVERY == 0:
             self._intents.expire(batch)
         return self._last
@@ -382,6 +409,8 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"{'does' if intent is not None else '(there is none)'}.",
                 hint="were files of two copies of this home mixed? Bring back one of them as a whole",
             )
+        if batch != self._planned:
+            self._require_topics_of(intent)
         return [InputPartition(plan_rows(self._config, intent, max(self.known, batch)))]
 
     def read(self, partition: InputPartition) -> Iterator[PlannedRow]:

@@ -209,8 +209,8 @@ class StreamDriver:
             with self._session(begun.checkpoint) as spark:
                 self._run_query(spark, begun, until_caught_up=until_caught_up or finish_batch)
         except BaseException as error:
-            if self._batch is not None:
-                oversized.told(self._paths.line.open_batch, self._batch, error)
+            if self._batch is not None and oversized.told(self._paths.line.open_batch, self._batch, error):
+                _log.warning("batch %d was too large for memory or time; the next start takes less", self._batch)
             with suppress(FencedError):  # then the heartbeat is the newer generation's
                 self._write_beat("failed", error=str(error))
             raise

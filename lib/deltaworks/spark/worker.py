@@ -150,7 +150,7 @@ class KafkaClients:
         return cls(config, pipeline.name, TopicLimits(config.bootstrap, written), history)
 
     def reader(self) -> Reader:
-        return LiveReader(RangeReader(self.config.bootstrap), self.history)
+        return LiveReader(RangeReader(self.config.bootstrap, self.name), self.history)
 
     def sink(self, stage: int, task: int) -> Sink:
         config = self.config

@@ -57,7 +57,7 @@ def main() -> int:
     try:
         if given.fail:
             print("ValueError: it was told to fail", flush=True)
-            code, reason = given.fail, "it was told to fail"
+            code, reason = given.fail, "it was told to fail\n  Hint: tell it otherwise"
         else:
             _drive(settings, paths, given)
     except DeltaworksError as error:

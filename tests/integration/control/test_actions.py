@@ -259,9 +259,14 @@ def test_a_driver_that_fails_says_why(control: Control) -> None:
         deploy(broken, request_id="run-1")
 
     assert "Pipeline 'p', generation 1, did not get going: it was told to fail" in str(raised.value)
+    assert f"Hint: tell it otherwise; the whole log is {control.settings.logs / 'p.log'}" in str(raised.value)
     assert raised.value.log == ("ValueError: it was told to fail",)
     seen = observe(control, 1)
-    assert (seen.state, seen.exit_code, seen.reason) == ("failed", exits.CONFIG, "it was told to fail")
+    assert (seen.state, seen.exit_code, seen.reason) == (
+        "failed",
+        exits.CONFIG,
+        "it was told to fail\n  Hint: tell it otherwise",
+    )
     assert seen.log_lines == ["ValueError: it was told to fail"]
     with pytest.raises(StackError, match="it was told to fail"):
         deploy(broken, request_id="run-1")

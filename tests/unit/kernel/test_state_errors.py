@@ -62,3 +62,14 @@ def test_a_broken_store_stops_a_table_that_sends_old_values() -> None:
 
     with pytest.raises(StateError, match="the disk is gone"):
         task_of(builder, BrokenState()).process(records("rows"), 0)
+
+
+def test_a_task_without_memory_stops_and_makes_no_dead_letter() -> None:
+    def greedy(value: str) -> str:
+        raise MemoryError
+
+    builder = StreamsBuilder()
+    builder.stream("in", key=str, value=str).map_values(greedy, value=str).to("out")
+
+    with pytest.raises(MemoryError):
+        task_of(builder, MemoryState()).process(records("in"), 0)

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.errors import StreamingQueryException
 
 from deltaworks.control.intents import Intent
 from deltaworks.errors import BatchTooLongError, IntentError, QueryError
 from deltaworks.kafka.ranges import Range
-from deltaworks.spark import oversized
+from deltaworks.spark import failures, oversized
 from deltaworks.spark.oversized import cut_in_two, grown
 
 
@@ -73,6 +74,17 @@ def test_what_is_known_of_a_batch_that_failed(tmp_path: Path, error: Exception, 
     oversized.told(path, 4, error)
     assert oversized.begun(path, 4).is_too_large is too_large
     assert not oversized.begun(path, 5).is_too_large
+
+
+def test_what_spark_has_made_of_a_worker_without_memory_is_told_by_the_cause(tmp_path: Path) -> None:
+    path = tmp_path / "open.json"
+    spark = StreamingQueryException("[STREAM_FAILED] Query\n  File 'worker.py'\nMemoryError\n\tat org.apache")
+    try:
+        raise failures.as_error(spark) from spark
+    except QueryError as error:
+        assert "MemoryError" not in str(error)
+        oversized.told(path, 4, error)
+    assert oversized.begun(path, 4).is_too_large
 
 
 def test_a_batch_that_is_begun_again_and_again_is_taken_for_too_large(tmp_path: Path) -> None:

@@ -238,6 +238,21 @@ def test_a_topic_that_was_made_anew_is_refused_though_it_holds_more(tmp_path: Pa
         list(batches_of(KafkaRangesReader(config(str(tmp_path))), end))
 
 
+def test_a_batch_that_is_open_does_not_read_the_topic_that_was_made_anew(tmp_path: Path, broker: Broker) -> None:
+    planner = KafkaRangesReader(config(str(tmp_path), pipeline="words"))
+    start = planner.initialOffset()
+    end = planner.latestOffset(start, ReadMaxRows(100))
+    planner.partitions(start, end)
+    broker.ids["b"] = "another"
+    planner.partitions(start, end)  # asked a moment ago
+
+    with pytest.raises(KafkaTopicError, match=r"'b' was deleted and made anew(.|\n)*accept words --new-topic b"):
+        KafkaRangesReader(config(str(tmp_path), pipeline="words")).partitions(start, end)
+    del broker.ends["b"]
+    with pytest.raises(KafkaTopicError, match=r"'b', which the stream reads, is not there(.|\n)*accept words"):
+        KafkaRangesReader(config(str(tmp_path), pipeline="words")).partitions(start, end)
+
+
 def test_a_topic_that_was_made_anew_and_accepted_is_read_from_its_beginning(tmp_path: Path, broker: Broker) -> None:
     end = begun(tmp_path, broker)
     broker.ids["a"], broker.begins["a"], broker.ends["a"] = "another", {"0": 1, "1": 0}, {"0": 3, "1": 0}
