@@ -166,12 +166,12 @@ class Soak:
         return all(beat.next_offsets.get(topic, {}).get(str(part), 0) >= end for (topic, part), end in wanted.items())
 
     def deltaworks(self, *arguments: str) -> Said:
-        """A command, as a user gives it."""
+        """A command, as a user gives it, who says yes when it asks."""
         self.say(f"$ deltaworks {' '.join(arguments)}")
         done = subprocess.run(
             [sys.executable, "-m", "deltaworks.cli", *arguments],
             env={**os.environ, **self.settings.process_environment(), **self.disk.environment(), "COLUMNS": _WIDE},
-            cwd=self.settings.project, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            cwd=self.settings.project, input="y\n", stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             text=True, timeout=_COMMAND_S, check=False,
         )  # fmt: skip
         return Said(done.returncode, done.stdout)

@@ -135,6 +135,35 @@ def encode(marker: Marker) -> bytes:
     return msgspec.json.encode(marker)
 
 
+def read_markers(bootstrap: str, pipeline: str, query: str, tasks: Sequence[int]) -> dict[TaskId, Marker]:
+    """What each task has committed, without waiting for transactions that are open.
+
+    A task whose worker is about to commit may have one more in a moment: `transactional.settled_markers` ends what is
+    open and says what is final.
+
+    Args:
+        bootstrap: address of the broker.
+        pipeline: its name.
+        query: identity of the checkpoint.
+        tasks: number of tasks per stage.
+
+    Raises:
+        KafkaReadError: the broker does not answer.
+        KafkaTopicError: there is no control topic.
+    """
+    consumer = reader(bootstrap)
+    found: dict[TaskId, Marker] = {}
+    try:
+        for stage, count in enumerate(tasks):
+            for number in range(count):
+                marker = newest_marker(consumer, place_of(pipeline, query, tasks, (stage, number)), settled=False)
+                if marker is not None:
+                    found[stage, number] = marker
+    finally:
+        consumer.close()
+    return found
+
+
 def newest_marker(consumer: Consumer, place: MarkerPlace, *, settled: bool = True) -> Marker | None:
     """The marker that was committed last; None: there is none.
 
