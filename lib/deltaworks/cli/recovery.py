@@ -12,6 +12,7 @@ from deltaworks.settings import Settings
 
 if TYPE_CHECKING:
     from deltaworks.control.intents import Intent
+    from deltaworks.dsl.pipeline import Pipeline
     from deltaworks.kafka.ranges import Offsets
 
 
@@ -32,10 +33,10 @@ def accept(
 ) -> None:
     """Let a stopped stream go on after its topics have lost records; what was lost is not in its results.
 
-    Nothing is read again: the state and the tables stay as they are. A replay, or a new checkpoint, gives results of
-    what the topics hold now.
+    Nothing is read again: the state and the tables stay as they are. A new checkpoint gives results of what the topics
+    hold now; a replay cannot read what was before a topic was made anew.
     """
-    from deltaworks.control import accepted, fence, jobs
+    from deltaworks.control import accepted, fence, jobs, set_aside
     from deltaworks.control.intents import Intents
     from deltaworks.control.lease import Lease
     from deltaworks.control.paths import PipelinePaths
@@ -45,7 +46,8 @@ def accept(
     settings = Settings.from_environment()
     if not new_topic and not lost_records:
         raise ConfigurationError("Accept what?", hint="--new-topic TOPIC, or --lost-records")
-    plan, paths = jobs.load(settings, name).plan(), PipelinePaths.of(settings, name)
+    pipeline, paths = jobs.load(settings, name), PipelinePaths.of(settings, name)
+    plan = pipeline.plan()
     with Lease(paths.lease, name, fence.read(paths.fence)):
         last = Intents(LocalFiles(paths.line.intents)).last()
         if last is None:
@@ -63,6 +65,8 @@ def accept(
                     f"The topic {topic!r} was not made anew: it is the one that {name!r} has read.",
                     hint=f"deltaworks run {name}, or deploy; see `deltaworks accept --help` for lost records",
                 )
+            _require_no_other_archive(settings, pipeline, topic, ids[topic])
+        set_aside.forget(paths, new_topic or ())
         gone = _gone(settings, last, skip=new_topic or ()) if lost_records else {}
         accepted.add(paths.line.accepted, topics={topic: ids[topic] for topic in new_topic or ()}, begins=gone)
     for topic in new_topic or ():
@@ -73,6 +77,21 @@ def accept(
     if lost_records and not gone:
         out.print("No record is lost that was not read.")
     out.print(f"Now: deltaworks deploy {name}")
+
+
+def _require_no_other_archive(settings: Settings, pipeline: Pipeline, topic: str, id: str) -> None:
+    """An archive that the pipeline writes would mix the records of two topics."""
+    from deltaworks.lakehouse.archive_reader import ArchiveReader
+
+    archives = pipeline.archives(pipeline.plan())
+    if ArchiveReader(settings.tables, archives).is_of_another(topic, id):
+        path = settings.tables / str(archives.table(topic))
+        raise ConfigurationError(
+            f"The archive at {path} holds records of the topic {topic!r} as it was before; the new one has others at "
+            "the same offsets.",
+            hint=f"mv {path} {path}_before (it stays a table that can be read), and accept again: the stream begins "
+            "another archive",
+        )
 
 
 def _gone(settings: Settings, last: Intent, skip: list[str] | tuple[str, ...]) -> Offsets:
