@@ -326,13 +326,12 @@ def test_a_stream_reads_no_archive_of_another_topic_of_that_name(
     committer.open(1)
     write = TableWrite("words_archive", 0, (), spans=(Span("words", 0, 0, 9),))
     committer.commit(0, [write], topics={"words": "the one before"})
-    there = {"words": "the one before"}
+    there: list[dict[str, str]] = [{"words": "the one before"}, {"words": "another"}, {}]
     monkeypatch.setattr(admin, "admin", lambda bootstrap: None)
-    monkeypatch.setattr(admin, "topic_ids", lambda client, topics: there)
+    monkeypatch.setattr(admin, "topic_ids", lambda client, topics: there.pop(0))
 
-    assert History("", tmp_path, ARCHIVES)()._spans("words", 0) == [(0, 9)]
-    for there in ({"words": "another"}, {}):
-        assert History("", tmp_path, ARCHIVES)()._spans("words", 0) == []
+    for held in ([(0, 9)], [], []):
+        assert History("", tmp_path, ARCHIVES)()._spans("words", 0) == held
 
 
 def test_what_no_archive_has_either_is_told_as_before() -> None:
