@@ -218,7 +218,14 @@ class InProcessStream:
             ranges=ranges_of(start, end),
             end={**end, CLOCK: {"0": wall_ms}, BATCH: {"0": self.batch_id}},
             previous="" if before is None else before.digest,
+            topics={} if self.kafka is None else self.kafka.ids([topic for topic in end if topic != TICK]),
         )
+
+    def make_anew(self, topic: str) -> None:
+        """A topic is deleted and made anew, and somebody accepts that: it is read from its beginning."""
+        assert self.kafka is not None
+        self.kafka.make_anew(topic)
+        self.offsets = {**self.offsets, topic: dict.fromkeys(self.offsets[topic], 0)}
 
     @property
     def _known(self) -> int:
@@ -336,10 +343,16 @@ class InProcessStream:
         faults.reach("driver.after_tasks")
         writes = [write for result in results for write in result.writes]
         self.committer.commit(
-            intent.batch, writes, intent=token(intent.digest), digest=intent.digest, known=self._known
+            intent.batch,
+            writes,
+            intent=token(intent.digest),
+            digest=intent.digest,
+            known=self._known,
+            topics=intent.topics,
         )
         faults.reach("driver.after_tables")
-        batches.append(self.batches, batches.record_of(intent.batch, intent.clock_ms, intent.ranges, tick=intent.tick))
+        record = batches.record_of(intent.batch, intent.clock_ms, intent.ranges, tick=intent.tick, topics=intent.topics)
+        batches.append(self.batches, record)
         self.openings += [result.opened for result in results]
         self.skipped_transactions += sum(result.skipped_transaction for result in results)
         faults.reach("driver.end")

@@ -34,6 +34,18 @@ class MemoryKafka:
     """Topics that do not exist; all others do."""
     removed: dict[tuple[str, int], int] = field(default_factory=dict)
     """Topic and partition -> the first offset that retention has left."""
+    made: dict[str, int] = field(default_factory=dict)
+    """How often a topic was made anew."""
+
+    def make_anew(self, topic: str) -> None:
+        """Deletes a topic, and makes one of its name."""
+        self.records.pop(topic, None)
+        self.removed = {at: offset for at, offset in self.removed.items() if at[0] != topic}
+        self.made[topic] = self.made.get(topic, 0) + 1
+
+    def ids(self, topics: Collection[str]) -> dict[str, str]:
+        """Of topics that exist."""
+        return {topic: f"{topic}-{self.made.get(topic, 0)}" for topic in topics if topic not in self.missing}
 
     def count(self, topic: str) -> int:
         """How many partitions a topic has."""
@@ -132,6 +144,9 @@ class MemoryBroker:
 
     def record_limits(self, topics: Collection[str]) -> Mapping[str, int]:
         return {topic: self.kafka.limits.get(topic, STOCK_LIMIT) for topic in topics if topic not in self.kafka.missing}
+
+    def topic_ids(self, topics: Collection[str]) -> Mapping[str, str]:
+        return self.kafka.ids(topics)
 
     def kept_ms(self, topics: Collection[str]) -> Mapping[str, int | None]:
         return dict.fromkeys(topics, self.removed_when_ms)

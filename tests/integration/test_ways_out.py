@@ -12,8 +12,10 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from deltaworks import exits
+from deltaworks.control import batches
 from deltaworks.control.lineage import claim, new_incarnation, owner
-from deltaworks.kafka.admin import admin, delete_topics
+from deltaworks.control.paths import PipelinePaths
+from deltaworks.kafka.admin import admin, delete_topics, topic_ids
 from deltaworks.kafka.control_topic import control_topic, prepare
 from tests.integration.homes import WAIT_S, Home
 from tests.live_stack import LiveStack
@@ -101,6 +103,10 @@ def test_a_topic_that_is_made_anew_while_the_stream_is_down_and_while_it_runs(ka
     home.catch_up()
     assert "was not made anew" in home.deltaworks(*refused.command, code=exits.CONFIG).text
     assert home.committed("anew-out") == [*range(10), *range(100, 130), *range(200, 205)]
+
+    paths = PipelinePaths.of(home.settings, "anew")
+    read = batches.topics_read(batches.read(paths.batches))
+    assert read.ids == topic_ids(admin(kafka.bootstrap), ["anew-in"]) and read.anew.keys() == {"anew-in"}
 
 
 def test_records_that_retention_has_removed_unread(kafka: LiveStack, tmp_path: Path) -> None:

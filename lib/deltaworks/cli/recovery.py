@@ -11,7 +11,10 @@ from deltaworks.errors import ConfigurationError
 from deltaworks.settings import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from deltaworks.control.intents import Intent
+    from deltaworks.dsl.pipeline import Pipeline
     from deltaworks.kafka.ranges import Offsets
 
 
@@ -32,10 +35,11 @@ def accept(
 ) -> None:
     """Let a stopped stream go on after its topics have lost records; what was lost is not in its results.
 
-    Nothing is read again: the state and the tables stay as they are. A replay, or a new checkpoint, gives results of
-    what the topics hold now.
+    Nothing is read again: the state and the tables stay as they are. A new checkpoint gives results of what the topics
+    hold now; a replay cannot read what was before a topic was made anew.
     """
-    from deltaworks.control import accepted, fence, jobs
+    from deltaworks.control import accepted, fence, jobs, set_aside
+    from deltaworks.control.checkpoint import stored_plan
     from deltaworks.control.intents import Intents
     from deltaworks.control.lease import Lease
     from deltaworks.control.paths import PipelinePaths
@@ -45,25 +49,31 @@ def accept(
     settings = Settings.from_environment()
     if not new_topic and not lost_records:
         raise ConfigurationError("Accept what?", hint="--new-topic TOPIC, or --lost-records")
-    plan, paths = jobs.load(settings, name).plan(), PipelinePaths.of(settings, name)
+    pipeline, paths = jobs.load(settings, name), PipelinePaths.of(settings, name)
+    plan = pipeline.plan()
     with Lease(paths.lease, name, fence.read(paths.fence)):
         last = Intents(LocalFiles(paths.line.intents)).last()
-        if last is None:
+        line = stored_plan(paths.line.plan)
+        if line is None or (last is None and line.start is None):
             raise ConfigurationError(f"Pipeline {name!r} has read nothing yet.", hint=f"deltaworks deploy {name}")
-        ids = admin.topic_ids(admin.admin(settings.bootstrap), list(last.topics))
+        known = line.topics if last is None else last.topics
+        ids = admin.topic_ids(admin.admin(settings.bootstrap), list(known))
         for topic in new_topic or ():
             read = topic in plan.global_topics or any(stage.reads(topic) for stage in plan.stages)
             if topic not in ids or not read:
                 raise ConfigurationError(
                     f"There is no topic {topic!r} that {name!r} reads.",
-                    hint=f"it reads {', '.join(sorted(last.topics))}",
+                    hint=f"it reads {', '.join(sorted(known))}",
                 )
-            if ids[topic] == last.topics.get(topic):
+            if ids[topic] == known.get(topic):
                 raise ConfigurationError(
                     f"The topic {topic!r} was not made anew: it is the one that {name!r} has read.",
                     hint=f"deltaworks run {name}, or deploy; see `deltaworks accept --help` for lost records",
                 )
-        gone = _gone(settings, last, skip=new_topic or ()) if lost_records else {}
+            _require_no_other_archive(settings, pipeline, topic, ids[topic])
+        set_aside.forget(paths, new_topic or ())
+        upto = (line.start or {}) if last is None else _read(last)
+        gone = _gone(settings, upto, known.keys() - set(new_topic or ())) if lost_records else {}
         accepted.add(paths.line.accepted, topics={topic: ids[topic] for topic in new_topic or ()}, begins=gone)
     for topic in new_topic or ():
         out.print(f"{topic} is read from its beginning.")
@@ -75,14 +85,34 @@ def accept(
     out.print(f"Now: deltaworks deploy {name}")
 
 
-def _gone(settings: Settings, last: Intent, skip: list[str] | tuple[str, ...]) -> Offsets:
-    """Where topics begin, as far as that is behind what was read."""
-    from deltaworks.kafka import admin
+def _require_no_other_archive(settings: Settings, pipeline: Pipeline, topic: str, id: str) -> None:
+    """An archive that the pipeline writes would mix the records of two topics."""
+    from deltaworks.lakehouse.archive_reader import ArchiveReader
 
+    archives = pipeline.archives(pipeline.plan())
+    if ArchiveReader(settings.tables, archives).is_of_another(topic, id):
+        path = settings.tables / str(archives.table(topic))
+        raise ConfigurationError(
+            f"The archive at {path} holds records of the topic {topic!r} as it was before; the new one has others at "
+            "the same offsets.",
+            hint=f"mv {path} {path}_before (it stays a table that can be read), and accept again: the stream begins "
+            "another archive",
+        )
+
+
+def _read(last: Intent) -> Offsets:
+    """Up to where everything was read for sure."""
     read: Offsets = {topic: dict(parts) for topic, parts in last.end.items() if topic in last.topics}
     for each in last.ranges:  # the batch may be open still
         read[each.topic][str(each.partition)] = each.start
-    begins = admin.begin_offsets(settings.bootstrap, [topic for topic in read if topic not in skip])
+    return read
+
+
+def _gone(settings: Settings, read: Offsets, topics: Collection[str]) -> Offsets:
+    """Where topics begin, as far as that is behind what was read."""
+    from deltaworks.kafka import admin
+
+    begins = admin.begin_offsets(settings.bootstrap, [topic for topic in read if topic in topics])
     gone: Offsets = {}
     for (topic, partition), begin in begins.items():
         if begin > read[topic].get(str(partition), 0):

@@ -2,12 +2,16 @@
 
 With it, driver and replay reproduce the order in which the stream processed records. One JSON line per batch in files
 of `_PER_FILE` batches; a batch that ran twice has two equal lines, readers take the last.
+
+Offsets mean records of one topic. One that was made anew has its name and other records at the same offsets, so a
+record says the ids of the topics that its batch has read; `topics_read` tells where they change.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -27,13 +31,46 @@ class BatchRecord(msgspec.Struct, frozen=True):
     """`{topic: {partition: (first, next)}}`; partitions without records are absent."""
     tick: bool = False
     """Every task that depends on the wall clock ran, with records or without."""
+    topics: dict[str, str] = {}
+    """The ids of the topics in `offsets`; empty in a record that is older than this field."""
 
 
-def record_of(batch_id: int, wall_clock_ms: int, ranges: Sequence[Range], *, tick: bool) -> BatchRecord:
+class MadeAnew(msgspec.Struct, frozen=True):
+    """A topic of which batches have read one that is there no more, and later ones another of the same name."""
+
+    batch: int
+    """The first one that has read the topic of now."""
+    before_ms: int
+    """The clock of the last batch that has read the one before it."""
+
+
+@dataclass(frozen=True)
+class TopicsRead:
+    """The topics that batches have read."""
+
+    ids: Mapping[str, str]
+    """Those of the last batches that have read them; unknown ones are absent."""
+    anew: Mapping[str, MadeAnew]
+    """Those that are not the same from the first batch on."""
+
+
+def record_of(
+    batch_id: int, wall_clock_ms: int, ranges: Sequence[Range], *, tick: bool, topics: Mapping[str, str] | None = None
+) -> BatchRecord:
+    """The record of a batch.
+
+    Args:
+        batch_id: its id.
+        wall_clock_ms: its time.
+        ranges: what it has read.
+        tick: see `BatchRecord`.
+        topics: ids of these topics, and maybe of others.
+    """
     offsets: dict[str, dict[str, tuple[int, int]]] = {}
     for r in sorted(ranges, key=lambda r: (r.topic, r.partition)):
         offsets.setdefault(r.topic, {})[str(r.partition)] = (r.start, r.stop)
-    return BatchRecord(batch_id, wall_clock_ms, offsets, tick)
+    ids = {topic: id for topic, id in (topics or {}).items() if topic in offsets}
+    return BatchRecord(batch_id, wall_clock_ms, offsets, tick, ids)
 
 
 def append(directory: Path, record: BatchRecord) -> None:
@@ -57,6 +94,32 @@ def read(directory: Path) -> Iterator[BatchRecord]:
 def last(directory: Path) -> BatchRecord | None:
     """The newest batch."""
     return next((records[-1] for path in reversed(_files(directory)) if (records := _records(path))), None)
+
+
+def topics_read(records: Iterable[BatchRecord]) -> TopicsRead:
+    """Which topics batches have read, and since when.
+
+    Args:
+        records: all of them, in order. In those without ids a topic was made anew where one begins before the end of
+            another.
+    """
+    ids: dict[str, str] = {}
+    anew: dict[str, MadeAnew] = {}
+    clocks: dict[str, int] = {}
+    ends: dict[str, dict[str, int]] = {}
+    for record in records:
+        for topic, parts in record.offsets.items():
+            id, mine = record.topics.get(topic), ends.setdefault(topic, {})
+            other = id is not None and id != ids.get(topic, id)
+            if other or any(start < mine.get(partition, 0) for partition, (start, _) in parts.items()):
+                anew[topic] = MadeAnew(record.batch, clocks[topic])
+                mine.clear()
+                ids.pop(topic, None)
+            if id is not None:
+                ids[topic] = id
+            mine.update({partition: stop for partition, (_, stop) in parts.items()})
+            clocks[topic] = record.wall_clock_ms
+    return TopicsRead(ids, anew)
 
 
 def set_aside(directory: Path, first: int, to: Path) -> None:

@@ -37,6 +37,8 @@ class CheckpointPlan(msgspec.Struct, frozen=True, kw_only=True):
     their record and the rows of changelogs go on from one line of a pipeline to the next."""
     start: Offsets | None = None
     """Where its source begins, also on global tables and the last tick; None: where `Settings.start_offsets` says."""
+    topics: dict[str, str] = {}
+    """The ids of the topics in which it begins there, as far as the batches before it have read them."""
     control_topic: str = ""
     """Id of the pipeline's control topic; one that was made anew has lost what tasks have committed."""
     seed: str | None = None

@@ -2,7 +2,8 @@
 
 Whatever code runs, each of them becomes a dead letter before it is decoded (`kernel.order`). They belong to the inputs
 of the pipeline like the records themselves: every attempt at a batch and every replay sets the same ones aside, so the
-list only changes while no driver runs, and only for records that no batch has processed. It is kept for ever.
+list only changes while no driver runs, and only for records that no batch has processed. It is kept for ever, but for
+topics that were made anew (`forget`).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from deltaworks.topology.stages import Plan
 
 FORMAT = 1
 _FILE = "records.json"
+_Change = Callable[[tuple["Entry", ...]], tuple["Entry", ...]]
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,16 +110,26 @@ def remove(paths: PipelinePaths, pipeline: Pipeline, records: Sequence[Coordinat
     _change(paths, pipeline.name, change)
 
 
-def _change(paths: PipelinePaths, name: str, change: Callable[[tuple[Entry, ...]], tuple[Entry, ...]]) -> None:
+def forget(paths: PipelinePaths, topics: Collection[str]) -> None:
+    """Of topics that were made anew, nothing is set aside: at the same offsets are other records. Under the lease."""
+    if any(entry.record.topic in topics for entry in entries(paths)):
+        _write(paths, lambda before: tuple(entry for entry in before if entry.record.topic not in topics))
+
+
+def _change(paths: PipelinePaths, name: str, change: _Change) -> None:
     with Lease(paths.lease, name, fence.read(paths.fence)):  # what a driver has read at its start stays right
-        files = LocalFiles(paths.records_set_aside)
-        while True:
-            before, version = _read(paths)
-            after = msgspec.json.encode(_List(entries=change(before.entries)))
-            if version is None and files.put_if_absent(_FILE, after):
-                return
-            if version is not None and files.replace(_FILE, after, version):
-                return
+        _write(paths, change)
+
+
+def _write(paths: PipelinePaths, change: _Change) -> None:
+    files = LocalFiles(paths.records_set_aside)
+    while True:
+        before, version = _read(paths)
+        after = msgspec.json.encode(_List(entries=change(before.entries)))
+        if version is None and files.put_if_absent(_FILE, after):
+            return
+        if version is not None and files.replace(_FILE, after, version):
+            return
 
 
 def _read(paths: PipelinePaths) -> tuple[_List, str | None]:
@@ -162,7 +174,10 @@ def _processed_in(paths: PipelinePaths, plan: Plan, record: Coordinates) -> int 
     if _is_hop(plan, record):
         last, batch = batches.last(paths.batches), batch_of(record.offset)
         return batch if last is not None and batch <= last.batch else None
+    anew = batches.topics_read(batches.read(paths.batches)).anew.get(record.topic)
     for each in batches.read(paths.batches):
+        if anew is not None and each.batch < anew.batch:
+            continue  # its record was another one
         start, stop = each.offsets.get(record.topic, {}).get(str(record.partition), (0, 0))
         if start <= record.offset < stop:
             return each.batch

@@ -10,6 +10,7 @@ Reading: `archive_reader`.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from itertools import compress
@@ -31,6 +32,7 @@ FILE_BYTES = 64 * 1024 * 1024
 """In memory, before compression; a task that has so much at hand writes it before the end of the batch."""
 
 _SPAN = "span"
+_TOPIC = "topic-"
 _EPOCH = date(1970, 1, 1)
 _MS_PER_DAY = 86_400_000
 _HEADERS = pa.list_(pa.struct([("name", pa.string()), ("value", pa.binary())]))
@@ -166,6 +168,33 @@ def spans_of(transactions: Mapping[str, int]) -> dict[tuple[str, int], list[tupl
         else:
             mine.append((span.start, span.stop))
     return held
+
+
+def topic_steps(topics: Mapping[str, str]) -> dict[str, int]:
+    """What a commit has to say about the topics whose records it holds: step -> version.
+
+    Offsets of a topic that was made anew are those of other records, so an archive holds one topic of each name.
+
+    Args:
+        topics: their ids.
+    """
+    return {f"{_TOPIC}{topic}": _token_of(id) for topic, id in topics.items()}
+
+
+def is_of(transactions: Mapping[str, int], topic: str, id: str) -> bool:
+    """Whether an archive holds records of this topic, and not of another one of its name, as far as its log says."""
+    told = {version for app, version in transactions.items() if layout.step_of(app) == f"{_TOPIC}{topic}"}
+    return not told or told == {_token_of(id)}
+
+
+def is_told(transactions: Mapping[str, int], topic: str) -> bool:
+    """Whether an archive says of which topic its records are."""
+    return any(layout.step_of(app) == f"{_TOPIC}{topic}" for app in transactions)
+
+
+def _token_of(id: str) -> int:
+    """A number of 62 bits, which is what a transaction can hold."""
+    return int.from_bytes(hashlib.sha256(id.encode()).digest()[:8]) >> 2
 
 
 def _rows(batch: RecordBatch) -> pa.Table:

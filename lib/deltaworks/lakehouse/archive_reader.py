@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from deltaworks.errors import TableError
 from deltaworks.kernel.records import Headers, RecordBatch
 from deltaworks.lakehouse import layout
-from deltaworks.lakehouse.archive import FIRST_MS, spans_of
+from deltaworks.lakehouse.archive import FIRST_MS, is_of, is_told, spans_of
 from deltaworks.lakehouse.log import DeltaLog
 from deltaworks.lakehouse.schema import archive_schema
 from deltaworks.topology.archives import Archives
@@ -40,15 +40,27 @@ class ArchiveReader:
     Args:
         root: folder of all tables.
         archives: topic -> table; tables that are not there hold nothing.
+        topic_id: gives the id of a topic, as far as it is known: what archives hold of another one of that name, which
+            was deleted, is not seen.
     """
 
-    def __init__(self, root: Path, archives: Archives) -> None:
-        self._root, self._archives = root, archives
+    def __init__(
+        self, root: Path, archives: Archives, topic_id: Callable[[str], str | None] = lambda topic: None
+    ) -> None:
+        self._root, self._archives, self._topic_id = root, archives, topic_id
         self._logs: dict[str, DeltaLog | None] = {}
 
     def table(self, topic: str) -> str | None:
         """The archive of a topic, whether it is there or not."""
         return self._archives.table(topic)
+
+    def is_of_another(self, topic: str, id: str) -> bool:
+        """Whether an archive holds records of a topic of that name, but not, as far as anybody knows, of this id."""
+        table = self.table(topic)
+        log = None if table is None else self._open(table)
+        if log is None or not any(held == topic for held, _ in spans_of(log.transactions)):
+            return False
+        return not is_told(log.transactions, topic) or not is_of(log.transactions, topic, id)
 
     def spans(self, topic: str, partition: int) -> list[tuple[int, int]]:
         """What it holds: `(start, stop)`, in order, with a gap between each two."""
@@ -116,7 +128,14 @@ class ArchiveReader:
             return None
         if table not in self._logs:
             self._logs[table] = self._open(table)
-        return self._logs[table]
+        log = self._logs[table]
+        return log if log is not None and self._is_of_topic(log, topic) else None
+
+    def _is_of_topic(self, log: DeltaLog, topic: str) -> bool:
+        if not is_told(log.transactions, topic):
+            return True
+        id = self._topic_id(topic)
+        return id is None or is_of(log.transactions, topic, id)
 
     def _open(self, table: str) -> DeltaLog | None:
         path = self._root / table

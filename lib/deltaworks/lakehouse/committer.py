@@ -18,7 +18,7 @@ from pathlib import Path
 
 from deltaworks import files
 from deltaworks.clock import ticks_s, wall_ms
-from deltaworks.errors import IntentError
+from deltaworks.errors import IntentError, TableError
 from deltaworks.faults import reach
 from deltaworks.lakehouse import archive, control, layout
 from deltaworks.lakehouse.control import PageChange, PageList, PageListWriter
@@ -152,6 +152,7 @@ class TableCommitter:
         intent: int | None = None,
         digest: str = "",
         known: int = -1,
+        topics: Mapping[str, str] | None = None,
     ) -> list[TableCommit]:
         """Commits what the tasks of a batch wrote, a table after the other.
 
@@ -162,6 +163,7 @@ class TableCommitter:
             digest: of the intent, for who reads the table's history.
             known: batches up to this one may be in the tables already, because the caller has compared them with
                 their intents.
+            topics: ids of the topics that were read, for archives.
 
         Returns:
             One entry for each table that the batch changes.
@@ -170,7 +172,7 @@ class TableCommitter:
             FencedError: a newer generation has taken over.
             IntentError: a table holds another batch under this id, or later ones that nobody knows; nothing was
                 committed.
-            TableError: somebody else has committed to one of the tables.
+            TableError: somebody else has committed to one of the tables, or an archive holds another topic.
             TransientError: a file is gone that a task has written.
         """
         by_table: dict[str, list[TableWrite]] = defaultdict(list)
@@ -178,9 +180,10 @@ class TableCommitter:
             by_table[write.table].append(write)
         for table in self.tables.values():  # those without writes too: tasks leave out what they see is there
             self._check_intent(table, batch_id, intent, known)
+            self._check_topics(table, by_table.get(table.schema.name, ()), topics or {})
         self._make_durable(batch_id, by_table)
         return [
-            self._commit(table, batch_id, by_table[name], intent, digest)
+            self._commit(table, batch_id, by_table[name], intent, digest, topics or {})
             for name, table in self.tables.items()
             if name in by_table
         ]
@@ -329,7 +332,13 @@ class TableCommitter:
         return lists
 
     def _commit(
-        self, table: OpenTable, batch_id: int, writes: Sequence[TableWrite], intent: int | None, digest: str
+        self,
+        table: OpenTable,
+        batch_id: int,
+        writes: Sequence[TableWrite],
+        intent: int | None,
+        digest: str,
+        topics: Mapping[str, str],
     ) -> TableCommit:
         begun = ticks_s()
         log, name = table.log, table.schema.name
@@ -347,7 +356,7 @@ class TableCommitter:
                 table.app_id: batch_id,
                 **({} if intent is None else {self._app(name, layout.INTENT): intent}),
                 **{self._app(name, layout.closed_step(task)): before_ms for task, before_ms in closed.items()},
-                **self._spans(table, writes),
+                **self._spans(table, writes, topics),
             },
             parameters={"queryId": self._query_id, "epochId": str(batch_id), "outputMode": "Update"},
             metadata=self._metadata(batch_id, digest),
@@ -365,12 +374,24 @@ class TableCommitter:
         intent = {"intent": digest} if digest else {}
         return {"pipeline": self.application, "batchId": batch_id, **intent}
 
-    def _spans(self, table: OpenTable, writes: Sequence[TableWrite]) -> dict[str, int]:
-        """Of an archive: what it holds when this batch is in it."""
+    def _check_topics(self, table: OpenTable, writes: Sequence[TableWrite], topics: Mapping[str, str]) -> None:
+        """An archive holds one topic of each name."""
+        for topic in sorted({span.topic for write in writes for span in write.spans} & topics.keys()):
+            if not archive.is_of(table.log.transactions, topic, topics[topic]):
+                raise TableError(
+                    f"The archive at {table.log.path} holds records of a topic '{topic}' that was deleted; the one "
+                    "that is read now has other records at the same offsets.",
+                    hint=f"move the folder {table.log.path} away and start the stream again, which begins another one",
+                )
+
+    def _spans(self, table: OpenTable, writes: Sequence[TableWrite], topics: Mapping[str, str]) -> dict[str, int]:
+        """Of an archive: what it holds when this batch is in it, and of which topics."""
         if table.schema.role is not Role.ARCHIVE:
             return {}
-        grown = archive.grown_spans(table.log.steps, writes)
-        return {self._app(table.schema.name, step): version for step, version in grown.items()}
+        read = {span.topic for write in writes for span in write.spans} & topics.keys()
+        new = {topic: topics[topic] for topic in read if not archive.is_told(table.log.transactions, topic)}
+        steps = archive.grown_spans(table.log.steps, writes) | archive.topic_steps(new)
+        return {self._app(table.schema.name, step): version for step, version in steps.items()}
 
     def _change_pages(self, table: OpenTable, batch_id: int, write: TableWrite) -> None:
         if (pages := table.pages.get(write.task)) is None:

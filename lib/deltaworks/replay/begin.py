@@ -11,13 +11,14 @@ from dataclasses import dataclass
 
 import msgspec
 
-from deltaworks.control.batches import BatchRecord
+from deltaworks.control.batches import BatchRecord, MadeAnew
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.kafka import admin
 from deltaworks.kafka.admin import Position
 from deltaworks.lakehouse.archive_reader import ArchiveReader
 from deltaworks.lakehouse.later_begin import LaterBegin
 from deltaworks.replay.model import ReplayPlan
+from deltaworks.replay.same_topics import latest_before_ms
 from deltaworks.topology.lookback import NeedsAllHistory, lookback_ms, tables_from_the_beginning
 
 
@@ -41,6 +42,9 @@ class Broker:
 
     def record_limits(self, topics: Collection[str]) -> Mapping[str, int]:
         return admin.record_limits(self.bootstrap, topics)
+
+    def topic_ids(self, topics: Collection[str]) -> Mapping[str, str]:
+        return admin.topic_ids(admin.admin(self.bootstrap), topics)
 
     def kept_ms(self, topics: Collection[str]) -> Mapping[str, int | None]:
         return admin.kept_ms(self.bootstrap, topics)
@@ -85,10 +89,16 @@ def begun_later(
         )
     except NeedsAllHistory as reason:
         return msgspec.structs.replace(plan, needs_all=str(reason))
-    firsts = _first_offsets(records(), others)
+    firsts = _first_offsets(records(), others, plan.anew)
     since_ms = from_ms - back_ms
-    needed = dict(_needed(firsts, since_ms, plan.created_ms, broker, archive))
-    batch, left_out = _first_batch(records(), needed, plan.last_batch, whole)
+    needed = dict(_needed(firsts, since_ms, plan, broker, archive))
+    latest = {topic: latest_before_ms(plan, pipeline, topic) for topic in plan.anew}
+    lost = {topic for topic, latest_ms in latest.items() if latest_ms is None or latest_ms >= since_ms}
+
+    def reads_any(record: BatchRecord) -> bool:
+        return _reads_any(record, needed, plan.anew, lost)
+
+    batch, left_out = _first_batch(records(), reads_any, plan.last_batch, whole)
     begin = LaterBegin(
         batch=batch,
         topics=tuple(sorted(whole & plan.end_offsets.keys())),
@@ -98,28 +108,32 @@ def begun_later(
     return msgspec.structs.replace(plan, begin=begin, records=plan.records - left_out)
 
 
-def _first_offsets(records: Iterator[BatchRecord], topics: Collection[str]) -> dict[Position, int]:
-    """Where the stream began to read."""
+def _first_offsets(
+    records: Iterator[BatchRecord], topics: Collection[str], anew: Mapping[str, MadeAnew]
+) -> dict[Position, int]:
+    """Where the stream began to read the topics of now."""
     firsts: dict[Position, int] = {}
     for record in records:
         for topic in record.offsets.keys() & topics:
+            if _is_before(record, topic, anew):
+                continue
             for partition, (start, _) in record.offsets[topic].items():
                 firsts.setdefault((topic, int(partition)), start)
     return firsts
 
 
 def _needed(
-    firsts: Mapping[Position, int], since_ms: int, now_ms: int, broker: Broker, archive: ArchiveReader
+    firsts: Mapping[Position, int], since_ms: int, plan: ReplayPlan, broker: Broker, archive: ArchiveReader
 ) -> Iterator[tuple[Position, int]]:
     """Per partition an offset before which all records are older."""
-    there = broker.partition_counts()
+    there = broker.partition_counts().keys() - set(plan.gone)
     topics = sorted({topic for topic, _ in firsts if topic in there})
     lows, found = broker.begin_offsets(topics), broker.offsets_at(topics, since_ms)
     kept_ms = broker.kept_ms(topics)
     for (topic, partition), first in firsts.items():
         offsets = [found.get((topic, partition)), archive.first_at(topic, partition, since_ms)]
         age_ms = kept_ms.get(topic)
-        if age_ms is None or since_ms < now_ms - age_ms:  # nobody can say how old those were that are gone
+        if age_ms is None or since_ms < plan.created_ms - age_ms:  # nobody can say how old those were that are gone
             offsets.append(_first_gone(first, lows.get((topic, partition)), archive.spans(topic, partition)))
         if known := [offset for offset in offsets if offset is not None]:
             yield (topic, partition), min(known)
@@ -134,23 +148,31 @@ def _first_gone(first: int, low: int | None, spans: Sequence[tuple[int, int]]) -
 
 
 def _first_batch(
-    records: Iterator[BatchRecord], needed: Mapping[Position, int], last_batch: int, whole: Collection[str]
+    records: Iterator[BatchRecord], reads_any: Callable[[BatchRecord], bool], last_batch: int, whole: Collection[str]
 ) -> tuple[int, int]:
-    """The first one that read any of them, or the last one; and how many offsets of other topics were read before."""
+    """The first one that read what is needed, or the last; and how many offsets of other topics were read before."""
     left_out = 0
     for record in records:
         if record.batch >= last_batch:
             break
-        if _reads_any(record, needed):
+        if reads_any(record):
             return record.batch, left_out
         ranges = (parts.values() for topic, parts in record.offsets.items() if topic not in whole)
         left_out += sum(stop - start for parts in ranges for start, stop in parts)
     return last_batch, left_out
 
 
-def _reads_any(record: BatchRecord, needed: Mapping[Position, int]) -> bool:
+def _reads_any(
+    record: BatchRecord, needed: Mapping[Position, int], anew: Mapping[str, MadeAnew], lost: Collection[str]
+) -> bool:
+    """Whether a batch has read what is needed; of a topic before one that was made anew, what may be."""
     return any(
-        stop > needed.get((topic, int(partition)), stop)
+        topic in lost if _is_before(record, topic, anew) else stop > needed.get((topic, int(partition)), stop)
         for topic, parts in record.offsets.items()
         for partition, (_, stop) in parts.items()
     )
+
+
+def _is_before(record: BatchRecord, topic: str, anew: Mapping[str, MadeAnew]) -> bool:
+    """Whether a batch comes before the topic was made anew."""
+    return topic in anew and record.batch < anew[topic].batch

@@ -29,6 +29,8 @@ from deltaworks.faults import reach
 from deltaworks.lakehouse import succession
 from deltaworks.lakehouse.schema import plan_schemas
 from deltaworks.lakehouse.succession import Succession, SuccessionRequest
+from deltaworks.replay import same_topics
+from deltaworks.replay.begin import Broker
 from deltaworks.replay.model import ReplayPaths, ReplayPlan
 from deltaworks.replay.plan import extended
 from deltaworks.settings import Settings
@@ -146,6 +148,7 @@ def _switch(
     if later.last_batch > plan.last_batch:
         report(f"the stream is stopped; the last {later.records - plan.records:,} records")
         plan = _processed(paths, later, process)
+    same_topics.require_unchanged(plan, Broker(settings.bootstrap).topic_ids)
     report("making the line")
     topology = pipeline.plan()
     prepared = topics.prepare(settings.bootstrap, pipeline, topology)

@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from deltaworks.control.batches import MadeAnew
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.files import replace_file
 from deltaworks.kafka.ranges import Offsets
@@ -68,6 +69,12 @@ class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Those of them of which no archive has everything that the stream has read."""
     tables: tuple[str, ...]
     """What will be published."""
+    topics: dict[str, str] = {}
+    """The ids of the topics that its code reads, as the last batches have read them, as far as they are known."""
+    anew: dict[str, MadeAnew] = {}
+    """The topics whose name was that of another one in earlier batches; see `replay.same_topics`."""
+    gone: tuple[str, ...] = ()
+    """The topics that are not in Kafka any more as the last batches have read them; only an archive is read."""
     begin: LaterBegin | None = None
     """None: with the first batch."""
     needs_all: str | None = None

@@ -32,7 +32,7 @@ from deltaworks.lakehouse.comparison import Comparison
 from deltaworks.lakehouse.release import Release, ReleaseRequest
 from deltaworks.lakehouse.schema import Role, TableSchema, plan_schemas
 from deltaworks.lakehouse.scope import Scope
-from deltaworks.replay import days
+from deltaworks.replay import days, same_topics
 from deltaworks.replay.begin import Broker, begun_later
 from deltaworks.replay.model import PHASES, Phase, ReplayPaths, ReplayPlan, ReplayRequest, ReplayState, day_of
 from deltaworks.replay.plan import code_version, make_plan, require_same_stream
@@ -86,6 +86,7 @@ class ReplayRun:
         Raises:
             ConfigurationError: the request makes no sense, or the pipeline never ran.
             ConflictError: another run would publish some of the same.
+            KafkaTopicError: it would have to read what a topic held that was made anew since.
         """
         own = PipelinePaths.of(settings, request.pipeline)
         pipeline = set_aside.applied(own, jobs.load(settings, request.pipeline))
@@ -97,8 +98,9 @@ class ReplayRun:
             plan = make_plan(settings, pipeline, request, broker, run_id)
             from_ms = _require_complete(settings, pipeline, plan)
             record = PipelinePaths.of(settings, request.pipeline).batches
-            archive = ArchiveReader(settings.tables, Archives.of(pipeline.plan()))
+            archive = ArchiveReader(settings.tables, Archives.of(pipeline.plan()), plan.topics.get)
             plan = begun_later(plan, pipeline, from_ms, lambda: batches.read(record), broker, archive)
+            same_topics.require_readable(plan, pipeline, lambda: batches.read(record), archive)
             for other in unfinished(settings, request.pipeline):
                 _require_apart(plan, other)
             paths = ReplayPaths.of(own, plan.run_id)
@@ -187,7 +189,10 @@ class ReplayRun:
 
     def _run(self, engines: Engines | None, state: ReplayState, report: Report) -> None:
         assert engines is not None
+        broker = Broker(self.settings.bootstrap)
+        same_topics.require_unchanged(self.plan, broker.topic_ids)
         engines.process(self.settings, self.pipeline, self.paths, self.plan, report)
+        same_topics.require_unchanged(self.plan, broker.topic_ids)  # nor while it was read
         request, begin = self.plan.request, self.plan.begin
         if request.hand_over:
             return  # all days, those with open windows too

@@ -13,7 +13,7 @@ import msgspec
 
 from deltaworks import clock
 from deltaworks.control import batches
-from deltaworks.control.batches import BatchRecord
+from deltaworks.control.batches import BatchRecord, TopicsRead
 from deltaworks.control.checkpoint import CheckpointPlan, stored_plan
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.dsl.pipeline import Pipeline
@@ -21,6 +21,7 @@ from deltaworks.errors import ConfigurationError, ConflictError
 from deltaworks.kafka.ranges import Offsets
 from deltaworks.lakehouse.archive_reader import ArchiveReader
 from deltaworks.lakehouse.schema import Role, TableSchema, plan_schemas
+from deltaworks.replay import same_topics
 from deltaworks.replay.begin import Broker
 from deltaworks.replay.model import ReplayPlan, ReplayRequest
 from deltaworks.settings import Settings
@@ -53,11 +54,14 @@ def make_plan(
     _require_whole(request)
     plan, paths = pipeline.plan(), PipelinePaths.of(settings, pipeline.name)
     checkpoint = _checkpoint(paths, pipeline.name)
-    first, last, records, ends = _extent(paths, pipeline.name)
+    read = batches.topics_read(batches.read(paths.batches))
+    first, last, records, ends = _extent(paths, pipeline.name, read)
     partitions = _partitions(pipeline, plan, checkpoint, ends)
     topics = broker.partition_counts()
+    mine = same_topics.read_by(plan, ends)
+    ids = {topic: read.ids[topic] for topic in mine if topic in read.ids}
     thinned = sorted(broker.compacted([topic for topic in {*ends, *plan.global_topics} if topic in topics]))
-    archive = ArchiveReader(settings.tables, Archives.of(plan))
+    archive = ArchiveReader(settings.tables, Archives.of(plan), ids.get)
     return ReplayPlan(
         run_id=run_id or f"{clock.utc_now():%Y%m%dT%H%M%S}-{secrets.token_hex(3)}",
         request=request,
@@ -76,6 +80,9 @@ def make_plan(
         compacted=tuple(thinned),
         incomplete=tuple(topic for topic in thinned if not archive.is_whole(topic, ends.get(topic, {}))),
         tables=_tables(pipeline, plan, request),
+        topics=ids,
+        anew={topic: made for topic, made in read.anew.items() if topic in mine},
+        gone=same_topics.gone(mine, ids, broker.topic_ids(mine)),
     )
 
 
@@ -84,11 +91,24 @@ def extended(settings: Settings, pipeline: Pipeline, plan: ReplayPlan) -> Replay
 
     Raises:
         ConflictError: the stream has been handed over since, so its later batches are others.
+        KafkaTopicError: it reads a topic that was made anew.
     """
     paths = PipelinePaths.of(settings, pipeline.name)
     require_same_stream(paths, plan)
-    _, last, records, ends = _extent(paths, pipeline.name)
-    return msgspec.structs.replace(plan, last_batch=last.batch, records=records, end_offsets=ends)
+    read = batches.topics_read(batches.read(paths.batches))
+    _, last, records, ends = _extent(paths, pipeline.name, read)
+    mine = same_topics.read_by(pipeline.plan(), ends)
+    later = msgspec.structs.replace(
+        plan,
+        last_batch=last.batch,
+        records=records,
+        end_offsets=ends,
+        topics={topic: read.ids[topic] for topic in mine if topic in read.ids},
+        anew={topic: made for topic, made in read.anew.items() if topic in mine},
+    )
+    archive = ArchiveReader(settings.tables, Archives.of(pipeline.plan()), later.topics.get)
+    same_topics.require_readable(later, pipeline, lambda: batches.read(paths.batches), archive)
+    return later
 
 
 def require_same_stream(paths: PipelinePaths, plan: ReplayPlan) -> None:
@@ -153,8 +173,11 @@ def _checkpoint(paths: PipelinePaths, name: str) -> CheckpointPlan:
     return plan
 
 
-def _extent(paths: PipelinePaths, name: str) -> tuple[BatchRecord, BatchRecord, int, Offsets]:
-    """First and last batch, how many offsets they read, and where they end."""
+def _extent(paths: PipelinePaths, name: str, read: TopicsRead) -> tuple[BatchRecord, BatchRecord, int, Offsets]:
+    """First and last batch, how many offsets they read, and where they end.
+
+    Where a topic was made anew, a partition of which nothing has been read since then ends at 0.
+    """
     first = last = None
     records, ends, ticked = 0, dict[str, dict[str, int]](), False
     for record in batches.read(paths.batches):
@@ -168,7 +191,8 @@ def _extent(paths: PipelinePaths, name: str) -> tuple[BatchRecord, BatchRecord, 
         for topic, parts in record.offsets.items():
             for partition, (start, stop) in parts.items():
                 records += stop - start
-                ends.setdefault(topic, {})[partition] = stop
+                before = topic in read.anew and record.batch < read.anew[topic].batch
+                ends.setdefault(topic, {})[partition] = 0 if before else stop
     if first is None or last is None or not (ends or ticked):
         raise ConfigurationError(
             f"Pipeline {name!r} has not processed a record yet, so there is no history to replay.",

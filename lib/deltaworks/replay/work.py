@@ -93,7 +93,15 @@ def _recorded(settings: Settings, pipeline: Pipeline, plan: ReplayPlan) -> tuple
     steps = recorded_steps(takewhile(lambda each: each.batch <= plan.last_batch, batches.read(record)), begin)
     if plan.begin is not None:
         steps = begun_later(steps, plan.begin.batch, plan.begin.topics)
-    return History(settings.bootstrap, settings.tables, Archives.of(topology), frozenset(plan.compacted)), steps
+    history = History(
+        settings.bootstrap,
+        settings.tables,
+        Archives.of(topology),
+        compacted=frozenset(plan.compacted),
+        gone=frozenset(plan.gone),
+        topics=plan.topics,
+    )
+    return history, steps
 
 
 def _host(

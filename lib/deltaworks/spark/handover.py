@@ -116,6 +116,7 @@ def make_line(
         slots=slots,
         first_batch=last_batch + 1,
         start=offsets,
+        topics=dict(batches.topics_read(batches.read(paths.batches)).ids),
         seed=made.seed.name,
     )
     write_plan(made.plan, checkpoint)

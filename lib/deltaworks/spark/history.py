@@ -8,18 +8,22 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from deltaworks.errors import KafkaReadError, RecordsGoneError
+from deltaworks.kafka import admin
 from deltaworks.kafka.ranges import Range
 from deltaworks.kernel.records import RecordBatch
 from deltaworks.lakehouse.archive_reader import ArchiveReader
 from deltaworks.spark.consumer import RangeReader
 from deltaworks.spark.global_tables import Reader
 from deltaworks.topology.archives import Archives
+
+_NEVER = 1 << 62
+"""Where a topic begins that is not there."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +36,18 @@ class History:
     """Of the plan that is replayed, whether it goes on writing them or not."""
     compacted: frozenset[str] = frozenset()
     """See `HistoryReader`."""
+    gone: frozenset[str] = frozenset()
+    """Likewise."""
+    topics: Mapping[str, str] | None = None
+    """The ids of the topics, as far as they are known, so that no archive of another one of their names is read; None:
+    they are those that Kafka has."""
 
     def __call__(self) -> HistoryReader:
-        archive = ArchiveReader(self.tables_root, self.archives)
-        return HistoryReader(lambda: RangeReader(self.bootstrap), archive, compacted=self.compacted)
+        archive = ArchiveReader(self.tables_root, self.archives, self._id if self.topics is None else self.topics.get)
+        return HistoryReader(lambda: RangeReader(self.bootstrap), archive, compacted=self.compacted, gone=self.gone)
+
+    def _id(self, topic: str) -> str:
+        return admin.topic_ids(admin.admin(self.bootstrap), [topic]).get(topic, "none")
 
 
 class LiveReader:
@@ -92,12 +104,19 @@ class HistoryReader:
         archive: has what Kafka has no longer; None: nothing has.
         compacted: topics from which Kafka removes records that have successors, wherever they are. What the stream has
             read of them is right in their archive only, so that comes first.
+        gone: topics that Kafka has no longer, whatever has their names there now: only the archive is read.
     """
 
     def __init__(
-        self, connect: Callable[[], Reader], archive: ArchiveReader | None, *, compacted: Collection[str] = ()
+        self,
+        connect: Callable[[], Reader],
+        archive: ArchiveReader | None,
+        *,
+        compacted: Collection[str] = (),
+        gone: Collection[str] = (),
     ) -> None:
         self._connect, self._archive, self._compacted = connect, archive, frozenset(compacted)
+        self._gone = frozenset(gone)
         self._kafka: Reader | None = None
         self._low: dict[tuple[str, int], int] = {}
         """Where Kafka begins, as far as is known."""
@@ -154,7 +173,7 @@ class HistoryReader:
             self._kafka = None
 
     def _another(self) -> HistoryReader:
-        return HistoryReader(self._connect, self._archive, compacted=self._compacted)
+        return HistoryReader(self._connect, self._archive, compacted=self._compacted, gone=self._gone)
 
     def _records(self, wanted: Range) -> Iterator[RecordBatch]:
         """The records of one range, in portions."""
@@ -207,7 +226,8 @@ class HistoryReader:
         held = ", ".join(f"{start} to {stop - 1}" for start, stop in spans) or "none of this partition"
         return KafkaReadError(
             f"{wanted.topic}-{wanted.partition}: offsets {position} to {next_there - 1} are gone. "
-            f"Kafka begins at {low}; " + (f"the archive '{table}' has {held}" if table else "the topic has no archive"),
+            f"{'Kafka has the topic no longer' if low == _NEVER else f'Kafka begins at {low}'}; "
+            + (f"the archive '{table}' has {held}" if table else "the topic has no archive"),
             hint="a replay can only begin where all records are there; Pipeline(archive=True) keeps those to come",
         )
 
@@ -216,6 +236,8 @@ class HistoryReader:
 
     def _beginning(self, topic: str, partition: int) -> int:
         """Of Kafka."""
+        if topic in self._gone:
+            return _NEVER
         if (topic, partition) not in self._low:
             self._low[topic, partition] = self._connected().beginning(topic, partition)
         return self._low[topic, partition]

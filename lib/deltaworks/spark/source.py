@@ -99,6 +99,8 @@ class SourceConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Likewise at the beginning."""
     goes_on_at: Offsets = {}
     """Where a line begins that follows another one; a topic that is not there begins as in a new pipeline."""
+    goes_on_in: dict[str, str] = {}
+    """The ids of topics in which it begins there; others may have any."""
     max_records_per_batch: int = 1_000_000
     max_bytes_per_batch: int = 1 << 40
     sizes_file: str = ""
@@ -195,6 +197,7 @@ def source_config(
         generation=generation,
         code=code,
         goes_on_at=checkpoint.start or {},
+        goes_on_in=checkpoint.topics,
         first_batch=checkpoint.first_batch,
         first_clock_ms=first_clock_ms,
         accepted=accepted or Accepted(),
@@ -285,7 +288,7 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         accepted = self._config.accepted.topics
         found = self._patiently(lambda: topic_states(self._client(), self._partitions))
-        known = {} if before is None else before.topics
+        known = self._ids_after(before)
         for topic, count in self._partitions.items():
             state = self._still_there(topic, found.get(topic))
             if state.partitions != count:
@@ -298,6 +301,10 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if state.id not in (known.get(topic, state.id), accepted.get(topic)):
                 raise self._made_anew(topic, known[topic], state.id)
         return {topic: found[topic].id for topic in self._partitions}
+
+    def _ids_after(self, before: Intent | None) -> Mapping[str, str]:
+        """Those that topics have had so far."""
+        return self._config.goes_on_in if before is None else before.topics
 
     def _require_topics_of(self, intent: Intent) -> None:
         """A batch that was planned by an earlier process reads the topics that it was planned for, or nothing.
@@ -331,7 +338,7 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _without_what_is_gone(self, start: Offsets, before: Intent | None, ids: Mapping[str, str]) -> Offsets:
         """A topic that was made anew begins at its beginning; what was given up is not read."""
-        known = {} if before is None else before.topics
+        known = self._ids_after(before)
         anew = {topic for topic, id in ids.items() if id != known.get(topic, id)}
         begins = self._offsets(OffsetSpec.earliest()) if anew else {}
         gone = self._config.accepted.begins

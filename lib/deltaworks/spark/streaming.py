@@ -348,10 +348,17 @@ class StreamDriver:
         self._intents.require_same(intent, header.intent)
         with self._committing:
             writes = [write for result in results for write in result.writes]
-            committer.commit(batch_id, writes, intent=token(intent.digest), digest=intent.digest, known=header.known)
+            committer.commit(
+                batch_id,
+                writes,
+                intent=token(intent.digest),
+                digest=intent.digest,
+                known=header.known,
+                topics=intent.topics,
+            )
             reach("driver.after_tables")
             committer.refresh_snapshots()
-        record = batches.record_of(batch_id, intent.clock_ms, intent.ranges, tick=intent.tick)
+        record = batches.record_of(batch_id, intent.clock_ms, intent.ranges, tick=intent.tick, topics=intent.topics)
         fence.check(self._paths.fence, self._generation, self._pipeline.name)
         batches.append(self._paths.batches, record)
         self._batch = None

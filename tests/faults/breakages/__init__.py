@@ -7,12 +7,12 @@ some of them show there, where chance brings what the safeguard is against.
 
 from __future__ import annotations
 
-from tests.faults.breakages import checkpoint, driver, kafka, planning, stores, tables
+from tests.faults.breakages import anew, checkpoint, driver, kafka, planning, stores, tables
 from tests.faults.breakages.breakage import Breakage, Hole, Patch, Stall
 
 __all__ = ["BREAKAGES", "Breakage", "Hole", "Patch", "Stall", "plant"]
 
-_PARTS = (stores, tables, checkpoint, kafka, planning, driver)
+_PARTS = (stores, tables, checkpoint, kafka, planning, anew, driver)
 BREAKAGES: dict[str, Breakage] = {name: breakage for part in _PARTS for name, breakage in part.BREAKAGES.items()}
 
 

@@ -85,6 +85,14 @@ def test_a_record_that_was_processed_cannot_be_set_aside(paths: PipelinePaths) -
     assert add(paths, Coordinates(f"{hop}/1", 0, 5 << 32), Coordinates("in", 0, 11))
 
 
+def test_a_record_of_a_topic_that_was_made_anew_was_not_processed_with_the_one_before_it(paths: PipelinePaths) -> None:
+    for batch, stop, id in [(4, 11, "before"), (5, 3, "now")]:
+        ranges = [Range("in", 0, 0, stop)]
+        batches.append(paths.batches, record_of(batch, 0, ranges, tick=False, topics={"in": id, "another": "x"}))
+
+    assert add(paths, FIRST) == [FIRST]
+
+
 def test_a_record_of_the_open_batch_can_be_set_aside_but_not_brought_back(paths: PipelinePaths) -> None:
     processed(paths, 4, Range("in", 0, 5, 10))
     planned(paths, 5, Range("in", 0, 10, 12))

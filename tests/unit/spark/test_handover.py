@@ -63,6 +63,12 @@ def folder(tmp_path: Path) -> Folder:
     return Folder(tmp_path)
 
 
+def test_a_line_knows_the_topics_that_the_batches_before_it_have_read(folder: Folder) -> None:
+    batches.append(folder.paths.batches, BatchRecord(3, 9_000, {"t": {"0": (3, 4)}}, topics={"t": "id"}))
+
+    assert folder.make(last_batch=3).topics == {"t": "id"}
+
+
 def test_a_line_goes_on_after_the_last_batch_with_the_new_plan(folder: Folder) -> None:
     old = stored_plan(folder.paths.plan)
     made = folder.make()

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from deltaworks.errors import KafkaReadError, RecordsGoneError
+from deltaworks.kafka import admin
 from deltaworks.kafka.ranges import Range
 from deltaworks.kernel.records import Headers, RecordBatch
 from deltaworks.lakehouse.archive import ArchiveWriter
 from deltaworks.lakehouse.archive_reader import ArchiveReader
 from deltaworks.lakehouse.committer import TableCommitter
-from deltaworks.lakehouse.writes import Span
+from deltaworks.lakehouse.writes import Span, TableWrite
 from deltaworks.spark.global_tables import Reader
 from deltaworks.spark.history import History, HistoryReader, LiveReader
 from deltaworks.spark.replay.reading import SequentialReader
@@ -316,6 +317,21 @@ def _live(history: type[_Kept]) -> LiveReader:
 def test_a_stream_reads_from_the_archive_what_retention_has_removed() -> None:
     portions = list(_live(_Kept).read([Range("words", 0, 2, 6)]))
     assert [offset for portion in portions for batch in portion for offset in batch.offsets] == [2, 3, 4, 5]
+
+
+def test_a_stream_reads_no_archive_of_another_topic_of_that_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    committer = TableCommitter(tmp_path, "shop", "query", [], archives=ARCHIVES.tables)
+    committer.open(1)
+    write = TableWrite("words_archive", 0, (), spans=(Span("words", 0, 0, 9),))
+    committer.commit(0, [write], topics={"words": "the one before"})
+    there: list[dict[str, str]] = [{"words": "the one before"}, {"words": "another"}, {}]
+    monkeypatch.setattr(admin, "admin", lambda bootstrap: None)
+    monkeypatch.setattr(admin, "topic_ids", lambda client, topics: there.pop(0))
+
+    for held in ([(0, 9)], [], []):
+        assert History("", tmp_path, ARCHIVES)()._spans("words", 0) == held
 
 
 def test_what_no_archive_has_either_is_told_as_before() -> None:

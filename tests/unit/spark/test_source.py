@@ -97,6 +97,20 @@ def test_a_line_begins_where_the_one_before_has_ended(monkeypatch: pytest.Monkey
     assert TICK not in KafkaRangesReader(config(goes_on_at=goes_on | tick)).initialOffset()
 
 
+def test_a_line_goes_on_in_the_topics_that_the_batches_before_it_have_read(tmp_path: Path, broker: Broker) -> None:
+    goes_on: Offsets = {"a": {"0": 3, "1": 0}, "b": {"0": 0, "1": 2}}
+    broker.ids = {"a": "another", "b": "id"}
+    known = {"goes_on_at": goes_on, "goes_on_in": {"a": "id", "b": "id"}}
+
+    planner = KafkaRangesReader(config(str(tmp_path), **known))
+    with pytest.raises(KafkaTopicError, match="'a' was deleted and made anew"):
+        planner.latestOffset(planner.initialOffset(), ReadMaxRows(9))
+
+    planner = KafkaRangesReader(config(str(tmp_path), accepted=Accepted(topics={"a": "another"}), **known))
+    end = planner.latestOffset(planner.initialOffset(), ReadMaxRows(9))
+    assert planner._intents.require(0).ranges == [Range("a", 0, 0, 4)] and end["a"] == {"0": 4, "1": 0}
+
+
 class Broker:
     """Where topics begin and end; what the planner asks."""
 
