@@ -49,6 +49,10 @@ soak: .venv/.complete ## Streams with all operators under random faults of every
 check-jobs: .venv/.complete ## All pipelines at once under SIGKILLs, every result recomputed; memory and cost of idle streams
 	$(BIN)/python -u -m tests.faults.jobs_under_kills
 
+.PHONY: check-recovery
+check-recovery: .venv/.complete ## Second homes, copies, topics made anew, records removed, memory that ends, a broker that forgets; ten minutes
+	$(PYTEST) -q tests/recovery
+
 .PHONY: check-replay
 check-replay: .venv/.complete ## Replays of running streams: equal, archived, stopped, published, handed over, killed, approved; forty minutes
 	$(BIN)/python -u -m tests.replays

@@ -17,8 +17,10 @@ from deltaworks.stack.lifecycle import down
 from tests.live_stack import LiveStack, own_settings, reachable
 
 _TESTS = Path(__file__).parent
-_STACK = {"spark", "integration", "faults"}
+_STACK = {"spark", "integration", "faults", "recovery"}
 """Folders whose tests start components."""
+_WITHOUT = {"test_breakages.py", "test_faulty_disk.py", "test_soak_choices.py", "test_soak_models.py"}
+"""Files in them whose tests do not."""
 
 
 def pytest_configure() -> None:
@@ -37,8 +39,8 @@ class FileByFile(LoadScopeScheduling):  # type: ignore[misc]
     """Each process takes a file at a time; all tests that need the stack are one, so that there is one stack."""
 
     def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
-        return "stack" if _STACK & set(Path(file).parts) else file
+        file = Path(nodeid.partition("::")[0])
+        return "stack" if _STACK & set(file.parts) and file.name not in _WITHOUT else str(file)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FileByFile:

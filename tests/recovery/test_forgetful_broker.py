@@ -18,9 +18,9 @@ from deltalake import DeltaTable
 
 from deltaworks.stack import kafka as broker
 from deltaworks.stack.components import read_components
-from tests.integration.homes import WAIT_S, Home
-from tests.integration.test_ways_out import home_of
 from tests.live_stack import LiveStack, own_settings
+from tests.recovery.homes import WAIT_S, Home
+from tests.recovery.test_ways_out import home_of
 
 pytestmark = pytest.mark.timeout(900)
 

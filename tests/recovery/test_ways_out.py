@@ -17,8 +17,8 @@ from deltaworks.control.lineage import claim, new_incarnation, owner
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.kafka.admin import admin, delete_topics, topic_ids
 from deltaworks.kafka.control_topic import control_topic, prepare
-from tests.integration.homes import WAIT_S, Home
 from tests.live_stack import LiveStack
+from tests.recovery.homes import WAIT_S, Home
 
 pytestmark = pytest.mark.timeout(900)
 
