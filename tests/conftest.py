@@ -19,8 +19,14 @@ from tests.live_stack import LiveStack, own_settings, reachable
 _TESTS = Path(__file__).parent
 _STACK = {"spark", "integration", "faults", "recovery"}
 """Folders whose tests start components."""
-_WITHOUT = {"test_breakages.py", "test_faulty_disk.py", "test_soak_choices.py", "test_soak_models.py"}
-"""Files in them whose tests do not."""
+_WITHOUT = {
+    "test_breakages.py",
+    "test_faulty_disk.py",
+    "test_forgetful_broker.py",
+    "test_soak_choices.py",
+    "test_soak_models.py",
+}
+"""Files in them whose tests do not, or components of their own."""
 
 
 def pytest_configure() -> None:
