@@ -16,6 +16,7 @@ from typing import Protocol
 
 from deltaworks import clock
 from deltaworks.errors import StateError
+from deltaworks.faults import reach
 from deltaworks.spark.local_store import LocalStore
 from deltaworks.spark.protocol import Pending
 
@@ -83,10 +84,14 @@ class Applier:
                 return True
             task.pending = None  # also if it fails: the next batch finds it in Spark's state
             try:
+                reach("store.before_apply")
                 task.local.commit(pending.changes, pending.stamp, pending.base)
+                reach("store.after_apply")
             except StateError as error:
                 if not _has_gone_on(task.local, pending):
                     _log.warning("Changes of batch %d are left to the next batch: %s", pending.batch, error)
+            except Exception:  # nothing depends on this thread, so nothing ends it
+                _log.exception("Changes of batch %d are left to the next batch", pending.batch)
             return False
 
 
