@@ -188,7 +188,7 @@ class HistoryReader:
             try:
                 for portion in self._connected().read([Range(wanted.topic, wanted.partition, position, stop)]):
                     for batch in portion:
-                        position = batch.offsets[-1] + 1
+                        position = batch.offsets[-1] + 1 if batch.offsets else position  # a range without a record
                         yield batch
                 position = stop
             except (KafkaReadError, RecordsGoneError):

@@ -337,3 +337,19 @@ def test_a_stream_reads_no_archive_of_another_topic_of_that_name(
 def test_what_no_archive_has_either_is_told_as_before() -> None:
     with pytest.raises(RecordsGoneError, match="out of range"):
         list(_live(_Nothing).read([Range("words", 0, 2, 6)]))
+
+
+def test_a_range_without_a_record_is_read_like_any_other() -> None:
+    """Offsets of aborted transactions and of the marks of committed ones."""
+
+    class Nothing:
+        def read(self, ranges: Sequence[Range]) -> Iterator[list[RecordBatch]]:
+            yield [RecordBatch(each.topic, each.partition, [], [], [], []) for each in ranges]
+
+        def beginning(self, topic: str, partition: int) -> int:
+            return 0
+
+        def close(self) -> None: ...
+
+    reader = HistoryReader(Nothing, None)
+    assert [len(batch.offsets) for portion in reader.read([Range("words", 0, 0, 2)]) for batch in portion] == [0]
