@@ -68,7 +68,8 @@ def test_records_are_sorted_by_time(settings: Settings, spark: SparkSession, mon
     stream.close()
 
     # Of a compacted topic the archive comes first, so no broker is asked.
-    history = History("localhost:1", settings.tables, stream.pipeline.archives(stream.plan), frozenset({"words"}))
+    archives = stream.pipeline.archives(stream.plan)
+    history = History("localhost:1", settings.tables, archives, frozenset({"words"}), topics=kafka.ids(["words"]))
     ranges = [Range("words", partition, 10, 2_000) for partition in range(3)]
     folder = settings.home / "sorted"
     by_time.sort(spark, history, ranges, folder)

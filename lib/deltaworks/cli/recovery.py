@@ -45,6 +45,7 @@ def accept(
     from deltaworks.control.paths import PipelinePaths
     from deltaworks.files import LocalFiles
     from deltaworks.kafka import admin
+    from deltaworks.replay.same_topics import read_by
 
     settings = Settings.from_environment()
     if not new_topic and not lost_records:
@@ -59,8 +60,7 @@ def accept(
         known = line.topics if last is None else last.topics
         ids = admin.topic_ids(admin.admin(settings.bootstrap), list(known))
         for topic in new_topic or ():
-            read = topic in plan.global_topics or any(stage.reads(topic) for stage in plan.stages)
-            if topic not in ids or not read:
+            if topic not in ids or not read_by(plan, [topic]):
                 raise ConfigurationError(
                     f"There is no topic {topic!r} that {name!r} reads.",
                     hint=f"it reads {', '.join(sorted(known))}",
@@ -71,9 +71,9 @@ def accept(
                     hint=f"deltaworks run {name}, or deploy; see `deltaworks accept --help` for lost records",
                 )
             _require_no_other_archive(settings, pipeline, topic, ids[topic])
-        set_aside.forget(paths, new_topic or ())
         upto = (line.start or {}) if last is None else _read(last)
         gone = _gone(settings, upto, known.keys() - set(new_topic or ())) if lost_records else {}
+        set_aside.forget(paths, new_topic or ())
         accepted.add(paths.line.accepted, topics={topic: ids[topic] for topic in new_topic or ()}, begins=gone)
     for topic in new_topic or ():
         out.print(f"{topic} is read from its beginning.")

@@ -10,7 +10,7 @@ record says the ids of the topics that its batch has read; `topics_read` tells w
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,6 +52,11 @@ class TopicsRead:
     """Those of the last batches that have read them; unknown ones are absent."""
     anew: Mapping[str, MadeAnew]
     """Those that are not the same from the first batch on."""
+
+    def of(self, topics: Collection[str]) -> TopicsRead:
+        """Only these."""
+        ids = {topic: id for topic, id in self.ids.items() if topic in topics}
+        return TopicsRead(ids, {topic: made for topic, made in self.anew.items() if topic in topics})
 
 
 def record_of(
@@ -120,6 +125,11 @@ def topics_read(records: Iterable[BatchRecord]) -> TopicsRead:
             mine.update({partition: stop for partition, (_, stop) in parts.items()})
             clocks[topic] = record.wall_clock_ms
     return TopicsRead(ids, anew)
+
+
+def is_before(record: BatchRecord, topic: str, anew: Mapping[str, MadeAnew]) -> bool:
+    """Whether a batch comes before the topic was made anew."""
+    return topic in anew and record.batch < anew[topic].batch
 
 
 def set_aside(directory: Path, first: int, to: Path) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from deltaworks.control.batches import BatchRecord, MadeAnew
+from deltaworks.control.batches import BatchRecord, MadeAnew, is_before
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.kafka import admin
 from deltaworks.kafka.admin import Position
@@ -115,7 +115,7 @@ def _first_offsets(
     firsts: dict[Position, int] = {}
     for record in records:
         for topic in record.offsets.keys() & topics:
-            if _is_before(record, topic, anew):
+            if is_before(record, topic, anew):
                 continue
             for partition, (start, _) in record.offsets[topic].items():
                 firsts.setdefault((topic, int(partition)), start)
@@ -167,12 +167,7 @@ def _reads_any(
 ) -> bool:
     """Whether a batch has read what is needed; of a topic before one that was made anew, what may be."""
     return any(
-        topic in lost if _is_before(record, topic, anew) else stop > needed.get((topic, int(partition)), stop)
+        topic in lost if is_before(record, topic, anew) else stop > needed.get((topic, int(partition)), stop)
         for topic, parts in record.offsets.items()
         for partition, (_, stop) in parts.items()
     )
-
-
-def _is_before(record: BatchRecord, topic: str, anew: Mapping[str, MadeAnew]) -> bool:
-    """Whether a batch comes before the topic was made anew."""
-    return topic in anew and record.batch < anew[topic].batch

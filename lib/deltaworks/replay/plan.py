@@ -59,9 +59,9 @@ def make_plan(
     partitions = _partitions(pipeline, plan, checkpoint, ends)
     topics = broker.partition_counts()
     mine = same_topics.read_by(plan, ends)
-    ids = {topic: read.ids[topic] for topic in mine if topic in read.ids}
+    read = read.of(mine)
     thinned = sorted(broker.compacted([topic for topic in {*ends, *plan.global_topics} if topic in topics]))
-    archive = ArchiveReader(settings.tables, Archives.of(plan), ids.get)
+    archive = ArchiveReader(settings.tables, Archives.of(plan), read.ids.get)
     return ReplayPlan(
         run_id=run_id or f"{clock.utc_now():%Y%m%dT%H%M%S}-{secrets.token_hex(3)}",
         request=request,
@@ -80,9 +80,9 @@ def make_plan(
         compacted=tuple(thinned),
         incomplete=tuple(topic for topic in thinned if not archive.is_whole(topic, ends.get(topic, {}))),
         tables=_tables(pipeline, plan, request),
-        topics=ids,
-        anew={topic: made for topic, made in read.anew.items() if topic in mine},
-        gone=same_topics.gone(mine, ids, broker.topic_ids(mine)),
+        topics=dict(read.ids),
+        anew=dict(read.anew),
+        gone=same_topics.gone(mine, read.ids, broker.topic_ids(mine)),
     )
 
 
@@ -97,14 +97,14 @@ def extended(settings: Settings, pipeline: Pipeline, plan: ReplayPlan) -> Replay
     require_same_stream(paths, plan)
     read = batches.topics_read(batches.read(paths.batches))
     _, last, records, ends = _extent(paths, pipeline.name, read)
-    mine = same_topics.read_by(pipeline.plan(), ends)
+    read = read.of(same_topics.read_by(pipeline.plan(), ends))
     later = msgspec.structs.replace(
         plan,
         last_batch=last.batch,
         records=records,
         end_offsets=ends,
-        topics={topic: read.ids[topic] for topic in mine if topic in read.ids},
-        anew={topic: made for topic, made in read.anew.items() if topic in mine},
+        topics=dict(read.ids),
+        anew=dict(read.anew),
     )
     archive = ArchiveReader(settings.tables, Archives.of(pipeline.plan()), later.topics.get)
     same_topics.require_readable(later, pipeline, lambda: batches.read(paths.batches), archive)
@@ -191,8 +191,7 @@ def _extent(paths: PipelinePaths, name: str, read: TopicsRead) -> tuple[BatchRec
         for topic, parts in record.offsets.items():
             for partition, (start, stop) in parts.items():
                 records += stop - start
-                before = topic in read.anew and record.batch < read.anew[topic].batch
-                ends.setdefault(topic, {})[partition] = 0 if before else stop
+                ends.setdefault(topic, {})[partition] = 0 if batches.is_before(record, topic, read.anew) else stop
     if first is None or last is None or not (ends or ticked):
         raise ConfigurationError(
             f"Pipeline {name!r} has not processed a record yet, so there is no history to replay.",

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import timedelta
 
-from deltaworks.control.batches import BatchRecord
+from deltaworks.control.batches import BatchRecord, is_before
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import KafkaTopicError
 from deltaworks.lakehouse.archive_reader import ArchiveReader
@@ -74,7 +74,7 @@ def require_readable(
         for topic in sorted(suspects & record.offsets.keys()):
             if not _reads(plan, record.batch, topic):
                 continue
-            if topic in plan.anew and record.batch < plan.anew[topic].batch:
+            if is_before(record, topic, plan.anew):
                 raise _read_before(plan, pipeline, topic, record.batch)
             if topic in plan.gone and not _is_archived(plan, archive, topic, record.offsets[topic]):
                 raise _not_there(plan, topic, record.batch)

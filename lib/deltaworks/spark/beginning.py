@@ -89,7 +89,7 @@ class Beginning:
         control_topic.prepare(bootstrap, name, tasks)
         if known is not None:  # an old copy of this home must not fence the one that runs
             intents = Intents(LocalFiles(self.paths.line.intents))
-            require_known(self._in_kafka_so_far(known), intents, name, known.first_batch)
+            require_known(self._in_kafka(known, settled=False), intents, name, known.first_batch)
         home = str(self.settings.home)
         identity = lineage.identity(bootstrap, name, home) if known is None else known.lineage
         claim = lineage.claim(
@@ -103,7 +103,7 @@ class Beginning:
         )  # fmt: skip
         intents = Intents(LocalFiles(self.paths.line.intents))
         committer = self._open_tables(checkpoint)
-        done = [*self._in_tables(committer), *self._in_kafka(checkpoint)]
+        done = [*self._in_tables(committer), *self._in_kafka(checkpoint, settled=True)]
         require_known(done, intents, name, checkpoint.first_batch)
         settled = self._settle(checkpoint, intents)
         committed = (
@@ -164,23 +164,18 @@ class Beginning:
             if intent is not None:
                 yield Done(f"table '{table}'", batch, intent)
 
-    def _in_kafka(self, checkpoint: CheckpointPlan) -> Iterator[Done]:
-        """What tasks have committed, for good: a worker that a driver has left cannot commit any more after this."""
-        if not self._writes_to_kafka():
-            return
-        markers = transactional.settled_markers(
-            self.settings.bootstrap, self.pipeline.name, checkpoint.query_id, checkpoint.tasks
-        )
-        for (stage, task), marker in markers.items():
-            yield Done(f"Kafka (task {stage}-{task})", marker.batch, token(marker.intent))
+    def _in_kafka(self, checkpoint: CheckpointPlan, *, settled: bool) -> Iterator[Done]:
+        """What tasks have committed.
 
-    def _in_kafka_so_far(self, checkpoint: CheckpointPlan) -> Iterator[Done]:
-        """What tasks have committed by now; no transaction is ended for it, they may be those of a better home."""
+        Args:
+            checkpoint: whose tasks.
+            settled: for good: a worker that a driver has left cannot commit any more after this. Otherwise by now; no
+                transaction is ended for it, they may be those of a better home.
+        """
         if not self._writes_to_kafka():
             return
-        markers = control_topic.read_markers(
-            self.settings.bootstrap, self.pipeline.name, checkpoint.query_id, checkpoint.tasks
-        )
+        read = transactional.settled_markers if settled else control_topic.read_markers
+        markers = read(self.settings.bootstrap, self.pipeline.name, checkpoint.query_id, checkpoint.tasks)
         for (stage, task), marker in markers.items():
             yield Done(f"Kafka (task {stage}-{task})", marker.batch, token(marker.intent))
 
