@@ -26,8 +26,6 @@ from tests.soak.record import Fault, Record
 from tests.soak.soak import NAMES, NotRecoveredError, Soak
 from tests.soak.ways_out import recover
 
-_TOGETHER = 3
-"""Faults of one round at most."""
 _QUIET_S = 60.0
 """Between two comparisons of a run without faults."""
 _NONE = "none"
@@ -85,7 +83,7 @@ def _run(
         soak.begin()
         soak.judge([])
         end = time.monotonic() + chosen.minutes * 60
-        for names in rounds(kinds, soak.rng):
+        for names in rounds(kinds, soak.rng, chosen.together):
             if time.monotonic() > end or record.failures:
                 break
             _round(soak, {name: kinds[name] for name in names})
@@ -139,7 +137,7 @@ def _round(soak: Soak, chosen: dict[str, Kind]) -> None:
         soak.record.settled(fault)
 
 
-def rounds(kinds: dict[str, Kind], rng: random.Random) -> Iterator[list[str]]:
+def rounds(kinds: dict[str, Kind], rng: random.Random, at_most: int) -> Iterator[list[str]]:
     """Which faults are fired together, for ever: each as often as its weight says, in random order."""
     while not kinds:
         yield []
@@ -148,7 +146,7 @@ def rounds(kinds: dict[str, Kind], rng: random.Random) -> Iterator[list[str]]:
         rng.shuffle(bag)
         while bag:
             together = [bag.pop()]
-            wanted = rng.randrange(1, _TOGETHER + 1)
+            wanted = rng.randrange(1, at_most + 1)
             while len(together) < wanted and bag and not kinds[together[-1]].alone:
                 if kinds[bag[-1]].alone or bag[-1] in together:
                     break
@@ -173,6 +171,7 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=None, help="of all choices; default: another one each time")
     parser.add_argument("--kinds", default=",".join(KINDS), help=f"{_NONE}, or some of: {', '.join(KINDS)}")
     parser.add_argument("--without", default="", help="all but these")
+    parser.add_argument("--together", type=int, default=3, help="faults of one round at most")
     parser.add_argument("--breakage", choices=BREAKAGES, help="planted into every process; the run must fail")
     rate = 7.5 * (os.cpu_count() or 2)
     parser.add_argument("--rate", type=float, default=rate, help="entries per second; default: by the cores")

@@ -17,6 +17,8 @@ from deltaworks.lakehouse.reading import dataset
 from tests.soak.models import COLUMNS, Row
 
 _PAUSE_S = 1.0
+_PAUSE = 4.0
+"""Between two queries: at least this many times as long as the last one took, however large tables are by then."""
 _WINDOW = "key, window_start, window_end"
 _UNIQUE = {
     "soak_told": "key, value",
@@ -75,12 +77,15 @@ class OutsideReader:
         self._thread.join(timeout=60)
 
     def _run(self) -> None:
+        took = 0.0
         while not self._closed.is_set():
             for name in (*_WRONG, *_SNAPSHOTS):
-                if self._closed.wait(_PAUSE_S):
+                if self._closed.wait(max(_PAUSE_S, _PAUSE * took)):
                     return
                 with self.idle:
+                    begun = time.monotonic()
                     self._look(name)
+                    took = time.monotonic() - begun
 
     def _look(self, name: str) -> None:
         folder = self._tables() / name

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import msgspec
 
 from deltaworks import Pipeline, StreamsBuilder, Topic
@@ -20,4 +22,10 @@ def topology(builder: StreamsBuilder) -> None:
     notes.group_by_key().count(store="soak-note-counts").to_delta("soak_note_counts")
 
 
-pipeline = Pipeline(name="soak_anew", topology=topology, topics=(Topic("soak-notes", 1),), record_cache=False)
+pipeline = Pipeline(
+    name="soak_anew",
+    topology=topology,
+    topics=(Topic("soak-notes", 1),),
+    record_cache=False,
+    trigger_interval=timedelta(seconds=3),  # leaves room for the starts of others
+)

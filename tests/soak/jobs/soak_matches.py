@@ -80,4 +80,5 @@ pipeline = Pipeline(
         *(Topic(name, PARTITIONS, compacted=False) for name in ("soak-parcels", "soak-depots")),
     ),
     record_cache=False,
+    trigger_interval=timedelta(seconds=3),  # leaves room for the starts of others
 )
