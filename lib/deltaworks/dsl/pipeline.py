@@ -168,7 +168,7 @@ class Pipeline:
             if (problem := problem_of(topic.timestamps)) is not None:
                 hint = "Timestamps(max_ahead=timedelta(days=1), otherwise='dead_letter')"
                 yield Problem(f"timestamps of topic '{topic.name}': {problem}", hint=hint)
-            if not any(stage.reads(topic.name) for stage in plan.stages):
+            if not plan.reads(topic.name):
                 yield Problem(
                     f"topic '{topic.name}' has timestamps=, and no stream or table reads it.",
                     hint="a global table takes any timestamp; leave it out for topics that are only written",

@@ -204,7 +204,7 @@ def _partitions(pipeline: Pipeline, plan: Plan, checkpoint: CheckpointPlan, ends
     """Of every topic that the tasks read, as the stream knew them."""
     known = dict(checkpoint.partitions)
     for topic, parts in ends.items():
-        if any(stage.reads(topic) for stage in plan.stages):
+        if plan.reads(topic):
             known.setdefault(topic, max(map(int, parts)) + 1)
     new = [topic for topic in plan.source_topics if topic not in known]
     if new:
@@ -212,7 +212,7 @@ def _partitions(pipeline: Pipeline, plan: Plan, checkpoint: CheckpointPlan, ends
             f"Pipeline {pipeline.name!r} reads {', '.join(new)} now, which the stream that is replayed did not.",
             hint="no batch of the record has records of it: deploy the new topology with a new checkpoint",
         )
-    return {topic: count for topic, count in known.items() if any(stage.reads(topic) for stage in plan.stages)}
+    return {topic: count for topic, count in known.items() if plan.reads(topic)}
 
 
 def _tables(pipeline: Pipeline, plan: Plan, request: ReplayRequest) -> tuple[str, ...]:

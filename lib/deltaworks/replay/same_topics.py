@@ -29,7 +29,7 @@ _NEW_CHECKPOINT = (
 
 def read_by(plan: Plan, topics: Iterable[str]) -> list[str]:
     """Those of some topics that the code reads, sorted."""
-    return sorted(topic for topic in set(topics) if topic in plan.global_topics or _by_tasks(plan, topic))
+    return sorted(topic for topic in set(topics) if topic in plan.global_topics or plan.reads(topic))
 
 
 def gone(read: Iterable[str], recorded: Mapping[str, str], there: Mapping[str, str]) -> tuple[str, ...]:
@@ -94,10 +94,6 @@ def require_unchanged(plan: ReplayPlan, there: Callable[[Collection[str]], Mappi
             "of it since then may be other records.",
             hint=f"deltaworks discard {plan.run_id}; nothing of it is published",
         )
-
-
-def _by_tasks(plan: Plan, topic: str) -> bool:
-    return any(stage.reads(topic) for stage in plan.stages)
 
 
 def _reads(plan: ReplayPlan, batch: int, topic: str) -> bool:

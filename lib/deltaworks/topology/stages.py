@@ -193,6 +193,10 @@ class Plan:
         """The topics it reads, sorted; those that it reads by a pattern are not known here."""
         return tuple(sorted({topic for stage in self.stages for topic in stage.topics}))
 
+    def reads(self, topic: str) -> bool:
+        """Whether tasks read a topic, by its name or by a pattern."""
+        return any(stage.reads(topic) for stage in self.stages)
+
     @property
     def global_topics(self) -> tuple[str, ...]:
         """The topics from which global stores are filled, sorted."""
