@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from deltaworks.control import jobs
+from deltaworks.errors import KafkaReadError
 from deltaworks.kafka import admin
 from deltaworks.settings import Settings
 from tests.faults.hooks import VARIABLE
@@ -136,9 +137,15 @@ class Soak:
             stream.go_on()
 
     def ends(self) -> dict[tuple[str, int], int]:
-        """Of all source topics now."""
+        """Of all source topics now; a broker that was hit may need a while to answer."""
         topics = [topic for name in self.models for topic in self.models[name].sources]
-        return admin.settled_end_offsets(self.settings.bootstrap, topics)
+        end = time.monotonic() + START_S
+        while True:
+            try:
+                return admin.settled_end_offsets(self.settings.bootstrap, topics)
+            except KafkaReadError:
+                if time.monotonic() > end:
+                    raise
 
     def await_recovery(self, ends: dict[tuple[str, int], int], timeout_s: float = RECOVERY_S) -> None:
         """Until live drivers have processed everything up to `ends`.

@@ -29,6 +29,10 @@ def _wrong_counts(builder: StreamsBuilder) -> None:
     _tables(builder.stream("recounted-words", key=str, value=str).filter(lambda _, word: word != "a"))
 
 
+def _recreated(builder: StreamsBuilder) -> None:
+    builder.stream("recreated-words", key=str, value=str).to_delta("recreated_words")
+
+
 def _tables(words: KStream[str, str]) -> None:
     (
         words.group_by(lambda _, word: word, key=str, name="by-word")
@@ -44,6 +48,7 @@ counting = Pipeline(name="counting", topology=_counts, topics=(Topic("words", 3)
 recounting = replace(counting, name="recounting", topology=_right_counts, topics=(Topic("recounted-words", 3),))
 miscounting = replace(recounting, topology=_wrong_counts)
 """What `recounting` was before its code was corrected."""
+recreated = Pipeline(name="recreated", topology=_recreated, topics=(Topic("recreated-words", 1),))
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from deltaworks.settings import Settings
 from deltaworks.spark.streaming import request_stop
 from tests.faults.stores import compare_stores, replay
 from tests.live_stack import LiveStack
-from tests.spark.pipelines import counting, failing
+from tests.spark.pipelines import counting, failing, recreated
 
 WAIT_S = 180.0
 pytestmark = pytest.mark.timeout(600)
@@ -135,6 +135,36 @@ def test_a_record_that_fails_ends_the_stream_with_its_reason(kafka: LiveStack, s
     assert beat is not None and beat.state == "failed" and beat.error is not None
     assert "StreamsError" in beat.error and "numbers-" in beat.error and "offset 1" in beat.error
     assert kafka.read("doubled") == []
+
+
+def test_a_stream_that_refuses_what_it_finds_never_says_that_it_runs(kafka: LiveStack, settings: Settings) -> None:
+    admin.create_topics(kafka.bootstrap, admin.topic_specs(recreated.topics))
+    send(kafka.bootstrap, "recreated-words", [("a", "1", 1)])
+
+    def states(enough: Callable[[Heartbeat], bool]) -> list[str]:
+        """What it is seen to say of itself until it ends, or until it is stopped."""
+        said: list[str] = []
+        with running(kafka, settings, "recreated") as process:
+
+            def ended() -> bool:
+                beat = beat_of(settings, "recreated")
+                if beat is not None and beat.pid == process.pid:
+                    if beat.state not in said:
+                        said.append(beat.state)
+                    if enough(beat):
+                        request_stop(settings, "recreated")
+                return process.poll() is not None
+
+            until(ended, "an end")
+            ended()
+        return said
+
+    assert "running" in states(lambda beat: beat.records_total == 1)
+    admin.delete_topics(kafka.bootstrap, ["recreated-words"])
+    admin.create_topics(kafka.bootstrap, admin.topic_specs(recreated.topics))
+    assert "running" not in states(lambda beat: False)
+    beat = beat_of(settings, "recreated")
+    assert beat is not None and beat.error is not None and "made anew" in beat.error
 
 
 def test_another_topology_is_refused_before_spark_starts(kafka: LiveStack, settings: Settings) -> None:

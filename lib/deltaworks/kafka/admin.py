@@ -38,8 +38,9 @@ _NO_LEADER_YET = (
     KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError.FENCED_LEADER_EPOCH,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._NOENT,  # the client's own "No leaders found"
 )
-"""What a topic that was just created, or a broker that was just started, answers for a moment."""
+"""What a topic that was just created, or a broker that was just started or stood still, answers for a moment."""
 SILENT = logging.Logger("librdkafka", logging.CRITICAL + 1)
 """The client writes a line per refused connection, hundreds while a broker starts."""
 

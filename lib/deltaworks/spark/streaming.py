@@ -265,7 +265,6 @@ class StreamDriver:
         query = (
             writer.trigger(availableNow=True) if until_caught_up else writer.trigger(processingTime=interval)
         ).start()
-        self._write_beat("running")
         handlers = self._handle_signals()
         try:
             self._supervise(query, committer)
@@ -405,6 +404,8 @@ class StreamDriver:
     def _wait_for_end(self, query: StreamingQuery, committer: TableCommitter, beating: Beating) -> None:
         last_beat = clock.ticks_s()
         while query.isActive:
+            if self._beat.state == "starting" and self._has_planned(query):
+                self._write_beat("running")
             if self._stop.is_set() or self._reporter.asked_to_drain():
                 self._drain.touch()
                 self._stop.clear()
@@ -423,6 +424,10 @@ class StreamDriver:
                 self._write_beat(self._beat.state)
                 last_beat = clock.ticks_s()
             query.awaitTermination(_POLL_S)  # type: ignore[arg-type]  # parts of a second work
+
+    def _has_planned(self, query: StreamingQuery) -> bool:
+        """Whether it knows what comes first, a batch or nothing yet: refusals to go on come before that."""
+        return self._batch is not None or query.status["message"].startswith("Waiting for")
 
     def _obey(self, committer: TableCommitter) -> None:
         """Publishes and rolls back, between the commits of two batches."""
