@@ -12,7 +12,7 @@ from deltaworks.control.paths import PipelinePaths
 from deltaworks.kafka import admin
 from tests.soak.processes import at_work, chosen
 from tests.soak.sample import START_MS
-from tests.soak.soak import NAMES, Soak
+from tests.soak.soak import NAMES, ROUND_S, Soak
 
 _STEPS_S = (60, 300, 3_600, 86_400)
 _OPTIMIZED = ("soak_hours", "soak_visits")
@@ -107,7 +107,7 @@ def deploy_anew(soak: Soak, rng: random.Random) -> str | None:
     file = soak.settings.project / "jobs" / f"{stream.name}.py"
     text = file.read_text().partition("\n\nREVISION")[0]
     file.write_text(f"{text.rstrip()}\n\nREVISION = {rng.randrange(1_000_000)}\n")
-    time.sleep(rng.uniform(0.0, 1.5))
+    time.sleep(rng.uniform(0.0, ROUND_S))
     stream.hold()
     stream.kill_all()
     stream.go_on()

@@ -11,7 +11,7 @@ from contextlib import suppress
 import psutil
 
 from tests.soak import broker
-from tests.soak.soak import Soak
+from tests.soak.soak import ROUND_S, Soak
 from tests.soak.streams import Stream
 
 _POINT_S = 25.0
@@ -40,7 +40,7 @@ def kill(victim: str) -> Callable[[Soak, random.Random], str | None]:
     """SIGKILL to one process of a stream, somewhere within a batch."""
 
     def fire(soak: Soak, rng: random.Random) -> str | None:
-        stream, moment, which = chosen(soak, rng), rng.uniform(0.0, 1.5), rng.random()
+        stream, moment, which = chosen(soak, rng), rng.uniform(0.0, ROUND_S), rng.random()
         if not at_work(soak, stream):
             return None
         time.sleep(moment)

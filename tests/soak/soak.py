@@ -26,6 +26,8 @@ from tests.soak.record import Fault, Record
 from tests.soak.streams import Stream
 from tests.soak.topics import OutsideConsumer, Tail
 
+ROUND_S = 5.0
+"""From the end of a batch to the end of the next one, with the pause between them: faults hit somewhere in it."""
 START_S, RECOVERY_S = 240.0, 600.0
 _SETTLE_S = 60.0
 _COMMAND_S = 600.0

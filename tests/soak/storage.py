@@ -11,14 +11,14 @@ from deltaworks.control.paths import PipelinePaths
 from tests.soak import broker
 from tests.soak.processes import at_work, chosen
 from tests.soak.record import Fault
-from tests.soak.soak import NAMES, Soak
+from tests.soak.soak import NAMES, ROUND_S, Soak
 
 _FULL_S = 40.0
 
 
 def lose_power(soak: Soak, rng: random.Random) -> str | None:
     """All processes of all streams end at once, and a random part of what was not synced is gone; another boot."""
-    moment = rng.uniform(0.0, 1.5)
+    moment = rng.uniform(0.0, ROUND_S)
     if not at_work(soak, chosen(soak, rng)):
         return None
     time.sleep(moment)
