@@ -20,19 +20,18 @@ from tests.faults.sample_data import flowing
 from tests.live_stack import own_settings
 
 KILLS = ("driver", "worker", "jvm", "worker", "worker", "driver", "worker") * 3
-RECORDS, RATE = 30_000, 60.0
+RATE = 60.0
 
 
 def run(settings: Settings, work: Path, seed: int) -> Outcome:
     """Kills and failures while records flow, then the checks."""
     rng = random.Random(seed)
     orders = OrdersUnderKills(settings, work)
-    with flowing(settings, RATE, records=RECORDS) as producer, orders.running():
+    with flowing(settings, RATE), orders.running():
         for victim in KILLS:
             orders.kill(victim, rng)
         for point in (*WORKER, *DRIVER):
             orders.inject(point, rng.choice(["raise", "kill"]))
-        producer.join()
     orders.lose_local_stores()
     for point in RECOVERY:
         orders.order(point, "raise")
