@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import time
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -133,6 +135,26 @@ def test_tasks_may_wander_between_workers(kafka: LiveStack) -> None:
         assert not write(there if worker is here else here, batch_id, topic, b"again")
 
     assert values(kafka, topic) == expected
+
+
+def test_what_is_in_reach_when_a_sink_is_fenced_is_let_go(kafka: LiveStack) -> None:
+    topic = kafka.topic("out")
+    one, two = sink(kafka, topic), sink(kafka, topic)
+    seen: list[weakref.ref[Held]] = []
+
+    def write_from(to: TransactionalSink, batch_id: int) -> None:
+        held = Held()
+        seen.append(weakref.ref(held))
+        assert write(to, batch_id, topic, b"x")
+
+    for batch_id in range(8):
+        write_from((one, two)[batch_id % 2], batch_id)
+    gc.collect()
+    assert [ref() for ref in seen] == [None] * 8
+
+
+class Held:
+    """What a caller has in its frame."""
 
 
 def test_a_worker_that_lost_its_task_in_the_middle_of_a_batch_cannot_commit(kafka: LiveStack) -> None:

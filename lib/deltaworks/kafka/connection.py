@@ -81,27 +81,47 @@ def told(action: Callable[[], T]) -> T:
 
     The client raises a fatal error from within a call, and then asks `on_delivery` about the records that it costs.
     Sometimes the error is lost on the way; that there was one is all that is known then.
+
+    What is raised is a new error: the client never lets go of a fatal one, nor of all that its traceback holds.
     """
     try:
         return action()
     except SystemError as error:
         if isinstance(error.__cause__, KafkaException):
-            raise error.__cause__ from None
-        if "without setting an exception" not in str(error):
+            reason = _forgotten(error.__cause__)
+        elif "without setting an exception" in str(error):
+            reason = KafkaError(KafkaError._FATAL, "the client has failed without a reason", True, False, False)
+        else:
             raise
-        lost = KafkaError(KafkaError._FATAL, "the client has failed without a reason", True, False, False)
-        raise KafkaException(lost) from error
+        _forget(error)
+    except KafkaException as error:
+        reason = _forgotten(error)
+    raise KafkaException(reason)
+
+
+def _forgotten(error: KafkaException) -> KafkaError:
+    """The reason is all that stays of it."""
+    _forget(error)
+    reason: KafkaError = error.args[0]
+    return reason
+
+
+def _forget(error: BaseException) -> None:
+    error.__traceback__ = error.__cause__ = error.__context__ = None
 
 
 def in_time(action: Callable[[], T], timeout_s: float) -> T:
     """Does something that may hang; raises `TimeoutError` and leaves it to itself then."""
     outcome: Future[T] = Future()
 
-    def call() -> None:
+    def call(answer: Future[T] = outcome) -> None:
         try:
-            outcome.set_result(action())
+            answer.set_result(action())
         except BaseException as error:
-            outcome.set_exception(error)
+            answer.set_exception(error)
 
     threading.Thread(target=call, daemon=True).start()
-    return outcome.result(timeout_s)
+    try:
+        return outcome.result(timeout_s)
+    finally:
+        del outcome  # it has the error, whose traceback has this frame
