@@ -30,6 +30,10 @@ from tests.live_stack import LiveStack, await_restart
 TASKS = (2, 1)
 
 
+class Held:
+    """What a caller has in its frame."""
+
+
 def sink(kafka: LiveStack, topic: str, *, task: int = 0, timeout_ms: int = 600_000) -> TransactionalSink:
     """Of a pipeline with the name of its topic."""
     prepare(kafka.bootstrap, topic, TASKS)
@@ -151,10 +155,6 @@ def test_what_is_in_reach_when_a_sink_is_fenced_is_let_go(kafka: LiveStack) -> N
         write_from((one, two)[batch_id % 2], batch_id)
     gc.collect()
     assert [ref() for ref in seen] == [None] * 8
-
-
-class Held:
-    """What a caller has in its frame."""
 
 
 def test_a_worker_that_lost_its_task_in_the_middle_of_a_batch_cannot_commit(kafka: LiveStack) -> None:

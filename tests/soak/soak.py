@@ -148,6 +148,7 @@ class Soak:
             except KafkaReadError:
                 if time.monotonic() > end:
                     raise
+            time.sleep(_POLL_S)
 
     def await_recovery(self, ends: dict[tuple[str, int], int], timeout_s: float = RECOVERY_S) -> None:
         """Until live drivers have processed everything up to `ends`.

@@ -45,7 +45,6 @@ def accept(
     from deltaworks.control.paths import PipelinePaths
     from deltaworks.files import LocalFiles
     from deltaworks.kafka import admin
-    from deltaworks.replay.same_topics import read_by
 
     settings = Settings.from_environment()
     if not new_topic and not lost_records:
@@ -60,7 +59,7 @@ def accept(
         known = line.topics if last is None else last.topics
         ids = admin.topic_ids(admin.admin(settings.bootstrap), list(known))
         for topic in new_topic or ():
-            if topic not in ids or not read_by(plan, [topic]):
+            if topic not in ids or not plan.uses(topic):
                 raise ConfigurationError(
                     f"There is no topic {topic!r} that {name!r} reads.",
                     hint=f"it reads {', '.join(sorted(known))}",

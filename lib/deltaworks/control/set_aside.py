@@ -149,7 +149,7 @@ def _read(paths: PipelinePaths) -> tuple[_List, str | None]:
 
 
 def _require_read(plan: Plan, record: Coordinates) -> None:
-    if _is_hop(plan, record) or record.topic in plan.global_topics or plan.reads(record.topic):
+    if _is_hop(plan, record) or plan.uses(record.topic):
         return
     hops = [f"{hop}/TASK" for stage in plan.stages for hop in stage.hops_in]
     known = sorted({*plan.source_topics, *plan.global_topics, *plan.source_patterns, *hops})

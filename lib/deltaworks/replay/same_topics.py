@@ -29,7 +29,7 @@ _NEW_CHECKPOINT = (
 
 def read_by(plan: Plan, topics: Iterable[str]) -> list[str]:
     """Those of some topics that the code reads, sorted."""
-    return sorted(topic for topic in set(topics) if topic in plan.global_topics or plan.reads(topic))
+    return sorted(filter(plan.uses, set(topics)))
 
 
 def gone(read: Iterable[str], recorded: Mapping[str, str], there: Mapping[str, str]) -> tuple[str, ...]:

@@ -197,6 +197,10 @@ class Plan:
         """Whether tasks read a topic, by its name or by a pattern."""
         return any(stage.reads(topic) for stage in self.stages)
 
+    def uses(self, topic: str) -> bool:
+        """Whether tasks read a topic, or a global table or store is filled from it."""
+        return topic in self.global_topics or self.reads(topic)
+
     @property
     def global_topics(self) -> tuple[str, ...]:
         """The topics from which global stores are filled, sorted."""
