@@ -16,6 +16,10 @@ _JVM = "-XX:+UseSerialGC -Xms64m -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Xss4m
 """Records do not pass through the JVM: the optimising compiler would cost more than it saves. A heap that is a 64th of
 the machine from the start would hold a hundred megabytes of garbage."""
 
+_COLLECT_EVERY = "5min"
+"""Spark lets go of what it sent to the tasks of a batch only after a full collection. Small batches do not cause one
+before the heap has grown to its limit; one of these takes a fifth of a second."""
+
 _REMEMBERED = ("spark.sql.ui.retainedExecutions", "spark.ui.retainedJobs", "spark.ui.retainedStages")
 """Spark keeps the plans and figures of the last thousand, also for a user interface that nobody sees: 60 MB."""
 
@@ -55,6 +59,7 @@ def build(
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         **dict.fromkeys(_REMEMBERED, "10"),
+        "spark.cleaner.periodicGC.interval": _COLLECT_EVERY,
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.executorEnv.PYTHONPATH": python_path,
