@@ -12,13 +12,16 @@ from pyspark.sql import SparkSession
 _STREAMING = "spark.sql.streaming"
 _CLASSES = "org.apache.spark.sql.execution.streaming"
 
-_JVM = "-XX:+UseSerialGC -Xms64m -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Xss4m -Dlog4j2.level=WARN"
-"""Records do not pass through the JVM: the optimising compiler would cost more than it saves. A heap that is a 64th of
-the machine from the start would hold a hundred megabytes of garbage."""
+_HEAP = "-XX:+UseSerialGC -Xms64m -XX:MinHeapFreeRatio=20 -XX:MaxHeapFreeRatio=50"
+"""A heap that is a 64th of the machine from the start would hold a hundred megabytes of garbage, and one that is given
+room freely fills it."""
 
-_COLLECT_EVERY = "5min"
-"""Spark lets go of what it sent to the tasks of a batch only after a full collection. Small batches do not cause one
-before the heap has grown to its limit; one of these takes a fifth of a second."""
+_JVM = f"{_HEAP} -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Xss4m -Dlog4j2.level=WARN"
+"""Records do not pass through the JVM: the optimising compiler would cost more than it saves."""
+
+_COLLECT_EVERY = "1min"
+"""Spark lets go of what it sent to the tasks of a batch (the settings of Hadoop, for one) only after two full
+collections. Small batches cause none before the heap has grown to its limit; one of these takes a fifth of a second."""
 
 _REMEMBERED = ("spark.sql.ui.retainedExecutions", "spark.ui.retainedJobs", "spark.ui.retainedStages")
 """Spark keeps the plans and figures of the last thousand, also for a user interface that nobody sees: 60 MB."""
