@@ -70,6 +70,14 @@ def test_a_fault_that_nothing_recovered_from_is_not_exact_although_no_row_is_mis
     assert not record.exact
 
 
+def test_what_readers_saw_counts_in_the_last_line(tmp_path: Path) -> None:
+    record = Record(tmp_path / "soak.jsonl")
+    record.failed("rows: (1, 2) came 2 times", twice=1)
+    record.failed("rows: entry 7 of a came, 4 was next", lost=3)
+    assert record.last_line() == "soak: 0 faults of 0 kinds, 3 lost, 1 twice"
+    assert not record.exact
+
+
 def test_growth_is_a_part_of_the_mean_per_hour() -> None:
     growth = slope_per_hour([(30.0 * n, 100.0 + n / 120 * 10) for n in range(240)])
     assert growth is not None

@@ -36,6 +36,9 @@ class Record:
     faults: list[Fault] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     """A stream that did not recover, a reader that saw what was never committed."""
+    seen_lost: int = 0
+    seen_twice: int = 0
+    """Rows that a reader outside missed, or saw again; that ends the run before a comparison."""
 
     def note(self, event: str, **content: Any) -> None:
         """One line."""
@@ -49,17 +52,25 @@ class Record:
         """Nothing more will be said of it."""
         self.note("fault", **asdict(fault))
 
-    def failed(self, what: str) -> None:
+    def failed(self, what: str, *, lost: int = 0, twice: int = 0) -> None:
+        """The run ends.
+
+        Args:
+            lost: Rows that a reader missed.
+            twice: Rows that it saw again.
+        """
         self.failures.append(what)
+        self.seen_lost += lost
+        self.seen_twice += twice
         self.note("failure", what=what)
 
     @property
     def lost(self) -> int:
-        return sum(fault.lost for fault in self.faults)
+        return self.seen_lost + sum(fault.lost for fault in self.faults)
 
     @property
     def twice(self) -> int:
-        return sum(fault.twice for fault in self.faults)
+        return self.seen_twice + sum(fault.twice for fault in self.faults)
 
     def table(self) -> str:
         """A row per kind."""

@@ -82,7 +82,7 @@ class Tail:
 class OutsideConsumer:
     """Reads output topics all the time, and says at once what must not be: a gap, a record again."""
 
-    def __init__(self, bootstrap: str, topics: Sequence[str], failed: Callable[[str], None]) -> None:
+    def __init__(self, bootstrap: str, topics: Sequence[str], failed: Callable[..., None]) -> None:
         self.bootstrap, self.topics = bootstrap, tuple(topics)
         self.rows: dict[str, Counter[Row]] = {topic: Counter() for topic in topics}
         self._failed = failed
@@ -130,10 +130,11 @@ class OutsideConsumer:
         for row in rows_of_topic(message.topic, [message]):
             self.rows[message.topic][row] += 1
             if self.rows[message.topic][row] > 1:
-                self._failed(f"{message.topic}: {row} came {self.rows[message.topic][row]} times")
+                self._failed(f"{message.topic}: {row} came {self.rows[message.topic][row]} times", twice=1)
             if message.topic in _IN_ORDER:
                 account, seq = row
-                if seq != self._seqs[message.topic, account]:
-                    wanted = self._seqs[message.topic, account]
-                    self._failed(f"{message.topic}: entry {seq} of {account} came, {wanted} was next")
+                wanted = self._seqs[message.topic, account]
+                if seq != wanted:
+                    missed = max(0, seq - wanted)
+                    self._failed(f"{message.topic}: entry {seq} of {account} came, {wanted} was next", lost=missed)
                 self._seqs[message.topic, account] = seq + 1
