@@ -273,7 +273,7 @@ class Soak:
         if faults:
             faults[-1].lost, faults[-1].twice = lost, twice
         elif lost or twice:
-            self.record.failed(f"{lost} lost and {twice} twice without a fault")
+            self.record.failed(f"{lost} lost and {twice} twice without a fault", lost=lost, twice=twice)
         rows = sum(result.expected for result in results)
         wrong = [f"{r.name}: {r.lost} lost, {r.twice} twice" for r in results if not r.equal]
         self.record.note("comparison", rows=rows, results=len(results), wrong=wrong)
