@@ -19,6 +19,10 @@ room freely fills it."""
 _JVM = f"{_HEAP} -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Xss4m -Dlog4j2.level=WARN"
 """Records do not pass through the JVM: the optimising compiler would cost more than it saves."""
 
+_ARENAS = "2"
+"""Of glibc, in the JVM and in Python's workers. With eight for each core, what RocksDB and Kafka's clients let go of
+stays in those that nobody uses any more, and a process gains tens of megabytes at a time."""
+
 _COLLECT_EVERY = "1min"
 """Spark lets go of what it sent to the tasks of a batch (the settings of Hadoop, for one) only after two full
 collections. Small batches cause none before the heap has grown to its limit; one of these takes a fifth of a second."""
@@ -53,6 +57,7 @@ def build(
     os.environ["PYTHONSAFEPATH"] = "1"  # else a `jobs` in the current directory comes before that of the project
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:-UsePerfData")  # else the launcher leaves a folder in /tmp
+    os.environ.setdefault("MALLOC_ARENA_MAX", _ARENAS)
     scratch.mkdir(parents=True, exist_ok=True)
     config = {
         "spark.driver.memory": driver_memory,
