@@ -12,8 +12,10 @@ import pytest
 from tests.soak.__main__ import rounds
 from tests.soak.kinds import KINDS
 from tests.soak.measures import slope_per_hour
+from tests.soak.models import Message
 from tests.soak.record import Fault, Record
 from tests.soak.streams import Refusal
+from tests.soak.topics import OutsideConsumer
 
 
 def test_the_same_seed_gives_the_same_rounds() -> None:
@@ -76,6 +78,15 @@ def test_what_readers_saw_counts_in_the_last_line(tmp_path: Path) -> None:
     record.failed("rows: entry 7 of a came, 4 was next", lost=3)
     assert record.last_line() == "soak: 0 faults of 0 kinds, 3 lost, 1 twice"
     assert not record.exact
+
+
+def test_an_entry_that_comes_again_makes_no_later_one_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OutsideConsumer, "_run", lambda _: None)
+    record = Record(tmp_path / "soak.jsonl")
+    reader = OutsideConsumer("broker:1", ["soak-echo"], record)
+    for offset, seq in enumerate((0, 1, 2, 3, 1, 4, 7)):  # 1 twice, 5 and 6 not at all
+        reader._take(Message("soak-echo", 0, offset, b"a", b'{"seq": %d}' % seq, 0))
+    assert (record.lost, record.twice) == (2, 1)
 
 
 def test_growth_is_a_part_of_the_mean_per_hour() -> None:

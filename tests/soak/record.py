@@ -38,7 +38,7 @@ class Record:
     """A stream that did not recover, a reader that saw what was never committed."""
     seen_lost: int = 0
     seen_twice: int = 0
-    """Rows that a reader outside missed, or saw again; that ends the run before a comparison."""
+    """Rows that belong to no fault: a reader outside missed them, or saw them again, or no fault came before."""
 
     def note(self, event: str, **content: Any) -> None:
         """One line."""
@@ -56,8 +56,8 @@ class Record:
         """The run ends.
 
         Args:
-            lost: Rows that a reader missed.
-            twice: Rows that it saw again.
+            lost: Rows that are missing, and that no fault is blamed for.
+            twice: Rows that are there again, likewise.
         """
         self.failures.append(what)
         self.seen_lost += lost

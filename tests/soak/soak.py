@@ -86,7 +86,7 @@ class Soak:
         self.tail = Tail(settings.bootstrap)
         self.flow = Flow(settings.bootstrap, rate, seed)
         sinks = [name for name, kind in self._results() if kind == "topic"]
-        self.consumer = OutsideConsumer(settings.bootstrap, sinks, record.failed)
+        self.consumer = OutsideConsumer(settings.bootstrap, sinks, record)
         self.reader = tables.OutsideReader(lambda: self.settings.tables, record.failed)
         self._known: dict[str, tuple[int, int]] = {}
         """Result -> rows that were lost and that came twice at the last comparison."""

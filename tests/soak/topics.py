@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from deltaworks.kafka import admin
 from tests.soak.models import Message, Row, rows_of_topic
+from tests.soak.record import Record
 
 _PATIENCE_S = 120.0
 _IN_ORDER = ("soak-echo", "soak-priced")
@@ -82,10 +83,9 @@ class Tail:
 class OutsideConsumer:
     """Reads output topics all the time, and says at once what must not be: a gap, a record again."""
 
-    def __init__(self, bootstrap: str, topics: Sequence[str], failed: Callable[..., None]) -> None:
-        self.bootstrap, self.topics = bootstrap, tuple(topics)
+    def __init__(self, bootstrap: str, topics: Sequence[str], record: Record) -> None:
+        self.bootstrap, self.topics, self.record = bootstrap, tuple(topics), record
         self.rows: dict[str, Counter[Row]] = {topic: Counter() for topic in topics}
-        self._failed = failed
         self._next: dict[tuple[str, int], int] = {}
         self._seqs: dict[tuple[str, str], int] = defaultdict(int)
         self._closed = threading.Event()
@@ -130,11 +130,13 @@ class OutsideConsumer:
         for row in rows_of_topic(message.topic, [message]):
             self.rows[message.topic][row] += 1
             if self.rows[message.topic][row] > 1:
-                self._failed(f"{message.topic}: {row} came {self.rows[message.topic][row]} times", twice=1)
+                self.record.failed(f"{message.topic}: {row} came {self.rows[message.topic][row]} times", twice=1)
             if message.topic in _IN_ORDER:
                 account, seq = row
                 wanted = self._seqs[message.topic, account]
                 if seq != wanted:
                     missed = max(0, seq - wanted)
-                    self._failed(f"{message.topic}: entry {seq} of {account} came, {wanted} was next", lost=missed)
-                self._seqs[message.topic, account] = seq + 1
+                    self.record.failed(
+                        f"{message.topic}: entry {seq} of {account} came, {wanted} was next", lost=missed
+                    )
+                self._seqs[message.topic, account] = max(wanted, seq + 1)

@@ -25,7 +25,7 @@ stays in those that nobody uses any more, and a process gains tens of megabytes 
 
 _COLLECT_EVERY = "1min"
 """Spark lets go of what it sent to the tasks of a batch (the settings of Hadoop, for one) only after two full
-collections. Small batches cause none before the heap has grown to its limit; one of these takes a fifth of a second."""
+collections. Small batches cause none before the heap has grown to its limit."""
 
 _REMEMBERED = ("spark.sql.ui.retainedExecutions", "spark.ui.retainedJobs", "spark.ui.retainedStages")
 """Spark keeps the plans and figures of the last thousand, also for a user interface that nobody sees: 60 MB."""
