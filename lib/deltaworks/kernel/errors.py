@@ -6,13 +6,10 @@ types are in `deltaworks.errors`.
 
 from __future__ import annotations
 
-import re
-import sys
-import traceback
-from functools import cache
 from typing import Literal
 
 from deltaworks.kernel.records import Coordinates, DeadLetter, Headers
+from deltaworks.kernel.stacktrace import stacktrace
 from deltaworks.topology.error_handlers import (
     ErrorAction,
     ErrorContext,
@@ -26,7 +23,6 @@ from deltaworks.topology.error_handlers import (
 __all__ = ["ErrorPolicy", "OnError", "answer", "class_name", "dead_letter_record", "error_context"]
 
 _HEADER = "__streams.errors."
-_FILE = re.compile(r'File "([^"]+)"')
 
 
 def answer(handling: Handling, context: ErrorContext, record: FailedRecord, error: Exception) -> Response | OnError:
@@ -83,19 +79,8 @@ def dead_letter(
         error_class=class_name(error),
         message=_utf8(str(error)),
         operator=operator,
-        stacktrace=_utf8(_FILE.sub(_named, "".join(traceback.format_exception(error)))),
+        stacktrace=_utf8(stacktrace(error)),
     )
-
-
-def _named(found: re.Match[str]) -> str:
-    """Files as they are imported: a dead letter does not depend on where the code lies."""
-    return f'File "{_as_imported(found[1])}"'
-
-
-@cache
-def _as_imported(path: str) -> str:
-    folders = (f"{folder.rstrip('/')}/" for folder in sys.path if folder)
-    return path.removeprefix(max((folder for folder in folders if path.startswith(folder)), key=len, default=""))
 
 
 def dead_letter_record(letter: DeadLetter) -> tuple[bytes | None, bytes | None, Headers]:

@@ -84,68 +84,23 @@ class Partition:
                     yield columns
 
     def _decode(self, number: int, indices: range) -> Iterator[Columns]:
-        if self._source.timestamp_extractor is not None:
-            return self._extract(number, indices, self._source.timestamp_extractor)
-        try:
-            if self._set_aside:
-                self._require_wanted(number, indices)
-            columns = self._columns(number, indices)
-        except Exception:
-            return self._decode_each(number, indices)
-        return iter((columns,))
+        if self._source.timestamp_extractor is None:
+            try:
+                if self._set_aside:
+                    self._require_wanted(number, indices)
+                return iter((self._columns(number, indices),))
+            except Exception:  # one of them fails; which one, and how, shows when they are taken one by one
+                pass
+        return self._decode_each(number, indices)
 
     def _decode_each(self, number: int, indices: range) -> Iterator[Columns]:
-        """Up to each record that does not decode; so that it is reported when its predecessors have been processed."""
-        good = indices.start
-        for index in indices:
-            try:
-                self._require_wanted(number, range(index, index + 1))
-                self._columns(number, range(index, index + 1))
-            except Exception as error:
-                if index > good:
-                    yield self._columns(number, range(good, index))
-                good = index + 1
-                self._context.number, self._context.index = number, index
-                self._unreadable(error)
-        if indices.stop > good:
-            yield self._columns(number, range(good, indices.stop))
+        """Record by record: one that fails is reported when its predecessors have been processed.
 
-    def _unreadable(self, error: Exception) -> None:
-        handling = error.handling if isinstance(error, TimestampTooFarAhead) else None
-        self._context.unreadable(self._source.name, error, handling)
-
-    def _limited(self, timestamps_ms: list[int], limit: Timestamps) -> list[int]:
-        """Raises `TimestampTooFarAhead` if one is, and the limit does not say `clamp`."""
-        latest = latest_ms(limit, self._context.wall_clock_ms)
-        if (newest_ms := max(timestamps_ms)) <= latest:
-            return timestamps_ms
-        if limit.otherwise != "clamp":
-            raise TimestampTooFarAhead(newest_ms, latest, limit.otherwise)
-        return [min(each, latest) for each in timestamps_ms]
-
-    def _columns(self, number: int, indices: range) -> Columns:
-        batch, part = self._context.batches[number], slice(indices.start, indices.stop)
-        timestamps_ms = batch.timestamps_ms[part]
-        if min(timestamps_ms) < 0:
-            raise ValueError(f"the timestamp {min(timestamps_ms)} is negative")
-        if self._limit is not None:
-            timestamps_ms = self._limited(timestamps_ms, self._limit)
-        read_key, read_value = self._source.key.deserialize, self._source.value.deserialize
-        return Columns(
-            number,
-            indices,
-            [None if data is None else read_key(data) for data in batch.keys[part]],
-            [None if data is None else read_value(data) for data in batch.values[part]],
-            timestamps_ms,
-            repeat(NO_HEADERS) if batch.headers is None else batch.headers[part],
-        )
-
-    def _extract(self, number: int, indices: range, extractor: TimestampExtractor) -> Iterator[Columns]:
-        """The slower way, of a source with a timestamp extractor: record by record, because each moves partition time.
-
-        Where the extractor answers with a negative time the record is dropped, where it raises the stream ends.
+        The only way of a source with a timestamp extractor, because each record moves partition time. Where the
+        extractor answers with a negative time the record is dropped, where it raises the stream ends.
         """
         batch, context, source = self._context.batches[number], self._context, self._source
+        extractor = source.timestamp_extractor
         good: list[int] = []
         all_headers: list[Headers] = []
         columns = Columns(number, good, [], [], [], all_headers)
@@ -153,12 +108,14 @@ class Partition:
             key_bytes, value_bytes = batch.keys[index], batch.values[index]
             try:
                 self._require_wanted(number, range(index, index + 1))
+                if extractor is None:
+                    (time_ms,) = self._valid([batch.timestamps_ms[index]])
                 key = None if key_bytes is None else source.key.deserialize(key_bytes)
                 value = None if value_bytes is None else source.value.deserialize(value_bytes)
                 headers = NO_HEADERS if batch.headers is None else batch.headers[index]
-                time_ms = self._extracted(extractor, key, value, headers, number, index)
-                if self._limit is not None:
-                    (time_ms,) = self._limited([time_ms], self._limit)
+                if extractor is not None:
+                    time_ms = self._extracted(extractor, key, value, headers, number, index)
+                    (time_ms,) = self._limited([time_ms])
             except StreamsError:
                 raise
             except Exception as error:
@@ -180,6 +137,39 @@ class Partition:
             all_headers.append(headers)
         if good:
             yield columns
+
+    def _unreadable(self, error: Exception) -> None:
+        handling = error.handling if isinstance(error, TimestampTooFarAhead) else None
+        self._context.unreadable(self._source.name, error, handling)
+
+    def _valid(self, timestamps_ms: list[int]) -> list[int]:
+        if (oldest_ms := min(timestamps_ms)) < 0:
+            raise ValueError(f"the timestamp {oldest_ms} is negative")
+        return self._limited(timestamps_ms)
+
+    def _limited(self, timestamps_ms: list[int]) -> list[int]:
+        """Raises `TimestampTooFarAhead` if one is, and the limit does not say `clamp`."""
+        if (limit := self._limit) is None:
+            return timestamps_ms
+        latest = latest_ms(limit, self._context.wall_clock_ms)
+        if (newest_ms := max(timestamps_ms)) <= latest:
+            return timestamps_ms
+        if limit.otherwise != "clamp":
+            raise TimestampTooFarAhead(newest_ms, latest, limit.otherwise)
+        return [min(each, latest) for each in timestamps_ms]
+
+    def _columns(self, number: int, indices: range) -> Columns:
+        batch, part = self._context.batches[number], slice(indices.start, indices.stop)
+        timestamps_ms = self._valid(batch.timestamps_ms[part])
+        read_key, read_value = self._source.key.deserialize, self._source.value.deserialize
+        return Columns(
+            number,
+            indices,
+            [None if data is None else read_key(data) for data in batch.keys[part]],
+            [None if data is None else read_value(data) for data in batch.values[part]],
+            timestamps_ms,
+            repeat(NO_HEADERS) if batch.headers is None else batch.headers[part],
+        )
 
     def _require_wanted(self, number: int, indices: range) -> None:
         """Raises `SetAsideError` if one of them was set aside."""
