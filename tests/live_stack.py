@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
@@ -68,10 +68,24 @@ def listening(*pids: int) -> set[tuple[str, int]]:
     for pid in pids:
         process = psutil.Process(pid)
         for member in (process, *process.children(recursive=True)):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                sockets = member.net_connections("inet")
-                found |= {(s.laddr[0], s.laddr[1]) for s in sockets if s.laddr and s.status == psutil.CONN_LISTEN}
+            sockets = _sockets(member)
+            found |= {(s.laddr[0], s.laddr[1]) for s in sockets if s.laddr and s.status == psutil.CONN_LISTEN}
     return found
+
+
+def _sockets(process: psutil.Process) -> Sequence[Any]:
+    """None of one that has ended. While it ends, the system refuses others than root what it has open."""
+    deadline = time.monotonic() + 10
+    while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+        try:
+            return process.net_connections("inet")
+        except psutil.NoSuchProcess:
+            break
+        except psutil.AccessDenied:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+    return ()
 
 
 def reachable(home: Path) -> Path:

@@ -9,10 +9,13 @@ import importlib
 import re
 import sys
 from types import ModuleType
+from typing import TYPE_CHECKING
 
-from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import ConfigurationError
 from deltaworks.settings import Settings
+
+if TYPE_CHECKING:
+    from deltaworks.dsl.pipeline import Pipeline
 
 _DEFINES_PIPELINE = re.compile(r"^pipeline\b[^=\n]*=", re.M)
 
@@ -34,6 +37,8 @@ def load(settings: Settings, name: str) -> Pipeline:
     Raises:
         ConfigurationError: there is no such file, it defines no pipeline, or one of another name.
     """
+    from deltaworks.dsl.pipeline import Pipeline  # who only names pipelines needs no operators
+
     module = load_module(settings, name)
     pipeline = getattr(module, "pipeline", None)
     if not isinstance(pipeline, Pipeline):

@@ -12,16 +12,14 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from importlib.resources import files
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
@@ -74,12 +72,12 @@ _APPEND = sa.text(
 
 def migrate(settings: Settings) -> None:
     """Brings the tables up to date. Whoever comes second at the same time waits, and finds nothing to do."""
-    _alembic(settings, lambda config: command.upgrade(config, "head"))
+    _alembic(settings, "upgrade", "head")
 
 
 def downgrade(settings: Settings, revision: str) -> None:
     """Takes migrations back, down to `revision`; `base` is the empty database."""
-    _alembic(settings, lambda config: command.downgrade(config, revision))
+    _alembic(settings, "downgrade", revision)
 
 
 def supervised(settings: Settings, name: str, generation: int, by: str) -> bool:
@@ -503,7 +501,10 @@ def _unavailable(error: Exception) -> ControlUnavailableError:
     return ControlUnavailableError(f"The registry (PostgreSQL) does not answer: {first}", hint=_HINT)
 
 
-def _alembic(settings: Settings, do: Callable[[Config], None]) -> None:
+def _alembic(settings: Settings, do: Literal["upgrade", "downgrade"], revision: str) -> None:
+    from alembic import command  # most who ask the registry never migrate it
+    from alembic.config import Config
+
     config = Config()
     config.set_main_option("script_location", str(files("deltaworks.control") / "migrations"))
     engine = _engine(settings.registry_url)
@@ -511,7 +512,7 @@ def _alembic(settings: Settings, do: Callable[[Config], None]) -> None:
         connection.execute(sa.text("SET LOCAL statement_timeout = 0"))
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
         config.attributes["connection"] = connection
-        do(config)
+        (command.upgrade if do == "upgrade" else command.downgrade)(config, revision)
 
 
 def _lock_key(name: str) -> tuple[Any, Any]:

@@ -199,8 +199,6 @@ def _missing(handle: type, name: str) -> str:
 
 def _instead(handle: type, name: str) -> str | None:
     """What to call in place of a name, which is written as ours are."""
-    import deltaworks
-
     if hasattr(handle, name):
         return f"{name}(...)"
     if other := _OTHER_NAMES.get((handle.__name__, name)):
@@ -209,12 +207,18 @@ def _instead(handle: type, name: str) -> str | None:
         return "a global table can only be joined: stream.join_global(table, selector, joiner)"
     if handle.__name__ == "BranchedKStream":
         return "end the split with default_branch() or no_default_branch(), then take a branch: branches['name']"
+    handles = _handles(Handle)
     for way, leads_to in _WAYS.get(handle.__name__, ()):
-        if hasattr(getattr(deltaworks, leads_to), name):
+        if hasattr(handles[leads_to], name):
             return f"{way}.{name}(...)"
-    if handle.__name__ not in ("KStream", "KTable") and hasattr(deltaworks.KStream, name):
+    if handle.__name__ not in ("KStream", "KTable") and hasattr(handles["KStream"], name):
         return "; ".join(f"{way}.to_stream().{name}(...)" for way, _ in _WAYS.get(handle.__name__, ())) or None
     return None
+
+
+def _handles(kind: type[Handle]) -> dict[str, type[Handle]]:
+    """All classes of that kind, by name."""
+    return {each.__name__: each for below in kind.__subclasses__() for each in (below, *_handles(below).values())}
 
 
 def named(given: Any) -> str:

@@ -34,14 +34,22 @@ def test_every_operator_says_where_it_comes_from(handle: type) -> None:
             assert "Source: " in (inspect.getdoc(method) or ""), f"{handle.__name__}.{name}"
 
 
-def test_importing_the_package_loads_no_engine() -> None:
-    code = "import sys, deltaworks; print(*{name.partition('.')[0] for name in sys.modules})"
+def loaded_by(code: str) -> set[str]:
+    """The modules that a new process has imported then."""
     path = str(Path(deltaworks.__file__).parents[1])
-
+    code = f"import sys; {code}; print(*sys.modules)"
     run = subprocess.run(
         [sys.executable, "-c", code], env={"PYTHONPATH": path}, capture_output=True, text=True, check=True
     )
-    loaded = set(run.stdout.split())
+    return set(run.stdout.split())
+
+
+def test_a_package_that_no_name_was_taken_from_loads_no_operators() -> None:
+    assert not {name for name in loaded_by("import deltaworks; from deltaworks import clock") if "dsl" in name}
+
+
+def test_importing_the_package_loads_no_engine() -> None:
+    loaded = {name.partition(".")[0] for name in loaded_by("from deltaworks import StreamsBuilder")}
 
     assert "msgspec" in loaded
     assert not loaded & {
