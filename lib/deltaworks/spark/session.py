@@ -9,6 +9,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from deltaworks.spark.forking import ForkServer
+
 _STREAMING = "spark.sql.streaming"
 _CLASSES = "org.apache.spark.sql.execution.streaming"
 
@@ -39,6 +41,7 @@ def build(
     driver_memory: str,
     scratch: Path,
     python_path: str,
+    forks: ForkServer | None = None,
     extra: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """A session for one streaming query.
@@ -50,15 +53,17 @@ def build(
         driver_memory: JVM heap, as Spark writes it.
         scratch: Shuffle files, temporary RocksDB copies and the warehouse.
         python_path: PYTHONPATH of the workers.
+        forks: Where all Python processes of the session come from; None: each is started anew.
         extra: Further Spark settings, which win.
     """
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    scratch.mkdir(parents=True, exist_ok=True)
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = sys.executable if forks is None else forks.executable(scratch)
     os.environ["PYTHONPATH"] = python_path  # the JVM hands it to every Python process that it starts
     os.environ["PYTHONSAFEPATH"] = "1"  # else a `jobs` in the current directory comes before that of the project
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:-UsePerfData")  # else the launcher leaves a folder in /tmp
     os.environ.setdefault("MALLOC_ARENA_MAX", _ARENAS)
-    scratch.mkdir(parents=True, exist_ok=True)
     config = {
         "spark.driver.memory": driver_memory,
         "spark.driver.extraJavaOptions": f"{_JVM} -Djava.io.tmpdir={scratch} -Dderby.system.home={scratch}",
