@@ -137,6 +137,18 @@ def test_a_record_that_fails_ends_the_stream_with_its_reason(kafka: LiveStack, s
     assert kafka.read("doubled") == []
 
 
+def test_a_stream_whose_jvm_was_killed_says_so(kafka: LiveStack, settings: Settings) -> None:
+    admin.create_topics(kafka.bootstrap, admin.topic_specs(counting.topics))
+    with running(kafka, settings, "counting") as process:
+        until(lambda: (beat := beat_of(settings, "counting")) is not None and beat.state == "running", "it runs")
+        (jvm,) = (child for child in psutil.Process(process.pid).children() if child.name() == "java")
+        jvm.kill()
+        assert process.wait(timeout=WAIT_S) == exits.UNAVAILABLE
+    beat = beat_of(settings, "counting")
+    assert beat is not None and beat.state == "failed" and beat.error is not None
+    assert beat.error.startswith(f"Spark's JVM (process {jvm.pid}) was ended by SIGKILL.")
+
+
 def test_a_stream_that_refuses_what_it_finds_never_says_that_it_runs(kafka: LiveStack, settings: Settings) -> None:
     admin.create_topics(kafka.bootstrap, admin.topic_specs(recreated.topics))
     send(kafka.bootstrap, "recreated-words", [("a", "1", 1)])

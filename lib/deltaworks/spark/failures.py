@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import re
+import signal
+import subprocess
+from typing import Any
+
+from py4j.protocol import Py4JError
 
 from deltaworks import disk, errors
-from deltaworks.errors import ConfigurationError, DeltaworksError, QueryError, TopologyError
+from deltaworks.errors import ConfigurationError, DeltaworksError, QueryError, StackError, TopologyError
+
+_GONE_S = 2.0
+"""A process whose connections are closed may take that long to end."""
 
 _END = r"^\s*at [\w.$]+\(|^JVM stacktrace|^\S+Exception|\s+SQLSTATE: |^=== Streaming|\Z"
 _CAUSE = re.compile(rf"^deltaworks\.errors\.(\w+): (.*?)(?={_END})", re.S | re.M)
@@ -24,3 +32,20 @@ def as_error(error: Exception) -> DeltaworksError:
         kind = ConfigurationError
     rebuilt: DeltaworksError = kind(f"{name}: {message.strip()}")
     return rebuilt
+
+
+def of_lost_jvm(jvm: subprocess.Popen[Any], error: Exception) -> StackError | None:
+    """What really happened, where an error comes from the end of Spark's JVM; None: it runs."""
+    if isinstance(error, Py4JError | OSError):
+        try:
+            jvm.wait(timeout=_GONE_S)
+        except subprocess.TimeoutExpired:
+            return None
+    if (code := jvm.poll()) is None:
+        return None
+    how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+    return StackError(
+        f"Spark's JVM (process {jvm.pid}) {how}.",
+        hint="a new start goes on where it stopped; if nobody sent the signal, the system was short of memory (see its "
+        "log, and DELTAWORKS_DRIVER_MEMORY)",
+    )

@@ -249,8 +249,13 @@ class StreamDriver:
         spark.dataSource.register(KafkaRanges)
         try:
             yield spark
+        except Exception as error:
+            if (lost := failures.of_lost_jvm(gateway.proc, error)) is not None:
+                raise lost from error
+            raise
         finally:
-            spark.stop()
+            if gateway.proc.poll() is None:
+                spark.stop()
 
     def _run_query(self, spark: SparkSession, begun: Begun, *, until_caught_up: bool) -> None:
         committer = begun.committer

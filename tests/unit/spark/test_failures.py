@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+from py4j.protocol import Py4JNetworkError
 from pyspark.errors import StreamingQueryException
 
 from deltaworks import exits
@@ -50,3 +56,37 @@ def test_a_record_that_says_so_is_none() -> None:
     error = failures.as_error(StreamingQueryException("[STREAM_FAILED] x\nValueError: 'No space left on device'"))
 
     assert isinstance(error, QueryError)
+
+
+@pytest.fixture
+def jvm() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        yield process
+        process.kill()
+
+
+LOST = [ConnectionRefusedError(111, "Connection refused"), Py4JNetworkError("Answer from Java side is empty")]
+
+
+@pytest.mark.parametrize("error", [*LOST, RuntimeError("anything")], ids=repr)
+def test_the_end_of_the_jvm_is_told_whatever_came_of_it(jvm: subprocess.Popen[bytes], error: Exception) -> None:
+    jvm.kill()
+    jvm.wait()
+
+    told = failures.of_lost_jvm(jvm, error)
+
+    assert told is not None and str(told).startswith(f"Spark's JVM (process {jvm.pid}) was ended by SIGKILL.")
+    assert exits.code_of(told) == exits.UNAVAILABLE
+
+
+@pytest.mark.parametrize("error", LOST, ids=repr)
+def test_a_jvm_that_is_just_ending_is_waited_for(jvm: subprocess.Popen[bytes], error: Exception) -> None:
+    jvm.send_signal(signal.SIGTERM)
+    assert "SIGTERM" in str(failures.of_lost_jvm(jvm, error))
+
+
+def test_an_error_beside_a_jvm_that_runs_stays_what_it_is(
+    jvm: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(failures, "_GONE_S", 0.01)
+    assert [failures.of_lost_jvm(jvm, error) for error in (*LOST, RuntimeError("anything"))] == [None] * 3
