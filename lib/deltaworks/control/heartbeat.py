@@ -32,6 +32,7 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
     batch_id: int | None = None
     batch_seconds: float = 0.0
     records_per_second: float = 0.0
+    """Over the last minute; 0 of a stream that has idled for one."""
     records_total: int = 0
     """Since this driver started."""
     lag_records: int | None = None

@@ -29,6 +29,7 @@ from deltaworks.control.heartbeat import Heartbeat, State
 from deltaworks.control.intents import Intent, token
 from deltaworks.control.lease import Lease
 from deltaworks.control.paths import PipelinePaths
+from deltaworks.control.rate import Rate
 from deltaworks.control.reporter import Reporter, SilentReporter
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import FencedError, KafkaReadError
@@ -178,6 +179,7 @@ class StreamDriver:
         """In process."""
         self._sizes = RecordSizes(sizes.read(paths.line.sizes))
         self._totals = _Totals()
+        self._rate = Rate()
         self._ends: Offsets = {}
         """Where the source topics end, as far as is known."""
         self._ticked = False
@@ -394,11 +396,12 @@ class StreamDriver:
 
     def _after_batch(self, committer: TableCommitter, batch_id: int, records: int, seconds: float) -> None:
         self._batch_ended = clock.ticks_s()
+        with self._beat_lock:
+            self._rate.add(records)
         self._beat = msgspec.structs.replace(
             self._beat,
             batch_id=batch_id,
             batch_seconds=seconds,
-            records_per_second=records / max(seconds, 1e-9),
             stale_snapshots=committer.stale_snapshots,
         )
         self._write_beat(self._beat.state)
@@ -480,6 +483,7 @@ class StreamDriver:
                 up_s=clock.ticks_s() - self._begun,
                 error=error,
                 records_total=totals.records,
+                records_per_second=self._rate.per_second(),
                 lag_by_partition=lag,
                 lag_records=sum(sum(parts.values()) for parts in lag.values()) if lag else None,
                 next_offsets=totals.next_offsets,
