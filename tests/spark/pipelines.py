@@ -52,10 +52,12 @@ recreated = Pipeline(name="recreated", topology=_recreated, topics=(Topic("recre
 
 
 if __name__ == "__main__":
-    from deltaworks.spark.streaming import run
+    from deltaworks.spark import forking, streaming
 
+    pipeline, until_caught_up = globals()[sys.argv[1]], "--until-caught-up" in sys.argv
     try:
-        run(globals()[sys.argv[1]], Settings.from_environment(), until_caught_up="--until-caught-up" in sys.argv)
+        with forking.serving(f"Python of {pipeline.name}") as forks:
+            streaming.run(pipeline, Settings.from_environment(), until_caught_up=until_caught_up, forks=forks)
     except DeltaworksError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         sys.exit(exits.code_of(error))

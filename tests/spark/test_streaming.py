@@ -41,7 +41,8 @@ def command(name: str, *options: str) -> list[str]:
 
 def environment(kafka: LiveStack, settings: Settings) -> dict[str, str]:
     paths = ":".join(map(str, settings.python_path))
-    return kafka.environment() | {"DELTAWORKS_HOME": str(settings.home), "PYTHONPATH": paths}
+    as_a_driver = {"PYTHONPATH": paths, "PYTHONHASHSEED": "0"}
+    return kafka.environment() | {"DELTAWORKS_HOME": str(settings.home)} | as_a_driver
 
 
 def beat_of(settings: Settings, name: str) -> Heartbeat | None:
