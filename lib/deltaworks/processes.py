@@ -25,6 +25,7 @@ from deltaworks import clock
 from deltaworks.clock import Sign
 from deltaworks.errors import StackError
 from deltaworks.files import replace_file
+from deltaworks.names import FILE
 
 _CLOCK_TOLERANCE_S = 2.0
 _POLL_S = 0.02
@@ -96,14 +97,15 @@ def launch(
     ports: Sequence[int] = (),
     tethered: bool = False,
 ) -> Registered:
-    """Starts a detached process and registers it.
+    """Starts a detached process and registers it; only its user can read its log.
 
     Args:
         run: folder of the registrations.
         env: its whole environment; None inherits ours.
         tethered: it gets SIGTERM when the process that started it dies, however that happens (Linux).
     """
-    log.parent.mkdir(parents=True, exist_ok=True)
+    FILE.checked(name, run)  # before anything is started
+    log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     prefix = [sys.executable, "-m", "deltaworks.stack.tether", str(os.getpid())] if tethered else []
     arguments = [*prefix, *command]
     # Not subprocess.Popen: that one insists on being asked for the end of the process.
@@ -113,7 +115,7 @@ def launch(
         dict(os.environ) if env is None else env,
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-            (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
+            (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
             (os.POSIX_SPAWN_DUP2, 1, 2),
         ],
         setsid=True,
@@ -136,7 +138,7 @@ def register(
         started=started(pid),
         launched=Sign.now(),
     )
-    replace_file(run / f"{name}.json", msgspec.json.format(msgspec.json.encode(entry), indent=1))
+    replace_file(_file(run, name), msgspec.json.format(msgspec.json.encode(entry), indent=1))
     return entry
 
 
@@ -147,12 +149,12 @@ def registered(run: Path) -> list[Registered]:
 
 def find(run: Path, name: str) -> Registered | None:
     """The registration of a name, dead or alive."""
-    return _read(run / f"{name}.json")
+    return _read(_file(run, name))
 
 
 def forget(run: Path, name: str) -> None:
     """Removes a registration."""
-    (run / f"{name}.json").unlink(missing_ok=True)
+    _file(run, name).unlink(missing_ok=True)
 
 
 def stop(run: Path, entry: Registered, *, timeout_s: float = 20.0) -> bool:
@@ -197,6 +199,10 @@ def last_lines(log: Path, count: int = 20, *, after: int = 0) -> list[str]:
         content.seek(max(after, log.stat().st_size - 65536))
         lines = content.read().decode(errors="replace").splitlines()
     return [line[:300] for line in lines if line.strip() and not line.lstrip().startswith("at ")][-count:]
+
+
+def _file(run: Path, name: str) -> Path:
+    return run / f"{FILE.checked(name, run)}.json"
 
 
 def _read(file: Path) -> Registered | None:

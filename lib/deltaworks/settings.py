@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from deltaworks.errors import ConfigurationError
+from deltaworks.names import PIPELINE
 
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 _SURROUNDINGS = frozenset(
@@ -192,6 +193,21 @@ class Settings:
         return self.control_url or local
 
     @property
+    def marker(self) -> Path:
+        """Says that the home is one; see `home`."""
+        return self.home / "home.json"
+
+    @property
+    def parts(self) -> tuple[Path, ...]:
+        """Everything that deltaworks makes in the home; nothing else of it is ever deleted."""
+        return (*self.private, self.airflow, self.postgres, self.pgpass, self.run, self.temporary, self.marker)
+
+    @property
+    def private(self) -> tuple[Path, ...]:
+        """The folders of the home that are there from the beginning, for its user alone."""
+        return (self.pipelines, self.tables, self.archives, self.logs, self.kafka, self.jars)
+
+    @property
     def postgres(self) -> Path:
         """Configuration and data of PostgreSQL."""
         return self.home / "postgres"
@@ -236,9 +252,18 @@ class Settings:
         """One Delta table per folder."""
         return self.home / "tables"
 
+    @property
+    def pipelines(self) -> Path:
+        """One folder per pipeline."""
+        return self.home / "pipelines"
+
     def pipeline(self, name: str) -> Path:
-        """Checkpoint, local stores, batch records, heartbeat and lease of one pipeline."""
-        return self.home / "pipelines" / name
+        """Checkpoint, local stores, batch records, heartbeat and lease of one pipeline.
+
+        Raises:
+            ConfigurationError: the name would lead elsewhere.
+        """
+        return self.pipelines / PIPELINE.checked(name, self.pipelines)
 
     @property
     def broker_port(self) -> int:

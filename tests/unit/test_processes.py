@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from deltaworks import clock, processes
+from deltaworks.errors import ConfigurationError
 
 SLEEP = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)"]
 STUBBORN = [
@@ -51,6 +52,31 @@ def test_a_process_is_detached_registered_and_stopped(tmp_path: Path) -> None:
     assert processes.stop(tmp_path / "run", entry)
     assert not psutil.pid_exists(entry.pid)
     assert processes.registered(tmp_path / "run") == []
+
+
+def test_only_its_user_reads_the_log_of_a_process(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        entry = start(tmp_path, SLEEP)
+    finally:
+        os.umask(before)
+    processes.stop(tmp_path / "run", entry, timeout_s=1)
+
+    log = Path(entry.log)
+    assert (log.stat().st_mode & 0o777, log.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+
+
+def test_a_name_that_leads_elsewhere_is_none_of_a_process(tmp_path: Path) -> None:
+    (tmp_path / "other.json").write_text("mine")
+
+    with pytest.raises(ConfigurationError, match=r"'\.\./other' cannot be the name of a file in .*/run"):
+        processes.forget(tmp_path / "run", "../other")
+    with pytest.raises(ConfigurationError):
+        processes.find(tmp_path / "run", "../other")
+    with pytest.raises(ConfigurationError):
+        start(tmp_path, SLEEP, name="../other")
+    assert not (tmp_path / "logs").exists()
+    assert (tmp_path / "other.json").read_text() == "mine"
 
 
 def test_a_process_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:

@@ -145,7 +145,7 @@ def resume(settings: Settings, run: str) -> ReplayRun:
 
 def has_ended(settings: Settings, name: str, run: str) -> bool:
     """It has published or handed over, and nothing else of it is left."""
-    paths = _paths(settings, name, run)
+    paths = _paths(settings, name, run)  # refuses an id that leads elsewhere
     handed_over = PipelinePaths.of(settings, name).handover(run)
     return (paths.release.exists() or handed_over.exists()) and not paths.plan.exists()
 
@@ -214,7 +214,8 @@ def _patiently(take: Callable[[], object]) -> None:
 
 
 def _paths(settings: Settings, name: str, run: str) -> ReplayPaths:
-    return ReplayPaths.of(PipelinePaths.of(settings, name), run)
+    with no_retry_where_it_cannot_help():
+        return ReplayPaths.of(PipelinePaths.of(settings, name), run)
 
 
 def _day(text: str | None) -> date | None:

@@ -13,6 +13,7 @@ from deltaworks.cli.console import Steps, out, print_table
 from deltaworks.cli.pipelines import Name, user
 from deltaworks.errors import ConfigurationError
 from deltaworks.settings import Settings
+from deltaworks.names import PIPELINE
 
 if TYPE_CHECKING:
     from deltaworks.lakehouse.succession import Succession
@@ -124,6 +125,8 @@ def replays(name: Annotated[str | None, typer.Argument(help="Only those of this 
     settings = Settings.from_environment()
     print_table(
         "Replays that are not finished",
+    if name is not None:
+        PIPELINE.checked(name, settings.pipelines)
         ("run", "pipeline", "since", "done", "gate", "differences", "error"),
         (
             (
@@ -141,7 +144,7 @@ def replays(name: Annotated[str | None, typer.Argument(help="Only those of this 
         ),
         right=("differences",),
     )
-    files = settings.pipeline(name or "*").parent.glob(f"{name or '*'}/releases/*.json")
+    files = settings.pipelines.glob(f"{name or '*'}/releases/*.json")
     print_table(
         "Releases",
         ("run", "pipeline", "state", "tables", "reason"),
@@ -165,7 +168,7 @@ def replays(name: Annotated[str | None, typer.Argument(help="Only those of this 
 def _handovers(settings: Settings, name: str | None) -> Iterator[Succession]:
     from deltaworks.lakehouse import succession
 
-    for file in sorted(settings.pipeline("*").parent.glob(f"{name or '*'}/handovers/*.json")):
+    for file in sorted(settings.pipelines.glob(f"{name or '*'}/handovers/*.json")):
         if (told := succession.read(file)) is not None:
             yield told
 

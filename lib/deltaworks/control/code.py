@@ -29,6 +29,7 @@ import msgspec
 from deltaworks import clock
 from deltaworks.errors import IncompatibleCheckpointError
 from deltaworks.files import make_folder, sync, sync_folder
+from deltaworks.names import FILE
 from deltaworks.settings import Settings
 
 FORMAT = 1
@@ -91,7 +92,7 @@ def find(settings: Settings, digest: str) -> Code:
     Raises:
         IncompatibleCheckpointError: it is gone, or somebody changed it.
     """
-    code = Code(digest, settings.archives / digest)
+    code = Code(digest, settings.archives / FILE.checked(digest, settings.archives))
     if not _intact(code):
         what = "was changed" if code.path.exists() else "is gone"
         raise IncompatibleCheckpointError(

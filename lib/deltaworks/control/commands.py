@@ -18,6 +18,7 @@ from deltaworks import clock
 from deltaworks.control import damaged
 from deltaworks.errors import LeaseError, TransientError
 from deltaworks.files import replace_file
+from deltaworks.names import FILE
 
 _POLL_S = 0.05
 _COMMAND = ".command.json"
@@ -67,7 +68,10 @@ def pending(folder: Path) -> Iterator[Command]:
 def _read(folder: Path, path: Path) -> Command | None:
     """A command; None if it was withdrawn meanwhile, or cannot be read: then it is set aside and answered."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Command)
+        command = msgspec.json.decode(path.read_bytes(), type=Command)
+        if command.id != path.name.removesuffix(_COMMAND):
+            raise msgspec.ValidationError(f"its id is {command.id!r}, which is not the name of the file")
+        return command
     except FileNotFoundError:
         return None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -132,4 +136,4 @@ def _take_answer(path: Path, command: Command) -> Answer:
 
 
 def _answer_path(folder: Path, command_id: str) -> Path:
-    return folder / f"{command_id}.answer.json"
+    return folder / f"{FILE.checked(command_id, folder)}.answer.json"

@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from deltaworks.errors import ConfigurationError
+from deltaworks.names import MODULE
 from deltaworks.settings import Settings
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ def load(settings: Settings, name: str) -> Pipeline:
 
 def load_module(settings: Settings, name: str) -> ModuleType:
     """A module of `jobs/`, such as `orders` or `sample_data.orders`."""
-    path = settings.jobs.joinpath(*name.split(".")).with_suffix(".py")
+    parts = [MODULE.checked(part, settings.jobs) for part in name.split(".")]
+    path = settings.jobs.joinpath(*parts[:-1], f"{parts[-1]}.py")
     if not path.is_file():
         raise ConfigurationError(
             f"There is no {path}.",

@@ -54,7 +54,7 @@ def overview(settings: Settings, name: str | None = None, *, launchers: Launcher
         deployments = registry.deployments(name, limit=10) if name is not None else []
     except ControlUnavailableError as error:
         problem = error.message
-    local = {path.parent.name for path in settings.pipeline("*").parent.glob("*/generation")}
+    local = {path.parent.name for path in settings.pipelines.glob("*/generation")}
     names = sorted(records.keys() | local) if name is None else [name]
     return Overview(
         pipelines=[_status(settings, registry, each, records.get(each), launchers) for each in names],

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deltaworks.errors import IncompatibleCheckpointError
+from deltaworks.names import RUN
 from deltaworks.settings import Settings
 
 _POINTER = re.compile(r"([0-9A-Za-z_-]+\n)+")
@@ -137,7 +138,8 @@ class PipelinePaths:
 
     def line_of(self, query_id: str) -> LinePaths:
         """A line that follows another one, whether it runs or not."""
-        return LinePaths(self.root / "lines" / query_id)
+        lines = self.root / "lines"
+        return LinePaths(lines / RUN.checked(query_id, lines))
 
     @property
     def checkpoint(self) -> Path:
@@ -195,7 +197,7 @@ class PipelinePaths:
 
     def handover(self, run_id: str) -> Path:
         """What was done to hand over to a run; exists from the moment at which tables go over."""
-        return self.handovers / f"{run_id}.json"
+        return self.handovers / f"{RUN.checked(run_id, self.handovers)}.json"
 
     @property
     def scratch(self) -> Path:

@@ -89,13 +89,22 @@ def _execute(paths: PipelinePaths, committer: TableCommitter, command: Command) 
     match command.kind:
         case "publish":
             request = msgspec.convert(command.arguments["request"], ReleaseRequest)
-            done = release.publish(committer, Path(command.arguments["staging"]), request, paths.releases)
+            staging = _staging(paths, command.arguments["staging"])
+            done = release.publish(committer, staging, request, paths.releases)
         case "rollback":
             done = release.rollback(committer, paths.releases, command.arguments["run_id"])
         case kind:
             raise TableError(f"There is no command {kind!r}.", hint="the driver and the caller have different versions")
     result: dict[str, Any] = msgspec.to_builtins(done)
     return result
+
+
+def _staging(paths: PipelinePaths, named: str) -> Path:
+    """What a command names, if it is a folder of a replay of this pipeline."""
+    staging = Path(named)
+    if not staging.resolve().is_relative_to(paths.replays.resolve()):
+        raise TableError(f"{staging} holds no staging tables: it is not below {paths.replays}.", hint="ask again")
+    return staging
 
 
 def _ask(

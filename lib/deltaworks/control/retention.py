@@ -44,7 +44,7 @@ def code_of(paths: PipelinePaths, generation: int) -> str | None:
 def named(settings: Settings) -> set[str]:
     """The archives that the last generations of all pipelines, and the last batches of all lines, name."""
     found: set[str] = set()
-    for folder in settings.pipeline("*").parent.glob("*"):
+    for folder in settings.pipelines.glob("*"):
         paths = PipelinePaths(folder)
         found |= {digest for generation in _noted(paths) if (digest := code_of(paths, generation))}
         for line in (folder, *(folder / "lines").glob("*")):

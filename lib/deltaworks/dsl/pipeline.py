@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -13,6 +12,7 @@ from deltaworks.dsl.builder import StreamsBuilder
 from deltaworks.dsl.mistakes import named
 from deltaworks.dsl.topology import Topology
 from deltaworks.errors import Problem, TopologyError
+from deltaworks.names import PIPELINE, TABLE
 from deltaworks.topology.archives import Archives
 from deltaworks.topology.checks import table_names
 from deltaworks.topology.error_handlers import ErrorPolicy, Handling
@@ -20,8 +20,6 @@ from deltaworks.topology.nodes import AnyNode, Source
 from deltaworks.topology.records import Coordinates
 from deltaworks.topology.stages import Plan
 from deltaworks.topology.timestamps import Timestamps, problem_of
-
-_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_-]{0,99}")
 
 
 @dataclass(frozen=True)
@@ -187,8 +185,10 @@ class Pipeline:
                 yield Problem(f"topics=(...) holds {named(topic)}, not a Topic.", hint=f"topics=(Topic({topic!r}),)")
 
     def _check(self, plan: Plan) -> Iterator[Problem]:
-        if not _NAME.fullmatch(self.name):
-            yield Problem(f"'{self.name}' cannot be the name of a pipeline.", hint="use letters, digits, '_' and '-'")
+        if not PIPELINE.allows(self.name):
+            yield Problem(f"'{self.name}' cannot be {PIPELINE.what}.", hint=f"use {PIPELINE.valid}")
+        if self.dead_letter_table is not None and not TABLE.allows(self.dead_letter_table):
+            yield Problem(f"'{self.dead_letter_table}' cannot be {TABLE.what}.", hint=f"use {TABLE.valid}")
         if self.dead_letter_table in {name for sink in plan.tables for name in table_names(sink)}:
             yield Problem(
                 f"dead_letter_table '{self.dead_letter_table}' is also written by the topology; one writer per table.",

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from deltaworks import files
 from deltaworks.lakehouse import layout
+from deltaworks.names import FILE
 
 
 class KeptFiles:
@@ -39,8 +40,8 @@ class KeptFiles:
         name = f"{now_ms:016d}-{number}-{run_id}"
         made = []
         for path in paths:
-            link(self._table / path, self._folder / name / path)
-            made.append(self._folder / name / path)
+            link(self._table / path, self._of(name) / path)
+            made.append(self._of(name) / path)
         files.sync(made)
         if name not in self._names:
             self._names.append(name)
@@ -48,13 +49,13 @@ class KeptFiles:
 
     def missing(self, name: str, paths: Iterable[str]) -> list[str]:
         """Which of these are not kept any more."""
-        return [path for path in paths if not (self._folder / name / path).exists()]
+        return [path for path in paths if not (self._of(name) / path).exists()]
 
     def restore(self, name: str, paths: Iterable[str]) -> None:
         """Files are again where the table had them."""
         made = [path for path in paths if not (self._table / path).exists()]
         for path in made:
-            link(self._folder / name / path, self._table / path)
+            link(self._of(name) / path, self._table / path)
         files.sync([self._table / path for path in made])
 
     def path(self, name: str, path: str) -> str:
@@ -63,8 +64,11 @@ class KeptFiles:
 
     def forget(self, name: str) -> None:
         """Nobody wants these back."""
-        shutil.rmtree(self._folder / name, ignore_errors=True)
+        shutil.rmtree(self._of(name), ignore_errors=True)
         self._names = [other for other in self._names if other != name]
+
+    def _of(self, name: str) -> Path:
+        return self._folder / FILE.checked(name, self._folder)
 
     def expire(self, now_ms: int) -> None:
         """Forgets what is too old to be rolled back."""

@@ -47,6 +47,7 @@ from deltaworks.lakehouse.replacement import (
 from deltaworks.lakehouse.schema import Role, changelog_name
 from deltaworks.lakehouse.scope import Scope
 from deltaworks.lakehouse.writes import NewFile
+from deltaworks.names import RUN
 
 State = Literal["publishing", "published", "rolling back", "rolled back"]
 _MS_PER_DAY = 86_400_000
@@ -479,7 +480,7 @@ def _decoded(path: Path) -> ReleaseRecord | None:
 
 
 def _path(releases: Path, run_id: str) -> Path:
-    return releases / f"{run_id}.json"
+    return releases / f"{RUN.checked(run_id, releases)}.json"
 
 
 def _names(tables: Iterable[OpenTable]) -> list[str]:

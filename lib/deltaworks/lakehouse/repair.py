@@ -20,6 +20,7 @@ from deltaworks.lakehouse.log import Commit, DeltaLog
 from deltaworks.lakehouse.trash import Trash
 from deltaworks.lakehouse.versions import Version
 from deltaworks.lakehouse.writes import NewFile
+from deltaworks.names import TABLE
 
 
 @dataclass(frozen=True)
@@ -153,7 +154,7 @@ def _difference(log: DeltaLog, before: DeltaLog, foreign: Sequence[Version]) -> 
 
 
 def _load(root: Path, name: str) -> DeltaLog:
-    path = root / name
+    path = root / TABLE.checked(name, root)
     if not (path / layout.LOG_FOLDER).is_dir():
         raise TableError(f"There is no Delta table '{name}' below {root}.", hint="deltaworks tables lists them")
     log = DeltaLog(path)

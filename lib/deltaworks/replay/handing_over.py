@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from glob import escape
 from pathlib import Path
 
 from deltaworks.control import actions, fence, jobs, topics
@@ -29,6 +28,7 @@ from deltaworks.faults import reach
 from deltaworks.lakehouse import succession
 from deltaworks.lakehouse.schema import plan_schemas
 from deltaworks.lakehouse.succession import Succession, SuccessionRequest
+from deltaworks.names import RUN
 from deltaworks.replay import same_topics
 from deltaworks.replay.begin import Broker
 from deltaworks.replay.model import ReplayPaths, ReplayPlan
@@ -130,7 +130,7 @@ def undo(settings: Settings, run_id: str, *, requested_by: str, report: Report =
 
 def record_of(settings: Settings, run_id: str) -> Path | None:
     """Where it is written down what was done to hand over to a run; None: nothing was."""
-    return next(settings.pipeline("*").parent.glob(f"*/handovers/{escape(run_id)}.json"), None)
+    return next(settings.pipelines.glob(f"*/handovers/{RUN.checked(run_id)}.json"), None)
 
 
 def _switch(

@@ -14,6 +14,7 @@ from deltaworks.control.paths import PipelinePaths
 from deltaworks.files import replace_file
 from deltaworks.kafka.ranges import Offsets
 from deltaworks.lakehouse.later_begin import LaterBegin
+from deltaworks.names import RUN
 
 Order = Literal["recorded", "time"]
 Phase = Literal["plan", "run", "compare", "gate", "publish", "verify", "clean"]
@@ -135,6 +136,8 @@ class ReplayPaths:
 
     @classmethod
     def of(cls, pipeline: PipelinePaths, run_id: str) -> ReplayPaths:
+        """Raises `ConfigurationError` if the id would lead elsewhere."""
+        RUN.checked(run_id, pipeline.replays)
         return cls(pipeline.replays / run_id, pipeline.releases / f"{run_id}.json")
 
     @property

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from glob import escape
 from pathlib import Path
 from typing import Protocol
 
@@ -32,6 +31,7 @@ from deltaworks.lakehouse.comparison import Comparison
 from deltaworks.lakehouse.release import Release, ReleaseRequest
 from deltaworks.lakehouse.schema import Role, TableSchema, plan_schemas
 from deltaworks.lakehouse.scope import Scope
+from deltaworks.names import RUN
 from deltaworks.replay import days, same_topics
 from deltaworks.replay.begin import Broker, begun_later
 from deltaworks.replay.model import PHASES, Phase, ReplayPaths, ReplayPlan, ReplayRequest, ReplayState, day_of
@@ -296,7 +296,8 @@ def find(settings: Settings, run_id: str) -> tuple[ReplayPaths, ReplayPlan]:
     Raises:
         ConfigurationError: there is none of that id.
     """
-    for root in settings.pipeline("*").parent.glob(f"*/replays/{escape(run_id)}/plan.json"):
+    RUN.checked(run_id)
+    for root in settings.pipelines.glob(f"*/replays/{run_id}/plan.json"):
         paths = ReplayPaths.of(PipelinePaths(root.parents[2]), run_id)
         return paths, paths.read_plan()
     known = [plan.run_id for _, plan in all_unfinished(settings)]
@@ -307,7 +308,7 @@ def find(settings: Settings, run_id: str) -> tuple[ReplayPaths, ReplayPlan]:
 
 def all_unfinished(settings: Settings) -> list[tuple[ReplayPaths, ReplayPlan]]:
     """Of all pipelines, oldest first."""
-    names = sorted(path.parent.name for path in settings.pipeline("*").parent.glob("*/replays"))
+    names = sorted(path.parent.name for path in settings.pipelines.glob("*/replays"))
     found = [run for name in names for run in _runs(settings, name)]
     return sorted(found, key=lambda run: run[1].created_ms)
 
@@ -370,9 +371,10 @@ def release_of(settings: Settings, run_id: str) -> tuple[str, Path]:
     Raises:
         ConfigurationError: it has published nothing that is still known.
     """
-    for file in settings.pipeline("*").parent.glob(f"*/releases/{escape(run_id)}.json"):
+    RUN.checked(run_id)
+    for file in settings.pipelines.glob(f"*/releases/{run_id}.json"):
         return file.parents[1].name, file
-    known = sorted(path.stem for path in settings.pipeline("*").parent.glob("*/releases/*.json"))
+    known = sorted(path.stem for path in settings.pipelines.glob("*/releases/*.json"))
     raise ConfigurationError(
         f"No release of a run {run_id!r} is known.", hint=f"releases: {', '.join(known) or 'none'}"
     )

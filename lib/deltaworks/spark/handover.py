@@ -15,7 +15,6 @@ Who switches or undoes holds the lease of the pipeline, so nothing runs. Not her
 
 from __future__ import annotations
 
-import re
 import shutil
 from contextlib import closing, nullcontext
 from pathlib import Path
@@ -33,8 +32,6 @@ from deltaworks.spark.local_store import LocalStore
 from deltaworks.spark.protocol import local_path
 from deltaworks.spark.source import TICK
 from deltaworks.topology.stages import Plan
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def offsets_after(paths: PipelinePaths, last_batch: int) -> Offsets:
@@ -89,7 +86,7 @@ def make_line(
     Raises:
         ConflictError: the line has been switched to already, or a store holds later batches too.
     """
-    line = _line(paths, run_id)
+    line = paths.line_of(run_id)
     if run_id in paths.switched or line.undone.exists():
         raise ConflictError(
             f"The line {run_id} at {line.root} has been switched to already; its stores are its own now.",
@@ -146,7 +143,7 @@ def switch(paths: PipelinePaths, query_id: str, *, accept_unfinished: bool = Fal
 
 def require_switchable(paths: PipelinePaths, query_id: str, *, accept_unfinished: bool = False) -> None:
     """Raises what `switch` would raise; changes nothing."""
-    line = _line(paths, query_id)
+    line = paths.line_of(query_id)
     plan = stored_plan(line.plan)
     if plan is None:
         raise ConfigurationError(
@@ -171,7 +168,7 @@ def undo(paths: PipelinePaths, query_id: str | None = None) -> None:
         ConfigurationError: there is none, or another one runs.
     """
     switched = paths.switched
-    if query_id is not None and query_id not in switched and _line(paths, query_id).undone.exists():
+    if query_id is not None and query_id not in switched and paths.line_of(query_id).undone.exists():
         return
     require_last(paths, query_id)
     line = paths.line
@@ -214,14 +211,6 @@ def settle(paths: PipelinePaths) -> None:
     """Ends an `undo` that was interrupted; for who is about to run the stream."""
     if paths.line.undone.exists():
         undo(paths)
-
-
-def _line(paths: PipelinePaths, query_id: str) -> LinePaths:
-    if not _NAME.fullmatch(query_id):
-        raise ConfigurationError(
-            f"{query_id!r} cannot name a line.", hint="letters, digits, '.', '_', '-'; as a folder may be called"
-        )
-    return paths.line_of(query_id)
 
 
 def _require_stand(local: LocalStore | None, path: Path, last_batch: int) -> None:

@@ -116,19 +116,19 @@ class AirflowApi:
 
     def unpause(self, dag_id: str) -> None:
         """Lets the scheduler start its runs."""
-        self._authorized("PATCH", f"/api/v2/dags/{quote(dag_id)}", {"is_paused": False})
+        self._authorized("PATCH", f"/api/v2/dags/{_part(dag_id)}", {"is_paused": False})
 
     def trigger(self, dag_id: str, conf: Mapping[str, Any] | None = None, *, run_id: str | None = None) -> str:
         """Starts a run; the form's fields go into `conf`. Returns its id."""
         body = {"logical_date": None, "conf": dict(conf or {}), **({"dag_run_id": run_id} if run_id else {})}
-        return str(self._authorized("POST", f"/api/v2/dags/{quote(dag_id)}/dagRuns", body)["dag_run_id"])
+        return str(self._authorized("POST", f"/api/v2/dags/{_part(dag_id)}/dagRuns", body)["dag_run_id"])
 
     def run(self, dag_id: str, run_id: str) -> DagRun:
         return msgspec.convert(self._get(_run(dag_id, run_id)), DagRun)
 
     def runs(self, dag_id: str) -> list[DagRun]:
         """The latest 100, newest first."""
-        path = f"/api/v2/dags/{quote(dag_id)}/dagRuns?order_by=-run_after&limit=100"
+        path = f"/api/v2/dags/{_part(dag_id)}/dagRuns?order_by=-run_after&limit=100"
         return msgspec.convert(self._get(path)["dag_runs"], list[DagRun])
 
     def patch_run(self, dag_id: str, run_id: str, state: Literal["success", "failed"]) -> None:
@@ -157,11 +157,11 @@ class AirflowApi:
             "only_failed": False,
             "reset_dag_runs": True,
         }
-        self._authorized("POST", f"/api/v2/dags/{quote(dag_id)}/clearTaskInstances", body)
+        self._authorized("POST", f"/api/v2/dags/{_part(dag_id)}/clearTaskInstances", body)
 
     def xcom(self, dag_id: str, run_id: str, task_id: str, key: str = "return_value") -> Any:
         """What a task handed on; JSON in a string is read, any other string is the value itself."""
-        value = self._get(f"{_task(dag_id, run_id, task_id)}/xcomEntries/{quote(key)}")["value"]
+        value = self._get(f"{_task(dag_id, run_id, task_id)}/xcomEntries/{_part(key)}")["value"]
         with suppress(TypeError, ValueError):
             return json.loads(value)
         return value
@@ -226,11 +226,16 @@ class _Unauthorized(Exception):
 
 
 def _run(dag_id: str, run_id: str) -> str:
-    return f"/api/v2/dags/{quote(dag_id)}/dagRuns/{quote(run_id, safe='')}"
+    return f"/api/v2/dags/{_part(dag_id)}/dagRuns/{_part(run_id)}"
 
 
 def _task(dag_id: str, run_id: str, task_id: str) -> str:
-    return f"{_run(dag_id, run_id)}/taskInstances/{quote(task_id)}"
+    return f"{_run(dag_id, run_id)}/taskInstances/{_part(task_id)}"
+
+
+def _part(name: str) -> str:
+    """One part of a path, whatever is in it."""
+    return quote(name, safe="")
 
 
 def _log_line(line: dict[str, Any] | str) -> Iterator[str]:

@@ -20,6 +20,7 @@ import psutil
 
 from deltaworks import clock, processes
 from deltaworks.errors import ConfigurationError, StackError
+from deltaworks.names import FILE
 from deltaworks.settings import Settings
 from deltaworks.stack import airflow, ports, runner
 from deltaworks.stack.components import Component, Report
@@ -185,7 +186,7 @@ def log_of(settings: Settings, name: str) -> Path:
     Raises:
         ConfigurationError: there is none of that name.
     """
-    file = settings.logs / f"{name}.log"
+    file = settings.logs / f"{FILE.checked(name, settings.logs)}.log"
     if not file.is_file():
         known = ", ".join(sorted(path.stem for path in settings.logs.glob("*.log"))) or "none yet"
         raise ConfigurationError(f"There is no log of {name!r} in {settings.logs}.", hint=f"logs: {known}")

@@ -11,6 +11,7 @@ from itertools import combinations
 from typing import TypeVar
 
 from deltaworks.errors import Problem
+from deltaworks.names import STORE, TABLE, TOPIC
 from deltaworks.topology.nodes import (
     AnyNode,
     DeltaSink,
@@ -26,10 +27,6 @@ from deltaworks.topology.nodes.sinks import TableKind
 from deltaworks.topology.stages import StoreSpec
 
 T = TypeVar("T")
-
-_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-_STORE = re.compile(r"[a-zA-Z0-9.-][a-zA-Z0-9._-]{0,199}")
-_TABLE = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]{0,127}")
 
 
 def check(nodes: Sequence[AnyNode], stores: Sequence[tuple[StoreSpec, Origin]]) -> Iterator[Problem]:
@@ -62,12 +59,8 @@ def _node_names(nodes: Iterable[AnyNode]) -> Iterator[Problem]:
 
 def _stores(stores: Iterable[tuple[StoreSpec, Origin]]) -> Iterator[Problem]:
     for store, where in stores:
-        if not _STORE.fullmatch(store.name):
-            yield Problem(
-                f"'{store.name}' cannot be the name of a store.",
-                _at(where),
-                "use letters, digits, '.', '_' and '-', and no '_' at the begin",
-            )
+        if not STORE.allows(store.name):
+            yield Problem(f"'{store.name}' cannot be {STORE.what}.", _at(where), f"use {STORE.valid}")
     for first, again in _repeated((store.name, (store, where)) for store, where in stores):
         yield Problem(
             f"two stores are named '{again[0].name}'; the first is at {first[1]}.",
@@ -111,12 +104,8 @@ def _topics(nodes: Iterable[AnyNode]) -> Iterator[Problem]:
             case _:
                 names = ()
         for name in names:
-            if not _TOPIC.fullmatch(name) or name in {".", ".."}:
-                yield Problem(
-                    f"'{name}' cannot be the name of a topic.",
-                    _at(node.origin),
-                    "use letters, digits, '.', '_' and '-', at most 249",
-                )
+            if not TOPIC.allows(name):
+                yield Problem(f"'{name}' cannot be {TOPIC.what}.", _at(node.origin), f"use {TOPIC.valid}")
 
 
 def _sources(nodes: Sequence[AnyNode]) -> Iterator[Problem]:
@@ -167,12 +156,8 @@ def _pattern(source: Source, sources: Iterable[Source]) -> Iterator[Problem]:
 def _tables(nodes: Iterable[AnyNode]) -> Iterator[Problem]:
     sinks = [node for node in nodes if isinstance(node, DeltaSink)]
     for sink in sinks:
-        if not _TABLE.fullmatch(sink.table):
-            yield Problem(
-                f"'{sink.table}' cannot be the name of a Delta table.",
-                _at(sink.origin),
-                "use letters, digits and '_', with a letter first",
-            )
+        if not TABLE.allows(sink.table):
+            yield Problem(f"'{sink.table}' cannot be {TABLE.what}.", _at(sink.origin), f"use {TABLE.valid}")
     for first, again in _repeated((name.lower(), sink) for sink in sinks for name in table_names(sink)):
         yield Problem(
             f"Delta table '{again.table}' is also written at {first.origin}; a table has one writer.",

@@ -301,3 +301,23 @@ def test_a_phase_that_another_process_did_meanwhile_is_done(settings: Settings, 
 
     assert replay_tasks.compare(NAME, "r") == 5
     assert notes.done == []
+
+
+@pytest.mark.parametrize("run", ["../../..", "..", "", "/etc"])
+def test_an_id_that_leads_elsewhere_is_refused_and_nothing_is_deleted(
+    settings: Settings, notes: Notes, run: str
+) -> None:
+    kept = planned(settings, NAME, "r").plan
+
+    for act in (
+        lambda: replay_tasks.compare(NAME, run),
+        lambda: replay_tasks.publish(NAME, run, form(), answer("admin")),
+        lambda: replay_tasks.verify(NAME, run),
+        lambda: replay_tasks.clean(NAME, run),
+        lambda: replay_tasks.discard(NAME, run, answer("admin")),
+    ):
+        with pytest.raises(AirflowFailException, match="cannot be the id of a replay"):
+            act()
+
+    assert kept.exists()
+    assert notes.done == []

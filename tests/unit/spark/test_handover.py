@@ -175,7 +175,7 @@ def test_a_line_that_has_run_is_neither_made_nor_switched_to_again(folder: Folde
 
 @pytest.mark.parametrize("name", ["", "a/b", "..", ".hidden"])
 def test_a_name_that_is_no_folder_is_refused(folder: Folder, name: str) -> None:
-    with pytest.raises(ConfigurationError, match="cannot name a line"):
+    with pytest.raises(ConfigurationError, match="cannot be the id of a replay, or of a line"):
         handover.switch(folder.paths, name)
 
 

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from deltaworks.kafka.ranges import Range
 from deltaworks.kernel.records import Headers, RecordBatch
+from deltaworks.names import TOPIC
 from deltaworks.spark.global_tables import Reader
 
 GROUP_ROWS = 5_000
@@ -86,7 +87,7 @@ class _Writer:
     def __init__(self, folder: Path, part: tuple[str, int]) -> None:
         self.part = part
         topic, partition = part
-        self._path = folder / topic / f"{partition}.parquet"
+        self._path = folder / TOPIC.checked(topic, folder) / f"{partition}.parquet"
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._temporary = self._path.with_name(f".{partition}-{os.getpid()}")
         schema = pa.schema([field for field in SCHEMA if field.name not in ("topic", "partition")])

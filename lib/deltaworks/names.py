@@ -1,0 +1,78 @@
+"""What may be the name of something that has a file or a folder of its own.
+
+Names and ids come from outside: arguments of commands, forms and XComs of Airflow, files that somebody may have edited.
+Each is checked where it becomes part of a path, so that none leads out of its folder. The rules are here and nowhere
+else.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from deltaworks.errors import ConfigurationError
+
+_SHOWN = 100
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What names of one kind look like; none of them is `.` or `..`, and none has a separator in it."""
+
+    what: str
+    """Behind "cannot be ": an article and a noun."""
+    pattern: re.Pattern[str]
+    valid: str
+    """For people."""
+
+    def allows(self, name: str) -> bool:
+        """Whether it may be a name."""
+        return self.pattern.fullmatch(name) is not None
+
+    def checked(self, name: str, where: Path | None = None) -> str:
+        """The name, if it may be one.
+
+        Args:
+            name: from outside.
+            where: the folder in which it would name something.
+
+        Raises:
+            ConfigurationError: it may not; nothing was read, written or deleted.
+        """
+        if self.allows(name):
+            return name
+        shown = repr(name if len(name) <= _SHOWN else f"{name[:_SHOWN]}...")
+        there = "" if where is None else f" in {where}"
+        raise ConfigurationError(f"{shown} cannot be {self.what}{there}.", hint=f"use {self.valid}")
+
+
+PIPELINE = Rule("the name of a pipeline", re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_-]{0,99}"), "letters, digits, '_' and '-'")
+TOPIC = Rule(
+    "the name of a topic",
+    re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}"),
+    "letters, digits, '.', '_' and '-', at most 249",
+)
+STORE = Rule(
+    "the name of a store",
+    re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9.-][a-zA-Z0-9._-]{0,199}"),
+    "letters, digits, '.', '_' and '-', and no '_' at the begin",
+)
+TABLE = Rule(
+    "the name of a Delta table",
+    re.compile(r"[a-zA-Z_][a-zA-Z0-9_]{0,127}"),
+    "letters, digits and '_', with a letter first",
+)
+MODULE = Rule(
+    "the name of a file in jobs/", re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9_-]{0,99}"), "letters, digits, '_' and '-'"
+)
+RUN = Rule(
+    "the id of a replay, or of a line",
+    re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,199}"),
+    "letters, digits, '.', '_' and '-', as `deltaworks replays` shows them",
+)
+FILE = Rule(
+    "the name of a file",
+    re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9._-]{0,239}"),
+    "letters, digits, '.', '_' and '-'",
+)
