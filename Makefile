@@ -14,7 +14,7 @@ demo: .venv/.complete ## Deploy the orders pipeline through Airflow on real comp
 	@$(BIN)/deltaworks demo
 
 .PHONY: down
-down: .venv/.complete ## Stop all that was started and delete its data (`.venv/bin/deltaworks down` keeps the data)
+down: .venv/.complete ## Stop all that was started and delete its data, after a question in a terminal (`.venv/bin/deltaworks down` keeps the data)
 	@$(BIN)/deltaworks down --delete-data
 
 .PHONY: check
@@ -95,7 +95,7 @@ docs-coverage: .venv/.complete ## Write docs/kafka-streams.md anew, from the map
 .PHONY: clean
 clean: ## Stop what runs; delete data, caches and .venv
 	@if [ -x $(BIN)/deltaworks ]; then $(BIN)/deltaworks down --delete-data; fi
-	rm -rf .deltaworks .hypothesis .mypy_cache .pytest_cache .ruff_cache .venv build dist
+	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache .venv build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/.complete: pyproject.toml constraints.txt infra/bootstrap

@@ -73,9 +73,9 @@ def test_names_that_are_in_use_are_allowed(rule: Rule, name: str) -> None:
 
 def test_the_error_says_what_where_and_what_is_valid() -> None:
     with pytest.raises(ConfigurationError) as raised:
-        names.RUN.checked("../x", Path("/home/replays"))
+        names.RUN.checked("../x", Path("/data/replays"))
 
-    assert raised.value.message == "'../x' cannot be the id of a replay, or of a line in /home/replays."
+    assert raised.value.message == "'../x' cannot be the id of a replay, or of a line in /data/replays."
     assert raised.value.hint == "use letters, digits, '.', '_' and '-', as `deltaworks replays` shows them"
 
 

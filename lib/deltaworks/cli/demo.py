@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from deltaworks import clock
+from deltaworks import clock, home
 from deltaworks.cli import pipelines
 from deltaworks.cli.console import Steps, out, print_table
 from deltaworks.control import jobs
@@ -160,7 +160,7 @@ class _Demo:
         from deltaworks.stack.java import find_java
 
         java = find_java(self._settings, read_components(self._settings.infra).java_versions)
-        self._settings.home.mkdir(parents=True, exist_ok=True)
+        home.make(self._settings)
         free_gb = shutil.disk_usage(self._settings.home).free / 1e9
         memory_gb = psutil.virtual_memory().available / 1e9
         report(

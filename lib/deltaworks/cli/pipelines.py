@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from deltaworks import exits
+from deltaworks import exits, home
 from deltaworks.cli.console import Steps, err, out, print_table
 from deltaworks.errors import ConfigurationError, DeltaworksError, LeaseError
 from deltaworks.settings import Settings
@@ -126,6 +126,7 @@ def run(
     from deltaworks.control.reporter import RegistryReporter, SilentReporter
 
     settings = Settings.from_environment()
+    home.make(settings)
     code.run_from_archive(settings)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("deltaworks").setLevel(logging.INFO)

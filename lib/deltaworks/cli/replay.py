@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from deltaworks import home
 from deltaworks.cli.console import Steps, out, print_table
 from deltaworks.cli.pipelines import Name, user
 from deltaworks.errors import ConfigurationError
-from deltaworks.settings import Settings
 from deltaworks.names import PIPELINE
+from deltaworks.settings import Settings
 
 if TYPE_CHECKING:
     from deltaworks.lakehouse.succession import Succession
@@ -76,6 +77,7 @@ def replay(
     from deltaworks.replay.phases import ReplayRun
 
     settings, steps = Settings.from_environment(), Steps()
+    home.make(settings)
     code.run_from_archive(settings)
     with code.held(settings), steps.step(f"plan a replay of {name}") as report:
         if resume is not None:
@@ -123,10 +125,10 @@ def replays(name: Annotated[str | None, typer.Argument(help="Only those of this 
     from deltaworks.replay import phases
 
     settings = Settings.from_environment()
-    print_table(
-        "Replays that are not finished",
     if name is not None:
         PIPELINE.checked(name, settings.pipelines)
+    print_table(
+        "Replays that are not finished",
         ("run", "pipeline", "since", "done", "gate", "differences", "error"),
         (
             (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Annotated
@@ -49,14 +50,41 @@ def down(
     delete_data: Annotated[
         bool, typer.Option("--delete-data", help="Also delete topics, checkpoints, tables and logs.")
     ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Delete without asking.")] = False,
 ) -> None:
-    """Stop everything that was started: pipelines first (they finish their batch), then the components."""
+    """Stop everything that was started: pipelines first (they finish their batch), then the components.
+
+    Data is deleted only of a home that deltaworks has made; in a terminal, it asks first.
+    """
     from deltaworks.stack import lifecycle
 
     settings = Settings.from_environment()
+    if delete_data and settings.home.is_dir():
+        _agree_to_delete(settings, yes=yes)
     with Steps().step("down") as report:
         stopped = lifecycle.down(settings, report, delete_data=delete_data)
         report(f"stopped: {', '.join(stopped)}" if stopped else "nothing was running")
+
+
+def _agree_to_delete(settings: Settings, *, yes: bool) -> None:
+    """Shows what will be gone; raises before anything is stopped if it may not, or if somebody says no."""
+    from deltaworks import home
+
+    found = home.contents(settings)
+    print_table(
+        f"To be deleted in {settings.home}",
+        ("name", "MB"),
+        ((part.path.name, f"{part.size_bytes / 1e6:,.1f}") for part in found.parts),
+        right=("MB",),
+    )
+    if found.others:
+        out.print(Text(f"These stay, deltaworks has not made them: {', '.join(path.name for path in found.others)}"))
+    if not yes and sys.stdin.isatty():
+        typer.confirm("Delete?", abort=True)
+        yes = True
+    if yes and not found.marked:
+        home.mark(settings)
+    home.require_marked(settings)
 
 
 def status(

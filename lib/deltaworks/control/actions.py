@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 
-from deltaworks import clock
+from deltaworks import clock, home
 from deltaworks.control import checkpoint, code, fence, jobs, lineage, outcome, retention
 from deltaworks.control.code import Code
 from deltaworks.control.ending import end_drivers
@@ -75,6 +75,7 @@ def deploy(
         raise ConfigurationError(f"There is no pipeline {name!r} in jobs/.", hint=f"pipelines here: {known}")
     options = options or DeployOptions()
     launchers(settings, options.launcher).check()
+    home.make(settings)
     if runs is None and settings.run_from == "archive":
         runs = code.archive(settings)
     registry = Registry.of(settings)

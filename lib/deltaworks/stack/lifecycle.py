@@ -18,7 +18,7 @@ from pathlib import Path
 
 import psutil
 
-from deltaworks import clock, processes
+from deltaworks import clock, home, processes
 from deltaworks.errors import ConfigurationError, StackError
 from deltaworks.names import FILE
 from deltaworks.settings import Settings
@@ -106,6 +106,7 @@ def up(
     begin = clock.ticks_s()
     host = NativeHost.of(settings)
     chosen = host.components.chosen(only)
+    home.make(settings)
     with _alone(settings):
         found = _runner(settings)
         if found is None:
@@ -142,13 +143,19 @@ def down(settings: Settings, report: Report = lambda _: None, *, delete_data: bo
     """Stops everything that was started, pipelines first; leaves no process, port or temporary file.
 
     Args:
-        delete_data: also removes the home, with topics, checkpoints and tables.
+        delete_data: also removes what deltaworks has made in the home: topics, checkpoints, tables, logs.
 
     Returns:
         The names of what was stopped.
+
+    Raises:
+        ConfigurationError: it is not known that deltaworks has made the home; nothing was stopped or deleted.
+        StackError: something cannot be stopped, or deleted.
     """
     if not settings.home.is_dir():
         return []
+    if delete_data:
+        home.require_marked(settings)
     stopped = []
     with _alone(settings):
         for entry in sorted(processes.registered(settings.run), key=lambda e: (_STOP_ORDER.get(e.kind, 5), e.name)):
@@ -164,7 +171,7 @@ def down(settings: Settings, report: Report = lambda _: None, *, delete_data: bo
         shutil.rmtree(settings.temporary, ignore_errors=True)
         shutil.rmtree(settings.run, ignore_errors=True)
         if delete_data:
-            shutil.rmtree(settings.home, ignore_errors=True)
+            home.delete(settings)
     return stopped
 
 
@@ -196,7 +203,6 @@ def log_of(settings: Settings, name: str) -> Path:
 @contextmanager
 def _alone(settings: Settings) -> Iterator[None]:
     """One `up` or `down` at a time in a home; others wait."""
-    settings.home.mkdir(parents=True, exist_ok=True)
     handle = os.open(settings.home, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -217,7 +223,7 @@ def _prepare(host: NativeHost, new: Sequence[Component], report: Report) -> None
     needed_mb, free_mb = sum(c.memory_mb for c in new), psutil.virtual_memory().available // _MB
     if needed_mb > free_mb:
         report(f"memory: {free_mb} MB are free, these components may need {needed_mb} MB")
-    host.settings.temporary.mkdir(parents=True, exist_ok=True)
+    host.settings.temporary.mkdir(mode=0o700, parents=True, exist_ok=True)
     for component in new:
         host.prepare(component, report)
 

@@ -15,6 +15,7 @@ from typing import assert_never
 
 import psutil
 
+from deltaworks import home
 from deltaworks.errors import StackError
 from deltaworks.processes import Registered
 from deltaworks.settings import Settings
@@ -60,7 +61,7 @@ class NativeHost:
 
     def require_room_and_ports(self, component: Component) -> None:
         """Raises `StackError`, which names the holder or the folder, if it could not run here."""
-        self.settings.home.mkdir(parents=True, exist_ok=True)
+        home.make(self.settings)
         free_mb = shutil.disk_usage(self.settings.home).free // 1_000_000
         if free_mb < component.free_disk_mb:
             raise StackError(

@@ -24,6 +24,7 @@ from pathlib import Path
 
 import psutil
 
+from deltaworks import home
 from deltaworks.errors import ConfigurationError, StackError
 from deltaworks.files import replace_file
 from deltaworks.settings import Settings
@@ -231,7 +232,7 @@ def _as_user(user: str | None, command: Sequence[str]) -> list[str]:
 
 
 def _require_reachable(settings: Settings, user: str | None) -> None:
-    settings.home.mkdir(parents=True, exist_ok=True)
+    home.make(settings)
     if user is None:
         return
     folders = [*reversed(settings.home.parents), settings.home]

@@ -166,9 +166,9 @@ class Runner:
             return
         options = ["--signal", component.stop_signal, *(["--user", launch.user] if launch.user else [])]
         log = self.host.log(component)
-        log.parent.mkdir(parents=True, exist_ok=True)
+        log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         child.since = clock.utc_now()
-        with log.open("ab") as output:
+        with open(log, "ab", opener=_for_its_user) as output:
             child.process = subprocess.Popen(
                 [*tether.COMMAND, *options, str(os.getpid()), *launch.command],
                 stdin=subprocess.DEVNULL,
@@ -276,6 +276,11 @@ class Runner:
             ports=self.host.ports(child.component),
             log=str(self.host.log(child.component)),
         )
+
+
+def _for_its_user(path: str, flags: int) -> int:
+    """Opens a file that nobody else can read, if it is new."""
+    return os.open(path, flags, 0o600)
 
 
 def _enter(child: _Child, phase: Phase) -> None:

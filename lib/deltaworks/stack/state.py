@@ -55,7 +55,7 @@ def read_state(run: Path) -> RunnerState | None:
 
 def write_wanted(run: Path, names: Sequence[str]) -> None:
     """Says which components shall run. The others are stopped; without any, the runner ends."""
-    run.mkdir(parents=True, exist_ok=True)
+    run.mkdir(mode=0o700, parents=True, exist_ok=True)
     replace_file(run / "runner.wanted", msgspec.json.encode(list(names)))
 
 

@@ -96,6 +96,7 @@ def test_a_component_starts_when_what_it_needs_is_ready_and_stops_before_it(star
     running.ready("page")
     running.stop()
 
+    assert {log.stat().st_mode & 0o777 for log in (running.folder / "logs").iterdir()} == {0o600}
     events = re.findall(r"(\w+): (started|ready|done|stopped)", running.said())
     assert events == [
         ("base", "started"),

@@ -1,0 +1,238 @@
+"""The home: the one folder that a running system writes to.
+
+It is made for its user alone, and marked, so that nobody deletes a folder which only happens to be configured as one.
+What is deleted of it is what deltaworks makes there (`Settings.parts`); whatever else lies in it stays.
+
+Not here: when it is deleted, and what has to be stopped before (`stack.lifecycle`).
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from deltaworks import formats
+from deltaworks.errors import ConfigurationError, StackError
+from deltaworks.files import replace_file
+from deltaworks.settings import Settings
+
+FORMAT = 1
+_PRIVATE_FOLDER, _PASSABLE_FOLDER, _PRIVATE_FILE = 0o700, 0o711, 0o600
+_SIGNS = (
+    "kafka/data/meta.properties",
+    "postgres.pgpass",
+    "airflow/secrets.json",
+    "pipelines/*/plan.json",
+    "code/*/manifest.json",
+)
+"""What nobody else has: one of them, and nothing that is not ours, is a home that was made before there were marks."""
+
+
+class Marker(msgspec.Struct, frozen=True, kw_only=True):
+    """The file that says that deltaworks has made the folder."""
+
+    format: int = FORMAT
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """One file or folder in a home."""
+
+    path: Path
+    size_bytes: int
+    """Of all files in it; one with several names counts once. What a link leads to does not count, and stays."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contents:
+    """What a home holds."""
+
+    parts: tuple[Part, ...]
+    """Made by deltaworks."""
+    others: tuple[Path, ...]
+    """Not made by deltaworks."""
+    marked: bool
+    """Else it was made before there were marks, as far as one can tell."""
+
+
+def make(settings: Settings) -> None:
+    """Makes the home, or finds it made; whatever of it is ours is closed to other users.
+
+    A folder that holds what is not ours is used as it is: neither marked nor closed.
+
+    Raises:
+        ConfigurationError: it is no folder.
+    """
+    home = settings.home
+    if home.exists() and not home.is_dir():
+        raise ConfigurationError(f"{home} is no folder.", hint="DELTAWORKS_HOME=<a folder, or a new one>")
+    is_empty = not home.is_dir() or not any(home.iterdir())
+    home.mkdir(mode=_folder_mode(), parents=True, exist_ok=True)
+    if not settings.marker.exists() and _why_never_deleted(settings) is None and (is_empty or _looks_ours(settings)):
+        mark(settings)
+    if settings.marker.exists():
+        _close(settings)
+
+
+def mark(settings: Settings) -> None:
+    """Says that the home is one."""
+    replace_file(settings.marker, msgspec.json.encode(Marker()), mode=_PRIVATE_FILE, durable=True)
+
+
+def contents(settings: Settings) -> Contents:
+    """What there is to delete.
+
+    Raises:
+        ConfigurationError: the folder is not one that deltaworks deletes, and why; says what to do.
+        IncompatibleCheckpointError: another version of deltaworks made it.
+    """
+    home = settings.home
+    if (why := _why_never_deleted(settings)) is not None:
+        raise ConfigurationError(
+            f"{home} {why}, so nothing of it is deleted.", hint=f"delete by hand what you do not need{_named(settings)}"
+        )
+    marked = settings.marker.exists()
+    if marked:
+        formats.decode(settings.marker.read_bytes(), Marker, FORMAT, f"The mark {settings.marker}")
+    elif not _looks_ours(settings):
+        raise ConfigurationError(
+            f"{home} has no {settings.marker.name}, so nobody knows that deltaworks has made it; nothing is deleted.",
+            hint=f"is DELTAWORKS_HOME right? Look at it, and delete by hand what you do not need{_named(settings)}",
+        )
+    parts = [Part(path=path, size_bytes=_size_bytes(path)) for path in _ours(settings)]
+    return Contents(parts=tuple(parts), others=tuple(_others(settings)), marked=marked)
+
+
+def require_marked(settings: Settings) -> Contents:
+    """As `contents`; raises `ConfigurationError`, too, if the home has no mark."""
+    found = contents(settings)
+    if not found.marked:
+        raise ConfigurationError(
+            f"{settings.home} was made before homes were marked, so nobody can be sure that all of it may go.",
+            hint="look at what is in it, then `deltaworks down --delete-data --yes`",
+        )
+    return found
+
+
+def delete(settings: Settings) -> None:
+    """Deletes what deltaworks has made, and the home if nothing else is in it; nothing may run there.
+
+    Interrupted, it can be called again.
+
+    Raises:
+        ConfigurationError, IncompatibleCheckpointError: as `require_marked`; nothing has changed.
+        StackError: something cannot be deleted.
+    """
+    found = require_marked(settings)
+    for part in found.parts:
+        if part.path != settings.marker:
+            _delete(part.path)
+    if not found.others:
+        settings.marker.unlink(missing_ok=True)
+        settings.home.rmdir()
+
+
+def _folder_mode() -> int:
+    """As root, PostgreSQL runs as another user, who passes through the home to a folder of his own."""
+    return _PASSABLE_FOLDER if os.geteuid() == 0 else _PRIVATE_FOLDER
+
+
+def _close(settings: Settings) -> None:
+    """Nobody else reads what is there; folders that are made later are below closed ones."""
+    _chmod(settings.home, _folder_mode())
+    for folder in settings.private:
+        folder.mkdir(mode=_PRIVATE_FOLDER, exist_ok=True)
+    for part in _ours(settings):
+        if part != settings.postgres:  # it is its server's, and closed since it was made
+            _chmod(part, _PRIVATE_FOLDER if part.is_dir() else _PRIVATE_FILE)
+    for folder in (settings.logs, settings.airflow):
+        for file in _files_in(folder):
+            _chmod(file, _PRIVATE_FILE)
+
+
+def _chmod(path: Path, mode: int) -> None:
+    """Not what a link leads to, and not what belongs to somebody else."""
+    with suppress(FileNotFoundError):
+        found = path.lstat()
+        if not path.is_symlink() and found.st_uid == os.geteuid() and found.st_mode & 0o777 != mode:
+            path.chmod(mode)
+
+
+def _files_in(folder: Path) -> list[Path]:
+    if folder.is_symlink() or not folder.is_dir():
+        return []
+    return [path for path in folder.iterdir() if path.is_file() and not path.is_symlink()]
+
+
+def _why_never_deleted(settings: Settings) -> str | None:
+    """What kind of folder it is, if it is one that no mark makes ours."""
+    home, project = settings.home, settings.project.resolve()
+    if home.is_symlink():
+        return f"is a link to {home.resolve()}"
+    here = home.resolve()
+    if here == Path(here.anchor):
+        return "is the root of the file system"
+    if here == project or here in project.parents:
+        return f"holds the project {project}"
+    users = (user for user in _user_folders() if here == user or here in user.parents)
+    return next((f"holds the user's own folder {user}" for user in users), None)
+
+
+def _user_folders() -> Iterator[Path]:
+    with suppress(RuntimeError):
+        yield Path.home().resolve()
+    with suppress(KeyError):
+        yield Path(pwd.getpwuid(os.getuid()).pw_dir).resolve()
+
+
+def _looks_ours(settings: Settings) -> bool:
+    home = settings.home
+    return not list(_others(settings)) and any(next(home.glob(sign), None) is not None for sign in _SIGNS)
+
+
+def _ours(settings: Settings) -> list[Path]:
+    return [path for path in settings.parts if os.path.lexists(path)]
+
+
+def _others(settings: Settings) -> Iterator[Path]:
+    known = set(settings.parts)
+    return (path for path in sorted(settings.home.iterdir()) if path not in known)
+
+
+def _named(settings: Settings) -> str:
+    """The names of what would be ours, behind a sentence."""
+    names = ", ".join(path.name for path in _ours(settings))
+    return f"; of the names that deltaworks uses there: {names}" if names else ""
+
+
+def _size_bytes(path: Path) -> int:
+    if path.is_symlink() or not path.is_dir():
+        return path.lstat().st_size
+    sizes: dict[tuple[int, int], int] = {}
+    for folder, _, names in os.walk(path):
+        for name in names:
+            with suppress(FileNotFoundError):
+                found = (Path(folder) / name).lstat()
+                sizes[found.st_dev, found.st_ino] = found.st_size
+    return sum(sizes.values())
+
+
+def _delete(path: Path) -> None:
+    """A link goes, what it leads to stays."""
+    try:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    except OSError as error:
+        raise StackError(
+            f"{error.filename or path} cannot be deleted: {error.strerror}.",
+            hint="see whose it is, and what still uses it; then `deltaworks down --delete-data` once more",
+        ) from error
