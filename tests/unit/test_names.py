@@ -20,6 +20,7 @@ from deltaworks.names import Rule
 from deltaworks.replay import handing_over, phases
 from deltaworks.replay.model import ReplayPaths
 from deltaworks.settings import Settings
+from deltaworks.spark.replay import sorted_files
 from deltaworks.stack import lifecycle
 
 RULES = [rule for rule in vars(names).values() if isinstance(rule, Rule)]
@@ -96,6 +97,7 @@ BORDERS: dict[str, Callable[[Settings, str], object]] = {
     "record of a release": lambda settings, name: release._read(paths(settings).releases, name),
     "kept files": lambda settings, name: KeptFiles(settings.tables / "orders", keep_ms=0).forget(name),
     "table": lambda settings, name: repair.plan(settings.tables, name),
+    "records by time": lambda settings, name: sorted_files._Writer(settings.home, (name, 0)),
     "code": lambda settings, name: code.find(settings, name),
     "answer": lambda settings, name: commands._answer_path(paths(settings).commands, name),
 }

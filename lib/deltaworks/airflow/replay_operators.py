@@ -106,7 +106,8 @@ class PublishOperator(PhaseOperator):
 
     def execute(self, context: Context) -> None:
         if context["params"].get("hand_over", False):
-            replay_tasks.require_approval(context["params"], context["ti"])
+            approved_by = replay_tasks.require_approval(context["params"], context["ti"])
+            replay_tasks.approve(self.pipeline, self.replay, approved_by)
             super().execute(context)
         else:
             replay_tasks.publish(self.pipeline, self.replay, context["params"], context["ti"])

@@ -49,6 +49,7 @@ def _run(plan: ReplayPlan, state: ReplayState) -> Iterator[str]:
             ("Days", f"{begin} to {end} (exclusive), UTC"),
             ("Read", f"{plan.extent}, {request.order} order"),
             ("Code", f"`{plan.code_version}`"),
+            *([("Approved before by", _text(state.approval.by))] if state.approval is not None else []),
         ],
     )
 

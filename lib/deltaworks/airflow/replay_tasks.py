@@ -69,22 +69,45 @@ def compare(name: str, run: str) -> int | None:
     return None if state is None else state.differences
 
 
-def require_approval(params: Any, ti: Any) -> None:
-    """Raises `AirflowFailException` if an approval was asked for, and nobody gave it."""
+def require_approval(params: Any, ti: Any) -> str | None:
+    """Who has approved it; None: no approval was asked for.
+
+    Raises:
+        AirflowFailException: an approval was asked for, and nobody gave it.
+    """
     approved_by = ti.xcom_pull(task_ids="approve", key="approved_by")
     if params["approval"] and approved_by is None:
         raise AirflowFailException(
             "Nobody has approved this: marking the task `approve` is no answer. Clear it, and answer."
         )
-    if approved_by is not None:
-        log.info("approved by %s", approved_by)
+    if approved_by is None:
+        return None
+    log.info("approved by %s", approved_by)
+    return f"airflow {approved_by}"
 
 
 def publish(name: str, run: str, params: Any, ti: Any) -> None:
     """Publishes what was approved, if an approval was asked for."""
-    require_approval(params, ti)
+    approved_by = require_approval(params, ti)
+    approve(name, run, approved_by)
     if advance(name, run, "publish") is not None:
         log.info("to bring back what was there before: deltaworks rollback %s", run)
+
+
+def approve(name: str, run: str, approved_by: str | None) -> None:
+    """Notes who has approved it; if no approval was asked for, that is who has triggered it."""
+    settings = Settings.from_environment()
+    if has_ended(settings, name, run):
+        return
+    with no_retry_where_it_cannot_help():
+        replay = resume(settings, run)
+        state = replay.paths.read_state()
+        require_turn(state, "publish")
+        if state.has_done("publish"):
+            return
+        with ExitStack() as stack:
+            _patiently(lambda: stack.enter_context(replay.held()))
+            replay.approve(approved_by or replay.plan.request.requested_by)
 
 
 def verify(name: str, run: str) -> None:

@@ -17,7 +17,8 @@ from deltaworks.names import PIPELINE
 from deltaworks.settings import Settings
 
 if TYPE_CHECKING:
-    from deltaworks.lakehouse.succession import Succession
+    from deltaworks.lakehouse.release import ReleaseRequest
+    from deltaworks.lakehouse.succession import Succession, SuccessionRequest
     from deltaworks.replay.model import Phase, ReplayState
     from deltaworks.replay.phases import ReplayRun, Report
 
@@ -109,6 +110,8 @@ def replay(
             if until != "gate" and not yes and not _agreed(run):
                 out.print(f"Nothing was published. deltaworks replay {name} --resume {plan.run_id} asks again.")
                 return
+            if until != "gate" and not (yes and state.approval is not None):
+                run.approve(user())  # else somebody has approved it before, such as in Airflow
         _advance(run, until, steps)
     if until in ("publish", "verify", "clean"):
         passed = until == "publish" or _is_well(settings, name, plan.run_id, steps)
@@ -147,24 +150,29 @@ def replays(name: Annotated[str | None, typer.Argument(help="Only those of this 
         right=("differences",),
     )
     files = settings.pipelines.glob(f"{name or '*'}/releases/*.json")
+    people = ("reason", "requested by", "approved by")
     print_table(
         "Releases",
-        ("run", "pipeline", "state", "tables", "reason"),
+        ("run", "pipeline", "state", "tables", *people),
         (
-            (done.request.run_id, done.request.pipeline, done.state, ", ".join(done.tables), done.request.reason)
+            (done.request.run_id, done.request.pipeline, done.state, ", ".join(done.tables), *_people(done.request))
             for file in sorted(files)
             for done in (msgspec.json.decode(file.read_bytes(), type=Release),)
         ),
     )
     print_table(
         "Hand-overs",
-        ("run", "pipeline", "state", "after batch", "reason"),
+        ("run", "pipeline", "state", "after batch", *people),
         (
-            (done.request.run_id, done.request.pipeline, done.state, done.request.last_batch, done.request.reason)
+            (done.request.run_id, done.request.pipeline, done.state, done.request.last_batch, *_people(done.request))
             for done in _handovers(settings, name)
         ),
         right=("after batch",),
     )
+
+
+def _people(request: ReleaseRequest | SuccessionRequest) -> tuple[str, str, str | None]:
+    return request.reason, request.requested_by, request.approved_by
 
 
 def _handovers(settings: Settings, name: str | None) -> Iterator[Succession]:

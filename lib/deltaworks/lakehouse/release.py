@@ -72,6 +72,8 @@ class ReleaseRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A changelog brings its snapshot along, and the other way round."""
     reason: str = ""
     requested_by: str
+    approved_by: str | None = None
+    """Who said that it may be published; None: nobody was noted."""
 
     @property
     def scope(self) -> Scope:
@@ -272,7 +274,7 @@ def _round(
         )
     if record.state == "rolled back":
         return record.round + 1
-    if record.request != request:
+    if msgspec.structs.replace(record.request, approved_by=request.approved_by) != request:
         raise TableError(
             f"Run {run} was published with another request, or is being published.",
             hint=f"publish with the same request, or deltaworks rollback {run} first",
@@ -354,6 +356,7 @@ def _commit(operation: str, made: Replacement, marks: Mapping[str, int], request
             "toMs": request.to_ms,
             "reason": request.reason,
             "requestedBy": request.requested_by,
+            "approvedBy": request.approved_by,
         },
     )
 

@@ -55,6 +55,8 @@ class SuccessionRequest(msgspec.Struct, frozen=True, kw_only=True):
     end_offsets: dict[str, dict[str, int]]
     reason: str = ""
     requested_by: str
+    approved_by: str | None = None
+    """Who said that it may be done; None: nobody was noted."""
 
 
 class TableSuccession(msgspec.Struct, frozen=True, kw_only=True):
@@ -324,6 +326,7 @@ def _metadata(request: SuccessionRequest) -> Mapping[str, Any]:
         "endOffsets": request.end_offsets,
         "reason": request.reason,
         "requestedBy": request.requested_by,
+        "approvedBy": request.approved_by,
     }
 
 

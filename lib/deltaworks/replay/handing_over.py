@@ -165,20 +165,27 @@ def _switch(
     )
     handover.require_switchable(own, plan.run_id)
     report("switching the tables")
-    request = SuccessionRequest(
+    schemas = plan_schemas(topology.tables, pipeline.dead_letter_table, pipeline.archives(topology).tables)
+    request, record = request_of(paths, plan), own.handover(plan.run_id)
+    succession.take_over(settings.tables, paths.tables, schemas, request, record, generation)
+    reach("handover.between_switch")
+    handover.switch(own, plan.run_id)
+
+
+def request_of(paths: ReplayPaths, plan: ReplayPlan) -> SuccessionRequest:
+    """What is asked of the tables."""
+    approval = paths.read_state().approval
+    return SuccessionRequest(
         run_id=plan.run_id,
         predecessor=plan.query_id,
-        pipeline=pipeline.name,
+        pipeline=plan.request.pipeline,
         code_version=plan.code_version,
         last_batch=plan.last_batch,
         end_offsets=plan.end_offsets,
         reason=plan.request.reason,
         requested_by=plan.request.requested_by,
+        approved_by=None if approval is None else approval.by,
     )
-    schemas = plan_schemas(topology.tables, pipeline.dead_letter_table, pipeline.archives(topology).tables)
-    succession.take_over(settings.tables, paths.tables, schemas, request, own.handover(plan.run_id), generation)
-    reach("handover.between_switch")
-    handover.switch(own, plan.run_id)
 
 
 def _processed(paths: ReplayPaths, plan: ReplayPlan, process: Process) -> ReplayPlan:

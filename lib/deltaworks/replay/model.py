@@ -101,6 +101,13 @@ class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
         ]
 
 
+class Approval(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody said that a replay may be published, or handed over to."""
+
+    by: str
+    at_ms: int
+
+
 class ReplayState(msgspec.Struct, kw_only=True):
     """How far a run is."""
 
@@ -113,6 +120,8 @@ class ReplayState(msgspec.Struct, kw_only=True):
     """What the gate said."""
     differences: int | None = None
     """Rows that differ from production."""
+    approval: Approval | None = None
+    """The last one before it was published; None: nobody has approved it yet."""
     process: int | None = None
     updated_ms: int = 0
 

@@ -34,7 +34,7 @@ from deltaworks.lakehouse.scope import Scope
 from deltaworks.names import RUN
 from deltaworks.replay import days, same_topics
 from deltaworks.replay.begin import Broker, begun_later
-from deltaworks.replay.model import PHASES, Phase, ReplayPaths, ReplayPlan, ReplayRequest, ReplayState, day_of
+from deltaworks.replay.model import PHASES, Approval, Phase, ReplayPaths, ReplayPlan, ReplayRequest, ReplayState, day_of
 from deltaworks.replay.plan import code_version, make_plan, require_same_stream
 from deltaworks.settings import Settings
 from deltaworks.topology.archives import Archives
@@ -173,6 +173,12 @@ class ReplayRun:
             self._write(state)
         return state
 
+    def approve(self, by: str) -> None:
+        """Notes who says that it may be published; kept with what is published. For whoever holds the run."""
+        state = self.paths.read_state()
+        state.approval = Approval(by=by, at_ms=clock.wall_ms())
+        self._write(state)
+
     def scope(self, state: ReplayState) -> Scope:
         """What the run stands for."""
         return Scope(
@@ -236,6 +242,7 @@ class ReplayRun:
             tables=self.plan.tables,
             reason=request.reason,
             requested_by=request.requested_by,
+            approved_by=None if state.approval is None else state.approval.by,
         )
 
     def _publish(self, engines: Engines | None, state: ReplayState, report: Report) -> None:
@@ -243,13 +250,14 @@ class ReplayRun:
             assert engines is not None
             engines.hand_over(self.settings, self.pipeline, self.paths, self.plan, report)
             self.plan = self.paths.read_plan()
-            report(f"the stream goes on as line {self.plan.run_id}, after batch {self.plan.last_batch}")
+            line = f"the stream goes on as line {self.plan.run_id}, after batch {self.plan.last_batch}"
+            report(f"{line}{_approved(state)}")
             return
         require_same_stream(PipelinePaths.of(self.settings, self.pipeline.name), self.plan)
         roots = (self.settings.tables, self.paths.tables)
         days.require_some(roots, _windowed(self.schemas), self.plan.tables, state.to_ms)
         done = publication.publish(self.settings, self.pipeline, self.paths.tables, self.release_request())
-        report(f"{len(done.tables)} tables")
+        report(f"{len(done.tables)} tables{_approved(state)}")
 
     def _verify(self, state: ReplayState, report: Report) -> None:
         found = self._comparison(state, report)
@@ -384,6 +392,10 @@ def rollback(settings: Settings, run_id: str, *, requested_by: str) -> Release:
     """Takes back what a run has published, also under a running stream."""
     name, _ = release_of(settings, run_id)
     return publication.rollback(settings, jobs.load(settings, name), run_id, requested_by=requested_by)
+
+
+def _approved(state: ReplayState) -> str:
+    return "" if state.approval is None else f", approved by {state.approval.by}"
 
 
 def _published(pipeline: Pipeline, plan: ReplayPlan) -> list[TableSchema]:

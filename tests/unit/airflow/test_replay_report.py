@@ -8,16 +8,16 @@ from typing import Any
 from deltaworks.airflow.replay_report import markdown
 from deltaworks.lakehouse.comparison import RowCounts
 from deltaworks.quality.verdict import Outcome, Verdict
-from deltaworks.replay.model import ReplayPaths, ReplayRequest, ReplayState
+from deltaworks.replay.model import Approval, ReplayPaths, ReplayRequest, ReplayState
 from tests.unit.airflow.replays import plan_of, verdict, write_findings
 
 REQUEST = ReplayRequest(pipeline="orders", requested_by="airflow ada", reason="prices | were *wrong*\n<b>")
 
 
-def report(folder: Path, *verdicts: Verdict, **table: Any) -> str:
+def report(folder: Path, *verdicts: Verdict, approval: Approval | None = None, **table: Any) -> str:
     paths = ReplayPaths(folder, folder / "release.json")
     write_findings(paths, *verdicts, **table)
-    state = ReplayState(from_ms=1_795_305_600_000, to_ms=1_795_392_000_000, passed=True)
+    state = ReplayState(from_ms=1_795_305_600_000, to_ms=1_795_392_000_000, passed=True, approval=approval)
     return markdown(paths, plan_of(REQUEST, "the-run"), state)
 
 
@@ -29,6 +29,11 @@ def test_it_says_what_was_asked_for_and_by_whom(tmp_path: Path) -> None:
     assert "| Read | batches 0 to 41, 12,345 records, recorded order |" in text
     assert "| Asked for by | airflow ada |" in text
     assert "deltaworks rollback the-run" in text
+
+
+def test_it_says_who_has_approved_it_before(tmp_path: Path) -> None:
+    assert "Approved before by" not in report(tmp_path)
+    assert "| Approved before by | airflow bob |" in report(tmp_path, approval=Approval(by="airflow bob", at_ms=0))
 
 
 def test_what_people_write_does_not_break_the_page(tmp_path: Path) -> None:

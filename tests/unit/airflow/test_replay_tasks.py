@@ -196,6 +196,34 @@ def test_what_was_approved_or_needs_no_approval_is_published(
     assert notes.done == ["publish"]
 
 
+@pytest.mark.parametrize(
+    ("approval", "answered_by", "noted"), [(True, "ada", "airflow ada"), (False, None, "airflow admin")]
+)
+def test_who_has_approved_it_or_else_triggered_it_is_noted_before_it_is_published(
+    settings: Settings, notes: Notes, approval: bool, answered_by: str | None, noted: str
+) -> None:
+    run = replay_tasks.plan(NAME, form(approval=approval), dag_run())
+    for phase in ("run", "compare", "gate"):
+        replay_tasks.advance(NAME, run, phase)
+    notes.errors["publish"] = StackError("the driver does not answer")
+
+    with pytest.raises(StackError):
+        replay_tasks.publish(NAME, run, form(approval=approval), answer(answered_by))
+
+    found = phases.ReplayRun.resume(settings, run)
+    assert found.release_request().approved_by == noted
+    assert found.release_request().requested_by == "airflow admin"
+
+
+def test_what_was_not_asked_for_in_turn_is_not_approved(settings: Settings, notes: Notes) -> None:
+    paths = planned(settings, NAME, "r", "run", passed=True)
+
+    with pytest.raises(AirflowFailException, match="publish comes after compare"):
+        replay_tasks.publish(NAME, "r", form(), answer("admin"))
+
+    assert paths.read_state().approval is None
+
+
 def test_nothing_is_published_that_has_not_passed_the_gate(settings: Settings, notes: Notes) -> None:
     planned(settings, NAME, "r", "run", "compare", "gate", passed=False)
 

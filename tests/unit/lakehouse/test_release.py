@@ -481,6 +481,19 @@ def test_an_older_generation_publishes_nothing(releases: Path, live: Stream, sta
     assert files_of(live) == before
 
 
+def test_the_history_of_a_table_says_who_has_approved_and_who_completes_it_may_be_another(
+    releases: Path, live: Stream, staging: Stream
+) -> None:
+    request = replace(request_for(staging, days=DAYS, tables=("counts",)), approved_by="airflow ada")
+
+    publish(live, staging, request, releases)
+
+    [said] = [commit for commit in DeltaTable(live.root / "counts").history() if commit["operation"] == "PUBLISH"]
+    assert json.loads(said["userMetadata"])["approvedBy"] == "airflow ada"
+    again = release.publish(live.committer, staging.root, replace(request, approved_by="bob at here"), releases)
+    assert (again.state, again.round, again.request.approved_by) == ("published", 1, "airflow ada")
+
+
 def test_what_cannot_be_published_is_refused_and_changes_nothing(
     tmp_path: Path, releases: Path, live: Stream, staging: Stream
 ) -> None:

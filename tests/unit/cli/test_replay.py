@@ -1,0 +1,141 @@
+"""`replay` notes who says that a replay may be published, and `replays` shows it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+import typer
+
+from deltaworks.cli import replay as commands
+from deltaworks.cli.pipelines import user
+from deltaworks.control.paths import PipelinePaths
+from deltaworks.dsl.pipeline import Pipeline
+from deltaworks.lakehouse.release import Release, ReleaseRequest
+from deltaworks.lakehouse.succession import Succession, SuccessionRequest
+from deltaworks.replay import phases
+from deltaworks.replay.model import Approval, ReplayPaths
+from deltaworks.replay.phases import ReplayRun
+from deltaworks.settings import Settings
+from tests.unit.airflow.replays import planned, project_settings, take_notes, write_findings
+
+NAME = "wordcount"
+PUBLISH = ReplayRun._publish
+"""Before it only takes notes."""
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    settings = project_settings(tmp_path)
+    for name, value in (settings.environment() | {"DELTAWORKS_RUN_FROM": "source"}).items():
+        monkeypatch.setenv(name, value)
+    take_notes(monkeypatch)
+    return settings
+
+
+@pytest.fixture
+def paths(settings: Settings) -> ReplayPaths:
+    paths = planned(settings, NAME, "r", "run", "compare", "gate", passed=True)
+    write_findings(paths)
+    return paths
+
+
+def publish(*, yes: bool = False) -> None:
+    commands.replay(NAME, resume="r", until="publish", yes=yes, from_=None, to=None, tables=None)
+
+
+def answer(monkeypatch: pytest.MonkeyPatch, agreed: bool) -> None:
+    """Of somebody at a terminal."""
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(typer, "confirm", lambda question: agreed)
+
+
+def approved_by(paths: ReplayPaths) -> str | None:
+    approval = paths.read_state().approval
+    return None if approval is None else approval.by
+
+
+def test_a_yes_at_the_terminal_is_noted_with_user_and_host(paths: ReplayPaths, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer(monkeypatch, agreed=True)
+
+    publish()
+
+    assert approved_by(paths) == user()
+    assert " at " in user()
+    assert "publish" in paths.read_state().done
+
+
+def test_a_no_approves_nothing(paths: ReplayPaths, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer(monkeypatch, agreed=False)
+
+    publish()
+
+    assert approved_by(paths) is None
+    assert "publish" not in paths.read_state().done
+
+
+def test_who_says_yes_beforehand_approves_it(paths: ReplayPaths) -> None:
+    publish(yes=True)
+
+    assert approved_by(paths) == user()
+
+
+def test_an_approval_that_is_there_stays_that_of_who_gave_it(paths: ReplayPaths) -> None:
+    state = paths.read_state()
+    state.approval = Approval(by="airflow ada", at_ms=1)
+    paths.write_state(state)
+
+    publish(yes=True)
+
+    assert approved_by(paths) == "airflow ada"
+
+
+def test_a_published_replay_says_who_approved_it(
+    settings: Settings, paths: ReplayPaths, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = PipelinePaths.of(settings, NAME)
+    asked = {"pipeline": NAME, "code_version": "c", "end_offsets": {}, "reason": "prices"}
+    request = ReleaseRequest(
+        run_id="r1", batches=(0, 1), tables=(), requested_by="airflow bob", approved_by="airflow ada", **asked
+    )
+    told = Release(request=request, state="published", round=1, tables={}, begun_ms=0)
+    own.releases.mkdir()
+    (own.releases / "r1.json").write_bytes(msgspec.json.encode(told))
+    followed = SuccessionRequest(
+        run_id="r2", predecessor="q", last_batch=1, requested_by="bob at here", approved_by="eve at here", **asked
+    )
+    own.handovers.mkdir()
+    own.handover("r2").write_bytes(
+        msgspec.json.encode(Succession(request=followed, state="taken over", tables={}, begun_ms=0))
+    )
+
+    commands.replays(None)
+
+    lines = capsys.readouterr().out.splitlines()
+    [release] = [line for line in lines if line.startswith("r1 ")]
+    [handover] = [line for line in lines if line.startswith("r2 ")]
+    assert release.split("  ")[-1].strip() == "airflow ada" and "airflow bob" in release
+    assert handover.split("  ")[-1].strip() == "eve at here"
+
+
+def test_what_is_asked_of_the_committer_and_told_names_who_approved_it(
+    settings: Settings, paths: ReplayPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = ReplayRun.resume(settings, "r")
+    run.approve("airflow ada")
+    asked: list[ReleaseRequest] = []
+    said: list[str] = []
+
+    def committed(settings: Settings, pipeline: Pipeline, staging: Path, request: ReleaseRequest) -> Release:
+        asked.append(request)
+        return Release(request=request, state="published", round=1, tables={}, begun_ms=0)
+
+    monkeypatch.setattr(phases.publication, "publish", committed)
+    monkeypatch.setattr(phases, "require_same_stream", lambda *_: None)
+    monkeypatch.setattr(phases.days, "require_some", lambda *_: None)
+    PUBLISH(run, None, paths.read_state(), said.append)
+
+    assert [request.approved_by for request in asked] == ["airflow ada"]
+    assert said == ["0 tables, approved by airflow ada"]
