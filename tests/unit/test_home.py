@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -193,7 +194,7 @@ def test_what_cannot_be_deleted_is_told_and_the_mark_stays(settings: Settings, m
     def refuse(path: Path) -> None:
         raise PermissionError(1, "Operation not permitted", str(path))
 
-    monkeypatch.setattr(home.shutil, "rmtree", refuse)
+    monkeypatch.setattr(shutil, "rmtree", refuse)
     with pytest.raises(StackError, match="pipelines cannot be deleted: Operation not permitted"):
         home.delete(settings)
     assert settings.marker.exists()

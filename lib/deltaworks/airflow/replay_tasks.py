@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
-from deltaworks import clock
+from deltaworks import clock, listeners
 from deltaworks.airflow.tasks import no_retry_where_it_cannot_help, reporter, requester
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.errors import ConflictError
@@ -213,6 +213,7 @@ def _planned(name: str, params: Any, dag_run: Any, first: date | None, end: date
         reason=reason,
         requested_by=requester(dag_run),
     )
+    listeners.require_own_kafka(settings)
     with no_retry_where_it_cannot_help():
         plan = ReplayRun.start(settings, request, run_id=run_id).plan
     log.info("replay %s of %s, code %s", plan.run_id, name, plan.code_version)

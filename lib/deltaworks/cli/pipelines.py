@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from deltaworks import exits, home
+from deltaworks import exits, home, listeners
 from deltaworks.cli.console import Steps, err, out, print_table
 from deltaworks.errors import ConfigurationError, DeltaworksError, LeaseError
 from deltaworks.settings import Settings
@@ -69,6 +69,7 @@ def produce(
     from deltaworks.control import jobs
 
     settings = Settings.from_environment()
+    listeners.require_own_kafka(settings)
     pipeline = jobs.load(settings, name)
     data = jobs.load_module(settings, f"sample_data.{name}")
     with Steps().step("topics") as report:
@@ -127,6 +128,7 @@ def run(
 
     settings = Settings.from_environment()
     home.make(settings)
+    listeners.require_own_kafka(settings)
     code.run_from_archive(settings)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("deltaworks").setLevel(logging.INFO)
@@ -234,8 +236,10 @@ def restart(name: Name) -> None:
     """Deploy a pipeline again, with the options and the code of its last deployment."""
     from deltaworks.control import actions
 
+    settings = Settings.from_environment()
+    listeners.require_own_kafka(settings)
     with Steps().step(f"restart {name}") as report:
-        done = actions.restart(Settings.from_environment(), name, requested_by=user(), report=report)
+        done = actions.restart(settings, name, requested_by=user(), report=report)
         report(f"generation {done.generation} is {done.state}, log {done.log}")
 
 

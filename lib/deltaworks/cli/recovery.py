@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from deltaworks import listeners
 from deltaworks.cli.console import out
 from deltaworks.errors import ConfigurationError
 from deltaworks.settings import Settings
@@ -49,6 +50,7 @@ def accept(
     settings = Settings.from_environment()
     if not new_topic and not lost_records:
         raise ConfigurationError("Accept what?", hint="--new-topic TOPIC, or --lost-records")
+    listeners.require_own_kafka(settings)
     pipeline, paths = jobs.load(settings, name), PipelinePaths.of(settings, name)
     plan = pipeline.plan()
     with Lease(paths.lease, name, fence.read(paths.fence)):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from deltaworks import home
+from deltaworks import home, listeners
 from deltaworks.cli.console import Steps, out, print_table
 from deltaworks.cli.pipelines import Name, user
 from deltaworks.errors import ConfigurationError
@@ -79,6 +79,7 @@ def replay(
 
     settings, steps = Settings.from_environment(), Steps()
     home.make(settings)
+    listeners.require_own_kafka(settings)
     code.run_from_archive(settings)
     with code.held(settings), steps.step(f"plan a replay of {name}") as report:
         if resume is not None:

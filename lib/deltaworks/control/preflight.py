@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from deltaworks import listeners
 from deltaworks.control import checkpoint, jobs, lineage, topics
 from deltaworks.control.code import Code
 from deltaworks.control.launchers import Launchers, launcher
@@ -31,7 +32,7 @@ def preflight(
     Raises:
         ConfigurationError: there is no such pipeline or launcher, or an option cannot be used.
         TopologyError: the topology cannot be built, or its topics are not co-partitioned.
-        StackError: Kafka does not answer.
+        StackError: Kafka does not answer, or it is that of another project.
         KafkaTopicError: a topic is missing, or is not as the pipeline needs it.
         IncompatibleCheckpointError: the checkpoint belongs to another plan.
         LineageError: the pipeline belongs to another home at this Kafka.
@@ -80,5 +81,6 @@ def _check_options(settings: Settings, options: DeployOptions, launchers: Launch
 
 
 def _require_kafka(settings: Settings) -> None:
+    listeners.require_own_kafka(settings)
     if not admin.answers(settings.bootstrap):
         raise StackError(f"Kafka does not answer at {settings.bootstrap}.", hint="deltaworks up")

@@ -24,6 +24,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
+from deltaworks import listeners
 from deltaworks.control import fence
 from deltaworks.control.batches import BatchRecord
 from deltaworks.control.heartbeat import Heartbeat
@@ -92,14 +93,14 @@ def supervised(settings: Settings, name: str, generation: int, by: str) -> bool:
 class Registry:
     """The book, open. One per process and database: an engine must not cross a fork."""
 
-    def __init__(self, url: str) -> None:
-        self._url = url
-        self._engine = _engine(url)
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._engine = _engine(settings)
 
     @classmethod
     def of(cls, settings: Settings) -> Registry:
         """Connects when it is used, not before."""
-        return cls(settings.registry_url)
+        return cls(settings)
 
     # ---- What should run
 
@@ -441,6 +442,7 @@ class Registry:
     def _lock_connection(self) -> Iterator[sa.Connection]:
         """Outside the pool, so that it is closed, and never handed on with its lock."""
         engine = sa.create_engine(self._engine.url, poolclass=sa.NullPool, connect_args=_connect_args())
+        _only_own(engine, self._settings)
         with _available():
             connection = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
         try:
@@ -457,16 +459,28 @@ def close() -> None:
         _engines.pop(key).dispose()
 
 
-def _engine(url: str) -> sa.Engine:
+def _engine(settings: Settings) -> sa.Engine:
     """One per process and database; a forked child makes its own."""
+    url = settings.registry_url
     key = os.getpid(), url
     if key not in _engines:
         new = sa.create_engine(
             url, pool_size=2, max_overflow=2, pool_timeout=10, pool_pre_ping=True, connect_args=_connect_args()
         )
+        _only_own(new, settings)
         if _engines.setdefault(key, new) is not new:
             new.dispose()
     return _engines[key]
+
+
+def _only_own(engine: sa.Engine, settings: Settings) -> None:
+    """No connection is opened to the PostgreSQL of another project's stack; one that the settings name is anybody's."""
+
+    def check(*_: object) -> None:
+        if settings.control_url is None:
+            listeners.require_none_of_another(settings, settings.postgres_port, error=ControlUnavailableError)
+
+    sa.event.listen(engine, "do_connect", check)
 
 
 def _connect_args() -> dict[str, Any]:
@@ -507,7 +521,7 @@ def _alembic(settings: Settings, do: Literal["upgrade", "downgrade"], revision: 
 
     config = Config()
     config.set_main_option("script_location", str(files("deltaworks.control") / "migrations"))
-    engine = _engine(settings.registry_url)
+    engine = _engine(settings)
     with _available(), engine.begin() as connection:
         connection.execute(sa.text("SET LOCAL statement_timeout = 0"))
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATION_LOCK)))

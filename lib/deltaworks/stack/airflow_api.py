@@ -12,7 +12,7 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
-from deltaworks import clock
+from deltaworks import clock, listeners
 from deltaworks.errors import ConfigurationError, StackError
 from deltaworks.settings import Settings
 from deltaworks.stack.airflow import credentials
@@ -82,9 +82,11 @@ class AirflowApi:
 
         Raises:
             ConfigurationError: it has never been started in this home.
+            StackError: that of another project answers in its place; it gets no password of ours.
         """
         if not settings.airflow.is_dir():
             raise ConfigurationError(f"Airflow was never started in {settings.home}.", hint="deltaworks up")
+        listeners.require_none_of_another(settings, settings.airflow_port)
         login = credentials(settings)
         return cls(login.url, login.user, login.password)
 

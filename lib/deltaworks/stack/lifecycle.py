@@ -80,7 +80,7 @@ class Status:
     memory_mb: int
     """Of all its processes; pages that they share are counted in each."""
     ports: tuple[int, ...]
-    """Those of its ports that answer."""
+    """Those of its ports that answer; none of one that is gone, whoever answers there."""
     log: str
     restarts: int = 0
 
@@ -387,7 +387,7 @@ def _component_status(host: NativeHost, component: ComponentState, entry: proces
         state=component.phase if entry.alive else "remains" if members else "dead",
         pid=component.pid,
         memory_mb=_memory_mb(members),
-        ports=tuple(port for port in component.ports if ports.answers(port)),
+        ports=tuple(port for port in component.ports if members and ports.answers(port)),
         log=component.log,
         restarts=component.restarts,
     )

@@ -15,7 +15,7 @@ from typing import assert_never
 
 import psutil
 
-from deltaworks import home
+from deltaworks import home, listeners
 from deltaworks.errors import StackError
 from deltaworks.processes import Registered
 from deltaworks.settings import Settings
@@ -116,11 +116,18 @@ class NativeHost:
                 assert_never(component.software)
 
     def is_ready(self, component: Component, since: datetime) -> bool:
-        """Whether others can use it; takes a few seconds at most.
+        """Whether others can use it; takes a few seconds at most. What answers in the place of it does not count.
 
         Args:
             since: when it was started.
         """
+        return self._answers(component, since) and not any(map(self._is_of_another, self.ports(component)))
+
+    def _is_of_another(self, port: int) -> bool:
+        stack = listeners.stack_on(port)
+        return stack is not None and stack.home != self.settings.home.resolve()
+
+    def _answers(self, component: Component, since: datetime) -> bool:
         match component.ready:
             case "admin":
                 from deltaworks.stack import kafka

@@ -9,7 +9,7 @@ from contextlib import closing
 
 import psutil
 
-from deltaworks import clock
+from deltaworks import clock, listeners
 from deltaworks.errors import StackError
 
 _LOOPBACK = "127.0.0.1"
@@ -58,17 +58,18 @@ def require_free(port: int, component: str, hint: str, *, patience_s: float = 0.
     end = clock.ticks_s() + patience_s
     while not is_free(port):
         if clock.ticks_s() > end:
-            raise StackError(f"Port {port}, where {component} should listen, is taken by {_holder(port)}.", hint=hint)
+            raise StackError(f"Port {port}, where {component} should listen, is used by {_holder(port)}.", hint=hint)
         time.sleep(_POLL_S)
 
 
 def _holder(port: int) -> str:
-    for connection in psutil.net_connections(kind="tcp"):
-        listens = connection.status == psutil.CONN_LISTEN and connection.laddr and connection.laddr.port == port
-        if listens and connection.pid:
-            try:
-                command = " ".join(psutil.Process(connection.pid).cmdline())
-            except psutil.Error:
-                command = "gone meanwhile"
-            return f"process {connection.pid} ({command[:120]})"
-    return "a process of another user"
+    if (stack := listeners.stack_on(port)) is not None:
+        return str(stack)
+    process = listeners.listener(port)
+    if process is None:
+        return "a process of another user"
+    try:
+        command = " ".join(process.cmdline())
+    except psutil.Error:
+        command = "gone meanwhile"
+    return f"process {process.pid} ({command[:120]})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -337,13 +338,14 @@ def test_an_id_that_leads_elsewhere_is_refused_and_nothing_is_deleted(
 ) -> None:
     kept = planned(settings, NAME, "r").plan
 
-    for act in (
+    acts: list[Callable[[], object]] = [
         lambda: replay_tasks.compare(NAME, run),
         lambda: replay_tasks.publish(NAME, run, form(), answer("admin")),
         lambda: replay_tasks.verify(NAME, run),
         lambda: replay_tasks.clean(NAME, run),
         lambda: replay_tasks.discard(NAME, run, answer("admin")),
-    ):
+    ]
+    for act in acts:
         with pytest.raises(AirflowFailException, match="cannot be the id of a replay"):
             act()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -11,11 +12,12 @@ import typer
 
 from deltaworks.cli import replay as commands
 from deltaworks.cli.pipelines import user
+from deltaworks.control import publication
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.lakehouse.release import Release, ReleaseRequest
 from deltaworks.lakehouse.succession import Succession, SuccessionRequest
-from deltaworks.replay import phases
+from deltaworks.replay import days, phases
 from deltaworks.replay.model import Approval, ReplayPaths
 from deltaworks.replay.phases import ReplayRun
 from deltaworks.settings import Settings
@@ -96,7 +98,7 @@ def test_a_published_replay_says_who_approved_it(
     settings: Settings, paths: ReplayPaths, capsys: pytest.CaptureFixture[str]
 ) -> None:
     own = PipelinePaths.of(settings, NAME)
-    asked = {"pipeline": NAME, "code_version": "c", "end_offsets": {}, "reason": "prices"}
+    asked: dict[str, Any] = {"pipeline": NAME, "code_version": "c", "end_offsets": {}, "reason": "prices"}
     request = ReleaseRequest(
         run_id="r1", batches=(0, 1), tables=(), requested_by="airflow bob", approved_by="airflow ada", **asked
     )
@@ -132,9 +134,9 @@ def test_what_is_asked_of_the_committer_and_told_names_who_approved_it(
         asked.append(request)
         return Release(request=request, state="published", round=1, tables={}, begun_ms=0)
 
-    monkeypatch.setattr(phases.publication, "publish", committed)
+    monkeypatch.setattr(publication, "publish", committed)
     monkeypatch.setattr(phases, "require_same_stream", lambda *_: None)
-    monkeypatch.setattr(phases.days, "require_some", lambda *_: None)
+    monkeypatch.setattr(days, "require_some", lambda *_: None)
     PUBLISH(run, None, paths.read_state(), said.append)
 
     assert [request.approved_by for request in asked] == ["airflow ada"]

@@ -25,9 +25,7 @@ def test_a_port_that_is_taken_names_its_holder() -> None:
 
         assert not ports.is_free(port)
         assert ports.answers(port)
-        with pytest.raises(
-            StackError, match=rf"Port {port}, where X should listen, is taken by process {os.getpid()} "
-        ):
+        with pytest.raises(StackError, match=rf"Port {port}, where X should listen, is used by process {os.getpid()} "):
             ports.require_free(port, "X", hint="choose another")
 
 

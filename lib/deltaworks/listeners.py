@@ -1,0 +1,107 @@
+"""Whose stack listens on a port of this machine: that of this project, or of another one?
+
+All components of a stack are started by its runner and end with it, so the runner is found above whatever listens, and
+its environment names home and project. No server is asked for anything, and no password is sent anywhere.
+
+What it cannot see: processes of other users (unless we are root), what runs in a container or on another machine, and
+what was not started by a runner, such as a Kafka of one's own. All of these count as nobody's stack.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import psutil
+
+from deltaworks.errors import DeltaworksError, StackError
+from deltaworks.settings import Settings
+
+RUNNER = "deltaworks.stack.runner"
+"""The module that starts the components of a stack; it is in the command line of the process."""
+_LOOPBACK = "127.0.0.1"
+_HINT = "`deltaworks down` in that project, then `deltaworks up` here"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stack:
+    """Whose component listens on a port."""
+
+    component: str
+    project: Path
+    home: Path
+
+    def __str__(self) -> str:
+        return f"{self.component} of the project {self.project} (home {self.home})"
+
+
+def listener(port: int) -> psutil.Process | None:
+    """The process that listens there; None if there is none, or if it is another user's."""
+    with suppress(psutil.Error):
+        for connection in psutil.net_connections(kind="tcp"):
+            listens = connection.status == psutil.CONN_LISTEN and connection.laddr and connection.laddr.port == port
+            if listens and connection.pid:
+                return psutil.Process(connection.pid)
+    return None
+
+
+def stack_on(port: int) -> Stack | None:
+    """The stack whose component listens there; None if it is nobody's, as far as can be seen."""
+    process = listener(port)
+    if process is None:
+        return None
+    with suppress(psutil.Error, KeyError):
+        for above in (process, *process.parents()):
+            if RUNNER in above.cmdline():
+                environment = above.environ()
+                home, project = Path(environment["DELTAWORKS_HOME"]).resolve(), Path(environment["DELTAWORKS_PROJECT"])
+                return Stack(component=_component(home, port), project=project, home=home)
+    return None
+
+
+def require_none_of_another(
+    settings: Settings,
+    port: int,
+    *,
+    error: type[DeltaworksError] = StackError,
+    other_port: str = "another port for one of them",
+) -> None:
+    """Raises if a component of another home listens on a port that is one of this home's stack."""
+    stack = stack_on(port)
+    if stack is not None and stack.home != settings.home.resolve():
+        raise error(
+            f"Port {port} is used by {stack}; it is nothing of {settings.home}, and was left alone.",
+            hint=f"{_HINT}; or {other_port}",
+        )
+
+
+def require_own_kafka(settings: Settings) -> None:
+    """Raises `StackError` if the stack of another home answers where this home's own Kafka should.
+
+    A Kafka that the settings name elsewhere is used whoever runs it.
+    """
+    if _is_own_kafka(settings):
+        require_none_of_another(
+            settings,
+            settings.broker_port,
+            other_port="DELTAWORKS_BOOTSTRAP=127.0.0.1:<port> for one of them; to use that Kafka on purpose, "
+            f"DELTAWORKS_BOOTSTRAP=localhost:{settings.broker_port}",
+        )
+
+
+def _is_own_kafka(settings: Settings) -> bool:
+    """Whether the address is where `up` starts a broker, in a home that has one, or where it would by default."""
+    if settings.bootstrap == Settings.bootstrap:
+        return True
+    has_one = (settings.kafka / "data" / "meta.properties").is_file()
+    return has_one and settings.bootstrap == f"{_LOOPBACK}:{settings.broker_port}"
+
+
+def _component(home: Path, port: int) -> str:
+    """Its name, as the runner of that home has it."""
+    with suppress(OSError, msgspec.DecodeError, KeyError, TypeError):
+        state = msgspec.json.decode((home / "run" / "runner.state").read_bytes())
+        return next((str(each["name"]) for each in state["components"] if port in each["ports"]), "a component")
+    return "a component"
