@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from deltaworks import listeners
+from deltaworks import exits, listeners
 from deltaworks.cli import pipelines, recovery, replay
-from deltaworks.control import preflight
+from deltaworks.control import outcome, preflight
 from deltaworks.control.overview import overview
+from deltaworks.control.paths import PipelinePaths
 from deltaworks.control.registry import Registry
 from deltaworks.errors import ControlUnavailableError, DeltaworksError, StackError
 from deltaworks.settings import Settings
@@ -127,6 +128,18 @@ def test_every_command_that_needs_kafka_refuses_that_of_another_project(
 
     with pytest.raises(StackError, match="is used by kafka of the project"):
         COMMANDS[command]()
+
+
+def test_a_driver_leaves_word_that_it_was_refused(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in settings.environment().items():
+        monkeypatch.setenv(name, value)
+
+    with pytest.raises(StackError):
+        pipelines.run("wordcount", generation=3)
+
+    word = outcome.read(PipelinePaths.of(settings, "wordcount").outcome(3))
+    assert word is not None and word.exit_code == exits.UNAVAILABLE
+    assert "is used by kafka of the project" in (word.reason or "")
 
 
 def test_the_preflight_of_a_deployment_refuses_it(settings: Settings) -> None:

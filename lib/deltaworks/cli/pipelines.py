@@ -128,7 +128,6 @@ def run(
 
     settings = Settings.from_environment()
     home.make(settings)
-    listeners.require_own_kafka(settings)
     code.run_from_archive(settings)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("deltaworks").setLevel(logging.INFO)
@@ -136,6 +135,7 @@ def run(
     number = generation or fence.read(paths.fence) + 1
     word = paths.finished(number) if finish_batch else paths.outcome(number)
     with _leaves_word(word, number, deployed=generation is not None), _forks(name) as forks, code.held(settings):
+        listeners.require_own_kafka(settings)
         if not finish_batch:
             _note_code(settings, paths, number)
         pipeline = jobs.load(settings, name)
