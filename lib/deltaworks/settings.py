@@ -67,6 +67,10 @@ class Settings:
     max_bytes_per_batch: int = 256 * 1024 * 1024
     """Likewise of at most this many bytes of records, as estimated from the batches before;
     DELTAWORKS_MAX_BYTES_PER_BATCH."""
+    query_memory_mb: int = 1024
+    """Memory of a query of `deltaworks sql` or of a quality suite; DELTAWORKS_QUERY_MEMORY_MB."""
+    query_seconds: int = 600
+    """Time of such a query; DELTAWORKS_QUERY_SECONDS."""
     python_path: tuple[Path, ...] = ()
     """Where workers find `deltaworks` and the pipelines: the package (or `code`), the project, then PYTHONPATH."""
     start_offsets: str = "earliest"
@@ -112,6 +116,8 @@ class Settings:
             driver_memory=env.get("DELTAWORKS_DRIVER_MEMORY") or default.driver_memory,
             max_records_per_batch=_number(env, "DELTAWORKS_MAX_RECORDS_PER_BATCH", default.max_records_per_batch),
             max_bytes_per_batch=_number(env, "DELTAWORKS_MAX_BYTES_PER_BATCH", default.max_bytes_per_batch),
+            query_memory_mb=_number(env, "DELTAWORKS_QUERY_MEMORY_MB", default.query_memory_mb),
+            query_seconds=_number(env, "DELTAWORKS_QUERY_SECONDS", default.query_seconds),
             python_path=_python_path(env, project, code),
             start_offsets=_choice(env, "DELTAWORKS_START_OFFSETS", default.start_offsets, ("earliest", "latest")),
             code=code,
@@ -134,6 +140,8 @@ class Settings:
             "DELTAWORKS_DRIVER_MEMORY": self.driver_memory,
             "DELTAWORKS_MAX_RECORDS_PER_BATCH": self.max_records_per_batch,
             "DELTAWORKS_MAX_BYTES_PER_BATCH": self.max_bytes_per_batch,
+            "DELTAWORKS_QUERY_MEMORY_MB": self.query_memory_mb,
+            "DELTAWORKS_QUERY_SECONDS": self.query_seconds,
             "DELTAWORKS_START_OFFSETS": self.start_offsets,
             "DELTAWORKS_RUN_FROM": self.run_from,
             "PATH": os.pathsep.join(map(str, self.path)),

@@ -119,3 +119,21 @@ def test_the_container_is_configured_like_the_native_broker() -> None:
         k: v for k, v in expected.items() if k not in of_addresses
     }
     assert container["ADVERTISED_LISTENERS"].startswith("PLAINTEXT://127.0.0.1:19092,")
+
+
+OWN_SQL = {
+    "lakehouse/catalog.py": "for code of one's own, which may do what the process may do",
+    "lakehouse/comparison.py": "reads the Parquet files of two tables, with limits of its own",
+    "lakehouse/sandbox.py": "where SQL of others runs",
+    "replay/days.py": "asks Delta tables for sessions that cross midnight",
+}
+"""Where DuckDB is opened, and what for; SQL that somebody else has written belongs into the sandbox."""
+
+
+def test_duckdb_is_opened_in_the_sandbox_or_for_sql_of_our_own() -> None:
+    package = ROOT / "lib/deltaworks"
+    opens = {
+        file.relative_to(package).as_posix() for file in package.rglob("*.py") if "duckdb.connect(" in file.read_text()
+    }
+
+    assert opens == OWN_SQL.keys()

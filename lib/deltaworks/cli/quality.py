@@ -25,6 +25,9 @@ def add_to(app: typer.Typer) -> None:
 def quality(
     name: Annotated[str, typer.Argument(help="Of the pipeline: that of its file in jobs/quality/.")],
     samples: Annotated[int, typer.Option(min=0, help="Rows to show, and to keep, of each check that failed.")] = 3,
+    unrestricted: Annotated[
+        bool, typer.Option("--unrestricted", help="Allow rules in SQL files, network and extensions, without limits.")
+    ] = False,
 ) -> None:
     """Check what a pipeline's tables should be like: its suite in jobs/quality/, and what holds for every pipeline.
 
@@ -36,7 +39,9 @@ def quality(
     run_id = f"command__{clock.utc_now().isoformat()}"
     with Steps().step(f"quality {name}") as report:
         report("loading Great Expectations")
-        verdicts = production.check(Settings.from_environment(), name, run_id=run_id, samples=samples)
+        verdicts = production.check(
+            Settings.from_environment(), name, run_id=run_id, samples=samples, restricted=not unrestricted
+        )
         report(f"{len(verdicts)} checks, run {run_id}")
     print_verdicts(f"Quality of {name}", verdicts)
     if any(verdict.blocks for verdict in verdicts):

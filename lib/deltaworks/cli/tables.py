@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from deltaworks.cli.console import out, print_table
-from deltaworks.errors import ConfigurationError
 from deltaworks.settings import Settings
 
 
@@ -81,24 +80,21 @@ def repair(
 def sql(
     query: Annotated[str, typer.Argument(help="DuckDB SQL; each Delta table is a view.")],
     limit: Annotated[int, typer.Option(help="Rows to show.")] = 50,
+    unrestricted: Annotated[
+        bool, typer.Option("--unrestricted", help="Allow files, network, extensions and settings, without limits.")
+    ] = False,
 ) -> None:
-    """Query the Delta tables."""
-    import duckdb
-
+    """Query the Delta tables: DuckDB SQL that sees them and nothing else, within limits of memory and time."""
     from deltaworks.lakehouse import catalog
+    from deltaworks.lakehouse.sandbox import Limits, limited_process
 
-    root = Settings.from_environment().tables
-    connection = catalog.duckdb_connection(root)
-    try:
-        result = connection.execute(query)
-        rows = result.fetchmany(limit + 1)
-    except duckdb.Error as error:
-        known = ", ".join(catalog.table_names(root)) or "none yet"
-        raise ConfigurationError(f"DuckDB refuses the query: {error}", hint=f"tables: {known}") from error
-    columns = result.description or []
-    numbers = [name for name, kind, *_ in columns if str(kind) in _NUMBERS]
-    print_table("", [name for name, *_ in columns], rows[:limit], right=numbers)
-    if len(rows) > limit:
+    settings = Settings.from_environment()
+    limits = Limits.of(settings, restricted=not unrestricted)
+    with limited_process(limits), catalog.sandbox(settings.tables, limits) as tables:
+        answer = tables.answer(query, limit + 1)
+    numbers = [name for name, kind in answer.columns if kind in _NUMBERS]
+    print_table("", [name for name, _ in answer.columns], answer.rows[:limit], right=numbers)
+    if len(answer.rows) > limit:
         out.print(f"... only the first {limit} rows; --limit shows more")
 
 

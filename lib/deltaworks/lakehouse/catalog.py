@@ -16,6 +16,7 @@ from deltaworks.errors import TableError
 from deltaworks.lakehouse import layout
 from deltaworks.lakehouse.log import DeltaLog
 from deltaworks.lakehouse.reading import dataset
+from deltaworks.lakehouse.sandbox import Limits, Sandbox
 
 
 @dataclass(frozen=True)
@@ -72,15 +73,24 @@ def table(root: Path, name: str) -> TableInfo:
 
 
 def duckdb_connection(root: Path, *, database: str = ":memory:") -> duckdb.DuckDBPyConnection:
-    """A DuckDB connection with every table below `root` as a view, at its version of now.
+    """A DuckDB connection with every table below `root` as a view, at its version of now; for code of one's own.
 
-    Timestamps are shown in UTC. The views push columns and filters down to the files.
+    Timestamps are shown in UTC. The views push columns and filters down to the files. DuckDB may do what the process
+    may do: SQL that somebody else has written belongs into a `sandbox`.
     """
     connection = duckdb.connect(database)
     connection.execute("SET TimeZone = 'UTC'")
     for name in table_names(root):
         connection.register(name, dataset(root / name))
     return connection
+
+
+def sandbox(root: Path, limits: Limits) -> Sandbox:
+    """A sandbox with every table below `root` as a view, at its version of now."""
+    box = Sandbox(limits)
+    for name in table_names(root):
+        box.add(name, dataset(root / name))
+    return box
 
 
 def _log(root: Path, name: str) -> DeltaLog:

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from deltaworks.lakehouse.columns import TIMESTAMP
 from deltaworks.lakehouse.later_begin import LaterBegin
+from deltaworks.lakehouse.sandbox import Limits
 from deltaworks.lakehouse.schema import Role, TableSchema
 from deltaworks.lakehouse.scope import LETTER_SOURCE, ROW_SOURCE, Scope
 from deltaworks.quality import invariants
@@ -35,6 +36,7 @@ def gate(
     begin: LaterBegin | None = None,
     order: str = "recorded",
     samples: int = 5,
+    limits: Limits | None = None,
 ) -> list[Verdict]:
     """Judges what a replay wrote.
 
@@ -48,6 +50,7 @@ def gate(
         begin: where the replay began; None: with the first batch.
         order: in which it went, `recorded` or `time`.
         samples: how many rows a verdict shows at most.
+        limits: of each check in SQL; None: the defaults.
 
     Returns:
         A verdict per expectation and invariant; publish only if none of them `blocks`.
@@ -55,10 +58,10 @@ def gate(
     new, old = OpenedTables.below(staging, schemas), OpenedTables.below(production, schemas)
     chosen = new.by_name.keys() if published is None else published
     return [
-        *validate(_in_step(new, begin), suites, order=order, samples=samples),
+        *validate(_in_step(new, begin), suites, order=order, samples=samples, limits=limits),
         *_missing(new),
-        *invariants.alone(new, samples=samples),
-        *invariants.of_replay(new, old, scope, chosen, begin, samples=samples),
+        *invariants.alone(new, samples=samples, limits=limits),
+        *invariants.of_replay(new, old, scope, chosen, begin, samples=samples, limits=limits),
     ]
 
 
@@ -69,6 +72,7 @@ def judge(
     suites: Suites,
     last_batch: int | None = None,
     samples: int = 5,
+    limits: Limits | None = None,
 ) -> list[Verdict]:
     """Judges tables as they are.
 
@@ -78,12 +82,13 @@ def judge(
         suites: of the job; may be empty.
         last_batch: the last batch in the record of a stream that may be running; None: nobody writes.
         samples: how many rows a verdict shows at most.
+        limits: of each check in SQL; None: the defaults.
     """
     opened = OpenedTables.below(tables, schemas, last_batch)
     return [
-        *validate(opened.sources, suites, samples=samples),
+        *validate(opened.sources, suites, samples=samples, limits=limits),
         *_missing(opened),
-        *invariants.alone(opened, samples=samples),
+        *invariants.alone(opened, samples=samples, limits=limits),
     ]
 
 

@@ -24,9 +24,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
-import duckdb
-
+from deltaworks.errors import ConfigurationError
 from deltaworks.lakehouse.later_begin import LaterBegin
+from deltaworks.lakehouse.sandbox import Limits, Sandbox
 from deltaworks.lakehouse.schema import Role, TableSchema, changelog_name
 from deltaworks.lakehouse.scope import Scope
 from deltaworks.quality.opened import OpenedTables
@@ -52,10 +52,10 @@ class _Rule:
     severity: str = "critical"
 
 
-def alone(tables: OpenedTables, *, samples: int = 5) -> list[Verdict]:
+def alone(tables: OpenedTables, *, samples: int = 5, limits: Limits | None = None) -> list[Verdict]:
     """What holds for any tables at any time."""
-    with _connection(tables) as connection:
-        return _checked(connection, tables, _alone(tables), samples)
+    with _sandbox(limits, tables) as sandbox:
+        return _checked(sandbox, tables, _alone(tables), samples)
 
 
 def of_replay(
@@ -66,6 +66,7 @@ def of_replay(
     begin: LaterBegin | None = None,
     *,
     samples: int = 5,
+    limits: Limits | None = None,
 ) -> list[Verdict]:
     """What holds besides for staging tables, some of which are to replace a part of production.
 
@@ -76,10 +77,11 @@ def of_replay(
         published: names of the tables that it would publish.
         begin: where the replay began; None: with the first batch.
         samples: how many rows a verdict shows at most.
+        limits: of each query; None: the defaults.
     """
-    with _connection(staging, production) as connection:
+    with _sandbox(limits, staging, production) as sandbox:
         rules = _of_replay(staging, production, scope, published, begin)
-        return _checked(connection, staging, rules, samples)
+        return _checked(sandbox, staging, rules, samples)
 
 
 # Rules ---------------------------------------------------------------------------------------------------------------
@@ -302,24 +304,21 @@ def _other_days(schema: TableSchema, scope: Scope, begin: LaterBegin | None) -> 
 # Checking ------------------------------------------------------------------------------------------------------------
 
 
-def _connection(tables: OpenedTables, production: OpenedTables | None = None) -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect()
-    connection.execute("SET TimeZone = 'UTC'")
+def _sandbox(limits: Limits | None, tables: OpenedTables, production: OpenedTables | None = None) -> Sandbox:
+    sandbox = Sandbox(limits)
     for name, table in tables.by_name.items():
-        connection.register(name, table.rows)
+        sandbox.add(name, table.rows)
     for name, table in ({} if production is None else production.by_name).items():
-        connection.register(f"production {name}", table.rows)
-    return connection
+        sandbox.add(f"production {name}", table.rows)
+    return sandbox
 
 
-def _checked(
-    connection: duckdb.DuckDBPyConnection, tables: OpenedTables, rules: Iterator[_Rule], samples: int
-) -> list[Verdict]:
+def _checked(sandbox: Sandbox, tables: OpenedTables, rules: Iterator[_Rule], samples: int) -> list[Verdict]:
     rows = {name: table.rows.count_rows() for name, table in tables.by_name.items()}
-    return [_verdict(connection, rule, rows[rule.table], samples) for rule in rules]
+    return [_verdict(sandbox, rule, rows[rule.table], samples) for rule in rules]
 
 
-def _verdict(connection: duckdb.DuckDBPyConnection, rule: _Rule, rows: int, samples: int) -> Verdict:
+def _verdict(sandbox: Sandbox, rule: _Rule, rows: int, samples: int) -> Verdict:
     verdict = Verdict(
         table=rule.table,
         expectation=rule.name,
@@ -331,14 +330,12 @@ def _verdict(connection: duckdb.DuckDBPyConnection, rule: _Rule, rows: int, samp
         unexpected=0,
     )
     try:
-        connection.execute(f"CREATE OR REPLACE TEMP TABLE unexpected_rows AS {rule.query}")
-    except duckdb.Error as error:
+        unexpected, sample = sandbox.select(rule.query, samples)
+    except ConfigurationError as error:
         return replace(verdict, outcome=Outcome.ERROR, error=str(error), unexpected=None)
-    found = connection.table("unexpected_rows")
-    if not len(found):
+    if not unexpected:
         return verdict
-    sample = tuple(found.limit(samples).to_arrow_table().to_pylist())
-    return replace(verdict, outcome=Outcome.FAILED, unexpected=len(found), sample=sample)
+    return replace(verdict, outcome=Outcome.FAILED, unexpected=unexpected, sample=sample)
 
 
 def _in_days(column: str, scope: Scope) -> str:

@@ -6,6 +6,7 @@ from deltaworks import clock
 from deltaworks.control import batches, jobs
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.lakehouse import layout
+from deltaworks.lakehouse.sandbox import Limits
 from deltaworks.lakehouse.schema import TableSchema, plan_schemas
 from deltaworks.quality import results, suites
 from deltaworks.quality.gate import judge
@@ -18,7 +19,7 @@ def is_there(settings: Settings, name: str) -> bool:
     return any((settings.tables / schema.name / layout.LOG_FOLDER).is_dir() for schema in _schemas(settings, name))
 
 
-def check(settings: Settings, name: str, *, run_id: str, samples: int = 5) -> list[Verdict]:
+def check(settings: Settings, name: str, *, run_id: str, samples: int = 5, restricted: bool = True) -> list[Verdict]:
     """Judges the tables as they are, also while the stream runs, and adds the verdicts to `quality_results`.
 
     Args:
@@ -26,6 +27,7 @@ def check(settings: Settings, name: str, *, run_id: str, samples: int = 5) -> li
         name: of the pipeline.
         run_id: under which the verdicts are kept.
         samples: how many rows a verdict shows at most.
+        restricted: rules in SQL see the tables and nothing else, within limits of memory and time.
 
     Raises:
         ConfigurationError: there is no such pipeline, or it has no suite.
@@ -35,7 +37,10 @@ def check(settings: Settings, name: str, *, run_id: str, samples: int = 5) -> li
     suite = suites.load(settings, name)
     newest = batches.last(PipelinePaths.of(settings, name).batches)
     last_batch = None if newest is None else newest.batch
-    verdicts = judge(settings.tables, schemas=schemas, suites=suite, last_batch=last_batch, samples=samples)
+    limits = Limits.of(settings, restricted=restricted)
+    verdicts = judge(
+        settings.tables, schemas=schemas, suites=suite, last_batch=last_batch, samples=samples, limits=limits
+    )
     results.append(settings.tables, run_id, name, verdicts, clock.utc_now())
     return verdicts
 

@@ -2,7 +2,7 @@
 
 Great Expectations runs it on databases and Spark only. Its query is DuckDB's SQL here: `{batch}` is the table, every
 other table has its name, `{order}` is `'recorded'` or `'time'` in the gate of a replay, and else NULL: production may
-have days of both. Braces are doubled (`{{`).
+have days of both. Braces are doubled (`{{`). It runs in a `sandbox`: a rule sees tables and nothing else.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import duckdb
-
+from deltaworks.errors import ConfigurationError
 from deltaworks.quality.tables import Tables
 from deltaworks.quality.verdict import Outcome, Verdict
 
@@ -24,13 +23,8 @@ def check(tables: Tables, expectation: UnexpectedRowsExpectation, verdict: Verdi
     try:
         order = "NULL" if tables.order is None else f"'{tables.order}'"
         query = str(expectation.unexpected_rows_query).format(batch=f'"{verdict.table}"', order=order)
-        tables.connection.execute(f"CREATE OR REPLACE TEMP TABLE unexpected_rows AS {query}")
-    except (duckdb.Error, LookupError, ValueError) as error:
+        unexpected, sample = tables.sandbox.select(query, samples)
+    except (ConfigurationError, LookupError, ValueError) as error:
         return replace(verdict, outcome=Outcome.ERROR, error=str(error))
-    found = tables.connection.table("unexpected_rows")
-    return replace(
-        verdict,
-        outcome=Outcome.FAILED if len(found) else Outcome.PASSED,
-        unexpected=len(found),
-        sample=tuple(found.limit(samples).to_arrow_table().to_pylist()),
-    )
+    outcome = Outcome.FAILED if unexpected else Outcome.PASSED
+    return replace(verdict, outcome=outcome, unexpected=unexpected, sample=sample)

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
-import duckdb
 import pyarrow as pa
 import pyarrow.dataset as pads
+
+from deltaworks.lakehouse.sandbox import Limits, Sandbox
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,7 +23,7 @@ Source: TypeAlias = Union[pa.Table, pads.Dataset, "pd.DataFrame", Path, str]
 class Tables:
     """All tables of one validation, each at one version."""
 
-    connection: duckdb.DuckDBPyConnection
+    sandbox: Sandbox
     """Every table is there by its name."""
     opened: Mapping[str, Any]
     """Arrow tables and datasets."""
@@ -32,18 +33,17 @@ class Tables:
     """In which the replay that wrote them went, `recorded` or `time`; None: no replay did, or several."""
 
     @classmethod
-    def open(cls, sources: Mapping[str, Source], order: str | None = None) -> Tables:
+    def open(cls, sources: Mapping[str, Source], order: str | None = None, limits: Limits | None = None) -> Tables:
         """Opens all, so that rules about several see versions of about the same moment; reads no rows yet."""
-        connection = duckdb.connect()
-        connection.execute("SET TimeZone = 'UTC'")
+        sandbox = Sandbox(limits)
         opened, errors = {}, {}
         for name, source in sources.items():
             try:
                 opened[name] = _open(source)
-                connection.register(name, opened[name])
+                sandbox.add(name, opened[name])
             except Exception as error:
                 errors[name] = f"Table '{name}' cannot be opened: {error}"
-        return cls(connection, opened, errors, order)
+        return cls(sandbox, opened, errors, order)
 
     def arrow(self, name: str) -> pa.Table:
         """One table, whole.

@@ -7,6 +7,7 @@ from dataclasses import replace
 from string import Template
 from typing import TYPE_CHECKING, TypeAlias
 
+from deltaworks.lakehouse.sandbox import Limits
 from deltaworks.quality import engine, query
 from deltaworks.quality.rows import Rows
 from deltaworks.quality.tables import Source, Tables
@@ -20,7 +21,12 @@ Suites: TypeAlias = Mapping[str, Sequence["Expectation"]]
 
 
 def validate(
-    tables: Mapping[str, Source], suites: Suites, *, order: str | None = None, samples: int = 5
+    tables: Mapping[str, Source],
+    suites: Suites,
+    *,
+    order: str | None = None,
+    samples: int = 5,
+    limits: Limits | None = None,
 ) -> list[Verdict]:
     """Checks every expectation; each gets its verdict, whatever the others do.
 
@@ -29,14 +35,15 @@ def validate(
         suites: table -> expectations of Great Expectations.
         order: of the replay that wrote them, `recorded` or `time`; None: no replay did, or several.
         samples: how many failing rows a verdict shows at most.
+        limits: of each rule in SQL; None: the defaults.
 
     Returns:
         One verdict per expectation, in the order of the suites. A table that is missing is an error of all of its
         expectations.
     """
     engine.load()
-    opened = Tables.open(tables, order)
-    with opened.connection:
+    opened = Tables.open(tables, order, limits)
+    with opened.sandbox:
         return [verdict for table, suite in suites.items() for verdict in _of_table(opened, table, suite, samples)]
 
 

@@ -15,6 +15,7 @@ from deltaworks.control import batches
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.files import replace_file
+from deltaworks.lakehouse.sandbox import Limits
 from deltaworks.lakehouse.schema import plan_schemas
 from deltaworks.lakehouse.scope import Scope
 from deltaworks.quality import results, suites
@@ -165,6 +166,7 @@ def judge(
         published=plan.tables,
         begin=plan.begin,
         order=plan.request.order,
+        limits=Limits.of(settings),
     )
     replace_file(paths.verdicts, msgspec.json.encode(verdicts, enc_hook=str))
     results.append(settings.tables, plan.run_id, pipeline.name, verdicts, clock.utc_now())

@@ -130,3 +130,23 @@ def test_the_command_without_a_suite_is_an_error_of_its_own(
     assert command(monkeypatch, "parcels") == 78
 
     assert "jobs/quality/parcels.py" in capsys.readouterr().err
+
+
+READS_A_FILE = """
+import great_expectations.expectations as gxe
+
+query = "SELECT * FROM {{batch}} WHERE city NOT IN (SELECT city FROM read_csv('{cities}'))"
+suites = {{"parcels": [gxe.UnexpectedRowsExpectation(unexpected_rows_query=query)]}}
+"""
+
+
+def test_a_rule_reads_a_file_only_if_the_command_says_so(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(0, ["Lyon"], [5])
+    (project / "cities.csv").write_text("city\nLyon\n")
+    (project / "jobs/quality/parcels.py").write_text(READS_A_FILE.format(cities=project / "cities.csv"))
+
+    assert command(monkeypatch, "parcels") == 1
+    assert "reaches outside its tables" in capsys.readouterr().out
+    assert command(monkeypatch, "parcels", "--unrestricted") == 0

@@ -14,6 +14,7 @@ from great_expectations.expectations.expectation import Expectation
 from great_expectations.expectations.metadata_types import FailureSeverity
 from great_expectations.expectations.row_conditions import Column
 
+from deltaworks.lakehouse.sandbox import Limits
 from deltaworks.quality import Outcome, Verdict, validate
 
 ORDERS = pa.table({"id": [1, 2, 2], "city": ["Lyon", None, "Boston"], "cents": [100, 5, -7]})
@@ -152,6 +153,33 @@ def test_a_table_that_is_missing_is_an_error_of_each_of_its_expectations(tmp_pat
     ]
     assert verdicts[0].error == "There is no table 'lost'; tables: orders"
     assert str(verdicts[2].error).startswith("Table 'broken' cannot be opened: ")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT * FROM read_csv('/etc/passwd')",
+        "SELECT * FROM {batch}; COPY {batch} TO '/tmp/orders.csv'",
+        "COPY {batch} TO '/tmp/orders.csv'",
+        "SET memory_limit = '10GB'",
+    ],
+)
+def test_a_rule_sees_tables_and_nothing_else(query: str) -> None:
+    verdict = verdict_on(ORDERS, no_rows(query))
+
+    assert verdict.outcome is Outcome.ERROR and verdict.blocks
+    assert "Hint: " in str(verdict.error)
+    assert "DuckDB refuses" not in str(verdict.error)
+
+
+def test_a_rule_that_never_ends_is_an_error_of_its_own() -> None:
+    suite = [no_rows("SELECT a.id FROM {batch} a, range(1000000000) b, range(1000000000) c WHERE a.id < 0")]
+    suite.append(no_rows("SELECT * FROM {batch} WHERE id < 0"))
+
+    verdicts = validate({"orders": ORDERS}, {"orders": suite}, limits=Limits(seconds=0.3))
+
+    assert [verdict.outcome for verdict in verdicts] == [Outcome.ERROR, Outcome.PASSED]
+    assert "longer than 0.3 s" in str(verdicts[0].error)
 
 
 def test_a_warning_that_fails_has_failed_but_does_not_block() -> None:
