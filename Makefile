@@ -1,6 +1,8 @@
 # `make help` lists what there is. Everything runs in .venv, which is made on first use.
 
 BIN := .venv/bin
+# What builds the packages of the lock that come as sources (PySpark).
+BUILD_BACKENDS := setuptools wheel
 PYTEST := $(BIN)/python -m pytest -n 2
 
 .DEFAULT_GOAL := help
@@ -83,7 +85,10 @@ format: .venv/.complete ## Rewrite the sources in the common style
 
 .PHONY: lock
 lock: .venv/.complete ## Resolve the Python packages and the jars anew, write docker-compose.yml and the methods of Kafka Streams
-	$(BIN)/uv pip compile pyproject.toml --group dev --python-version 3.11 --universal --no-header --quiet -o constraints.txt
+	$(BIN)/uv pip compile pyproject.toml --group dev --python-version 3.11 --universal --no-header --quiet --generate-hashes \
+		-o constraints.txt
+	printf '%s\n' $(BUILD_BACKENDS) | $(BIN)/uv pip compile - --python-version 3.11 --universal --no-header --no-annotate --quiet \
+		--generate-hashes -o infra/build-constraints.txt
 	$(BIN)/python -m deltaworks.stack.jar_locks
 	$(BIN)/python -m deltaworks.stack.compose
 	$(BIN)/python -m tests.coverage_table api
@@ -98,5 +103,5 @@ clean: ## Stop what runs; delete data, caches and .venv
 	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache .venv build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.venv/.complete: pyproject.toml constraints.txt infra/bootstrap
+.venv/.complete: pyproject.toml constraints.txt infra/build-constraints.txt infra/bootstrap
 	@infra/bootstrap

@@ -44,6 +44,12 @@ def texts() -> list[tuple[Path, str]]:
     return found
 
 
+def locked(file: str) -> dict[str, list[str]]:
+    """Package with version -> its hashes, as a lock has them."""
+    entries = re.findall(r"^([a-z0-9][^ \n;]*)([^\n]*(?:\n +--hash=[^\n]*)*)", (ROOT / file).read_text(), re.MULTILINE)
+    return {name: re.findall(r"--hash=(sha256:[0-9a-f]{64})", rest) for name, rest in entries}
+
+
 def test_no_file_names_a_registry() -> None:
     found = [(str(file), host) for file, text in texts() for host in REGISTRY_HOSTS if host in text]
     options = [str(file) for file, text in texts() if INDEX_OPTION.search(text)]
@@ -66,9 +72,27 @@ def test_the_package_is_tracked() -> None:
 def test_constraints_pin_every_dependency_of_the_project() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     wanted = [*project["project"]["dependencies"], *project["dependency-groups"]["dev"]]
-    pinned = (ROOT / "constraints.txt").read_text().split("\n")
+    pinned = locked("constraints.txt")
 
     assert [requirement for requirement in wanted if re.sub(r"\[.*\]", "", requirement) not in pinned] == []
+
+
+@pytest.mark.parametrize("file", ["constraints.txt", "infra/build-constraints.txt"])
+def test_every_package_of_a_lock_has_its_hashes(file: str) -> None:
+    assert [package for package, hashes in locked(file).items() if not hashes] == []
+    assert "://" not in (ROOT / file).read_text()
+
+
+def test_every_package_is_installed_by_its_hash() -> None:
+    bootstrap, compose_file = (ROOT / "infra/bootstrap").read_text(), (ROOT / "docker-compose.yml").read_text()
+    installs = re.findall(r"pip (?:install|sync) [^|&]*", bootstrap.replace("\\\n", " ") + compose_file)
+
+    assert len(installs) == 8
+    safe = ["--require-hashes", "${pip_options[@]}", "--no-deps --no-build-isolation"]
+    assert [install for install in installs if not any(option in install for option in safe)] == []
+    assert "pip_options=(--quiet --disable-pip-version-check --no-deps --require-hashes)" in bootstrap
+    builds = [install for install in installs if "constraints.txt" in install or install.rstrip().endswith(" .")]
+    assert [b for b in builds if "build-constraints" not in b and "--no-build-isolation" not in b] == []
 
 
 def test_every_set_of_jars_has_a_lock_with_the_versions_that_it_names() -> None:

@@ -55,7 +55,9 @@ WORKDIR {root}
 COPY --chown=airflow:0 pyproject.toml constraints.txt README.md LICENSE ./
 COPY --chown=airflow:0 infra infra
 COPY --chown=airflow:0 lib lib
-RUN pip install --no-cache-dir --constraint constraints.txt .
+RUN pip install --no-cache-dir --require-hashes -r infra/build-constraints.txt \\
+ && pip install --no-cache-dir --require-hashes --no-build-isolation -r constraints.txt \\
+ && pip install --no-cache-dir --no-deps --no-build-isolation .
 """
 _DATABASE = """\
 \\getenv password {variable}
