@@ -1,4 +1,8 @@
-"""The Spark session of a stream: local cores, RocksDB state, small batches."""
+"""The Spark session of a stream: local cores, RocksDB state, small batches, nothing that others can reach.
+
+With authentication on, Spark with a local master makes a secret in the JVM, per session: it is in no setting, so in no
+command line and no environment. PySpark does likewise for Py4J.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +32,17 @@ stays in those that nobody uses any more, and a process gains tens of megabytes 
 _COLLECT_EVERY = "1min"
 """Spark lets go of what it sent to the tasks of a batch (the settings of Hadoop, for one) only after two full
 collections. Small batches cause none before the heap has grown to its limit."""
+
+_LOOPBACK = "127.0.0.1"
+
+_CLOSED = {
+    "spark.authenticate": "true",
+    "spark.driver.bindAddress": _LOOPBACK,  # the block manager's too
+    "spark.driver.host": _LOOPBACK,
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+"""Who may connect: processes of this machine that know the session's secret."""
 
 _REMEMBERED = ("spark.sql.ui.retainedExecutions", "spark.ui.retainedJobs", "spark.ui.retainedStages")
 """Spark keeps the plans and figures of the last thousand, also for a user interface that nobody sees: 60 MB."""
@@ -61,16 +76,24 @@ def build(
     os.environ["PYSPARK_PYTHON"] = sys.executable if forks is None else forks.executable(scratch)
     os.environ["PYTHONPATH"] = python_path  # the JVM hands it to every Python process that it starts
     os.environ["PYTHONSAFEPATH"] = "1"  # else a `jobs` in the current directory comes before that of the project
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ["SPARK_LOCAL_IP"] = _LOOPBACK
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:-UsePerfData")  # else the launcher leaves a folder in /tmp
     os.environ.setdefault("MALLOC_ARENA_MAX", _ARENAS)
-    config = {
+    settings = config(partitions=partitions, driver_memory=driver_memory, scratch=scratch, python_path=python_path)
+    builder = SparkSession.builder.appName(name).master(f"local[{cores},3]")
+    for key, value in {**settings, **(extra or {})}.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def config(*, partitions: int, driver_memory: str, scratch: Path, python_path: str) -> dict[str, str]:
+    """Spark's settings. They are on the JVM's command line, where everybody can read them: no secrets."""
+    return {
         "spark.driver.memory": driver_memory,
         "spark.driver.extraJavaOptions": f"{_JVM} -Djava.io.tmpdir={scratch} -Dderby.system.home={scratch}",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
+        **_CLOSED,
         **dict.fromkeys(_REMEMBERED, "10"),
         "spark.cleaner.periodicGC.interval": _COLLECT_EVERY,
         "spark.local.dir": str(scratch),
@@ -92,11 +115,4 @@ def build(
         f"{_STREAMING}.numRecentProgressUpdates": "10",
         f"{_STREAMING}.pollingDelay": "10ms",
         f"{_STREAMING}.stopTimeout": "30s",
-        **(extra or {}),
     }
-    builder = SparkSession.builder.appName(name).master(f"local[{cores},3]")
-    for key, value in config.items():
-        builder = builder.config(key, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    return session
