@@ -43,6 +43,7 @@ def test_a_session_listens_on_loopback_only_and_shows_its_secret_to_nobody(spark
 
     security = context._jsc.sc().env().securityManager()
     assert security.isAuthenticationEnabled()
+    assert context._gateway is not None
     secrets = [security.getSecretKey(), context._gateway.gateway_parameters.auth_token]
     shown = [word for process in family for word in process.cmdline()]
     assert all(secrets)

@@ -164,8 +164,8 @@ def test_temporary_files_are_bounded_and_go_away(tmp_path: Path, monkeypatch: py
 def test_nothing_is_left_to_the_defaults_of_duckdb(box: Sandbox) -> None:
     found = dict(box.answer("SELECT name, value FROM duckdb_settings()", 1000).rows)
 
-    off = ("enable_external_access", "python_enable_replacements", "allow_community_extensions")
-    off += ("autoinstall_known_extensions", "autoload_known_extensions", "allow_persistent_secrets")
+    off = ["enable_external_access", "python_enable_replacements", "allow_community_extensions"]
+    off += ["autoinstall_known_extensions", "autoload_known_extensions", "allow_persistent_secrets"]
     assert {name: found[name] for name in off} == dict.fromkeys(off, "false")
     assert found["lock_configuration"] == "true"
     assert found["allowed_paths"] == "[]"
