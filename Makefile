@@ -93,6 +93,14 @@ lock: .venv/.complete ## Resolve the Python packages and the jars anew, write do
 	$(BIN)/python -m deltaworks.stack.compose
 	$(BIN)/python -m tests.coverage_table api
 
+.PHONY: bom
+bom: .venv/.complete ## Write docs/bill-of-materials.json and docs/licences.md: all that is installed, with hashes and licences
+	$(BIN)/python -m deltaworks.stack.bill_of_materials
+
+.PHONY: audit
+audit: .venv/.complete ## Ask the package index for known vulnerabilities of what is locked; needs the network
+	$(BIN)/python -m deltaworks.stack.vulnerabilities
+
 .PHONY: docs-coverage
 docs-coverage: .venv/.complete ## Write docs/kafka-streams.md anew, from the mapping and the proofs in tests/coverage_table
 	$(BIN)/python -m tests.coverage_table

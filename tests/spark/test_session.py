@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -43,8 +44,8 @@ def test_a_session_listens_on_loopback_only_and_shows_its_secret_to_nobody(spark
 
     security = context._jsc.sc().env().securityManager()
     assert security.isAuthenticationEnabled()
-    assert context._gateway is not None
-    secrets = [security.getSecretKey(), context._gateway.gateway_parameters.auth_token]
+    gateway: Any = context._gateway
+    secrets = [security.getSecretKey(), gateway.java_parameters.auth_token]
     shown = [word for process in family for word in process.cmdline()]
     assert all(secrets)
     assert not [secret for secret in secrets if any(secret in word for word in shown)]

@@ -55,8 +55,8 @@ def test_pyspark_authenticates_py4j_with_a_secret_that_only_a_file_has(
     monkeypatch.setattr(java_gateway, "ClientServer", Gateway)
     monkeypatch.setattr(java_gateway, "java_import", lambda *_: None)
 
-    conf = SparkConf(loadDefaults=False, _jvm=None).setAll(list(settings.items()))
-    java_gateway.launch_gateway(conf)  # type: ignore[no-untyped-call]
+    launch: Any = java_gateway.launch_gateway
+    launch(SparkConf(loadDefaults=False, _jvm=None).setAll(list(settings.items())))
 
     assert started["java"].auth_token == "of this session"
     assert {started["java"].address, started["python"].address} == {"127.0.0.1"}

