@@ -15,11 +15,13 @@ from deltaworks.control.overview import overview
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.control.registry import Registry
 from deltaworks.errors import ControlUnavailableError, DeltaworksError, StackError
+from deltaworks.processes import Registered
 from deltaworks.settings import Settings
-from deltaworks.stack import ports
+from deltaworks.stack import lifecycle, ports
 from deltaworks.stack.airflow_api import AirflowApi
 from deltaworks.stack.components import Component
 from deltaworks.stack.native import NativeHost
+from deltaworks.stack.state import ComponentState
 from tests.unit.other_stack import OtherStack, running
 
 
@@ -128,6 +130,7 @@ def test_every_command_that_needs_kafka_refuses_that_of_another_project(
 
     with pytest.raises(StackError, match="is used by kafka of the project"):
         COMMANDS[command]()
+    assert settings.marker.exists() is (command in ("run", "replay"))  # those that write to the home before
 
 
 def test_a_driver_leaves_word_that_it_was_refused(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,6 +158,15 @@ def test_no_connection_is_opened_to_the_registry_of_another_project(
 ) -> None:
     with pytest.raises(ControlUnavailableError, match="is used by kafka of the project"):
         ask(Registry.of(settings))
+
+
+def test_status_shows_no_port_of_a_component_that_is_gone(settings: Settings, other: OtherStack) -> None:
+    gone = ComponentState(name="kafka", phase="ready", ports=(other.port,))
+    runner = Registered(name="runner", kind="runner", pid=0, started_s=0.0, command=(), log="", started="gone")
+
+    seen = lifecycle._component_status(NativeHost.of(settings), gone, runner)
+
+    assert (seen.state, seen.ports) == ("dead", ())
 
 
 def test_status_says_so_and_shows_what_this_host_knows(settings: Settings) -> None:

@@ -21,7 +21,7 @@ from deltaworks.replay import handing_over, phases
 from deltaworks.replay.model import ReplayPaths
 from deltaworks.settings import Settings
 from deltaworks.spark.replay import sorted_files
-from deltaworks.stack import lifecycle
+from deltaworks.stack import airflow_api, lifecycle
 
 RULES = [rule for rule in vars(names).values() if isinstance(rule, Rule)]
 ELSEWHERE = [
@@ -127,6 +127,10 @@ def test_a_command_whose_id_is_not_its_file_is_set_aside_and_no_answer_is_writte
         "publish-1.command.json.unreadable",
     ]
     assert "is not the name of the file" in (folder / "publish-1.answer.json").read_text()
+
+
+def test_ids_are_one_part_of_the_path_of_a_request_to_airflow() -> None:
+    assert airflow_api._task("a/b", "r/c", "t?x") == "/api/v2/dags/a%2Fb/dagRuns/r%2Fc/taskInstances/t%3Fx"
 
 
 def test_staging_tables_are_those_of_a_replay_of_the_pipeline(settings: Settings) -> None:

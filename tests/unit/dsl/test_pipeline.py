@@ -65,6 +65,7 @@ def test_a_function_without_parameters_returns_a_low_level_topology() -> None:
     ("settings", "what"),
     [
         ({"name": "a b"}, "'a b' cannot be the name of a pipeline."),
+        ({"dead_letter_table": "../letters"}, "'../letters' cannot be the name of a Delta table."),
         ({"dead_letter_table": "users_changelog"}, "'users_changelog' is also written by the topology"),
         ({"dead_letter_topic": "users"}, "'users' is read by the topology"),
         ({"topics": (Topic("users"), Topic("users", partitions=1))}, "topic 'users' is declared twice."),
