@@ -108,7 +108,7 @@ docs-coverage: .venv/.complete ## Write docs/kafka-streams.md anew, from the map
 .PHONY: clean
 clean: ## Stop what runs; delete data, caches and .venv
 	@if [ -x $(BIN)/deltaworks ]; then $(BIN)/deltaworks down --delete-data; fi
-	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache .venv build dist
+	rm -rf .bootstrap .hypothesis .mypy_cache .pytest_cache .ruff_cache .venv build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/.complete: pyproject.toml constraints.txt infra/build-constraints.txt infra/bootstrap

@@ -194,4 +194,4 @@ def test_the_installer_itself_has_to_have_its_hash(clone: Clone, is_right: bool)
         assert done.returncode == 1
         assert "DO NOT MATCH THE HASHES" in done.stderr
         assert "bootstrap: uv cannot be installed (see above).\n  Hint: if a hash does not match, " in done.stderr
-        assert not (clone.folder / ".deltaworks/tools/bin/uv").exists()
+        assert not (clone.folder / ".bootstrap/tools/bin/uv").exists()
