@@ -110,7 +110,7 @@ def _deleted_by_the_wall_clock(patch: Patch) -> None:
 def _timestamps_not_limited(patch: Patch) -> None:
     from deltaworks.kernel.order import Partition
 
-    patch(Partition, "_limited", lambda self, timestamps_ms, limit: timestamps_ms)
+    patch(Partition, "_limited", lambda self, timestamps_ms: timestamps_ms)
 
 
 BREAKAGES: dict[str, Breakage] = {
