@@ -247,12 +247,14 @@ def test_an_interrupted_initdb_leaves_no_half_made_folder(settings: Settings, mo
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="as an ordinary user PostgreSQL runs as that user")
 def test_a_home_that_postgres_cannot_enter_is_named(settings: Settings) -> None:
-    settings.home.mkdir(mode=0o700)
+    closed = settings.home / "closed"
+    closed.mkdir(parents=True, mode=0o700)
+    within = replace(settings, home=closed / "home")
 
-    with pytest.raises(ConfigurationError, match=f"who cannot enter {settings.home}"):
-        up(settings, only=["postgres"])
+    with pytest.raises(ConfigurationError, match=f"who cannot enter {closed}"):
+        up(within, only=["postgres"])
 
-    assert is_down(settings)
+    assert is_down(within)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="as an ordinary user PostgreSQL runs as that user")

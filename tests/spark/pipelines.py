@@ -29,6 +29,10 @@ def _wrong_counts(builder: StreamsBuilder) -> None:
     _tables(builder.stream("recounted-words", key=str, value=str).filter(lambda _, word: word != "a"))
 
 
+def _lengths(builder: StreamsBuilder) -> None:
+    builder.stream("bereft-words", key=str, value=str).map_values(len, value=int).to_delta("lengths")
+
+
 def _recreated(builder: StreamsBuilder) -> None:
     builder.stream("recreated-words", key=str, value=str).to_delta("recreated_words")
 
@@ -48,6 +52,8 @@ counting = Pipeline(name="counting", topology=_counts, topics=(Topic("words", 3)
 recounting = replace(counting, name="recounting", topology=_right_counts, topics=(Topic("recounted-words", 3),))
 miscounting = replace(recounting, topology=_wrong_counts)
 """What `recounting` was before its code was corrected."""
+bereft = replace(failing, name="bereft", topology=_lengths, topics=(Topic("bereft-words", 1),))
+"""Its JVM is killed."""
 recreated = Pipeline(name="recreated", topology=_recreated, topics=(Topic("recreated-words", 1),))
 
 

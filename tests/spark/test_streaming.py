@@ -24,7 +24,7 @@ from deltaworks.settings import Settings
 from deltaworks.spark.streaming import request_stop
 from tests.faults.stores import compare_stores, replay
 from tests.live_stack import LiveStack
-from tests.spark.pipelines import counting, failing, recreated
+from tests.spark.pipelines import bereft, counting, failing, recreated
 
 WAIT_S = 180.0
 pytestmark = pytest.mark.timeout(600)
@@ -139,13 +139,13 @@ def test_a_record_that_fails_ends_the_stream_with_its_reason(kafka: LiveStack, s
 
 
 def test_a_stream_whose_jvm_was_killed_says_so(kafka: LiveStack, settings: Settings) -> None:
-    admin.create_topics(kafka.bootstrap, admin.topic_specs(counting.topics))
-    with running(kafka, settings, "counting") as process:
-        until(lambda: (beat := beat_of(settings, "counting")) is not None and beat.state == "running", "it runs")
+    admin.create_topics(kafka.bootstrap, admin.topic_specs(bereft.topics))
+    with running(kafka, settings, "bereft") as process:
+        until(lambda: (beat := beat_of(settings, "bereft")) is not None and beat.state == "running", "it runs")
         (jvm,) = (child for child in psutil.Process(process.pid).children() if child.name() == "java")
         jvm.kill()
         assert process.wait(timeout=WAIT_S) == exits.UNAVAILABLE
-    beat = beat_of(settings, "counting")
+    beat = beat_of(settings, "bereft")
     assert beat is not None and beat.state == "failed" and beat.error is not None
     assert beat.error.startswith(f"Spark's JVM (process {jvm.pid}) was ended by SIGKILL.")
 

@@ -199,7 +199,8 @@ def give_back(root: Path, record: Path, generation: int) -> Succession:
     told = msgspec.structs.replace(told, state="given back", given_back_ms=wall_ms())
     _save(record, told)
     for name, table in tables.items():
-        _kept(root / name).forget(table.kept)
+        if table.kept:  # nothing was taken away from the others
+            _kept(root / name).forget(table.kept)
     return told
 
 
