@@ -5,6 +5,8 @@ schema and its splits, one that plans the batches. Each imports PySpark, pandas 
 The server is forked from the driver before that has threads; Spark gets a small program in place of Python, which
 hands over its command line, environment, working directory and streams (`fork_client`).
 
+Not in use yet: it steps aside where the driver has threads, and OpenBLAS and jemalloc (NumPy, Arrow) start some.
+
 The names of processes in `ps` are those that they would have without it. A server that is gone costs the processes of
 then, and later ones are started in the ordinary way.
 """
