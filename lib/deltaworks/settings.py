@@ -178,11 +178,10 @@ class Settings:
         return replace(self, code=code, python_path=(code, self.project, *self.python_path[2:]))
 
     def driver_environment(self) -> dict[str, str]:
-        """All variables of a driver. One that runs from an archive looks there first, not in its working directory, and
-        hashes texts as Spark's Python processes do, so that they can be forked from it."""
+        """All variables of a driver. One that runs from an archive looks there first, not in its working directory."""
         if self.code is None:
             return self.surroundings() | self.environment()
-        return self.process_environment() | {"PYTHONSAFEPATH": "1", "PYTHONHASHSEED": "0"}
+        return self.process_environment() | {"PYTHONSAFEPATH": "1"}
 
     @property
     def jobs(self) -> Path:

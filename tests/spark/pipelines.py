@@ -58,12 +58,10 @@ recreated = Pipeline(name="recreated", topology=_recreated, topics=(Topic("recre
 
 
 if __name__ == "__main__":
-    from deltaworks.spark import forking, streaming
+    from deltaworks.spark.streaming import run
 
-    pipeline, until_caught_up = globals()[sys.argv[1]], "--until-caught-up" in sys.argv
     try:
-        with forking.serving(f"Python of {pipeline.name}") as forks:
-            streaming.run(pipeline, Settings.from_environment(), until_caught_up=until_caught_up, forks=forks)
+        run(globals()[sys.argv[1]], Settings.from_environment(), until_caught_up="--until-caught-up" in sys.argv)
     except DeltaworksError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         sys.exit(exits.code_of(error))

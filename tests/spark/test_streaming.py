@@ -41,8 +41,7 @@ def command(name: str, *options: str) -> list[str]:
 
 def environment(kafka: LiveStack, settings: Settings) -> dict[str, str]:
     paths = ":".join(map(str, settings.python_path))
-    as_a_driver = {"PYTHONPATH": paths, "PYTHONHASHSEED": "0"}
-    return kafka.environment() | {"DELTAWORKS_HOME": str(settings.home)} | as_a_driver
+    return kafka.environment() | {"DELTAWORKS_HOME": str(settings.home), "PYTHONPATH": paths}
 
 
 def beat_of(settings: Settings, name: str) -> Heartbeat | None:

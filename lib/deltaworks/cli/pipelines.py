@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from deltaworks.control.paths import PipelinePaths
     from deltaworks.dsl.pipeline import Pipeline
-    from deltaworks.spark.forking import ForkServer
 
 StartOffsets = Literal["earliest", "latest"]
 Name = Annotated[str, typer.Argument(help="Of the pipeline: that of its file in jobs/.")]
@@ -134,7 +133,7 @@ def run(
     paths = PipelinePaths.of(settings, name)
     number = generation or fence.read(paths.fence) + 1
     word = paths.finished(number) if finish_batch else paths.outcome(number)
-    with _leaves_word(word, number, deployed=generation is not None), _forks(name) as forks, code.held(settings):
+    with code.held(settings), _leaves_word(word, number, deployed=generation is not None):
         listeners.require_own_kafka(settings)
         if not finish_batch:
             _note_code(settings, paths, number)
@@ -156,19 +155,9 @@ def run(
                 take_over=take_over,
                 generation=number,
                 reporter=reporter,
-                forks=forks,
             )
         finally:
             reporter.close()
-
-
-@contextmanager
-def _forks(name: str) -> Iterator[ForkServer | None]:
-    """Forked before this process has threads, locks or a pipeline, and after it has what both import."""
-    from deltaworks.spark import forking, streaming  # noqa: F401
-
-    with forking.serving(f"deltaworks: Python of {name}") as server:
-        yield server
 
 
 def _note_code(settings: Settings, paths: PipelinePaths, generation: int) -> None:

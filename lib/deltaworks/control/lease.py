@@ -1,8 +1,7 @@
 """One driver per checkpoint: a lock on a file that also says who holds it.
 
-The lock is the operating system's and ends with the process. What a killed driver leaves running (its JVM, the
-process that its Python workers are forked from, and all below them) is ended by the next holder, before it touches
-anything.
+The lock is the operating system's and ends with the process. What a killed driver leaves running (its JVM and the
+Python workers of that) is ended by the next holder, before it touches anything.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import fcntl
 import logging
 import os
 import socket
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -55,8 +53,6 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     driver: ProcessId
     jvm: ProcessId | None = None
-    forks: ProcessId | None = None
-    """What Python processes are forked from, see `spark.forking`."""
     since: float
 
 
@@ -107,10 +103,9 @@ class Lease:
             os.close(self._fd)
             self._fd = None
 
-    def owns(self, *, jvm: int, forks: int | None) -> None:
-        """Notes processes of this driver by their pids, so that a successor can end them."""
-        ids = {"jvm": ProcessId.of(jvm), "forks": None if forks is None else ProcessId.of(forks)}
-        self._holder = msgspec.structs.replace(self._holder, **ids)
+    def owns_jvm(self, pid: int) -> None:
+        """Notes the JVM of this driver, so that a successor can end it."""
+        self._holder = msgspec.structs.replace(self._holder, jvm=ProcessId.of(pid))
         self._write()
 
     def _write(self) -> None:
@@ -136,19 +131,14 @@ def read_holder(path: Path) -> Holder | None:
 
 
 def end_remains(holder: Holder | None) -> None:
-    """Ends what a killed driver left: its JVM and its fork server first, then every process below them."""
-    if holder is None or holder.host != socket.gethostname():
+    """Ends what a killed driver left: its JVM first, then every process below it."""
+    jvm = holder.jvm.alive() if holder and holder.jvm and holder.host == socket.gethostname() else None
+    if jvm is None:
         return
-    roots = [process for each in (holder.jvm, holder.forks) if each is not None and (process := each.alive())]
-    remains = [*roots, *(below for root in roots for below in _below(root))]
+    remains = [jvm, *jvm.children(recursive=True)]
     for process in remains:
-        with suppress(psutil.NoSuchProcess):
+        try:
             process.kill()
+        except psutil.NoSuchProcess:
+            continue
     psutil.wait_procs(remains, timeout=_END_S)
-
-
-def _below(root: psutil.Process) -> list[psutil.Process]:
-    try:
-        return root.children(recursive=True)
-    except psutil.NoSuchProcess:
-        return []

@@ -13,8 +13,6 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from deltaworks.spark.forking import ForkServer
-
 _STREAMING = "spark.sql.streaming"
 _CLASSES = "org.apache.spark.sql.execution.streaming"
 
@@ -56,7 +54,6 @@ def build(
     driver_memory: str,
     scratch: Path,
     python_path: str,
-    forks: ForkServer | None = None,
     extra: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """A session for one streaming query.
@@ -68,17 +65,15 @@ def build(
         driver_memory: JVM heap, as Spark writes it.
         scratch: Shuffle files, temporary RocksDB copies and the warehouse.
         python_path: PYTHONPATH of the workers.
-        forks: Where all Python processes of the session come from; None: each is started anew.
         extra: Further Spark settings, which win.
     """
-    scratch.mkdir(parents=True, exist_ok=True)
-    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ["PYSPARK_PYTHON"] = sys.executable if forks is None else forks.executable(scratch)
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = python_path  # the JVM hands it to every Python process that it starts
     os.environ["PYTHONSAFEPATH"] = "1"  # else a `jobs` in the current directory comes before that of the project
     os.environ["SPARK_LOCAL_IP"] = _LOOPBACK
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:-UsePerfData")  # else the launcher leaves a folder in /tmp
     os.environ.setdefault("MALLOC_ARENA_MAX", _ARENAS)
+    scratch.mkdir(parents=True, exist_ok=True)
     settings = config(partitions=partitions, driver_memory=driver_memory, scratch=scratch, python_path=python_path)
     builder = SparkSession.builder.appName(name).master(f"local[{cores},3]")
     for key, value in {**settings, **(extra or {})}.items():

@@ -44,7 +44,6 @@ from deltaworks.spark import rows as row_kinds
 from deltaworks.spark.beginning import Beginning, Begun
 from deltaworks.spark.checkpoint import committed_offsets
 from deltaworks.spark.checkpoint_sync import CheckpointSync
-from deltaworks.spark.forking import ForkServer
 from deltaworks.spark.routes import Routes
 from deltaworks.spark.rows import BatchHeader, TaskResult
 from deltaworks.spark.sizes import RecordSizes
@@ -77,7 +76,6 @@ def run(
     take_over: bool = False,
     generation: int | None = None,
     reporter: Reporter | None = None,
-    forks: ForkServer | None = None,
 ) -> None:
     """Runs the pipeline until it is told to stop, or fails.
 
@@ -89,7 +87,6 @@ def run(
         take_over: Also where the pipeline belongs to another home at this Kafka.
         generation: Number of this deployment; None: the next one.
         reporter: Told of beats and batches, asked for commands; None: nobody.
-        forks: Where Spark's Python processes come from; None: each is started anew.
 
     Raises:
         LeaseError: another driver runs this pipeline.
@@ -112,7 +109,7 @@ def run(
             handover.expire(paths, (clock.cautious_ms() - TableOptions().keep_releases_ms) / 1000)
             shutil.rmtree(paths.scratch, ignore_errors=True)
             pipeline = set_aside.applied(paths, pipeline)
-            driver = StreamDriver(pipeline, settings, paths, lease, generation, reporter or SilentReporter(), forks)
+            driver = StreamDriver(pipeline, settings, paths, lease, generation, reporter or SilentReporter())
             first = driver.run(until_caught_up=until_caught_up, finish_batch=finish_batch, take_over=take_over)
         if first is None or not opening.finish_with(settings, pipeline.name, generation, first):
             return
@@ -161,9 +158,7 @@ class StreamDriver:
         lease: Lease,
         generation: int,
         reporter: Reporter,
-        forks: ForkServer | None = None,
     ) -> None:
-        self._forks = forks
         self._pipeline = pipeline
         self._settings = settings
         self._paths = paths
@@ -243,11 +238,10 @@ class StreamDriver:
             driver_memory=settings.driver_memory,
             scratch=self._paths.scratch,
             python_path=os.pathsep.join(map(str, settings.python_path)),
-            forks=self._forks,
         )
         gateway = spark.sparkContext._gateway
         assert gateway is not None
-        self._lease.owns(jvm=gateway.proc.pid, forks=None if self._forks is None else self._forks.pid)
+        self._lease.owns_jvm(gateway.proc.pid)
         spark.dataSource.register(KafkaRanges)
         try:
             yield spark
