@@ -41,13 +41,17 @@ class Marker(msgspec.Struct, frozen=True, kw_only=True):
     format: int = FORMAT
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Part:
     """One file or folder in a home."""
 
     path: Path
-    size_bytes: int
-    """Of all files in it; one with several names counts once. What a link leads to does not count, and stays."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all files in it, which are looked at; one with several names counts once. What a link leads to does not
+        count, and stays."""
+        return _size_bytes(self.path)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +110,7 @@ def contents(settings: Settings) -> Contents:
             f"{home} has no {settings.marker.name}, so nobody knows that deltaworks has made it; nothing is deleted.",
             hint=f"is DELTAWORKS_HOME right? Look at it, and delete by hand what you do not need{_named(settings)}",
         )
-    parts = [Part(path=path, size_bytes=_size_bytes(path)) for path in _ours(settings)]
+    parts = map(Part, _ours(settings))
     return Contents(parts=tuple(parts), others=tuple(_others(settings)), marked=marked)
 
 
