@@ -14,8 +14,8 @@ import logging
 import re
 import shutil
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import date, timedelta
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -99,14 +99,8 @@ def approve(name: str, run: str, approved_by: str | None) -> None:
     settings = Settings.from_environment()
     if has_ended(settings, name, run):
         return
-    with no_retry_where_it_cannot_help():
-        replay = resume(settings, run)
-        state = replay.paths.read_state()
-        require_turn(state, "publish")
-        if state.has_done("publish"):
-            return
-        with ExitStack() as stack:
-            _patiently(lambda: stack.enter_context(replay.held()))
+    with _at_its_turn(settings, run, "publish") as replay:
+        if not replay.paths.read_state().has_done("publish"):
             replay.approve(approved_by or replay.plan.request.requested_by)
 
 
@@ -148,15 +142,21 @@ def advance(name: str, run: str, phase: Phase) -> ReplayState | None:
     if has_ended(settings, name, run):
         log.info("replay %s has ended: there is nothing to do", run)
         return None
-    with no_retry_where_it_cannot_help():
-        replay = resume(settings, run)
-        require_turn(replay.paths.read_state(), phase)
-        with ExitStack() as stack:
-            _patiently(lambda: stack.enter_context(replay.held()))
-            state = replay.advance(phase, lambda phase: reporter())
+    with _at_its_turn(settings, run, phase) as replay:
+        state = replay.advance(phase, lambda phase: reporter())
     if phase not in state.done:
         raise AirflowFailException(f"Replay {run} has not passed the gate: {phase} does nothing.")
     return state
+
+
+@contextmanager
+def _at_its_turn(settings: Settings, run: str, phase: Phase) -> Iterator[ReplayRun]:
+    """The replay, for this task alone."""
+    with no_retry_where_it_cannot_help(), ExitStack() as stack:
+        replay = resume(settings, run)
+        require_turn(replay.paths.read_state(), phase)
+        _patiently(lambda: stack.enter_context(replay.held()))
+        yield replay
 
 
 def resume(settings: Settings, run: str) -> ReplayRun:
