@@ -86,8 +86,7 @@ class Partition:
     def _decode(self, number: int, indices: range) -> Iterator[Columns]:
         if self._source.timestamp_extractor is None:
             try:
-                if self._set_aside:
-                    self._require_wanted(number, indices)
+                self._require_wanted(number, indices)
                 return iter((self._columns(number, indices),))
             except Exception:  # one of them fails; which one, and how, shows when they are taken one by one
                 pass

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import psutil
 
-from deltaworks import clock, home, processes
+from deltaworks import clock, home, listeners, processes
 from deltaworks.errors import ConfigurationError, StackError
 from deltaworks.names import FILE
 from deltaworks.settings import Settings
@@ -233,7 +233,7 @@ def _start_runner(settings: Settings, *, tethered: bool) -> processes.Registered
         settings.run,
         name=runner.NAME,
         kind="runner",
-        command=[sys.executable, "-P", "-m", "deltaworks.stack.runner"],
+        command=[sys.executable, "-P", "-m", listeners.RUNNER],
         log=settings.logs / f"{runner.NAME}.log",
         env=settings.process_environment(),
         tethered=tethered,
