@@ -1,4 +1,5 @@
-"""When a stream that ended is started again: with growing pauses, not for ever, and not if it cannot help."""
+"""When a stream that ended is started again: at once, from the second failure in a row on with growing pauses, not for
+ever, and not if it cannot help."""
 
 from __future__ import annotations
 
@@ -40,6 +41,8 @@ class End:
     """How long ago."""
     ran_s: float | None
     """How long it had run; None if it never processed batches."""
+    committed: bool = False
+    """Whether it committed a batch: then its failure is the first one in a row."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,33 +50,33 @@ class RestartPolicy:
     """Pauses and limits, in seconds."""
 
     first_s: float = 5.0
-    """Before the first restart; doubled with each one that follows."""
+    """Before the second restart in a row, the first one comes at once; doubled with each one that follows."""
     longest_s: float = 300.0
     limit: int = 5
-    """Restarts in a row without a healthy period."""
+    """Restarts in a row, of which none has led to a batch."""
     healthy_s: float = 600.0
-    """Who ran this long has recovered: what was before does not count."""
+    """Who ran this long has recovered, with batches or without: what was before does not count."""
 
     def decide(self, end: End, restarts: int) -> Restart | Wait | GiveUp:
         """What to do about an end.
 
         Args:
-            restarts: automatic ones since the stream was healthy, up to the generation that ended.
+            restarts: automatic ones since a batch or a healthy period, up to the generation that ended.
         """
         if end.exit_code in NO_RESTART:
             why = f": {end.reason}" if end.reason else ""
             return GiveUp(f"exit code {end.exit_code} says that a restart would not help{why}")
-        counted = 0 if self.recovered(end.ran_s) else restarts
+        counted = 0 if end.committed or self.recovered(end.ran_s) else restarts
         if end.exit_code == DISK_FULL:  # lasts until somebody makes room, and no restart does harm
             counted = min(counted, self.limit - 1)
         if counted >= self.limit:
-            return GiveUp(f"{counted} restarts without {self.healthy_s / 60:.0f} healthy minutes")
+            return GiveUp(f"{counted} restarts without a batch or {self.healthy_s / 60:.0f} healthy minutes")
         left = self.pause_s(counted) - end.ago_s
         return Wait(left) if left > 0 else Restart(counted)
 
     def pause_s(self, restarts: int) -> float:
         """How long after the end the next restart comes."""
-        return float(min(self.longest_s, self.first_s * 2 ** min(restarts, 64)))
+        return float(min(self.longest_s, self.first_s * 2 ** min(restarts - 1, 64))) if restarts else 0.0
 
     def recovered(self, ran_s: float | None) -> bool:
         """Whether it ran long enough for earlier restarts to be forgotten."""

@@ -147,6 +147,7 @@ class _Reconciling:
             reason=seen.reason,
             ago_s=_ended_ago_s(deployment, seen),
             ran_s=_ran_s(deployment, seen),
+            committed=seen.heartbeat is not None and seen.heartbeat.batch_id is not None,
         )
         match self._policy.decide(end, record.restarts):
             case GiveUp(reason):

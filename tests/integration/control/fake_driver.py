@@ -1,7 +1,7 @@
 """A driver without Spark: takes lease and fence, beats, reports and drains like the real one, within a second.
 
 `python -m tests.integration.control.fake_driver run NAME --generation N`, with `--no-lease`, `--slow-start SECONDS`,
-`--ignore-drain` or `--fail CODE`. Settings come from the environment, as for the real one.
+`--ignore-drain`, `--fail CODE`, or `--commits`: its beats tell of batches. Settings come from the environment, as for the real one.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ def main() -> int:
     parser.add_argument("--ignore-drain", action="store_true")
     parser.add_argument("--slow-start", type=float, default=0.0)
     parser.add_argument("--fail", type=int, default=0)
+    parser.add_argument("--commits", action="store_true")
     given = parser.parse_args()
     settings = Settings.from_environment()
     paths = PipelinePaths.of(settings, given.name)
@@ -85,11 +86,13 @@ def _drive(settings: Settings, paths: PipelinePaths, given: argparse.Namespace) 
                 state=state,
                 pid=os.getpid(),
                 at=time.time(),
+                batch_id=last if given.commits and last >= 0 else None,
             )
             with fence.held(paths.fence, given.generation, given.name):
                 heartbeat.write(paths.heartbeat, now)
             reporter.beat(now)
 
+        last = -1
         beat("starting")
         time.sleep(given.slow_start)
         last = max((record.batch for record in batches.read(paths.batches)), default=-1)

@@ -53,9 +53,9 @@ def kill(control: Control, generation: int) -> None:
     until(lambda: observe(control, generation).state == "dead")
 
 
-def heal(control: Control) -> int:
+def heal(control: Control, policy: RestartPolicy = AT_ONCE) -> int:
     """What Airflow does with a `restart`."""
-    decision = look(control)
+    decision = look(control, policy)
     assert decision.action == "restart", decision
     return deploy(control, expected_generation=decision.generation).generation
 
@@ -130,11 +130,14 @@ def test_a_stream_that_was_drained_by_somebody_else_comes_back(control: Control)
     assert look(control).action == "restart"
 
 
-def test_after_a_restart_comes_a_pause(control: Control) -> None:
+def test_after_a_restart_without_a_batch_comes_a_pause(control: Control) -> None:
+    patient = RestartPolicy(first_s=60.0)
     deploy(control)
     kill(control, 1)
+    assert heal(control, patient) == 2, "the first one comes at once"
+    kill(control, 2)
 
-    decision = look(control, RestartPolicy(first_s=60.0))
+    decision = look(control, patient)
 
     assert decision.action == "wait"
     assert "restart in" in decision.reason
@@ -150,11 +153,20 @@ def test_a_crash_loop_is_given_up_until_somebody_deploys(control: Control) -> No
 
     decision = look(control)
 
-    assert (decision.action, decision.reason) == ("give_up", "5 restarts without 10 healthy minutes")
+    assert (decision.action, decision.reason) == ("give_up", "5 restarts without a batch or 10 healthy minutes")
     assert look(control) == decision
     deploy(control)
     record = control.registry.pipeline("p")
     assert record is not None and (record.restarts, record.gave_up) == (0, None)
+
+
+def test_kills_with_batches_in_between_are_no_crash_loop(control: Control) -> None:
+    patient = RestartPolicy(first_s=60.0)
+    deploy(control.with_driver("--commits"))
+    for generation in range(1, 8):
+        kill(control, generation)
+        assert heal(control.with_driver("--commits"), patient) == generation + 1
+    assert control.registry.pipeline("p").restarts == 1  # type: ignore[union-attr]
 
 
 def test_a_healthy_period_forgets_the_restarts(control: Control) -> None:

@@ -13,20 +13,26 @@ POLICY = RestartPolicy()
 KILLED = End(exit_code=None, reason=None, ago_s=3.0, ran_s=10.0)
 
 
-def test_the_pauses_double_up_to_five_minutes() -> None:
-    assert [POLICY.pause_s(n) for n in range(9)] == [5, 10, 20, 40, 80, 160, 300, 300, 300]
+def test_the_pauses_begin_with_the_second_restart_and_double_up_to_five_minutes() -> None:
+    assert [POLICY.pause_s(n) for n in range(9)] == [0, 5, 10, 20, 40, 80, 160, 300, 300]
 
 
-def test_a_killed_stream_waits_for_its_pause() -> None:
-    assert POLICY.decide(KILLED, restarts=0) == Wait(2.0)
-    assert POLICY.decide(replace(KILLED, ago_s=5.0), restarts=0) == Restart(0)
-    assert POLICY.decide(replace(KILLED, ago_s=5.0), restarts=2) == Wait(15.0)
+def test_a_killed_stream_is_back_at_once_and_waits_from_the_second_time_on() -> None:
+    assert POLICY.decide(replace(KILLED, ago_s=0.0), restarts=0) == Restart(0)
+    assert POLICY.decide(KILLED, restarts=1) == Wait(2.0)
+    assert POLICY.decide(replace(KILLED, ago_s=5.0), restarts=1) == Restart(1)
+    assert POLICY.decide(replace(KILLED, ago_s=5.0), restarts=3) == Wait(15.0)
+
+
+def test_kills_with_batches_in_between_are_no_crash_loop() -> None:
+    for restarts in range(20):
+        assert POLICY.decide(replace(KILLED, ago_s=0.0, committed=True), restarts) == Restart(0)
 
 
 def test_after_five_restarts_it_is_given_up() -> None:
     long_ago = replace(KILLED, ago_s=1_000.0)
     assert POLICY.decide(long_ago, restarts=4) == Restart(4)
-    assert POLICY.decide(long_ago, restarts=5) == GiveUp("5 restarts without 10 healthy minutes")
+    assert POLICY.decide(long_ago, restarts=5) == GiveUp("5 restarts without a batch or 10 healthy minutes")
 
 
 def test_ten_healthy_minutes_are_a_new_beginning() -> None:
@@ -57,7 +63,7 @@ def test_a_full_disk_is_waited_for_as_long_as_it_lasts() -> None:
     end = End(exit_code=exits.DISK_FULL, reason=None, ago_s=1e9, ran_s=None)
 
     assert POLICY.decide(end, restarts=500) == Restart(4)
-    assert POLICY.decide(replace(end, ago_s=0.0), restarts=500) == Wait(80.0)
+    assert POLICY.decide(replace(end, ago_s=0.0), restarts=500) == Wait(40.0)
 
 
 @given(
