@@ -14,8 +14,8 @@ DeltaworksError                      the root: catch this to catch all
 │   ├── RecordsGoneError             records that must be read are no longer in Kafka, nor in an archive
 │   ├── LeaseError                   another driver works on the same checkpoint
 │   │   ├── FencedError              a newer generation of the pipeline has taken over
-│   │   ├── LineageError             another stream of the same name owns the pipeline at this Kafka
-│   │   └── ConflictError            a deployment was asked for that no longer fits what runs
+│   │   └── LineageError             another stream of the same name owns the pipeline at this Kafka
+│   ├── ConflictError                what was asked for does not fit what somebody else does or has done
 │   ├── TableError                   a Delta table cannot take what it is given, or is not as it should be
 │   └── KafkaTopicError              a topic is missing, or is not as the pipeline needs it
 ├── QueryError                       Spark ended the query for a reason of its own
@@ -144,8 +144,8 @@ class LineageError(LeaseError):
     """Another stream of the same name owns the pipeline at this Kafka; both would write everything twice."""
 
 
-class ConflictError(LeaseError):
-    """Somebody else deployed or stopped the pipeline meanwhile; what was asked for no longer fits."""
+class ConflictError(TerminalError):
+    """What was asked for does not fit what somebody else does, or has done meanwhile: a deployment, another replay."""
 
 
 class TableError(TerminalError):

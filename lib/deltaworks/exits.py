@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from deltaworks.errors import (
     ConfigurationError,
+    ConflictError,
     DeltaworksError,
     DiskFullError,
     IncompatibleCheckpointError,
@@ -27,6 +28,8 @@ LEASE = 73
 """Another driver holds the checkpoint. Do not restart."""
 DISK_FULL = 74
 """A disk has no room. Restart with back-off, for as long as it lasts."""
+CONFLICT = 75
+"""Somebody else works on the same, or has changed it meanwhile. Do not restart."""
 CONFIG = 78
 """Topology, settings, environment or checkpoint do not fit. Do not restart."""
 INTERRUPTED = 130
@@ -41,7 +44,7 @@ _DO_NOT_FIT = (
     KafkaTopicError,
 )
 
-NO_RESTART = frozenset({DATA, LEASE, CONFIG})
+NO_RESTART = frozenset({DATA, LEASE, CONFLICT, CONFIG})
 
 
 def code_of(error: DeltaworksError | type[DeltaworksError]) -> int:
@@ -49,6 +52,8 @@ def code_of(error: DeltaworksError | type[DeltaworksError]) -> int:
     kind = error if isinstance(error, type) else type(error)
     if issubclass(kind, LeaseError):
         return LEASE
+    if issubclass(kind, ConflictError):
+        return CONFLICT
     if issubclass(kind, _DO_NOT_FIT):
         return CONFIG
     if issubclass(kind, TerminalError):

@@ -15,13 +15,13 @@ from deltaworks.airflow import replay_tasks
 from deltaworks.airflow.child import Child
 from deltaworks.airflow.tasks import no_retry_where_it_cannot_help
 from deltaworks.control.logs import why
-from deltaworks.exits import LEASE, NO_RESTART
+from deltaworks.exits import CONFLICT, LEASE, NO_RESTART
 from deltaworks.settings import Settings
 
 APPROVE, REJECT = "Approve", "Reject"
 _LINES = 5
 _USAGE = 2
-_REPEAT_CANNOT_HELP = (NO_RESTART - {LEASE}) | {_USAGE}
+_REPEAT_CANNOT_HELP = (NO_RESTART - {LEASE, CONFLICT}) | {_USAGE}
 """That somebody else works on the run passes."""
 
 

@@ -2,7 +2,8 @@
 
 Exit codes: 0 done; 1 results differ, or something is not as it should be; 2 wrong usage; and of a pipeline (`run`):
 65 a record failed and the pipeline says fail, 69 Kafka or Spark is not available, 70 anything unexpected,
-73 another driver runs this pipeline, 74 the disk is full, 78 topology, settings, environment or checkpoint do not fit,
+73 another driver runs this pipeline, 74 the disk is full, 75 somebody else works on the same or has changed it
+meanwhile (a replay of the same days, another deployment), 78 topology, settings, environment or checkpoint do not fit,
 130 interrupted.
 """
 

@@ -132,7 +132,7 @@ def test_after_the_end_there_is_nothing_to_do(settings: Settings, commands: Comm
 
 
 @pytest.mark.parametrize(
-    ("code", "retried"), [(65, False), (78, False), (2, False), (69, True), (70, True), (73, True)]
+    ("code", "retried"), [(65, False), (78, False), (2, False), (69, True), (70, True), (73, True), (75, True)]
 )
 def test_its_exit_code_says_whether_a_retry_can_help(
     settings: Settings, commands: Commands, code: int, retried: bool
