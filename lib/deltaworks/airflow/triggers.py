@@ -104,6 +104,8 @@ def progress(seen: Observation) -> str:
     if beat is None or beat.batch_id is None:
         return text
     lag = "unknown" if beat.lag_records is None else f"{beat.lag_records:,}"
+    if beat.lag_seconds is not None:
+        lag += f" ({beat.lag_seconds:,.0f} s)"
     return (
         f"{text}, batch {beat.batch_id}, lag {lag}, {beat.records_per_second:,.0f} records/s; "
         f"so far {beat.records_total:,} records, {beat.dead_letters:,} dead letters"

@@ -98,9 +98,9 @@ def status(
     seen = overview(settings, name)
     print_table(
         "Pipelines",
-        ("name", "should be", "is", "generation", "for", "batch", "lag", "records/s", "restarts", "why"),
+        ("name", "should be", "is", "generation", "for", "batch", "lag", "lag s", "records/s", "restarts", "why"),
         map(_pipeline_row, seen.pipelines),
-        right=("generation", "batch", "lag", "records/s", "restarts"),
+        right=("generation", "batch", "lag", "lag s", "records/s", "restarts"),
     )
     if seen.registry_problem:
         out.print(Text(f"Only what this host knows. {seen.registry_problem}", "yellow"))
@@ -164,6 +164,7 @@ def _pipeline_row(pipeline: PipelineStatus) -> tuple[object, ...]:
         _duration(pipeline.for_s),
         beat and beat.batch_id,
         beat and beat.lag_records,
+        round(beat.lag_seconds) if beat and beat.lag_seconds is not None else None,
         round(beat.records_per_second) if beat and seen.state in ("running", "draining") else None,
         pipeline.restarts,
         _line(pipeline.reason),

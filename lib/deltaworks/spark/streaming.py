@@ -27,6 +27,7 @@ from deltaworks.control.beating import Beating
 from deltaworks.control.checkpoint import CheckpointPlan
 from deltaworks.control.heartbeat import Heartbeat, State
 from deltaworks.control.intents import Intent, token
+from deltaworks.control.lag import Lag
 from deltaworks.control.lease import Lease
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.control.rate import Rate
@@ -185,6 +186,7 @@ class StreamDriver:
             query_id="",
             state="starting",
             pid=os.getpid(),
+        self._lag = Lag()
             at=clock.wall_s(),
         )
         self._begun = clock.ticks_s()
@@ -463,6 +465,7 @@ class StreamDriver:
         return {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
 
     def _write_beat(self, state: State, error: str | None = None) -> None:
+            self._lag.see(self._ends)
         totals = self._totals
         lag = {
             topic: {p: max(0, end - totals.next_offsets.get(topic, {}).get(p, 0)) for p, end in parts.items()}
@@ -491,5 +494,6 @@ class StreamDriver:
             )
             self._paths.root.mkdir(parents=True, exist_ok=True)
             with fence.held(self._paths.fence, self._generation, self._pipeline.name):
+                lag_seconds=self._lag.seconds(totals.next_offsets) if lag else None,
                 heartbeat.write(self._paths.heartbeat, self._beat)
         self._reporter.beat(self._beat)

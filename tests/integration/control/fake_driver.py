@@ -1,7 +1,8 @@
 """A driver without Spark: takes lease and fence, beats, reports and drains like the real one, within a second.
 
 `python -m tests.integration.control.fake_driver run NAME --generation N`, with `--no-lease`, `--slow-start SECONDS`,
-`--ignore-drain`, `--fail CODE`, or `--commits`: its beats tell of batches. Settings come from the environment, as for the real one.
+`--ignore-drain`, `--fail CODE`, or `--commits`: its beats tell of batches. Settings come from the environment, as for
+the real one.
 """
 
 from __future__ import annotations

@@ -126,13 +126,14 @@ def test_a_line_of_progress_has_batch_lag_and_rate() -> None:
         at=0.0,
         batch_id=12,
         lag_records=3400,
+        lag_seconds=12.4,
         records_per_second=1234.5,
         records_total=99000,
         dead_letters=7,
     )
 
     assert progress(seen("running", heartbeat=beat)) == (
-        "generation 3: running, batch 12, lag 3,400, 1,234 records/s; so far 99,000 records, 7 dead letters"
+        "generation 3: running, batch 12, lag 3,400 (12 s), 1,234 records/s; so far 99,000 records, 7 dead letters"
     )
 
 

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deltaworks.control.lag import Lag
+
+
+class Ticks:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def at(offset: int) -> dict[str, dict[str, int]]:
+    return {"topic": {"0": offset}}
+
+
+def test_a_stream_that_has_read_everything_has_no_lag() -> None:
+    ticks = Ticks()
+    lag = Lag(ticks)
+    assert lag.seconds(at(0)) is None, "nobody has looked"
+    lag.see(at(10))
+    assert lag.seconds(at(10)) == 0.0
+    ticks.now += 60
+    lag.see(at(10))
+    assert lag.seconds(at(10)) == 0.0, "an idle stream has none, however long it idles"
+
+
+def test_it_is_how_long_ago_the_topics_ended_there() -> None:
+    ticks = Ticks()
+    lag = Lag(ticks)
+    for second in range(30):
+        ticks.now = 100.0 + second
+        lag.see(at(10 * second))
+    assert lag.seconds(at(250)) == 4.0
+    assert lag.seconds(at(255)) == 4.0, "half of what came in that second"
+    assert lag.seconds(at(290)) == 0.0
+
+
+def test_the_partition_that_is_furthest_behind_counts() -> None:
+    ticks = Ticks()
+    lag = Lag(ticks)
+    lag.see({"topic": {"0": 1, "1": 1}})
+    ticks.now += 5
+    lag.see({"topic": {"0": 2, "1": 2}})
+    assert lag.seconds({"topic": {"0": 2, "1": 1}}) == 5.0
+    assert lag.seconds({"topic": {"0": 2, "1": 2}}) == 0.0
+
+
+def test_what_was_there_before_the_first_look_is_at_least_as_old() -> None:
+    ticks = Ticks()
+    lag = Lag(ticks)
+    lag.see(at(1_000))
+    ticks.now += 7
+    lag.see(at(1_500))
+    assert lag.seconds(at(3)) == 7.0
+
+
+@given(st.lists(st.tuples(st.floats(0.2, 30.0), st.integers(0, 50)), min_size=1, max_size=3_000), st.floats(0.0, 1.0))
+def test_a_long_lag_is_remembered_in_little_room_and_within_a_few_hundredths(
+    steps: list[tuple[float, int]], part: float
+) -> None:
+    ticks, end = Ticks(), 0
+    lag = Lag(ticks)
+    seen = []
+    for seconds, records in steps:
+        ticks.now += seconds
+        end += records
+        lag.see(at(end))
+        seen.append((ticks.now, end))
+    assert len(lag._seen) <= 512
+    position = int(part * end)
+    exact = ticks.now - max((when for when, there in seen if there <= position), default=seen[0][0])
+    found = lag.seconds(at(position))
+    assert found is not None
+    if position >= end:
+        assert found == 0.0
+    else:
+        longest = max((b[0] - a[0] for a, b in pairwise(seen)), default=0.0)
+        assert exact <= found <= exact + longest + (ticks.now - seen[0][0]) / 100 + 1.0
