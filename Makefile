@@ -5,6 +5,9 @@ BIN := .venv/bin
 BUILD_BACKENDS := setuptools wheel
 PYTEST := $(BIN)/python -m pytest -n 2
 
+# Where it is set, each process would compile our modules anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 
 .PHONY: help

@@ -125,6 +125,7 @@ def run_from_archive(settings: Settings) -> None:
     if settings.code is not None or settings.run_from == "source":
         return
     environment = {**os.environ, **settings.with_code(archive(settings).path).driver_environment()}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # of the project; into its archive each process may write it once
     sys.stdout.flush()
     sys.stderr.flush()
     os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)
