@@ -34,8 +34,9 @@ from deltaworks.kernel.partitioning import partition_of
 from deltaworks.kernel.records import RecordBatch
 from deltaworks.kernel.task import TASK_STORE
 from deltaworks.settings import Settings
-from deltaworks.spark import session
+from deltaworks.spark import class_data, session
 from deltaworks.spark.beginning import Begun
+from deltaworks.spark.forking import ForkServer
 from deltaworks.spark.local_store import LocalStore
 from deltaworks.spark.protocol import local_path
 from deltaworks.spark.routes import Routes
@@ -82,13 +83,17 @@ class SparkHost:
         self._settings = replace(settings, home=home, fault_hook=HOOK)
         self._runs = 0
         self._rng = rng
+        python_path = os.pathsep.join(map(str, settings.python_path))
+        self._forks = ForkServer.start("deltaworks: Python of cases", python_path)
         self._spark = session.build(
             "cases",
             cores=settings.cores,
             partitions=1,
             driver_memory=settings.driver_memory,
             scratch=home / "scratch",
-            python_path=os.pathsep.join(map(str, settings.python_path)),
+            python_path=python_path,
+            forks=self._forks,
+            options=class_data.option(settings),
         )
         self._spark.dataSource.register(KafkaRanges)
         self.killed = 0
@@ -99,6 +104,7 @@ class SparkHost:
     def close(self) -> None:
         """Ends the session."""
         self._spark.stop()
+        self._forks.close()
 
     def run(
         self,
@@ -148,7 +154,9 @@ class SparkHost:
             fence.advance(self._paths.fence, generation, self._name)
             pipeline = replace(pipeline_of(run, self._name), trigger_interval=_NO_PAUSE)
             settings = replace(self._settings, cores=self._slots)
-            driver = _CaseDriver(pipeline, settings, self._paths, lease, generation, self._spark, feeder.gate)
+            driver = _CaseDriver(
+                pipeline, settings, self._paths, lease, generation, self._spark, feeder.gate, self._forks
+            )
             driver.fed_back = run.fed_back
             thread = threading.Thread(target=self._feed, args=(driver, feeder, part, disturbances), daemon=True)
             thread.start()
@@ -243,8 +251,9 @@ class _CaseDriver(StreamDriver):
         generation: int,
         spark: SparkSession,
         gate: Path,
+        forks: ForkServer,
     ) -> None:
-        super().__init__(pipeline, settings, paths, lease, generation, SilentReporter())
+        super().__init__(pipeline, settings, paths, lease, generation, SilentReporter(), forks)
         self._shared, self._gate = spark, gate
         self.generation = generation
         self.fed_back: frozenset[int] = frozenset()

@@ -1,7 +1,8 @@
 """One driver per checkpoint: a lock on a file that also says who holds it.
 
-The lock is the operating system's and ends with the process. What a killed driver leaves running (its JVM and the
-Python workers of that) is ended by the next holder, before it touches anything.
+The lock is the operating system's and ends with the process. What a killed driver leaves running (its JVM, the
+process that its Python workers are forked from, and all below them) is ended by the next holder, before it touches
+anything.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import fcntl
 import logging
 import os
 import socket
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -53,6 +55,8 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     driver: ProcessId
     jvm: ProcessId | None = None
+    forks: ProcessId | None = None
+    """What Python processes are forked from, see `spark.forking`."""
     since: float
 
 
@@ -103,9 +107,9 @@ class Lease:
             os.close(self._fd)
             self._fd = None
 
-    def owns_jvm(self, pid: int) -> None:
-        """Notes the JVM of this driver, so that a successor can end it."""
-        self._holder = msgspec.structs.replace(self._holder, jvm=ProcessId.of(pid))
+    def owns(self, **pids: int) -> None:
+        """Notes processes of this driver, `jvm` or `forks`, so that a successor can end them."""
+        self._holder = msgspec.structs.replace(self._holder, **{name: ProcessId.of(pid) for name, pid in pids.items()})
         self._write()
 
     def _write(self) -> None:
@@ -131,14 +135,19 @@ def read_holder(path: Path) -> Holder | None:
 
 
 def end_remains(holder: Holder | None) -> None:
-    """Ends what a killed driver left: its JVM first, then every process below it."""
-    jvm = holder.jvm.alive() if holder and holder.jvm and holder.host == socket.gethostname() else None
-    if jvm is None:
+    """Ends what a killed driver left: its JVM and its fork server first, then every process below them."""
+    if holder is None or holder.host != socket.gethostname():
         return
-    remains = [jvm, *jvm.children(recursive=True)]
+    roots = [process for each in (holder.jvm, holder.forks) if each is not None and (process := each.alive())]
+    remains = [*roots, *(below for root in roots for below in _below(root))]
     for process in remains:
-        try:
+        with suppress(psutil.NoSuchProcess):
             process.kill()
-        except psutil.NoSuchProcess:
-            continue
     psutil.wait_procs(remains, timeout=_END_S)
+
+
+def _below(root: psutil.Process) -> list[psutil.Process]:
+    try:
+        return root.children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []

@@ -24,7 +24,7 @@ from deltaworks.quality.verdict import Verdict
 from deltaworks.replay import handing_over
 from deltaworks.replay.model import ReplayPaths, ReplayPlan
 from deltaworks.settings import Settings
-from deltaworks.spark import session
+from deltaworks.spark import class_data, session
 from deltaworks.spark.global_tables import Reader
 from deltaworks.spark.history import History
 from deltaworks.spark.replay import by_time
@@ -52,6 +52,7 @@ def process(settings: Settings, pipeline: Pipeline, paths: ReplayPaths, plan: Re
         driver_memory=settings.driver_memory,
         scratch=paths.scratch,
         python_path=os.pathsep.join(map(str, settings.python_path)),
+        options=class_data.option(settings),
     )
     try:
         steps: Iterable[Step] = recorded

@@ -7,11 +7,14 @@ command line and no environment. PySpark does likewise for Py4J.
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from pyspark.sql import SparkSession
+
+from deltaworks.spark.forking import ForkServer
 
 _STREAMING = "spark.sql.streaming"
 _CLASSES = "org.apache.spark.sql.execution.streaming"
@@ -20,8 +23,12 @@ _HEAP = "-XX:+UseSerialGC -Xms64m -XX:MinHeapFreeRatio=20 -XX:MaxHeapFreeRatio=5
 """A heap that is a 64th of the machine from the start would hold a hundred megabytes of garbage, and one that is given
 room freely fills it."""
 
-_JVM = f"{_HEAP} -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Xss4m -Dlog4j2.level=WARN"
+JVM = f"{_HEAP} -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Xss4m -Dlog4j2.level=WARN"
 """Records do not pass through the JVM: the optimising compiler would cost more than it saves."""
+
+_LAUNCHER = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
+"""Of the small JVM that only prints the command line of the other one; with performance data it leaves a folder in
+/tmp."""
 
 _ARENAS = "2"
 """Of glibc, in the JVM and in Python's workers. With eight for each core, what RocksDB and Kafka's clients let go of
@@ -54,6 +61,8 @@ def build(
     driver_memory: str,
     scratch: Path,
     python_path: str,
+    forks: ForkServer | None = None,
+    options: str = "",
     extra: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """A session for one streaming query.
@@ -65,16 +74,21 @@ def build(
         driver_memory: JVM heap, as Spark writes it.
         scratch: Shuffle files, temporary RocksDB copies and the warehouse.
         python_path: PYTHONPATH of the workers.
+        forks: Where all Python processes of the session come from; None: each is started anew.
+        options: Of the JVM, further ones.
         extra: Further Spark settings, which win.
     """
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    scratch.mkdir(parents=True, exist_ok=True)
+    python = sys.executable if forks is None else forks.executable(scratch)
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = python
     os.environ["PYTHONPATH"] = python_path  # the JVM hands it to every Python process that it starts
     os.environ["PYTHONSAFEPATH"] = "1"  # else a `jobs` in the current directory comes before that of the project
     os.environ["SPARK_LOCAL_IP"] = _LOOPBACK
-    os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:-UsePerfData")  # else the launcher leaves a folder in /tmp
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", _LAUNCHER)
     os.environ.setdefault("MALLOC_ARENA_MAX", _ARENAS)
-    scratch.mkdir(parents=True, exist_ok=True)
-    settings = config(partitions=partitions, driver_memory=driver_memory, scratch=scratch, python_path=python_path)
+    settings = config(
+        partitions=partitions, driver_memory=driver_memory, scratch=scratch, python_path=python_path, options=options
+    )
     builder = SparkSession.builder.appName(name).master(f"local[{cores},3]")
     for key, value in {**settings, **(extra or {})}.items():
         builder = builder.config(key, value)
@@ -83,11 +97,14 @@ def build(
     return session
 
 
-def config(*, partitions: int, driver_memory: str, scratch: Path, python_path: str) -> dict[str, str]:
+def config(
+    *, partitions: int, driver_memory: str, scratch: Path, python_path: str, options: str = ""
+) -> dict[str, str]:
     """Spark's settings. They are on the JVM's command line, where everybody can read them: no secrets."""
+    folder = shlex.quote(str(scratch))  # as Spark parses it
     return {
         "spark.driver.memory": driver_memory,
-        "spark.driver.extraJavaOptions": f"{_JVM} -Djava.io.tmpdir={scratch} -Dderby.system.home={scratch}",
+        "spark.driver.extraJavaOptions": f"{JVM} {options} -Djava.io.tmpdir={folder} -Dderby.system.home={folder}",
         **_CLOSED,
         **dict.fromkeys(_REMEMBERED, "10"),
         "spark.cleaner.periodicGC.interval": _COLLECT_EVERY,

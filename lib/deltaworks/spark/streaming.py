@@ -8,7 +8,7 @@ import shutil
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from types import FrameType
@@ -40,11 +40,12 @@ from deltaworks.kafka.ranges import Offsets
 from deltaworks.lakehouse import succession
 from deltaworks.lakehouse.committer import TableCommitter, TableOptions
 from deltaworks.settings import Settings
-from deltaworks.spark import failures, handover, oversized, session, sizes
+from deltaworks.spark import class_data, failures, forking, handover, oversized, session, sizes
 from deltaworks.spark import rows as row_kinds
 from deltaworks.spark.beginning import Beginning, Begun
 from deltaworks.spark.checkpoint import committed_offsets
 from deltaworks.spark.checkpoint_sync import CheckpointSync
+from deltaworks.spark.forking import ForkServer
 from deltaworks.spark.routes import Routes
 from deltaworks.spark.rows import BatchHeader, TaskResult
 from deltaworks.spark.sizes import RecordSizes
@@ -103,17 +104,24 @@ def run(
     if generation is None:
         generation = fence.read(paths.fence) + 1
     while True:
-        with disk.told(paths.root), Lease(paths.lease, pipeline.name, generation) as lease:
+        with disk.told(paths.root), Lease(paths.lease, pipeline.name, generation) as lease, ExitStack() as opened:
             fence.advance(paths.fence, generation, pipeline.name)
             handover.settle(paths)
             succession.require_settled(paths.handovers)
             handover.expire(paths, (clock.cautious_ms() - TableOptions().keep_releases_ms) / 1000)
             shutil.rmtree(paths.scratch, ignore_errors=True)
             pipeline = set_aside.applied(paths, pipeline)
-            driver = StreamDriver(pipeline, settings, paths, lease, generation, reporter or SilentReporter())
+            title, path = f"deltaworks: Python of {pipeline.name}", _python_path(settings)
+            forks = opened.enter_context(forking.serving(title, path))
+            lease.owns(forks=forks.pid)
+            driver = StreamDriver(pipeline, settings, paths, lease, generation, reporter or SilentReporter(), forks)
             first = driver.run(until_caught_up=until_caught_up, finish_batch=finish_batch, take_over=take_over)
         if first is None or not opening.finish_with(settings, pipeline.name, generation, first):
             return
+
+
+def _python_path(settings: Settings) -> str:
+    return os.pathsep.join(map(str, settings.python_path))
 
 
 @dataclass
@@ -159,7 +167,9 @@ class StreamDriver:
         lease: Lease,
         generation: int,
         reporter: Reporter,
+        forks: ForkServer,
     ) -> None:
+        self._forks = forks
         self._pipeline = pipeline
         self._settings = settings
         self._paths = paths
@@ -176,6 +186,7 @@ class StreamDriver:
         self._sizes = RecordSizes(sizes.read(paths.line.sizes))
         self._totals = _Totals()
         self._rate = Rate()
+        self._lag = Lag()
         self._ends: Offsets = {}
         """Where the source topics end, as far as is known."""
         self._ticked = False
@@ -186,7 +197,6 @@ class StreamDriver:
             query_id="",
             state="starting",
             pid=os.getpid(),
-        self._lag = Lag()
             at=clock.wall_s(),
         )
         self._begun = clock.ticks_s()
@@ -239,11 +249,13 @@ class StreamDriver:
             partitions=Routes.of(self._plan, checkpoint.tasks, checkpoint.slots).partitions,
             driver_memory=settings.driver_memory,
             scratch=self._paths.scratch,
-            python_path=os.pathsep.join(map(str, settings.python_path)),
+            python_path=_python_path(settings),
+            forks=self._forks,
+            options=class_data.option(settings),
         )
         gateway = spark.sparkContext._gateway
         assert gateway is not None
-        self._lease.owns_jvm(gateway.proc.pid)
+        self._lease.owns(jvm=gateway.proc.pid)
         spark.dataSource.register(KafkaRanges)
         try:
             yield spark
@@ -453,6 +465,7 @@ class StreamDriver:
         """Asks where the topics end; a broker that does not answer leaves the lag unknown."""
         with suppress(KafkaReadError):
             self._ends = self._planner.end_offsets(timeout_s=0.0)
+            self._lag.see(self._ends)
             return
         self._ends = {}
 
@@ -465,7 +478,6 @@ class StreamDriver:
         return {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
 
     def _write_beat(self, state: State, error: str | None = None) -> None:
-            self._lag.see(self._ends)
         totals = self._totals
         lag = {
             topic: {p: max(0, end - totals.next_offsets.get(topic, {}).get(p, 0)) for p, end in parts.items()}
@@ -482,6 +494,7 @@ class StreamDriver:
                 records_total=totals.records,
                 records_per_second=self._rate.per_second(),
                 lag_by_partition=lag,
+                lag_seconds=self._lag.seconds(totals.next_offsets) if lag else None,
                 lag_records=sum(sum(parts.values()) for parts in lag.values()) if lag else None,
                 next_offsets=totals.next_offsets,
                 stream_time_ms=totals.stream_time_ms,
@@ -494,6 +507,5 @@ class StreamDriver:
             )
             self._paths.root.mkdir(parents=True, exist_ok=True)
             with fence.held(self._paths.fence, self._generation, self._pipeline.name):
-                lag_seconds=self._lag.seconds(totals.next_offsets) if lag else None,
                 heartbeat.write(self._paths.heartbeat, self._beat)
         self._reporter.beat(self._beat)

@@ -214,9 +214,9 @@ def test_no_moment_shows_half_a_lease(tmp_path: Path, monkeypatch: pytest.Monkey
         monkeypatch.setattr(os, name, noting)
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
         with Lease(path, "p" * 40, 1) as lease:
-            lease.owns_jvm(other.pid)
+            lease.owns(jvm=other.pid)
             noted = len(seen)
-            lease.owns_jvm(os.getpid())
+            lease.owns(jvm=os.getpid())
         assert other.stdin is not None
         other.stdin.close()
 

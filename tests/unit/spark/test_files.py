@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 
 import msgspec
-import psutil
 import pytest
 
 from deltaworks import StreamsBuilder
@@ -34,19 +33,18 @@ def test_a_second_driver_is_refused_and_told_who_runs(tmp_path: Path) -> None:
     assert read_holder(path) is None
 
 
-def test_the_next_holder_ends_the_jvm_that_a_killed_driver_left(tmp_path: Path) -> None:
+def test_the_next_holder_ends_what_a_killed_driver_left(tmp_path: Path) -> None:
     path = tmp_path / "lease.json"
-    jvm = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    jvm, forks = (subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) for _ in range(2))
     code = (
         "import os, signal; from pathlib import Path; from deltaworks.control.lease import Lease\n"
-        f"lease = Lease(Path({str(path)!r}), 'orders', 1).__enter__(); lease.owns_jvm({jvm.pid})\n"
+        f"lease = Lease(Path({str(path)!r}), 'orders', 1).__enter__(); lease.owns(jvm={jvm.pid}, forks={forks.pid})\n"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
     subprocess.run([sys.executable, "-c", code], check=False)
-    assert psutil.pid_exists(jvm.pid)
+    assert jvm.poll() is forks.poll() is None
     with Lease(path, "orders", 1):
-        assert not psutil.pid_exists(jvm.pid)
-    jvm.wait()
+        assert all(process.poll() is not None for process in (jvm, forks))
 
 
 def test_batch_record_survives_a_torn_line_and_a_repeated_batch(tmp_path: Path) -> None:
