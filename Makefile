@@ -59,7 +59,7 @@ check-recovery: .venv/.complete ## Second homes, copies, topics made anew, recor
 	$(PYTEST) -q tests/recovery
 
 .PHONY: check-replay
-check-replay: .venv/.complete ## Replays of running streams: equal, archived, stopped, published, handed over, killed, approved; forty minutes
+check-replay: .venv/.complete ## Replays of running streams: equal, archived, stopped, published, handed over, killed, approved; more than an hour
 	$(BIN)/python -u -m tests.replays
 
 .PHONY: check-defects
@@ -73,6 +73,10 @@ bench: .venv/.complete ## Benchmarks against Kafka Streams, about 30 minutes, in
 .PHONY: bench-replay
 bench-replay: .venv/.complete ## A replay beside the live host and Spark SQL, publishes under a stream; a quarter of an hour
 	$(BIN)/python -m tests.benchmarks.replays
+
+.PHONY: bench-start
+bench-start: .venv/.complete ## Start, tiny batch, idle minute and all streams at once: [AGAINST=another clone], about ten minutes
+	$(BIN)/python -m tests.benchmarks.start $(if $(AGAINST),--against $(AGAINST))
 
 .PHONY: lint
 lint: .venv/.complete ## Style, types and who may import whom

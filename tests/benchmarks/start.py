@@ -1,0 +1,299 @@
+"""`make bench-start`: what a start costs, a tiny batch, an idle minute, and a start of all streams at once.
+
+    python -m tests.benchmarks.start                          this clone
+    python -m tests.benchmarks.start --against ../old         beside another one, in turn
+    python -m tests.benchmarks.start --repeats 1 --quick      does it work? not a measurement
+
+A stream is one of `jobs/`, started as `deltaworks run` with a home of its own from a broker that has its sample data.
+The start lasts from the command to the first committed batch. What the figures say: `docs/benchmarks.md`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+
+from deltaworks.control import batches, heartbeat, jobs
+from deltaworks.control.paths import PipelinePaths
+from deltaworks.kafka import admin
+from deltaworks.settings import Settings
+from jobs.sample_data.kafka import SampleRecord, produce
+from tests.benchmarks.measure import CpuClock, end_tree, memory_bytes, tree
+from tests.benchmarks.run import CONTROL_TOPICS, broker, broker_settings, describe_machine, drop_topics, say
+from tests.benchmarks.systems import HEAP
+from tests.benchmarks.throughput import RunFailed, tail
+
+_LOOK_S = 0.05
+_TIMEOUT_S = 600.0
+_FIRST = 5_000
+"""Records of the main topic that are there when a stream starts, and of each burst."""
+_BURST = 1_000
+_BURST_EVERY_S = 2.0
+_SETTLE_S = 5.0
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clone:
+    """Code that is measured; both run with the Python of this one."""
+
+    name: str
+    root: Path
+
+    def environment(self, settings: Settings) -> dict[str, str]:
+        """Of its drivers."""
+        paths = os.pathsep.join(map(str, (self.root / "lib", self.root)))
+        own = {"PYTHONPATH": paths, "DELTAWORKS_PROJECT": str(self.root)}
+        return {**os.environ, **settings.process_environment(), **own}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What the command line decides."""
+
+    repeats: int
+    bursts: int
+    idle_s: float
+    jobs: tuple[str, ...]
+    clones: tuple[Clone, ...]
+
+
+class Driver:
+    """`deltaworks run` of one job."""
+
+    def __init__(self, clone: Clone, settings: Settings, job: str) -> None:
+        self._paths = PipelinePaths.of(settings, job)
+        self._log = settings.home / f"{job}.log"
+        self._job = job
+        self._begun = time.monotonic()
+        with self._log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "deltaworks.cli", "run", job],
+                env=clone.environment(settings),
+                cwd=clone.root,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._clock = CpuClock(self._process.pid)
+        self._watching = threading.Event()
+        self._used_s = 0.0
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def _watch(self) -> None:
+        while not self._watching.wait(_LOOK_S):
+            self._used_s = self._clock.seconds()
+
+    @property
+    def cpu_s(self) -> float:
+        """Of all its processes since the start."""
+        return self._used_s
+
+    @property
+    def up_s(self) -> float:
+        return time.monotonic() - self._begun
+
+    def memory_mb(self) -> float:
+        """Shared pages counted once."""
+        return memory_bytes(list(tree(self._process.pid))) / 1e6
+
+    def batches(self) -> int:
+        """Committed ones."""
+        with suppress(FileNotFoundError):
+            return sum(1 for _ in batches.read(self._paths.batches))
+        return 0
+
+    def caught_up(self, bootstrap: str) -> bool:
+        """Whether all that is in the topics has been committed."""
+        beat = heartbeat.read(self._paths.heartbeat)
+        if beat is None or beat.pid != self._process.pid or beat.state != "running" or beat.stale_snapshots:
+            return False
+        ends = admin.settled_end_offsets(bootstrap, [*beat.next_offsets])
+        found = beat.next_offsets
+        return bool(ends) and all(found.get(topic, {}).get(str(p), 0) >= end for (topic, p), end in ends.items())
+
+    def until(self, fact: Callable[[], bool]) -> None:
+        """Waits; refuses a driver that has ended."""
+        deadline = time.monotonic() + _TIMEOUT_S
+        while not fact():
+            if self._process.poll() is not None:
+                raise RunFailed(f"{self._job} ended with {self._process.returncode}:\n{tail(self._log)}")
+            if time.monotonic() > deadline:
+                raise RunFailed(f"{self._job}: nothing within {_TIMEOUT_S:.0f} s:\n{tail(self._log)}")
+            time.sleep(_LOOK_S)
+
+    def end(self, *, kill: bool = False) -> None:
+        self._watching.set()
+        self._thread.join()
+        if kill:
+            for pid in tree(self._process.pid):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, 9)
+        end_tree(self._process.pid)
+        self._process.wait()
+
+
+@dataclass
+class Sample:
+    """Sample data of a job, continued from call to call."""
+
+    bootstrap: str
+    records: Iterator[SampleRecord]
+
+    @classmethod
+    def of(cls, settings: Settings, job: str) -> Sample:
+        """With empty topics."""
+        pipeline = jobs.load(settings, job)
+        drop_topics(settings.bootstrap, *(topic.name for topic in pipeline.topics))
+        admin.create_topics(settings.bootstrap, admin.topic_specs(pipeline.topics))
+        return cls(settings.bootstrap, jobs.load_module(settings, f"sample_data.{job}").records())
+
+    def more(self, count: int) -> None:
+        produce(self.bootstrap, islice(self.records, count))
+
+
+def alone(clone: Clone, settings: Settings, job: str, options: Options) -> dict[str, float]:
+    """One stream: its start, idle, and with a burst now and then."""
+    sample = Sample.of(settings, job)
+    sample.more(_FIRST)
+    driver = Driver(clone, settings, job)
+    try:
+        driver.until(lambda: driver.batches() > 0)
+        found = {"start CPU s": driver.cpu_s, "start s": driver.up_s}
+        driver.until(lambda: driver.caught_up(settings.bootstrap))
+        for _ in range(3):
+            sample.more(_BURST)
+            driver.until(lambda: driver.caught_up(settings.bootstrap))
+        time.sleep(_SETTLE_S)
+        before, begun = driver.cpu_s, time.monotonic()
+        time.sleep(options.idle_s)
+        rate = (driver.cpu_s - before) / (time.monotonic() - begun)
+        found |= {"idle CPU s/min": 60 * rate, "idle MB": driver.memory_mb()}
+        before, begun, committed = driver.cpu_s, time.monotonic(), driver.batches()
+        for _ in range(options.bursts):
+            sample.more(_BURST)
+            time.sleep(_BURST_EVERY_S)
+        driver.until(lambda: driver.caught_up(settings.bootstrap))
+        used = driver.cpu_s - before - rate * (time.monotonic() - begun)
+        return found | {"CPU s/batch": used / max(1, driver.batches() - committed)}
+    finally:
+        driver.end()
+
+
+def all_at_once(clone: Clone, settings: Settings, names: Sequence[str]) -> dict[str, float]:
+    """All streams, all killed, all started anew: until each has committed what has come since."""
+    samples = {name: Sample.of(settings, name) for name in names}
+    for sample in samples.values():
+        sample.more(_FIRST)
+    with ExitStack() as opened:
+        for name in names:
+            driver = Driver(clone, settings, name)
+            opened.callback(driver.end, kill=True)
+            driver.until(lambda driver=driver: driver.caught_up(settings.bootstrap))  # type: ignore[misc]
+    for sample in samples.values():
+        sample.more(_BURST)
+    with ExitStack() as opened:
+        drivers = []
+        for name in names:
+            drivers.append(Driver(clone, settings, name))
+            opened.callback(drivers[-1].end)
+        for driver in drivers:
+            driver.until(lambda driver=driver: driver.caught_up(settings.bootstrap))  # type: ignore[misc]
+        up_s = drivers[0].up_s
+        time.sleep(_SETTLE_S)
+        return {
+            "all caught up s": up_s,
+            "all CPU s": sum(driver.cpu_s for driver in drivers),
+            "all MB": sum(driver.memory_mb() for driver in drivers),
+        }
+
+
+@contextmanager
+def home(settings: Settings, name: str) -> Iterator[Settings]:
+    """Settings of a home that nobody has used, at a broker that knows of no other."""
+    drop_topics(settings.bootstrap, CONTROL_TOPICS)
+    own = replace(settings, home=settings.home.parent / name, driver_memory=HEAP)
+    own.home.mkdir()
+    try:
+        yield own
+    finally:
+        shutil.rmtree(own.home, ignore_errors=True)
+
+
+def measure(settings: Settings, options: Options) -> dict[tuple[str, str], list[dict[str, float]]]:
+    """Cell and clone -> what each round has measured."""
+    found: dict[tuple[str, str], list[dict[str, float]]] = {}
+
+    def add(cell: str, clone: Clone, figures: dict[str, float]) -> None:
+        found.setdefault((cell, clone.name), []).append(figures)
+        say(f"{cell} {clone.name}: " + ", ".join(f"{name} {value:.2f}" for name, value in figures.items()))
+
+    everything = jobs.names_with(settings, "sample_data")
+    for number in range(options.repeats):
+        for job in options.jobs:
+            for clone in options.clones:
+                with home(settings, f"{clone.name}-{job}-{number}") as own:
+                    add(job, clone, alone(clone, own, job, options))
+    for clone in options.clones:
+        with home(settings, f"{clone.name}-all") as own:
+            add(f"{len(everything)} streams", clone, all_at_once(clone, own, everything))
+    return found
+
+
+def table(found: dict[tuple[str, str], list[dict[str, float]]]) -> str:
+    """Medians, one line per cell and clone."""
+    lines = []
+    for (cell, clone), rounds in found.items():
+        medians = {name: statistics.median(each[name] for each in rounds) for name in rounds[0]}
+        figures = ", ".join(f"{name} {value:.2f}" for name, value in medians.items())
+        lines.append(f"{cell:12} {clone:6} of {len(rounds)}: {figures}")
+    return "\n".join(lines)
+
+
+def parse(arguments: Sequence[str]) -> Options:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--jobs", default="wordcount,orders", help="Streams that are measured alone.")
+    parser.add_argument("--against", type=Path, default=None, help="Another clone, such as a worktree of older code.")
+    parser.add_argument("--quick", action="store_true")
+    found = parser.parse_args(arguments)
+    clones = [Clone(name="this", root=ROOT)]
+    if found.against is not None:
+        clones.append(Clone(name="other", root=found.against.resolve()))
+    return Options(
+        repeats=found.repeats,
+        bursts=3 if found.quick else 15,
+        idle_s=5.0 if found.quick else 30.0,
+        jobs=tuple(found.jobs.split(",")),
+        clones=tuple(clones),
+    )
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measures, prints."""
+    options = parse(arguments)
+    with tempfile.TemporaryDirectory(prefix="deltaworks-bench-") as folder:
+        settings = broker_settings(Path(folder), None)
+        with broker(settings):
+            found = measure(settings, options)
+    print(describe_machine())
+    print(table(found))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
