@@ -150,7 +150,7 @@ def test_a_stream_runs_the_code_that_was_deployed_until_other_code_is(numbers: N
     assert numbers.results() == [1, 2, 3, 4_000, 6_000]
     (letter,) = numbers.rows("numbers_failed")
     assert letter["error_class"] == "deltaworks.errors.SetAsideError" and letter["offset"] == 4
-    numbers.deltaworks("set-aside", "numbers", "numbered-0@4", "--remove", code=exits.LEASE)
+    numbers.deltaworks("set-aside", "numbers", "numbered-0@4", "--remove", code=exits.CONFLICT)
 
     numbers.deltaworks("deploy", "numbers")
     assert numbers.await_results(6) == [1, 2, 3, 4_000, 6_000, 7_000_000]
