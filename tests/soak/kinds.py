@@ -35,6 +35,7 @@ KINDS: Mapping[str, Kind] = {
     "kill driver": Kind(processes.kill("driver"), weight=3, alone=False),
     "kill JVM": Kind(processes.kill("jvm"), weight=3, alone=False),
     "kill worker": Kind(processes.kill("worker"), weight=2, alone=False),
+    "kill fork server": Kind(processes.kill("forks"), alone=False),
     "pause driver": Kind(processes.pause("driver"), alone=False),
     "pause JVM": Kind(processes.pause("jvm"), alone=False),
     "pause worker": Kind(processes.pause("worker"), alone=False),

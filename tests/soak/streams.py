@@ -208,7 +208,7 @@ class Stream:
         return sorted(found, key=lambda process: not self._is_driver(process))
 
     def victims(self, kind: str) -> list[psutil.Process]:
-        """Its `driver`, its `jvm` or its `worker`s."""
+        """Its `driver`, its `jvm`, its `worker`s, or the server that these are forked from (`forks`)."""
         found = []
         for process in self.members():
             with suppress(psutil.NoSuchProcess):
@@ -221,6 +221,8 @@ class Stream:
             return "driver"
         if process.name().startswith("java"):
             return "jvm"
+        if process.cmdline()[:1] == [f"deltaworks: Python of {self.name}"]:
+            return "forks"
         traced = (self.faults / "trace" / f"{process.pid}.log").exists()
         return "worker" if traced and process.name().startswith("python") else "other"
 
