@@ -178,10 +178,11 @@ class Settings:
         return replace(self, code=code, python_path=(code, self.project, *self.python_path[2:]))
 
     def driver_environment(self) -> dict[str, str]:
-        """All variables of a driver. One that runs from an archive looks there first, not in its working directory."""
+        """All variables of a driver. One that runs from an archive looks there first, not in its working directory, and
+        writes nothing into it."""
         if self.code is None:
             return self.surroundings() | self.environment()
-        return self.process_environment() | {"PYTHONSAFEPATH": "1"}
+        return self.process_environment() | {"PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 
     @property
     def jobs(self) -> Path:

@@ -15,6 +15,7 @@ import hashlib
 import importlib.metadata
 import os
 import platform
+import py_compile
 import re
 import secrets
 import shutil
@@ -36,6 +37,7 @@ FORMAT = 1
 _DIGITS = 24
 _MANIFEST = "manifest.json"
 _PACKAGE = "deltaworks"
+_CHECKED = py_compile.PycInvalidationMode.CHECKED_HASH
 _REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -125,7 +127,6 @@ def run_from_archive(settings: Settings) -> None:
     if settings.code is not None or settings.run_from == "source":
         return
     environment = {**os.environ, **settings.with_code(archive(settings).path).driver_environment()}
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # of the project; into its archive each process may write it once
     sys.stdout.flush()
     sys.stderr.flush()
     os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)
@@ -223,6 +224,7 @@ def _write(code: Code, manifest: Manifest, sources: Mapping[str, Path]) -> None:
     temporary = code.path.with_name(f".{code.digest}.{os.getpid()}-{secrets.token_hex(4)}")
     try:
         written = [_copy(path, temporary / name) for name, path in sources.items()]
+        written += _compiled(temporary, code.path)
         written.append(temporary / _MANIFEST)
         written[-1].write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=1))
         sync(written)
@@ -238,6 +240,20 @@ def _write(code: Code, manifest: Manifest, sources: Mapping[str, Path]) -> None:
         sync_folder(code.path.parent)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _compiled(temporary: Path, path: Path) -> Iterator[Path]:
+    """What Python makes of the sources; processes that run from an archive write nothing into it
+    (`Settings.driver_environment`).
+
+    They would not sync it, and a file that a loss of power has cut off is an error for every later start. Python
+    compares it with the content of the source, as a copy of a home has files of another time.
+    """
+    for source in temporary.rglob("*.py"):
+        name = path / source.relative_to(temporary)
+        compiled = py_compile.compile(str(source), dfile=str(name), quiet=2, invalidation_mode=_CHECKED)
+        if compiled is not None:  # what is no Python says so when it is imported
+            yield Path(compiled)
 
 
 def _copy(source: Path, target: Path) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -44,8 +45,28 @@ def test_an_archive_holds_the_package_what_it_needs_and_the_jobs_but_nothing_hid
     assert found.path == settings.home / "code" / found.digest
     for name in ("deltaworks/settings.py", "deltaworks/_infra/components.toml", "jobs/p.py", "jobs/sample_data/p.sql"):
         assert (found.path / name).is_file(), name
-    names = [path.name for path in found.path.rglob("*")]
-    assert not [name for name in names if name.startswith(".") or name == "__pycache__"]
+    assert not [path for path in found.path.rglob("*") if path.name.startswith(".")]
+
+
+def test_an_archive_is_compiled_and_who_runs_from_it_writes_nothing_there(settings: Settings) -> None:
+    found = code.archive(settings)
+    sources = list(found.path.rglob("*.py"))
+    before = sorted(found.path.rglob("*"))
+    for source in sources:
+        compiled = Path(importlib.util.cache_from_source(str(source)))
+        flags = int.from_bytes(compiled.read_bytes()[4:8], "little")
+        assert flags == 0b11, "compared with the content of its source"
+    assert len(list(found.path.rglob("*.pyc"))) == len(sources)
+
+    environment = settings.with_code(found.path).driver_environment() | {"PATH": os.environ["PATH"]}
+    for compiled in found.path.rglob("*.pyc"):
+        compiled.unlink()
+    done = subprocess.run(
+        [sys.executable, "-c", "import deltaworks.settings; print(deltaworks.settings.__file__)"],
+        env=environment, cwd=settings.project, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert Path(done.stdout.strip()) == found.path / "deltaworks" / "settings.py"
+    assert sorted(found.path.rglob("*")) == [path for path in before if path.suffix != ".pyc"]
 
 
 def test_the_same_code_is_not_written_twice_and_other_code_gets_another_archive(settings: Settings) -> None:
@@ -100,7 +121,6 @@ def test_an_archive_that_is_gone_says_what_to_do(settings: Settings) -> None:
 
 def test_what_a_run_has_compiled_does_not_matter(settings: Settings) -> None:
     found = code.archive(settings)
-    (found.path / "jobs" / "__pycache__").mkdir()
     (found.path / "jobs" / "__pycache__" / "p.pyc").write_bytes(b"compiled")
 
     assert code.find(settings, found.digest) == found
