@@ -182,6 +182,22 @@ def stop(run: Path, entry: Registered, *, timeout_s: float = 20.0) -> bool:
     return polite
 
 
+def family(root: psutil.Process) -> list[psutil.Process]:
+    """A process and all below it, itself first."""
+    try:
+        return [root, *root.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return [root]
+
+
+def kill(processes: Sequence[psutil.Process], *, timeout_s: float | None) -> None:
+    """SIGKILL to all of them; returns when they are gone, or after the timeout."""
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(processes, timeout=timeout_s)
+
+
 def boot_id() -> str:
     """Another one after every start of the machine; what was not synced before may be lost, or half there."""
     return clock.boot_id() or f"{psutil.boot_time():.0f}"

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import psutil
 
-from deltaworks import clock, exits
+from deltaworks import clock, exits, processes
 from deltaworks.control import lease, outcome
 from deltaworks.control.launchers import ExternalId, Launcher, Launchers
 from deltaworks.control.lease import Holder
@@ -79,11 +79,7 @@ class _Foreground:
 
     def kill(self) -> None:
         if process := self.holder.driver.alive():
-            tree = [process, *process.children(recursive=True)]
-            for member in tree:
-                with suppress(psutil.NoSuchProcess):
-                    member.kill()
-            psutil.wait_procs(tree, timeout=_TERM_S)
+            processes.kill(processes.family(process), timeout_s=_TERM_S)
 
 
 def end_drivers(

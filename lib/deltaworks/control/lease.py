@@ -11,7 +11,6 @@ import fcntl
 import logging
 import os
 import socket
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -139,15 +138,4 @@ def end_remains(holder: Holder | None) -> None:
     if holder is None or holder.host != socket.gethostname():
         return
     roots = [process for each in (holder.jvm, holder.forks) if each is not None and (process := each.alive())]
-    remains = [*roots, *(below for root in roots for below in _below(root))]
-    for process in remains:
-        with suppress(psutil.NoSuchProcess):
-            process.kill()
-    psutil.wait_procs(remains, timeout=_END_S)
-
-
-def _below(root: psutil.Process) -> list[psutil.Process]:
-    try:
-        return root.children(recursive=True)
-    except psutil.NoSuchProcess:
-        return []
+    processes.kill([member for root in roots for member in processes.family(root)], timeout_s=_END_S)

@@ -36,6 +36,7 @@ from typing import NoReturn
 import psutil
 import setproctitle
 
+from deltaworks import processes
 from deltaworks.spark import fork_client
 
 _PRELOADED = (
@@ -161,11 +162,8 @@ class _Server:
 
     def _end(self) -> None:
         """The driver has ended: nobody commits any more what is being computed. Nothing runs after it."""
-        below = psutil.Process().children(recursive=True)
-        for process in below:
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
-        psutil.wait_procs(below)
+        _, *below = processes.family(psutil.Process())
+        processes.kill(below, timeout_s=None)
         self._ends = True
 
     def _accept(self) -> None:
