@@ -224,7 +224,7 @@ def _write(code: Code, manifest: Manifest, sources: Mapping[str, Path]) -> None:
     temporary = code.path.with_name(f".{code.digest}.{os.getpid()}-{secrets.token_hex(4)}")
     try:
         written = [_copy(path, temporary / name) for name, path in sources.items()]
-        written += _compiled(temporary, code.path)
+        written += _compiled(temporary)
         written.append(temporary / _MANIFEST)
         written[-1].write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=1))
         sync(written)
@@ -242,16 +242,15 @@ def _write(code: Code, manifest: Manifest, sources: Mapping[str, Path]) -> None:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _compiled(temporary: Path, path: Path) -> Iterator[Path]:
+def _compiled(folder: Path) -> Iterator[Path]:
     """What Python makes of the sources; processes that run from an archive write nothing into it
     (`Settings.driver_environment`).
 
     They would not sync it, and a file that a loss of power has cut off is an error for every later start. Python
     compares it with the content of the source, as a copy of a home has files of another time.
     """
-    for source in temporary.rglob("*.py"):
-        name = path / source.relative_to(temporary)
-        compiled = py_compile.compile(str(source), dfile=str(name), quiet=2, invalidation_mode=_CHECKED)
+    for source in folder.rglob("*.py"):
+        compiled = py_compile.compile(str(source), quiet=2, invalidation_mode=_CHECKED)
         if compiled is not None:  # what is no Python says so when it is imported
             yield Path(compiled)
 
