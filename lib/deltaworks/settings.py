@@ -170,8 +170,7 @@ class Settings:
 
     def process_environment(self) -> dict[str, str]:
         """All variables of a process of the stack; it imports deltaworks and the pipelines from where we do."""
-        python_path = os.pathsep.join(map(str, self.python_path))
-        return {**self.surroundings(), **self.environment(), "PYTHONPATH": python_path}
+        return {**self.surroundings(), **self.environment(), "PYTHONPATH": self.joined_python_path}
 
     def with_code(self, code: Path) -> Settings:
         """The same, for a process that runs from an archive: package and pipelines come from there, all else stays."""
@@ -183,6 +182,11 @@ class Settings:
         if self.code is None:
             return self.surroundings() | self.environment()
         return self.process_environment() | {"PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+
+    @property
+    def joined_python_path(self) -> str:
+        """`python_path`, as the variable PYTHONPATH has it."""
+        return os.pathsep.join(map(str, self.python_path))
 
     @property
     def jobs(self) -> Path:

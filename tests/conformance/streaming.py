@@ -83,15 +83,14 @@ class SparkHost:
         self._settings = replace(settings, home=home, fault_hook=HOOK)
         self._runs = 0
         self._rng = rng
-        python_path = os.pathsep.join(map(str, settings.python_path))
-        self._forks = ForkServer.start("deltaworks: Python of cases", python_path)
+        self._forks = ForkServer.start("deltaworks: Python of cases", settings.joined_python_path)
         self._spark = session.build(
             "cases",
             cores=settings.cores,
             partitions=1,
             driver_memory=settings.driver_memory,
             scratch=home / "scratch",
-            python_path=python_path,
+            python_path=settings.joined_python_path,
             forks=self._forks,
             options=class_data.option(settings),
         )

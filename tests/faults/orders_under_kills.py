@@ -122,7 +122,7 @@ class OrdersUnderKills:
             "DELTAWORKS_BOOTSTRAP": self.settings.bootstrap,
             "DELTAWORKS_FAULT_HOOK": HOOK,
             "DELTAWORKS_DRIVER_MEMORY": self.settings.driver_memory,
-            "PYTHONPATH": os.pathsep.join(map(str, self.settings.python_path)),
+            "PYTHONPATH": self.settings.joined_python_path,
             VARIABLE: str(self._faults),
         }
         with self._log.open("ab") as log:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 from deltaworks.settings import Settings
@@ -17,7 +16,7 @@ if __name__ == "__main__":
         partitions=1,
         driver_memory="700m",
         scratch=settings.home / "scratch",
-        python_path=os.pathsep.join(map(str, settings.python_path)),
+        python_path=settings.joined_python_path,
         extra={
             "spark.jars": ",".join(map(str, ensure_jars(settings, "spark"))),
             "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",

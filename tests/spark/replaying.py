@@ -63,7 +63,7 @@ def main(home: Path, orders: dict[str, str]) -> None:
         (home / "faults" / "inject" / point).write_text(action)
     spark = session.build(
         "replay", cores=2, partitions=2, driver_memory="700m", scratch=home / "scratch",
-        python_path=os.pathsep.join(map(str, settings.python_path)),
+        python_path=settings.joined_python_path,
     )  # fmt: skip
     try:
         executor = OnSpark(spark, fault_hook=HOOK)

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.timeout(600)
 def test_a_replay_in_several_workers_gives_what_the_stream_has_left_although_some_are_killed(tmp_path: Path) -> None:
-    path = os.pathsep.join(map(str, Settings.from_environment().python_path))
+    path = Settings.from_environment().joined_python_path
     orders = ["replay.step=kill", "replay.result_written=kill", "replay.local_committed=kill"]
 
     done = subprocess.run(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from itertools import takewhile
 from pathlib import Path
@@ -51,7 +50,7 @@ def process(settings: Settings, pipeline: Pipeline, paths: ReplayPaths, plan: Re
         partitions=settings.cores,
         driver_memory=settings.driver_memory,
         scratch=paths.scratch,
-        python_path=os.pathsep.join(map(str, settings.python_path)),
+        python_path=settings.joined_python_path,
         options=class_data.option(settings),
     )
     try:

@@ -8,7 +8,7 @@ import shutil
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from types import FrameType
@@ -104,24 +104,19 @@ def run(
     if generation is None:
         generation = fence.read(paths.fence) + 1
     while True:
-        with disk.told(paths.root), Lease(paths.lease, pipeline.name, generation) as lease, ExitStack() as opened:
+        with disk.told(paths.root), Lease(paths.lease, pipeline.name, generation) as lease:
             fence.advance(paths.fence, generation, pipeline.name)
             handover.settle(paths)
             succession.require_settled(paths.handovers)
             handover.expire(paths, (clock.cautious_ms() - TableOptions().keep_releases_ms) / 1000)
             shutil.rmtree(paths.scratch, ignore_errors=True)
             pipeline = set_aside.applied(paths, pipeline)
-            title, path = f"deltaworks: Python of {pipeline.name}", _python_path(settings)
-            forks = opened.enter_context(forking.serving(title, path))
-            lease.owns(forks=forks.pid)
-            driver = StreamDriver(pipeline, settings, paths, lease, generation, reporter or SilentReporter(), forks)
-            first = driver.run(until_caught_up=until_caught_up, finish_batch=finish_batch, take_over=take_over)
+            with forking.serving(f"deltaworks: Python of {pipeline.name}", settings.joined_python_path) as forks:
+                lease.owns(forks=forks.pid)
+                driver = StreamDriver(pipeline, settings, paths, lease, generation, reporter or SilentReporter(), forks)
+                first = driver.run(until_caught_up=until_caught_up, finish_batch=finish_batch, take_over=take_over)
         if first is None or not opening.finish_with(settings, pipeline.name, generation, first):
             return
-
-
-def _python_path(settings: Settings) -> str:
-    return os.pathsep.join(map(str, settings.python_path))
 
 
 @dataclass
@@ -249,7 +244,7 @@ class StreamDriver:
             partitions=Routes.of(self._plan, checkpoint.tasks, checkpoint.slots).partitions,
             driver_memory=settings.driver_memory,
             scratch=self._paths.scratch,
-            python_path=_python_path(settings),
+            python_path=settings.joined_python_path,
             forks=self._forks,
             options=class_data.option(settings),
         )
