@@ -13,11 +13,17 @@ from typing import Any
 import psutil
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
+from deltaworks.control.heartbeat import Heartbeat
 from deltaworks.kafka.admin import TopicSpec, begin_offsets, create_topics, end_offsets, settled_end_offsets
 from deltaworks.settings import Settings
 from deltaworks.stack.lifecycle import Stack, up
 from deltaworks.stack.ports import free_ports
 from deltaworks.stack.state import ComponentState, read_state
+
+
+def has_read(beat: Heartbeat, ends: Mapping[tuple[str, int], int]) -> bool:
+    """Whether a stream has committed everything up to these ends, as `kafka.admin` tells them."""
+    return all(beat.next_offsets.get(topic, {}).get(str(number), 0) >= end for (topic, number), end in ends.items())
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ from tests.benchmarks.measure import CpuClock, end_tree, memory_bytes, tree
 from tests.benchmarks.run import CONTROL_TOPICS, broker, broker_settings, describe_machine, drop_topics, say
 from tests.benchmarks.systems import HEAP
 from tests.benchmarks.throughput import RunFailed, tail
+from tests.live_stack import has_read
 
 _LOOK_S = 0.05
 _TIMEOUT_S = 600.0
@@ -122,8 +123,7 @@ class Driver:
         if beat is None or beat.pid != self._process.pid or beat.state != "running" or beat.stale_snapshots:
             return False
         ends = admin.settled_end_offsets(bootstrap, [*beat.next_offsets])
-        found = beat.next_offsets
-        return bool(ends) and all(found.get(topic, {}).get(str(p), 0) >= end for (topic, p), end in ends.items())
+        return bool(ends) and has_read(beat, ends)
 
     def until(self, fact: Callable[[], bool]) -> None:
         """Waits; refuses a driver that has ended."""

@@ -32,7 +32,7 @@ from deltaworks.stack.lifecycle import down, up
 from jobs.recomputed.results import Comparison, Recomputation
 from tests.benchmarks.measure import CpuClock, memory_bytes, tree
 from tests.faults.sample_data import flowing
-from tests.live_stack import own_settings, reachable
+from tests.live_stack import has_read, own_settings, reachable
 
 _POLL_S = 0.2
 _WAIT_S = 600.0
@@ -141,7 +141,7 @@ class JobsUnderKills:
             return False
         plan = self.pipelines[name].plan()
         ends = admin.settled_end_offsets(self.settings.bootstrap, (*plan.source_topics, *plan.global_topics))
-        return all(beat.next_offsets.get(topic, {}).get(str(number), 0) >= end for (topic, number), end in ends.items())
+        return has_read(beat, ends)
 
 
 def _tree(driver: int) -> list[psutil.Process]:

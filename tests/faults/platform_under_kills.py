@@ -27,6 +27,7 @@ from deltaworks.stack.state import ComponentState, read_state
 from jobs import orders
 from jobs.recomputed.orders import recomputation
 from jobs.recomputed.results import Comparison
+from tests.live_stack import has_read
 
 DAG = "orders__stream"
 AIRFLOW = ("airflow-scheduler", "airflow-triggerer", "airflow-api-server", "airflow-dag-processor")
@@ -233,7 +234,7 @@ class PlatformUnderKills:
         if beat is None or beat.stale_snapshots:
             return False
         ends = admin.settled_end_offsets(self.settings.bootstrap, orders.pipeline.plan().source_topics)
-        return all(beat.next_offsets.get(topic, {}).get(str(number), 0) >= end for (topic, number), end in ends.items())
+        return has_read(beat, ends)
 
     def _state(self, component: str) -> ComponentState:
         state = read_state(self.settings.run)

@@ -23,6 +23,7 @@ from jobs.recomputed.orders import recomputation
 from jobs.sample_data import orders as sample
 from jobs.sample_data.kafka import produce
 from tests.faults.platform_under_kills import different
+from tests.live_stack import has_read
 
 WAIT_S = 240.0
 
@@ -74,7 +75,7 @@ def test_a_zombie_that_wakes_up_commits_nothing_and_ends_itself(orders_settings:
         if beat is None or beat.generation != generation or beat.batch_id is None:
             return False
         ends = admin.end_offsets(settings.bootstrap, orders.pipeline.plan().source_topics)
-        return all(beat.next_offsets.get(topic, {}).get(str(n), 0) >= end for (topic, n), end in ends.items())
+        return has_read(beat, ends)
 
     with ExitStack() as stack:
         old = stack.enter_context(driver(settings, old_log))

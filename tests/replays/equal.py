@@ -15,6 +15,7 @@ from deltaworks.lakehouse.comparison import Comparison
 from deltaworks.lakehouse.schema import plan_schemas
 from deltaworks.replay.model import ReplayPlan
 from tests.faults.sample_data import flowing
+from tests.live_stack import has_read
 from tests.replays.findings import Findings
 from tests.replays.project import WAIT_S, Project, until
 
@@ -63,7 +64,7 @@ def _caught_up(project: Project, name: str) -> bool:
     if beat is None or beat.state != "running" or beat.stale_snapshots:
         return False
     ends = admin.settled_end_offsets(settings.bootstrap, jobs.load(settings, name).plan().source_topics)
-    return all(beat.next_offsets.get(topic, {}).get(str(number), 0) >= end for (topic, number), end in ends.items())
+    return has_read(beat, ends)
 
 
 def replay(project: Project, name: str, findings: Findings) -> tuple[ReplayPlan, Comparison] | None:

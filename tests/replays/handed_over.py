@@ -16,6 +16,7 @@ from deltaworks.kafka import admin
 from deltaworks.settings import Settings
 from jobs.recomputed.results import Comparison, Recomputation
 from tests.faults.sample_data import flowing
+from tests.live_stack import has_read
 from tests.replays import equal
 from tests.replays.findings import Findings
 from tests.replays.kills import killed_at
@@ -114,4 +115,4 @@ def _caught_up(settings: Settings) -> bool:
     if beat is None or beat.state != "running" or beat.stale_snapshots:
         return False
     ends = admin.settled_end_offsets(settings.bootstrap, jobs.load(settings, JOB).plan().source_topics)
-    return all(beat.next_offsets.get(topic, {}).get(str(number), 0) >= end for (topic, number), end in ends.items())
+    return has_read(beat, ends)

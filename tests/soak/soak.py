@@ -17,6 +17,7 @@ from deltaworks.errors import KafkaReadError
 from deltaworks.kafka import admin
 from deltaworks.settings import Settings
 from tests.faults.hooks import VARIABLE
+from tests.live_stack import has_read
 from tests.soak import models, tables
 from tests.soak.faulty_disk import Disk
 from tests.soak.flow import Flow
@@ -173,7 +174,7 @@ class Soak:
         if beat is None:
             return False
         wanted = {at: end for at, end in ends.items() if at[0] in self.models[name].sources}
-        return all(beat.next_offsets.get(topic, {}).get(str(part), 0) >= end for (topic, part), end in wanted.items())
+        return has_read(beat, wanted)
 
     def deltaworks(self, *arguments: str) -> Said:
         """A command, as a user gives it, who says yes when it asks."""
