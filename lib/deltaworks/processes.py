@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -51,9 +52,14 @@ class Registered:
     """Which process of that pid it is, see `started`; empty: `started_s` says so."""
     launched: Sign | None = None
     """When it was registered, for who asks how long ago."""
+    host: str = ""
+    """Which machine, or container, it is a process of; empty: this one."""
 
     def members(self) -> list[psutil.Process]:
-        """Everything that lives in its session, itself first; empty when it has ended and left nothing."""
+        """Everything that lives in its session, itself first; empty when it has ended and left nothing, or when it is
+        a process of another machine."""
+        if self.host not in ("", socket.gethostname()):
+            return []
         leader = _process(self.pid)
         if leader is not None and not self._is(leader):
             return []  # another process has the pid now
@@ -137,6 +143,7 @@ def register(
         ports=tuple(ports),
         started=started(pid),
         launched=Sign.now(),
+        host=socket.gethostname(),
     )
     replace_file(_file(run, name), msgspec.json.format(msgspec.json.encode(entry), indent=1))
     return entry

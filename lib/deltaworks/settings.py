@@ -44,6 +44,8 @@ class Settings:
     """Port of PostgreSQL; DELTAWORKS_POSTGRES_PORT."""
     airflow_port: int = 19080
     """Port of Airflow's pages and REST API; DELTAWORKS_AIRFLOW_PORT."""
+    supervisor_host: str = "127.0.0.1"
+    """Where the supervisor of the streams listens, on a port of its choice; DELTAWORKS_SUPERVISOR_HOST."""
     postgres_bin: Path | None = None
     """Folder with `initdb` and `postgres` to prefer; POSTGRES_BIN, else the system's, else those of a package."""
     control_url: str | None = None
@@ -105,6 +107,7 @@ class Settings:
             controller_port=_port(env, "DELTAWORKS_CONTROLLER_PORT", default.controller_port),
             postgres_port=_port(env, "DELTAWORKS_POSTGRES_PORT", default.postgres_port),
             airflow_port=_port(env, "DELTAWORKS_AIRFLOW_PORT", default.airflow_port),
+            supervisor_host=env.get("DELTAWORKS_SUPERVISOR_HOST") or default.supervisor_host,
             postgres_bin=_folder(env, "POSTGRES_BIN"),
             control_url=env.get("DELTAWORKS_CONTROL_URL") or None,
             java_home=_folder(env, "JAVA_HOME"),
@@ -135,6 +138,7 @@ class Settings:
             "DELTAWORKS_CONTROLLER_PORT": self.controller_port,
             "DELTAWORKS_POSTGRES_PORT": self.postgres_port,
             "DELTAWORKS_AIRFLOW_PORT": self.airflow_port,
+            "DELTAWORKS_SUPERVISOR_HOST": self.supervisor_host,
             "DELTAWORKS_BROKER_OPTIONS": " ".join(self.broker_options),
             "DELTAWORKS_CORES": self.cores,
             "DELTAWORKS_DRIVER_MEMORY": self.driver_memory,

@@ -30,10 +30,12 @@ def under_kills(platform: PlatformUnderKills) -> bool:
     """The kills, then the comparison."""
     with flowing(platform.settings, RATE):
         platform.deploy()
-        for component in (*AIRFLOW, "postgres", "kafka"):
+        for component in (*AIRFLOW, "supervisor", "postgres", "kafka"):
             platform.kill(component)
         platform.without("airflow-api-server", 60)
         platform.kill_driver()
+        platform.kill_driver("supervisor")
+        platform.kill_driver("airflow-scheduler", "supervisor")
         platform.kill_driver_before_many_reconcilers()
         platform.deploy_twice_at_once()
     live = platform.settle()

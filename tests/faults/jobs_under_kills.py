@@ -1,7 +1,7 @@
 """All pipelines at once on the whole stack, under SIGKILLs: `make check-jobs`.
 
 Every job of `jobs/` that has sample data is deployed; its data flows. Drivers, their JVMs and their Python workers are
-killed at random; `streams__reconcile` brings back what has ended. At the end every table and topic of every job is
+killed at random, and the supervisor; it brings back what has ended. At the end every table and topic of every job is
 compared with its recomputation, and memory and cost of the idle streams are measured.
 """
 
@@ -23,6 +23,7 @@ import psutil
 from deltaworks import processes
 from deltaworks.control import actions, batches, heartbeat, jobs
 from deltaworks.control.registry import Registry
+from deltaworks.control.supervisor import address
 from deltaworks.control.topics import prepare
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.kafka import admin
@@ -36,8 +37,9 @@ from tests.live_stack import has_read, own_settings, reachable
 
 _POLL_S = 0.2
 _WAIT_S = 600.0
-_DEATHS = 3
-"""Of drivers and JVMs per job: after five restarts without ten healthy minutes a stream is given up."""
+_VICTIMS = ("driver", "jvm", "worker", "worker", "supervisor")
+_PAIRS = 0.3
+"""How often two are killed at the same moment."""
 T = TypeVar("T")
 
 
@@ -63,23 +65,29 @@ class JobsUnderKills:
             print(f"{name:12} runs after {time.monotonic() - begun:.0f} s", flush=True)
 
     def kill(self) -> None:
-        """SIGKILL to one process of one stream that is at work."""
-        name, victim = self.rng.choice(self.names), self.rng.choice(["driver", "jvm", "worker", "worker"])
-        deaths = sum(1 for job, dead in self.kills if job == name and dead != "worker")
-        if victim != "worker" and deaths >= _DEATHS:
-            victim = "worker"
-        driver = self.driver(name)
-        if driver is None:
-            return
-        candidates = [process for process in _tree(driver) if _kind(process, driver) == victim]
-        if candidates:
-            process = self.rng.choice(candidates)
+        """SIGKILL to one process of one stream that is at work, to the supervisor, or to two of them at once."""
+        name = self.rng.choice(self.names)
+        count = 2 if self.rng.random() < _PAIRS else 1
+        found = {victim: self._one(name, victim) for victim in self.rng.sample(_VICTIMS, count)}
+        for victim, process in found.items():
+            if process is None:
+                continue
             try:
                 process.kill()
             except psutil.NoSuchProcess:
-                return
+                continue
             self.kills.append((name, victim))
-            print(f"kill {len(self.kills):3}: {victim:6} of {name}", flush=True)
+            print(f"kill {len(self.kills):3}: {victim} of {name}", flush=True)
+
+    def _one(self, name: str, victim: str) -> psutil.Process | None:
+        if victim == "supervisor":
+            found = address.read(self.settings.run)
+            return None if found is None else found.process.alive()
+        driver = self.driver(name)
+        if driver is None:
+            return None
+        candidates = [process for process in _tree(driver) if _kind(process, driver) == victim]
+        return self.rng.choice(candidates) if candidates else None
 
     def driver(self, name: str) -> int | None:
         """The process id of a stream's driver; None while none runs."""

@@ -1,7 +1,7 @@
 """The orders pipeline under Airflow while its surroundings are killed one after the other.
 
-Everything is real: the stream is deployed by its DAG, the runner restarts what is killed, `streams__reconcile` brings a
-dead stream back by its own schedule. Nothing here helps; it kills, waits for facts and takes notes.
+Everything is real: the stream is deployed by its DAG, the runner restarts what is killed, the supervisor brings a dead
+stream back, and `streams__reconcile` has it watched. Nothing here helps; it kills, waits for facts and takes notes.
 """
 
 from __future__ import annotations
@@ -152,12 +152,14 @@ class PlatformUnderKills:
         self.supervised()
         self._note(f"{component}, away {seconds:.0f} s", back_s, generation, committed)
 
-    def kill_driver(self) -> None:
-        """SIGKILL of the driver; its supervisor says so, and reconcile brings the stream back under a new one."""
+    def kill_driver(self, *beside: str) -> None:
+        """SIGKILL of the driver, and of components at the same moment; the run that watched it says so, the supervisor
+        brings the stream back, and another run watches it."""
         driver, generation, watched_by = self.driver, self.generation, self.supervised()
         assert driver is not None
         committed, begun = self.batches_committed(), time.monotonic()
-        os.kill(driver.pid, signal.SIGKILL)
+        for pid in (*(self._state(component).pid for component in beside), driver.pid):
+            os.kill(pid, signal.SIGKILL)
         self.until(lambda: self.generation > generation and self.beat_of(self.generation), "a new generation runs")
         back_s = time.monotonic() - begun
         assert self.generation == generation + 1, "one death, one restart"
@@ -166,10 +168,10 @@ class PlatformUnderKills:
         assert "killed" in self._airflow.log(DAG, watched_by, "supervise")
         assert self.supervised() != watched_by
         self._goes_on(committed)
-        self._note("driver", back_s, generation, committed)
+        self._note(" and ".join(("driver", *beside)), back_s, generation, committed)
 
     def kill_driver_before_many_reconcilers(self, count: int = 4) -> None:
-        """SIGKILL of the driver while several reconcilers look at once, Airflow's own among them: one restart."""
+        """SIGKILL of the driver while several look at once, the supervisor and Airflow among them: one restart."""
         driver, generation = self.driver, self.generation
         assert driver is not None
         committed, begun = self.batches_committed(), time.monotonic()
@@ -181,7 +183,7 @@ class PlatformUnderKills:
         assert restarts <= 1 and self.generation == generation + 1, "one death, one restart"
         self._goes_on(committed)
         self.supervised()
-        self._note(f"driver, before {count + 1} reconcilers", back_s, generation, committed)
+        self._note(f"driver, before {count + 2} reconcilers", back_s, generation, committed)
 
     def _reconcile(self, name: str, generation: int) -> int:
         """Looks until the generation has been replaced, and restarts it if that is given to it; how often it was."""

@@ -31,9 +31,9 @@ def test_a_stream_survives_its_surroundings_and_is_brought_back_from_death(setti
     with PlatformUnderKills(settings) as platform:
         with flowing(settings, rate=60.0):
             platform.deploy()
-            for component in ("airflow-scheduler", "airflow-triggerer", "postgres"):
+            for component in ("airflow-scheduler", "airflow-triggerer", "supervisor", "postgres"):
                 platform.kill(component)
-            platform.kill_driver()
+            platform.kill_driver("supervisor")
             platform.deploy_twice_at_once()
         assert different(platform.settle()) == []
         platform.stop()

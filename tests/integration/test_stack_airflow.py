@@ -14,6 +14,7 @@ from contextlib import closing
 import psutil
 import pytest
 
+from deltaworks.control.supervisor import address
 from deltaworks.stack import airflow
 from deltaworks.stack.lifecycle import status
 from deltaworks.stack.state import read_state
@@ -21,6 +22,7 @@ from tests.live_stack import LiveStack, await_restart, listening
 from tests.processes import is_gone
 
 COMPONENTS = (
+    "supervisor",
     "airflow-scheduler",
     "airflow-triggerer",
     "airflow-dag-processor",
@@ -51,6 +53,8 @@ def test_everything_is_ready_and_known_to_status(platform: LiveStack) -> None:
 def test_all_servers_listen_on_this_machine_only(platform: LiveStack) -> None:
     settings = platform.settings
     sockets = listening(*(entry.pid for entry in status(settings)))
+    supervisor = address.read(settings.run)
+    assert supervisor is not None
 
     assert sockets
     assert {address for address, _ in sockets} <= {"127.0.0.1", "::ffff:127.0.0.1"}
@@ -59,6 +63,7 @@ def test_all_servers_listen_on_this_machine_only(platform: LiveStack) -> None:
         settings.controller_port,
         settings.postgres_port,
         settings.airflow_port,
+        supervisor.port,
     }
 
 

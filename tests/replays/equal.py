@@ -9,7 +9,6 @@ from contextlib import ExitStack
 from functools import partial
 
 from deltaworks.control import actions, heartbeat, jobs
-from deltaworks.control.reconcile import reconcile
 from deltaworks.kafka import admin
 from deltaworks.lakehouse.comparison import Comparison
 from deltaworks.lakehouse.schema import plan_schemas
@@ -54,12 +53,8 @@ def check(project: Project, findings: Findings) -> None:
 
 
 def _caught_up(project: Project, name: str) -> bool:
-    """Whether a stream has processed everything; what has ended is brought back, as Airflow does it."""
+    """Whether a stream has processed everything."""
     settings = project.settings
-    for decision in reconcile(settings, claimed_by=WHO):
-        if decision.action == "restart":
-            print(f"{decision.pipeline}: {decision.reason}")
-            actions.deploy(settings, decision.pipeline, expected_generation=decision.generation, requested_by=WHO)
     beat = heartbeat.read(settings.pipeline(name) / "heartbeat.json")
     if beat is None or beat.state != "running" or beat.stale_snapshots:
         return False

@@ -25,7 +25,7 @@ Trigger this DAG; the form asks what to do. The run stays active while the strea
 takes no worker. **The stream does not depend on it**: marking, clearing or failing a task or a run never stops the
 stream. To stop it, trigger this DAG with *stop*, or `deltaworks stop {name}`.
 
-A stream that should run and does not is restarted by `streams__reconcile`, as a run of this DAG. Clearing `supervise`
+A stream that dies is started again by the supervisor, at once, and gets a new run of this DAG. Clearing `supervise`
 attaches to the same deployment again; clearing `deploy` does not deploy again, trigger a new run for that.
 
 ### Topology

@@ -1,12 +1,13 @@
-"""The DAG `streams__reconcile`: every minute, restarts what should run and does not, and watches what nobody watches.
+"""The DAG `streams__reconcile`: every minute, watches what nobody watches, and restarts what nobody has restarted.
 
 ```
 look --> act (one run of <name>__stream per stream that needs it)
 ```
 
-It acts through the streams' own DAGs, so that a stream that lives again has a supervisor, a log and an entry in the
-history of its DAG. Back-off, the limit for crash loops and the exit codes that forbid a restart are decided in
-`deltaworks.control.reconcile`, which two reconcilers may call at once.
+What dies is started again by the supervisor of the home, at once. This DAG starts the supervisor if there is none, and
+is the second line behind it. It acts through the streams' own DAGs, so that a stream that lives again has somebody who
+watches it, a log and an entry in the history of its DAG. Back-off, the limit for crash loops and the exit codes that
+forbid a restart are decided in `deltaworks.control.reconcile`, which both may call at once.
 
 A stream that is not restarted any more gets a run of its DAG too: one that fails and says why and what to do. Its id is
 that of the generation, so there is one for each time that a stream is given up, not one a minute: whoever is told of
@@ -25,6 +26,7 @@ from airflow.sdk.api.datamodels._generated import DagRunType
 
 from deltaworks.airflow.stream import DEFAULTS, dag_id
 from deltaworks.control.model import Decision
+from deltaworks.errors import StackError
 from deltaworks.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -61,8 +63,14 @@ def reconcile_dag(every: timedelta = timedelta(minutes=1)) -> DAG:
 def look(dag_run: Any = None) -> list[dict[str, Any]]:
     """What is to be done, as arguments of `TriggerDagRunOperator`."""
     from deltaworks.control.reconcile import reconcile
+    from deltaworks.control.supervisor import client
 
-    decisions = reconcile(Settings.from_environment(), claimed_by=f"airflow {dag_run.run_id}")
+    settings = Settings.from_environment()
+    try:
+        client.ensure(settings)
+    except StackError as error:
+        log.warning("%s", error)
+    decisions = reconcile(settings, claimed_by=f"airflow {dag_run.run_id}")
     for decision in decisions:
         log.info("%s, generation %s: %s (%s)", decision.pipeline, decision.generation, decision.action, decision.reason)
     return [run for decision in decisions if (run := run_of(decision, dag_run.run_id)) is not None]

@@ -65,4 +65,4 @@ def what_next(exit_code: int | None) -> str:
     """Whether somebody has to do something."""
     if exit_code in NO_RESTART:
         return "It is not restarted: the same would happen again. Repair the cause, then trigger this DAG."
-    return "streams__reconcile restarts it, unless that happened too often."
+    return "The supervisor starts it again, unless that happened too often; streams__reconcile has it watched."

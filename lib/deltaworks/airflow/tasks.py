@@ -14,7 +14,7 @@ from typing import Any
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from deltaworks import clock
-from deltaworks.control.model import Deployment, DeployOptions
+from deltaworks.control.model import BY_AIRFLOW, Deployment, DeployOptions
 from deltaworks.errors import ConflictError, DeltaworksError, StackError, TransientError
 from deltaworks.exits import NO_RESTART, code_of
 from deltaworks.settings import Settings
@@ -133,7 +133,7 @@ def reporter() -> Callable[[str], None]:
 
 
 def requester(dag_run: Any) -> str:
-    return f"airflow {dag_run.triggering_user_name or dag_run.run_type}"
+    return f"{BY_AIRFLOW}{dag_run.triggering_user_name or dag_run.run_type}"
 
 
 def _options(settings: Settings, name: str, params: Any) -> DeployOptions:

@@ -203,8 +203,8 @@ def deploy(
 ) -> None:
     """Start a pipeline in the background, in place of the one that runs.
 
-    It runs from an archive of the code of now. It goes on when this command ends, and should run until `stop`: Airflow,
-    if it is up, supervises and restarts it.
+    It runs from an archive of the code of now. It goes on when this command ends, and should run until `stop`: the
+    supervisor starts it again when it dies.
     """
     from deltaworks.control import actions
     from deltaworks.control.model import DeployOptions

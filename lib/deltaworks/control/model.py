@@ -16,6 +16,8 @@ StreamState = Literal[
 ]
 Action = Literal["restart", "attach", "wait", "give_up", "nothing"]
 
+BY_AIRFLOW = "airflow "
+"""How `requested_by` begins where a run of a DAG has deployed, and watches."""
 ALIVE: frozenset[StreamState] = frozenset({"launching", "running", "draining"})
 """Somebody is at work, or about to be."""
 
@@ -104,3 +106,5 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     action: Action
     generation: int
     reason: str
+    again_s: float | None = None
+    """Of a `wait` whose end is known: the seconds until then."""

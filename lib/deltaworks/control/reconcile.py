@@ -14,6 +14,7 @@ from deltaworks.control import fence, heartbeat
 from deltaworks.control.launchers import Launchers, launcher
 from deltaworks.control.model import (
     ALIVE,
+    BY_AIRFLOW,
     Action,
     Decision,
     Deployment,
@@ -29,14 +30,16 @@ from deltaworks.errors import ControlUnavailableError, DeltaworksError
 from deltaworks.settings import Settings
 
 UNSUPERVISED = timedelta(minutes=2)
-"""A stream of which no supervisor has said anything for this long gets a new one."""
+"""A stream that no run of a DAG has said to watch for this long gets a new one; at once, if none ever did."""
 
 
 def reconcile(
     settings: Settings,
+    name: str | None = None,
     *,
     claimed_by: str,
     policy: RestartPolicy | None = None,
+    attach: bool = True,
     unsupervised_after: timedelta = UNSUPERVISED,
     stalled_after_s: float = STALLED_S,
     launchers: Launchers = launcher,
@@ -46,14 +49,25 @@ def reconcile(
     `restart` and `attach` are given to one caller; the others are told to `wait` until the claim has led to
     something, or for three minutes.
 
+    Args:
+        name: only this pipeline.
+        claimed_by: who asks; the same one is given the same again, since it may have been killed meanwhile.
+        attach: also find streams that nobody watches.
+
     Raises:
         ControlUnavailableError: the registry does not answer; nothing is known then.
     """
     registry = Registry.of(settings)
     one = _Reconciling(
-        settings, registry, claimed_by, policy or RestartPolicy(), unsupervised_after, stalled_after_s, launchers
+        settings,
+        registry,
+        claimed_by,
+        policy or RestartPolicy(),
+        unsupervised_after if attach else None,
+        stalled_after_s,
+        launchers,
     )
-    return [one.decide(record) for record in registry.pipelines()]
+    return [one.decide(record) for record in registry.pipelines(name)]
 
 
 class _Reconciling:
@@ -63,7 +77,7 @@ class _Reconciling:
         registry: Registry,
         claimed_by: str,
         policy: RestartPolicy,
-        unsupervised_after: timedelta,
+        unsupervised_after: timedelta | None,
         stalled_after_s: float,
         launchers: Launchers,
     ) -> None:
@@ -74,16 +88,24 @@ class _Reconciling:
         self._unsupervised_after = unsupervised_after
         self._stalled_after_s = stalled_after_s
         self._launchers = launchers
+        self._again_s: float | None = None
 
     def decide(self, record: PipelineRecord) -> Decision:
         """A pipeline whose files cannot be read must not keep the others from being looked at."""
+        self._again_s = None
         try:
             action, reason = self._decide(record)
         except ControlUnavailableError:
             raise
         except (DeltaworksError, OSError) as error:
             action, reason = "wait", f"cannot be looked at: {error}"
-        return Decision(pipeline=record.name, action=action, generation=record.generation, reason=reason)
+        return Decision(
+            pipeline=record.name,
+            action=action,
+            generation=record.generation,
+            reason=reason,
+            again_s=self._again_s,
+        )
 
     def _decide(self, record: PipelineRecord) -> tuple[Action, str]:
         name, generation = record.name, record.generation
@@ -128,10 +150,16 @@ class _Reconciling:
     def _alive(self, record: PipelineRecord, deployment: Deployment, seen: Observation) -> tuple[Action, str]:
         if seen.state != "running":
             return "nothing", f"it is {seen.state}"
+        if deployment.running_at is None:  # whoever deployed it was killed before it could say so
+            self._registry.running(record.name, record.generation)
         if record.restarts and self._policy.recovered(_ran_s(deployment, seen)):
             self._registry.healthy(record.name, record.generation)
+        if self._unsupervised_after is None:
+            return "nothing", "it runs"
         watched = max(filter(None, (deployment.supervised_at, deployment.launched_at, deployment.requested_at)))
-        if abs(clock.utc_now() - watched) <= self._unsupervised_after:  # a clock set back must not hide it for ever
+        never = deployment.supervised_at is None and not deployment.requested_by.startswith(BY_AIRFLOW)
+        recently = abs(clock.utc_now() - watched) <= self._unsupervised_after  # if the clock was set back, too
+        if recently and not never:
             return "nothing", "it runs"
         if not self._claim(record, "attach", record.restarts):
             return "wait", "somebody else starts a supervisor"
@@ -154,6 +182,7 @@ class _Reconciling:
                 self._registry.gave_up(record.name, record.generation, reason)
                 return "give_up", reason
             case Wait(seconds):
+                self._again_s = seconds
                 return "wait", f"{why}; restart in {seconds:.0f} s"
             case Restart(restarts):
                 if not self._claim(record, "restart", restarts):

@@ -249,12 +249,15 @@ class Registry:
     def claim(self, name: str, generation: int, action: str, by: str, *, restarts: int) -> bool:
         """Whether the caller is the one who shall act; everybody else gets False for the time of a claim.
 
+        Who has claimed it may do so again: it may have been killed before it could act.
+
         Args:
             restarts: how many automatic restarts count, those before this one.
         """
         taken = sa.and_(
             pipelines.c.claimed_generation == generation,
             pipelines.c.claimed_for == action,
+            pipelines.c.claimed_by != by,
             pipelines.c.claimed_at > sa.func.now() - CLAIM,
         )
         statement = (

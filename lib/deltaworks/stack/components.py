@@ -31,7 +31,7 @@ class Component(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     name: str
     software: Literal["kafka", "postgres", "airflow", "deltaworks"]
     command: tuple[str, ...]
-    ready: Literal["admin", "login", "http", "heartbeat", "exit"]
+    ready: Literal["admin", "login", "http", "heartbeat", "answers", "exit"]
     """How to find out that others can use it."""
     ready_timeout_s: float
     stop_signal: Literal["SIGTERM", "SIGINT"]

@@ -36,12 +36,16 @@ SECRETS = {
 _HEADER = """\
 # Made from infra/components.toml by `python -m deltaworks.stack.compose`; a test compares the two.
 #   .venv/bin/python -m deltaworks.stack.compose --secrets >.env && docker compose up -d
-# Every port is published on 127.0.0.1 only. Streams run where the scheduler runs: they end with its container, and its
-# memory has no limit.
+# Every port is published on 127.0.0.1 only. Streams run in the container of the supervisor: they are stopped before it
+# is, and run again when it does. Replays run where the scheduler does. The memory of these two has no limit.
 """
 _ROOT = Path("/opt/deltaworks")
 _INTERNAL = "kafka:29092"
 """Kafka's address for other containers."""
+_SUPERVISOR = "supervisor"
+"""Its service, and its host name: what it notes of its drivers holds after a restart of the container."""
+_UNLIMITED = (_SUPERVISOR, "airflow-scheduler")
+"""Where streams and replays run."""
 _JOBS = {"scheduler": "SchedulerJob", "dag_processor": "DagProcessorJob", "triggerer": "TriggererJob"}
 _DOCKERFILE = """\
 FROM {base}
@@ -104,6 +108,8 @@ def _service(component: Component, components: Components, ports: Settings, infr
             own = _postgres(software)
         case "airflow" | "deltaworks":
             own = {"<<": _Alias("deltaworks"), "command": ["python", "-m", *component.command]}
+            if component.name == _SUPERVISOR:
+                own |= {"command": [*own["command"], "--drain"], "hostname": _SUPERVISOR, "init": True}
         case _:
             assert_never(component.software)
     waits = {
@@ -121,8 +127,10 @@ def _service(component: Component, components: Components, ports: Settings, infr
         "healthcheck": _healthcheck(component, ports),
         "restart": "no" if component.is_step else "unless-stopped",
         "stop_signal": component.stop_signal,
-        "stop_grace_period": f"{component.stop_patience_s:.0f}s",
-        "mem_limit": None if component.job == "scheduler" else f"{2 * component.memory_mb}m",
+        "stop_grace_period": f"{75 if component.name == _SUPERVISOR else component.stop_patience_s:.0f}s",
+        "mem_limit": None
+        if component.name == _SUPERVISOR or component.job == "scheduler"
+        else f"{2 * component.memory_mb}m",
     }
     return {name: value for name, value in own.items() if value not in ({}, [], None)}
 
@@ -184,6 +192,7 @@ def _environment(software: Software, ports: Settings) -> dict[str, str]:
         "DELTAWORKS_BOOTSTRAP": _INTERNAL,
         "DELTAWORKS_CONTROL_URL": _database_url("deltaworks"),
         "DELTAWORKS_AIRFLOW_PORT": str(ports.airflow_port),
+        "DELTAWORKS_SUPERVISOR_HOST": _SUPERVISOR,
     }
     names = {
         "home": str(ports.airflow),
@@ -215,6 +224,8 @@ def _healthcheck(component: Component, ports: Settings) -> dict[str, Any] | None
             test = ["CMD", "python", "-c", f"import urllib.request as r; r.urlopen('{url}', timeout=5)"]
         case "heartbeat":
             test = ["CMD-SHELL", f'airflow jobs check --job-type {_JOBS[component.job]} --hostname "$$(hostname)"']
+        case "answers":
+            test = ["CMD", "python", "-m", "deltaworks.control.supervisor.client"]
         case "exit":
             return None
         case _:

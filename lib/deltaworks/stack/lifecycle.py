@@ -11,7 +11,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ from pathlib import Path
 import psutil
 
 from deltaworks import clock, home, listeners, processes
+from deltaworks.control.supervisor import client
 from deltaworks.errors import ConfigurationError, StackError
 from deltaworks.names import FILE
 from deltaworks.settings import Settings
@@ -27,8 +28,8 @@ from deltaworks.stack.components import Component, Report
 from deltaworks.stack.native import NativeHost
 from deltaworks.stack.state import ComponentState, RunnerState, read_state, read_wanted, write_wanted
 
-_STOP_ORDER = {"pipeline": 0, "runner": 9}
-"""Readers go before what they read; kinds that are not listed go between."""
+_STOP_ORDER = {client.NAME: -1, "pipeline": 0, "runner": 9}
+"""Readers go before what they read; kinds that are not listed go between. First goes what would start them again."""
 _PATIENCE_S = {"pipeline": 60.0, "runner": 90.0}
 """A pipeline finishes its batch first; a runner stops what it runs."""
 _POLL_S = 0.05
@@ -156,8 +157,8 @@ def down(settings: Settings, report: Report = lambda _: None, *, delete_data: bo
         return []
     if delete_data:
         home.require_marked(settings)
-    stopped = []
     with _alone(settings):
+        stopped = _stop_supervisor(settings, report)
         for entry in sorted(processes.registered(settings.run), key=lambda e: (_STOP_ORDER.get(e.kind, 5), e.name)):
             if entry.kind == "runner":
                 stopped += _stop_runner(settings, entry, report)
@@ -309,13 +310,27 @@ def _withdraw(settings: Settings, new: Sequence[Component], own: processes.Regis
             _stop_runner(settings, own, lambda _: None)
             _tidy(settings)
             return
-        write_wanted(settings.run, [name for name in read_wanted(settings.run) if name not in names])
-        end = clock.ticks_s() + _PATIENCE_S["runner"]
-        while (entry := _runner(settings)) is not None and clock.ticks_s() < end:
-            state = _state_of(settings, entry)
-            if state is not None and not any(state.find(name) for name in names):
-                return
-            time.sleep(_POLL_S)
+        _stop_components(settings, names)
+
+
+def _stop_components(settings: Settings, names: Collection[str]) -> None:
+    """Has the runner stop them, and goes on with the others; returns when it has."""
+    write_wanted(settings.run, [name for name in read_wanted(settings.run) if name not in names])
+    end = clock.ticks_s() + _PATIENCE_S["runner"]
+    while (entry := _runner(settings)) is not None and clock.ticks_s() < end:
+        state = _state_of(settings, entry)
+        if state is not None and not any(state.find(name) for name in names):
+            return
+        time.sleep(_POLL_S)
+
+
+def _stop_supervisor(settings: Settings, report: Report) -> list[str]:
+    """The one that the runner keeps; returns its name if there was one."""
+    if _runner(settings) is None or client.NAME not in read_wanted(settings.run):
+        return []
+    report(f"{client.NAME}: stopping")
+    _stop_components(settings, {client.NAME})
+    return [client.NAME]
 
 
 def _stop_runner(settings: Settings, entry: processes.Registered, report: Report) -> list[str]:

@@ -145,6 +145,10 @@ class NativeHost:
                 from deltaworks.stack import airflow
 
                 return airflow.beats(self.settings, component.job, since)
+            case "answers":
+                from deltaworks.control.supervisor import client
+
+                return client.answers(self.settings)
             case "exit":
                 return False
             case _:

@@ -11,14 +11,14 @@ import pytest
 import sqlalchemy as sa
 
 from deltaworks import exits
-from deltaworks.control.model import Decision
+from deltaworks.control.model import Decision, Deployment
 from deltaworks.control.policy import RestartPolicy
 from deltaworks.control.reconcile import reconcile
 from deltaworks.control.registry import supervised
 from deltaworks.errors import ConflictError, ControlUnavailableError, StackError
 from tests.integration.control.conftest import Control
+from tests.integration.control.test_actions import deploy as deploy_by
 from tests.integration.control.test_actions import (
-    deploy,
     drivers,
     observe,
     paths,
@@ -32,12 +32,18 @@ from tests.integration.control.test_actions import (
 
 AT_ONCE = RestartPolicy(first_s=0.0)
 RECONCILE = """
+import os
 from deltaworks.control.policy import RestartPolicy
 from deltaworks.control.reconcile import reconcile
 from deltaworks.settings import Settings
-(decision,) = reconcile(Settings.from_environment(), claimed_by="other", policy=RestartPolicy(first_s=0.0))
+(decision,) = reconcile(Settings.from_environment(), claimed_by=str(os.getpid()), policy=RestartPolicy(first_s=0.0))
 print(decision.action, flush=True)
 """
+
+
+def deploy(control: Control, **more: object) -> Deployment:
+    """As a run of a DAG does it."""
+    return deploy_by(control, **{"requested_by": "airflow test", **more})
 
 
 def look(control: Control, policy: RestartPolicy = AT_ONCE, **more: object) -> Decision:
@@ -79,7 +85,8 @@ def test_a_killed_stream_is_restarted_once(control: Control) -> None:
 
     assert (decision.action, decision.generation) == ("restart", 1)
     assert decision.reason == "dead: its process was killed, or crashed without a word"
-    assert look(control).action == "wait"
+    assert look(control, claimed_by="another").action == "wait"
+    assert look(control).action == "restart", "it may have been killed before it could act"
     assert deploy(control, expected_generation=1).generation == 2
     assert look(control).action == "nothing"
     assert len(drivers(control)) == 1
@@ -104,7 +111,7 @@ def test_of_many_reconcilers_one_gets_the_restart(control: Control) -> None:
     kill(control, 1)
     processes = [started(control, RECONCILE) for _ in range(3)]
     with ThreadPoolExecutor(8) as pool:
-        threads = list(pool.map(lambda _: look(control).action, range(16)))
+        threads = list(pool.map(lambda n: look(control, claimed_by=f"thread {n}").action, range(16)))
     said = [process.communicate(timeout=60)[0].strip() for process in processes]
 
     assert sorted({*threads, *said}) == ["restart", "wait"]
@@ -207,13 +214,20 @@ def test_nothing_is_decided_while_somebody_deploys(control: Control) -> None:
         assert look(control).action == "wait"
 
 
+def test_a_stream_that_no_run_has_deployed_is_watched_at_once(control: Control) -> None:
+    deploy(control, requested_by="somebody")
+
+    assert look(control, attach=False).action == "nothing"
+    assert look(control).action == "attach"
+
+
 def test_a_stream_without_supervisor_gets_one_and_only_one(control: Control) -> None:
     deploy(control)
     soon = timedelta(0)
     assert look(control).action == "nothing", "a new deployment gets time to be supervised"
 
     assert look(control, unsupervised_after=soon).action == "attach"
-    assert look(control, unsupervised_after=soon).action == "wait"
+    assert look(control, unsupervised_after=soon, claimed_by="another").action == "wait"
     assert supervised(control.settings, "p", 1, "dag run 1")
     assert look(control).action == "nothing"
     with sa.create_engine(control.settings.registry_url, poolclass=sa.NullPool).begin() as connection:

@@ -47,7 +47,7 @@ def test_a_stream_that_failed_fails_the_task_for_good_with_the_reason() -> None:
 
     assert str(error.value).splitlines() == [
         "orders, generation 3: failed with exit code 69: Kafka does not answer",
-        "streams__reconcile restarts it, unless that happened too often.",
+        "The supervisor starts it again, unless that happened too often; streams__reconcile has it watched.",
     ]
 
 

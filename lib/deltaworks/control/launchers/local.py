@@ -1,7 +1,8 @@
 """Drivers as detached processes on this host, the one that has the home.
 
 Each has a session of its own, so it survives whoever launched it, and is registered like the rest of the stack, so
-that `deltaworks status` and `down` know it. What it does not do: start again what died; that is `reconcile`'s.
+that `deltaworks status` and `down` know it. Usually the supervisor of the home launches it, and starts it again when
+it dies; this does not.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol, cast
 
 import msgspec
 import psutil
@@ -20,7 +22,10 @@ import psutil
 from deltaworks import processes
 from deltaworks.control.launchers.base import DriverSpec, ExternalId, Life
 from deltaworks.control.logs import why
-from deltaworks.errors import ConfigurationError
+from deltaworks.control.supervisor import address, client
+from deltaworks.control.supervisor.messages import About, AskAbout
+from deltaworks.errors import ConfigurationError, StackError
+from deltaworks.processes import Registered
 from deltaworks.settings import Settings
 
 KIND = "pipeline"
@@ -36,17 +41,32 @@ def driver_command(spec: DriverSpec) -> list[str]:
     ]
 
 
+class Launch(Protocol):
+    """Starts a process and registers it, see `processes.launch`."""
+
+    def __call__(
+        self, run: Path, /, *, name: str, kind: str, command: Sequence[str], log: Path, env: Mapping[str, str]
+    ) -> Registered: ...
+
+
 class LocalLauncher:
     """Starts drivers here.
 
     Args:
         settings: they get the same.
         command: what to start.
+        launch: who starts it.
     """
 
-    def __init__(self, settings: Settings, command: Callable[[DriverSpec], Sequence[str]] = driver_command) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        command: Callable[[DriverSpec], Sequence[str]] = driver_command,
+        launch: Launch = processes.launch,
+    ) -> None:
         self._settings = settings
         self._command = command
+        self._launch = launch
 
     def check(self) -> None:
         if os.name != "posix":
@@ -58,7 +78,7 @@ class LocalLauncher:
             return running
         settings = self._settings if spec.code is None else self._settings.with_code(spec.code)
         log_from = spec.log.stat().st_size if spec.log.exists() else 0
-        entry = processes.launch(
+        entry = self._launch(
             self._settings.run,
             name=spec.pipeline,
             kind=KIND,
@@ -70,15 +90,17 @@ class LocalLauncher:
 
     def drivers(self, pipeline: str) -> dict[int, ExternalId]:
         entry = processes.find(self._settings.run, pipeline)
-        generation = _generation(entry.command) if entry is not None and entry.kind == KIND else None
+        generation = generation_of(entry.command) if entry is not None and entry.kind == KIND else None
         return {generation: _external_id(entry)} if entry is not None and generation is not None else {}
 
     def status(self, driver: ExternalId) -> Life:
         if driver["host"] != socket.gethostname():
-            return "gone"
+            return cast(Life, self._elsewhere("status", driver) or "gone")
         return "alive" if self._entry(driver).alive else "ended"
 
     def suspended(self, driver: ExternalId) -> bool:
+        if driver["host"] != socket.gethostname():
+            return bool(self._elsewhere("suspended", driver))
         if self.status(driver) != "alive":
             return False
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -86,19 +108,32 @@ class LocalLauncher:
         return False
 
     def request_stop(self, driver: ExternalId) -> None:
-        if self.status(driver) == "alive":
+        if driver["host"] != socket.gethostname():
+            self._elsewhere("request_stop", driver)
+        elif self.status(driver) == "alive":
             with contextlib.suppress(ProcessLookupError):
                 os.kill(driver["pid"], signal.SIGTERM)
 
     def kill(self, driver: ExternalId) -> None:
-        if self.status(driver) != "gone":
+        if driver["host"] != socket.gethostname():
+            self._elsewhere("kill", driver)
+        else:
             processes.stop(self._settings.run, self._entry(driver), timeout_s=0.0)
 
     def log_lines(self, driver: ExternalId) -> list[str]:
         return why(Path(driver["log"]), after=driver.get("log_from", 0))
 
-    def _entry(self, driver: ExternalId) -> processes.Registered:
-        return processes.Registered(
+    def _elsewhere(self, what: About, driver: ExternalId) -> str | bool | None:
+        """The supervisor's answer, if it is where the driver is; None: it is not, or is away."""
+        found = address.read(self._settings.run)
+        if found is None or found.machine != driver["host"]:
+            return None
+        with contextlib.suppress(OSError, StackError):
+            return client.ask(self._settings, AskAbout(what, driver)).fact
+        return None
+
+    def _entry(self, driver: ExternalId) -> Registered:
+        return Registered(
             name=driver["name"],
             kind=KIND,
             pid=driver["pid"],
@@ -109,9 +144,9 @@ class LocalLauncher:
         )
 
 
-def _external_id(entry: processes.Registered) -> ExternalId:
+def _external_id(entry: Registered) -> ExternalId:
     return {
-        "host": socket.gethostname(),
+        "host": entry.host or socket.gethostname(),
         "name": entry.name,
         "pid": entry.pid,
         "started_s": entry.started_s,
@@ -121,7 +156,8 @@ def _external_id(entry: processes.Registered) -> ExternalId:
     }
 
 
-def _generation(command: Sequence[str]) -> int | None:
+def generation_of(command: Sequence[str]) -> int | None:
+    """Which generation a driver with this command line is; None: that of no deployment."""
     with contextlib.suppress(ValueError, IndexError):
         return int(command[list(command).index("--generation") + 1])
     return None

@@ -1,0 +1,139 @@
+"""Asks the supervisor of a home, and starts one where none answers."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from deltaworks import clock, home, processes
+from deltaworks.control.supervisor import address, messages
+from deltaworks.control.supervisor.messages import Answer, Done, Envelope, Hello, Launch, Leave, Question
+from deltaworks.errors import StackError
+from deltaworks.processes import Registered
+from deltaworks.settings import Settings
+
+NAME = "supervisor"
+MODULE = "deltaworks.control.supervisor.server"
+_ANSWER_S = 10.0
+_START_S = 60.0
+_POLL_S = 0.02
+
+
+def answers(settings: Settings) -> bool:
+    """Whether a supervisor of this home listens."""
+    try:
+        ask(settings, Hello())
+    except (OSError, StackError):
+        return False
+    return True
+
+
+def launch(
+    settings: Settings, *, name: str, kind: str, command: Sequence[str], log: Path, env: Mapping[str, str]
+) -> Registered:
+    """Has the supervisor start a process; see `processes.launch`.
+
+    Raises:
+        StackError: there is no supervisor, and none can be started; or it cannot start the process.
+    """
+    ensure(settings)
+    question = Launch(name=name, kind=kind, command=tuple(command), log=str(log), environment=dict(env))
+    try:
+        started = ask(settings, question).started
+    except OSError as error:
+        raise StackError(
+            f"The supervisor did not answer: {error}.", hint=f"the same again; its log is {log_of(settings)}"
+        ) from error
+    assert started is not None
+    return started
+
+
+def leave(settings: Settings) -> bool:
+    """Has the supervisor end; False: there is none."""
+    try:
+        ask(settings, Leave())
+    except (OSError, StackError):
+        return False
+    return True
+
+
+def ensure(settings: Settings) -> None:
+    """Finds a supervisor, or starts one and waits until it answers.
+
+    Raises:
+        StackError: none answers; its log says why.
+    """
+    if answers(settings):
+        return
+    home.make(settings)
+    with _alone(settings):
+        if answers(settings):  # somebody else has started it
+            return
+        log = log_of(settings)
+        log_from = log.stat().st_size if log.exists() else 0
+        entry = None
+        if settings.supervisor_host == Settings.supervisor_host:
+            entry = processes.launch(
+                settings.run,
+                name=NAME,
+                kind=NAME,
+                command=[sys.executable, "-P", "-m", MODULE],
+                log=log,
+                env=settings.process_environment(),
+            )
+        end = clock.ticks_s() + _START_S
+        while not answers(settings):
+            if (entry is not None and not entry.alive) or clock.ticks_s() > end:
+                raise StackError(
+                    f"No supervisor answers at {settings.supervisor_host}.",
+                    log=processes.last_lines(log, after=log_from),
+                    hint=f"the whole log is {log}",
+                )
+            time.sleep(_POLL_S)
+
+
+def log_of(settings: Settings) -> Path:
+    """File with its output."""
+    return settings.logs / f"{NAME}.log"
+
+
+def ask(settings: Settings, question: Question) -> Done:
+    """Asks.
+
+    Raises:
+        OSError: nobody listens, or does not answer.
+        StackError: it refuses.
+    """
+    found = address.read(settings.run)
+    if found is None:
+        raise ConnectionError("no supervisor listens")
+    with socket.create_connection((found.host, found.port), timeout=_ANSWER_S) as connection:
+        messages.send(connection, Envelope(found.token, question))
+        answer: Answer = msgspec.json.decode(messages.receive(connection), type=Answer)
+    if isinstance(answer, messages.Refused):
+        raise StackError(answer.message, hint=answer.hint)
+    return answer
+
+
+@contextmanager
+def _alone(settings: Settings) -> Iterator[None]:
+    """One who starts a supervisor at a time; others wait, and find it."""
+    settings.run.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handle = os.open(settings.run, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+if __name__ == "__main__":  # the health check of its container
+    sys.exit(not answers(Settings.from_environment()))

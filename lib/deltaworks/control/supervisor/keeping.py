@@ -1,0 +1,129 @@
+"""What the supervisor does about a stream that does not run: decides whether it is started again, and starts it.
+
+The decision is `control.reconcile`'s and the restart is a deployment like any other, so whoever else decides at the
+same time (Airflow) comes to the same, and one of them does it.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from deltaworks import exits
+from deltaworks.control import actions, outcome
+from deltaworks.control.launchers import Launchers
+from deltaworks.control.model import Deployment, PipelineRecord
+from deltaworks.control.paths import PipelinePaths
+from deltaworks.control.policy import RestartPolicy
+from deltaworks.control.reconcile import reconcile
+from deltaworks.control.registry import Registry
+from deltaworks.errors import ConflictError, ControlUnavailableError, DeltaworksError
+from deltaworks.settings import Settings
+
+_log = logging.getLogger("deltaworks.supervisor")
+SOON_S = 1.0
+"""Until the next look at a stream that somebody is at work on."""
+ROUND_S = 10.0
+"""Until the next look at a stream of which nothing is heard."""
+
+
+@dataclass
+class Keeper:
+    """Looks at one stream at a time; may be asked by several threads about several streams.
+
+    Args:
+        settings: of its restarts.
+        launchers: start drivers from here.
+        policy: how often, and after which pauses.
+    """
+
+    settings: Settings
+    launchers: Launchers
+    policy: RestartPolicy = field(default_factory=RestartPolicy)
+    report: Callable[[str, str], None] = lambda name, text: _log.info("%s: %s", name, text)
+    """Gets the name of the stream and what is new."""
+    by: str = field(default_factory=lambda: f"supervisor at {socket.gethostname()}")
+
+    def streams(self) -> list[str]:
+        """All that were ever deployed.
+
+        Raises:
+            ControlUnavailableError: the registry does not answer.
+        """
+        return [record.name for record in Registry.of(self.settings).pipelines()]
+
+    def note_end(self, name: str, generation: int, how: str) -> None:
+        """Keeps how a driver ended that has left no word; what was noted before stays.
+
+        Not of one that is being stopped or replaced: whoever does it says so.
+        """
+        registry = Registry.of(self.settings)
+        word = outcome.read(PipelinePaths.of(self.settings, name).outcome(generation))
+        if word is None and not registry.being_deployed(name):
+            registry.ended(name, generation, "failed", exit_code=None, reason=how)
+
+    def look(self, name: str) -> float:
+        """Does what is to be done now; returns the seconds until the next look.
+
+        Raises:
+            ControlUnavailableError: the registry does not answer; nothing was done.
+        """
+        registry = Registry.of(self.settings)
+        record = registry.pipeline(name)
+        if record is None:
+            return ROUND_S
+        begun = registry.deployment(name, record.generation)
+        if begun is not None and self._is_mine_to_finish(registry, record, begun):
+            self.report(name, f"goes on with the deployment of generation {begun.generation}")
+            return self._deploy(name, begun, begun.request_id, None)
+        (decision,) = reconcile(
+            self.settings, name, claimed_by=self.by, policy=self.policy, attach=False, launchers=self.launchers
+        )
+        match decision.action:
+            case "restart":
+                self.report(name, f"starts again, generation {decision.generation} ended: {_first(decision.reason)}")
+                request_id = f"restart of generation {decision.generation}"
+                return self._deploy(name, begun, request_id, decision.generation)
+            case "wait":
+                return SOON_S if decision.again_s is None else decision.again_s
+            case "attach" | "give_up" | "nothing":
+                return ROUND_S
+
+    def _is_mine_to_finish(self, registry: Registry, record: PipelineRecord, begun: Deployment) -> bool:
+        """The supervisor before this one was killed in the middle of a restart."""
+        return (
+            record.desired == "running"
+            and begun.requested_by == self.by
+            and begun.state == "launching"
+            and not registry.being_deployed(record.name)
+        )
+
+    def _deploy(self, name: str, last: Deployment | None, request_id: str | None, expected: int | None) -> float:
+        try:
+            actions.deploy(
+                self.settings,
+                name,
+                None if last is None else last.options,
+                request_id=request_id,
+                requested_by=self.by,
+                expected_generation=expected,
+                runs=actions.code_of(self.settings, last),
+                launchers=self.launchers,
+            )
+        except ControlUnavailableError:
+            raise
+        except ConflictError as error:
+            self.report(name, error.message)
+        except DeltaworksError as error:
+            self.report(name, _first(str(error)))
+            if expected is not None and exits.code_of(error) in exits.NO_RESTART:
+                Registry.of(self.settings).gave_up(name, expected, str(error))
+        else:
+            return 0.0
+        return SOON_S
+
+
+def _first(text: str) -> str:
+    return text.partition("\n")[0]

@@ -1,0 +1,360 @@
+"""The process: `python -m deltaworks.control.supervisor.server`, a component of the stack, or started by who needs it.
+
+One thread waits for everything: questions, ends of drivers (a pidfd each, so an end is known when it happens, whoever
+the parent is), and the time of the next look. Looks and answers happen in threads of a pool, one look per stream at a
+time.
+
+The latest one that starts takes over: it asks the one before to leave, and adopts its drivers. So a newer version of
+deltaworks takes effect, and two never work on one home.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hmac
+import logging
+import os
+import queue
+import secrets
+import selectors
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from deltaworks import clock, home, processes
+from deltaworks.control.launchers.base import DriverSpec, ExternalId
+from deltaworks.control.launchers.local import KIND, LocalLauncher, driver_command, generation_of
+from deltaworks.control.lease import ProcessId
+from deltaworks.control.supervisor import address, client, messages
+from deltaworks.control.supervisor.address import Address
+from deltaworks.control.supervisor.keeping import ROUND_S, SOON_S, Keeper
+from deltaworks.control.supervisor.messages import (
+    About,
+    Answer,
+    AskAbout,
+    Done,
+    Envelope,
+    Hello,
+    Launch,
+    Leave,
+    Refused,
+)
+from deltaworks.errors import ControlUnavailableError, DeltaworksError, StackError
+from deltaworks.processes import Registered
+from deltaworks.settings import Settings
+
+_LOCK = "supervisor.lock"
+_TAKE_OVER_S = 20.0
+_POLL_S = 0.02
+_QUESTION_S = 10.0
+_THREADS = 32
+_DRAIN_S = 60.0
+_log = logging.getLogger("deltaworks.supervisor")
+
+
+class Supervisor:
+    """Holds the drivers of a home until it is told to leave.
+
+    Args:
+        settings: of the home, and of drivers that it starts again.
+        command: what a driver is; another one for tests.
+        drains: a SIGTERM also stops the drivers, since they could not outlive this process: that of a container.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        command: Callable[[DriverSpec], Sequence[str]] = driver_command,
+        *,
+        drains: bool = False,
+    ) -> None:
+        self._settings = settings
+        self._keeper = Keeper(settings, lambda settings, name: LocalLauncher(settings, command, self._launch_from))
+        self._process = ProcessId.of(os.getpid())
+        self._token = secrets.token_urlsafe(32)
+        self._selector = selectors.DefaultSelector()
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="supervisor")
+        self._launching = threading.Lock()
+        self._told: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._wake, self._woken = socket.socketpair()
+        self._held: dict[int, int] = {}
+        """The pidfd of each driver, by its pid."""
+        self._due: dict[str, float] = {}
+        """When to look at a stream, in ticks."""
+        self._looking: set[str] = set()
+        self._round_due = 0.0
+        self._registry_away = False
+        self._told_to_end = self._drain if drains else self._leave
+        self._drained_by: float | None = None
+        """Until when drivers may take to stop; None: they go on."""
+        self._leaving = False
+
+    def run(self) -> None:
+        """Returns when it was told to leave: nothing is being started then, and nobody is answered any more."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self._tell(self._told_to_end))
+        with socket.create_server((self._settings.supervisor_host, 0), backlog=64) as listener:
+            host, port = listener.getsockname()[:2]
+            self._selector.register(listener, selectors.EVENT_READ, lambda: self._accept(listener))
+            self._selector.register(self._woken, selectors.EVENT_READ, self._hear)
+            where = Address(
+                host=host, port=port, token=self._token, process=self._process, machine=socket.gethostname()
+            )
+            self._adopt()
+            address.write(self._settings.run, where)
+            _log.info("listens on %s:%d, holds %d drivers", host, port, len(self._held))
+            try:
+                while not self._leaving:
+                    for key, _ in self._selector.select(self._patience_s()):
+                        key.data()
+                    self._do_what_is_due()
+            finally:
+                address.remove(self._settings.run, self._process)
+                if self._drained_by is None:
+                    self._launching.acquire()  # for good: what is being started gets registered, and then nothing is
+
+    # ---- In the main thread
+
+    def _patience_s(self) -> float:
+        if self._drained_by is not None:
+            return max(0.0, self._drained_by - clock.ticks_s())
+        waiting = [at for name, at in self._due.items() if name not in self._looking]
+        return max(0.0, min([self._round_due, *waiting]) - clock.ticks_s())
+
+    def _do_what_is_due(self) -> None:
+        now = clock.ticks_s()
+        if self._drained_by is not None:
+            self._leaving = self._leaving or not self._held or now >= self._drained_by
+            return
+        if now >= self._round_due:
+            self._round_due = now + (SOON_S if self._registry_away else ROUND_S)
+            if not self._is_the_one():
+                _log.info("another one has taken over, or the home is gone")
+                self._leaving = True
+                return
+            self._adopt()
+            self._pool.submit(self._begin_round)
+        for name in [name for name, at in self._due.items() if now >= at and name not in self._looking]:
+            del self._due[name]
+            self._looking.add(name)
+            self._pool.submit(self._look, name)
+
+    def _is_the_one(self) -> bool:
+        found = address.read(self._settings.run)
+        return found is not None and found.process == self._process
+
+    def _adopt(self) -> None:
+        """Holds every driver of the home, whoever has started it."""
+        for entry in processes.registered(self._settings.run):
+            if entry.kind == KIND and entry.pid not in self._held:
+                self._hold(entry)
+
+    def _hold(self, entry: Registered) -> None:
+        try:
+            handle = os.pidfd_open(entry.pid)
+        except ProcessLookupError:
+            return
+        if not entry.alive:  # asked after the pid was pinned: so it is the one that the handle means
+            os.close(handle)
+            return
+        self._held[entry.pid] = handle
+        self._selector.register(handle, selectors.EVENT_READ, lambda: self._ended(entry))
+
+    def _ended(self, entry: Registered) -> None:
+        handle = self._held.pop(entry.pid)
+        self._selector.unregister(handle)
+        os.close(handle)
+        how = _reap(entry.pid)
+        _log.info("%s: process %d ended%s", entry.name, entry.pid, f" ({how})" if how else "")
+        self._pool.submit(self._note_end, entry, how)
+
+    def _look_at(self, name: str, in_s: float = 0.0) -> None:
+        at = clock.ticks_s() + in_s
+        self._due[name] = min(at, self._due.get(name, at))
+
+    def _accept(self, listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        self._pool.submit(self._answer, connection)
+
+    def _hear(self) -> None:
+        self._woken.recv(4096)
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._told.get_nowait()()
+
+    def _leave(self) -> None:
+        self._leaving = True
+
+    def _drain(self) -> None:
+        """What ends from now on is not started again; who still has to be killed is left to the container."""
+        if self._drained_by is None:
+            _log.info("stops %d drivers", len(self._held))
+            self._drained_by = clock.ticks_s() + _DRAIN_S
+            self._launching.acquire()  # for good
+            self._adopt()
+            for handle in self._held.values():
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(handle, signal.SIGTERM)
+
+    # ---- In other threads
+
+    def _tell(self, what: Callable[[], None]) -> None:
+        """The main thread does it."""
+        self._told.put(what)
+        self._wake.send(b"\0")
+
+    def _begin_round(self) -> None:
+        with self._noting_the_registry():
+            for name in self._keeper.streams():
+                self._tell(lambda name=name: self._look_at(name))  # type: ignore[misc]
+
+    def _note_end(self, entry: Registered, how: str | None) -> None:
+        generation = generation_of(entry.command)
+        with self._noting_the_registry():
+            if how is not None and generation is not None:
+                self._keeper.note_end(entry.name, generation, f"its process was killed ({how})")
+        self._tell(lambda: self._look_at(entry.name))
+
+    def _look(self, name: str) -> None:
+        again_s = SOON_S
+        try:
+            with self._noting_the_registry():
+                again_s = self._keeper.look(name)
+        finally:
+            self._tell(lambda: self._looked(name, again_s))
+
+    def _looked(self, name: str, again_s: float) -> None:
+        self._looking.discard(name)
+        self._look_at(name, again_s)
+
+    @contextmanager
+    def _noting_the_registry(self) -> Iterator[None]:
+        """Says once that it is away, and once that it is back; any other error is logged, and the next look comes."""
+        try:
+            yield
+        except ControlUnavailableError as error:
+            if not self._registry_away:
+                self._registry_away = True
+                _log.warning("%s Drivers go on; what ends is started again when it is back.", error.message)
+        except Exception:
+            _log.exception("a look failed")
+        else:
+            if self._registry_away:
+                self._registry_away = False
+                _log.info("the registry is back")
+
+    def _answer(self, connection: socket.socket) -> None:
+        with connection, contextlib.suppress(OSError):
+            connection.settimeout(_QUESTION_S)
+            messages.send(connection, self._answer_to(messages.receive(connection)))
+
+    def _answer_to(self, line: bytes) -> Answer:
+        try:
+            envelope = msgspec.json.decode(line, type=Envelope)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            return Refused(f"The supervisor does not understand: {error}.", "is it of another version? deltaworks up")
+        if not hmac.compare_digest(envelope.token.encode(), self._token.encode()):
+            return Refused("The supervisor does not know this token.")
+        match envelope.question:
+            case Hello():
+                return Done()
+            case Leave():
+                self._tell(self._leave)
+                return Done()
+            case Launch() as question:
+                return self._launch(question)
+            case AskAbout(what, driver):
+                return self._about(what, driver)
+
+    def _launch(self, question: Launch) -> Answer:
+        try:
+            started = self._launch_from(
+                self._settings.run,
+                name=question.name,
+                kind=question.kind,
+                command=question.command,
+                log=Path(question.log),
+                env=question.environment,
+            )
+        except (DeltaworksError, OSError) as error:
+            return Refused(f"The supervisor cannot start {question.name!r}: {error}")
+        return Done(started)
+
+    def _about(self, what: About, driver: ExternalId) -> Answer:
+        try:
+            return Done(fact=getattr(LocalLauncher(self._settings), what)(driver))
+        except (DeltaworksError, OSError, KeyError, TypeError) as error:
+            return Refused(f"{type(error).__name__}: {error}")
+
+    def _launch_from(
+        self, run: Path, *, name: str, kind: str, command: Sequence[str], log: Path, env: Mapping[str, str]
+    ) -> Registered:
+        """A driver is started and registered, or not started: nobody leaves in between."""
+        with self._launching:
+            entry = processes.launch(run, name=name, kind=kind, command=command, log=log, env=env)
+        self._tell(self._adopt)
+        return entry
+
+
+def _reap(pid: int) -> str | None:
+    """What killed it, such as `SIGKILL`; None: nothing did, or it is not a child of ours."""
+    try:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        return None
+    if not ended or not os.WIFSIGNALED(status):
+        return None
+    return signal.Signals(os.WTERMSIG(status)).name
+
+
+@contextmanager
+def _alone(settings: Settings) -> Iterator[None]:
+    """The one supervisor of a home, from now on; the one before is asked to leave."""
+    settings.run.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handle = os.open(settings.run / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    end, asked = clock.ticks_s() + _TAKE_OVER_S, False
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            asked = asked or client.leave(settings)
+            if clock.ticks_s() > end:
+                raise StackError(
+                    f"Another supervisor holds {settings.run / _LOCK}, and does not leave.",
+                    hint=f"end it: its log is {client.log_of(settings)}",
+                ) from None
+            time.sleep(_POLL_S)
+    yield
+
+
+def main(command: Callable[[DriverSpec], Sequence[str]] = driver_command) -> None:
+    """Runs the supervisor of the home in the environment."""
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    settings = Settings.from_environment()
+    drains = sys.argv[1:2] == ["--drain"]
+    try:
+        home.make(settings)
+        with _alone(settings):
+            Supervisor(settings, command, drains=drains).run()
+    except DeltaworksError as error:
+        sys.exit(f"error: {error}")
+    entry = processes.find(settings.run, client.NAME)
+    if entry is not None and entry.pid == os.getpid():
+        processes.forget(settings.run, client.NAME)
+    _log.info("leaves")
+    logging.shutdown()
+    os._exit(0)  # what other threads were at goes on in the next one; waiting for them would take minutes
+
+
+if __name__ == "__main__":
+    main()
