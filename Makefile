@@ -78,6 +78,10 @@ bench-replay: .venv/.complete ## A replay beside the live host and Spark SQL, pu
 bench-start: .venv/.complete ## Start, tiny batch, idle minute and all streams at once: [AGAINST=another clone], about ten minutes
 	$(BIN)/python -m tests.benchmarks.start $(if $(AGAINST),--against $(AGAINST))
 
+.PHONY: bench-recovery
+bench-recovery: .venv/.complete ## How long a stream stands still when something is killed; beside Kafka Streams
+	$(BIN)/python -m tests.benchmarks.recovery
+
 .PHONY: lint
 lint: .venv/.complete ## Style, types and who may import whom
 	$(BIN)/ruff check

@@ -24,7 +24,7 @@ from deltaworks.stack.jars import ensure_jars
 from deltaworks.stack.java import find_java
 from tests.benchmarks import data
 
-Topology = Literal["filter", "count", "session", "join"]
+Topology = Literal["filter", "count", "session", "join", "latest"]
 SystemName = Literal["deltaworks", "kafka-streams", "spark-native"]
 COMMIT_INTERVAL_MS = 1_000
 CORES = 2

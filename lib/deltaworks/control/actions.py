@@ -17,7 +17,7 @@ from deltaworks import clock, home
 from deltaworks.control import checkpoint, code, fence, jobs, lineage, outcome, retention
 from deltaworks.control.code import Code
 from deltaworks.control.ending import end_drivers
-from deltaworks.control.launchers import DriverSpec, Launcher, Launchers, launcher
+from deltaworks.control.launchers import DriverSpec, ExternalId, Launcher, Launchers, launcher
 from deltaworks.control.model import ALIVE, Deployment, DeploymentState, DeployOptions, Observation
 from deltaworks.control.observation import LAUNCH_S, observe
 from deltaworks.control.paths import PipelinePaths
@@ -170,6 +170,54 @@ def restart(
     )
 
 
+def launch_alone(
+    settings: Settings, name: str, generation: int, like: Deployment, *, by: str, launchers: Launchers = launcher
+) -> None:
+    """Starts a driver of a new generation without the registry, with the options and the code of a deployment.
+
+    Ends what runs or is left of the ones before. Does not wait for it.
+
+    Raises:
+        IncompatibleCheckpointError: the archive of its code is gone, or was changed.
+        StackError: it cannot be started.
+    """
+    runs = code_of(settings, like)
+    end_drivers(
+        settings,
+        name,
+        keep=generation,
+        by=by,
+        registry=None,
+        report=lambda _: None,
+        timeout_s=0.0,
+        launchers=launchers,
+    )
+    _clear(PipelinePaths.of(settings, name), generation)
+    _submit(settings, name, generation, like.options, runs, launchers(settings, like.options.launcher))
+
+
+def _submit(
+    settings: Settings, name: str, generation: int, options: DeployOptions, runs: Code | None, start: Launcher
+) -> ExternalId:
+    if runs is not None:
+        retention.note(PipelinePaths.of(settings, name), generation, runs.digest)
+    return start.submit(
+        DriverSpec(
+            pipeline=name,
+            generation=generation,
+            options=options,
+            log=settings.logs / f"{name}.log",
+            code=None if runs is None else runs.path,
+        )
+    )
+
+
+def _clear(paths: PipelinePaths, generation: int) -> None:
+    """What a run by hand left that took the same number."""
+    for left in (paths.outcome(generation), paths.drain(generation)):
+        left.unlink(missing_ok=True)
+
+
 def code_of(settings: Settings, deployment: Deployment | None) -> Code | None:
     """What a deployment runs, so that another one can run it too; None: it does not say.
 
@@ -202,27 +250,16 @@ class _Deploying:
         if driver is None:
             runs = code_of(self.settings, self.deployment)
             self._end_predecessors()
-            paths = PipelinePaths.of(self.settings, name)
-            for left in (paths.outcome(generation), paths.drain(generation)):
-                left.unlink(missing_ok=True)  # of a run by hand that took the same number
+            _clear(PipelinePaths.of(self.settings, name), generation)
             try:
                 self.before_launch(generation)
             except Exception as error:
                 self._end("failed", None, f"before its launch: {error}")
                 raise
             if runs is not None:
-                retention.note(paths, generation, runs.digest)
                 for line in code.other_versions(runs):
                     self.report(f"not as when its code was deployed first: {line}")
-            driver = start.submit(
-                DriverSpec(
-                    pipeline=name,
-                    generation=generation,
-                    options=self.deployment.options,
-                    log=self.settings.logs / f"{name}.log",
-                    code=None if runs is None else runs.path,
-                )
-            )
+            driver = _submit(self.settings, name, generation, self.deployment.options, runs, start)
         if self.deployment.launched_at is None:
             self.registry.launched(name, generation, driver)
         return self._wait(start)

@@ -78,8 +78,19 @@ def _status(
         seen=seen,
         for_s=max(0.0, clock.wall_s() - since) if since is not None else None,
         restarts=record.restarts if record else 0,
-        reason=(record.gave_up if record else None) or seen.reason,
+        reason=(record.gave_up if record else None) or seen.reason or _why_restarted(registry, record),
     )
+
+
+def _why_restarted(registry: Registry, record: PipelineRecord | None) -> str | None:
+    """How the generation before ended, if this one is a restart of it."""
+    if record is None or not record.restarts:
+        return None
+    with suppress(ControlUnavailableError):
+        before = registry.deployment(record.name, record.generation - 1)
+        if before is not None and before.reason is not None:
+            return f"generation {before.generation} ended: {before.reason}"
+    return None
 
 
 def _started(registry: Registry, paths: PipelinePaths, name: str, generation: int) -> float | None:

@@ -128,7 +128,7 @@ class _Reconciling:
             return "wait", "it was deployed just now"
         if seen.state in ALIVE:
             return self._alive(record, deployment, seen)
-        if seen.state == "superseded" and self._runs_by_hand(name):
+        if self._runs_by_hand(name, generation):
             return "nothing", seen.reason or "a newer generation runs"
         if seen.state == "unknown":
             return "wait", seen.reason or "nothing is known of it here"
@@ -170,14 +170,7 @@ class _Reconciling:
         self._note(seen)
         if record.gave_up is not None:
             return "give_up", record.gave_up
-        end = End(
-            exit_code=self._exit_code(seen),
-            reason=seen.reason,
-            ago_s=_ended_ago_s(deployment, seen),
-            ran_s=_ran_s(deployment, seen),
-            committed=seen.heartbeat is not None and seen.heartbeat.batch_id is not None,
-        )
-        match self._policy.decide(end, record.restarts):
+        match self._policy.decide(end_of(self._settings, seen, deployment), record.restarts):
             case GiveUp(reason):
                 self._registry.gave_up(record.name, record.generation, reason)
                 return "give_up", reason
@@ -189,19 +182,28 @@ class _Reconciling:
                     return "wait", f"{why}; somebody else restarts it"
                 return "restart", why
 
-    def _exit_code(self, seen: Observation) -> int | None:
-        """A driver whose disk was full may have found no room for its last word."""
-        if seen.exit_code is None and disk.is_full(self._settings.home):
-            return exits.DISK_FULL
-        return seen.exit_code
-
     def _claim(self, record: PipelineRecord, action: Action, restarts: int) -> bool:
         return self._registry.claim(record.name, record.generation, action, self._claimed_by, restarts=restarts)
 
-    def _runs_by_hand(self, name: str) -> bool:
-        """A newer generation that the registry knows nothing of: `deltaworks run` in the foreground."""
+    def _runs_by_hand(self, name: str, generation: int) -> bool:
+        """A newer generation that the registry knows nothing of: `deltaworks run` in the foreground, or one that was
+        started while the registry was away."""
         newest = fence.read(PipelinePaths.of(self._settings, name).fence)
-        return observe(self._settings, name, newest, launchers=self._launchers).state in ALIVE
+        return newest > generation and observe(self._settings, name, newest, launchers=self._launchers).state in ALIVE
+
+
+def end_of(settings: Settings, seen: Observation, deployment: Deployment) -> End:
+    """What the policy has to know of a generation that ended."""
+    exit_code = seen.exit_code
+    if exit_code is None and disk.is_full(settings.home):  # it may have found no room for its last word
+        exit_code = exits.DISK_FULL
+    return End(
+        exit_code=exit_code,
+        reason=seen.reason,
+        ago_s=_ended_ago_s(deployment, seen),
+        ran_s=_ran_s(deployment, seen),
+        committed=seen.heartbeat is not None and seen.heartbeat.batch_id is not None,
+    )
 
 
 def _ran_s(deployment: Deployment, seen: Observation) -> float | None:

@@ -24,7 +24,7 @@ import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.kstream.WindowedSerdes;
 
 /**
- * Kafka Streams' side of the benchmark: the four topologies of tests/benchmarks/pipelines.py in Java.
+ * Kafka Streams' side of the benchmark: the topologies of tests/benchmarks/pipelines.py and recovery.py in Java.
  *
  * <p>Usage: java StreamsPeer TOPOLOGY INPUT TABLE OUTPUT name=value... (any Streams, consumer or producer setting)
  */
@@ -124,8 +124,14 @@ public final class StreamsPeer {
                 bids.join(auctions, EnrichedBid::of, Joined.with(text, bid, auction))
                     .to(output, Produced.with(text, json(EnrichedBid.class)));
                 break;
+            case "latest":
+                bids.groupByKey(Grouped.with(text, bid))
+                    .reduce((before, now) -> now, Materialized.as("latest"))
+                    .toStream()
+                    .to(output, Produced.with(text, bid));
+                break;
             default:
-                throw new IllegalArgumentException("unknown topology '" + topology + "': filter, count, session or join");
+                throw new IllegalArgumentException("unknown topology '" + topology + "': filter, count, session, join or latest");
         }
     }
 

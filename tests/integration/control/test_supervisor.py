@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from deltaworks.control.lease import ProcessId
 from deltaworks.control.model import Deployment, DeployOptions
 from deltaworks.control.supervisor import address, client, messages
 from deltaworks.control.supervisor.address import Address
+from deltaworks.control.supervisor.keeping import SOON_S
 from deltaworks.control.supervisor.messages import AskAbout, Envelope, Hello, Launch, Leave, Refused
 from deltaworks.errors import StackError
 from deltaworks.settings import Settings
@@ -111,6 +113,12 @@ def test_many_deaths_between_batches_are_no_crash_loop(supervised: Supervised) -
         record = supervised.registry.pipeline("p")
         assert record is not None
         assert record.gave_up is None
+
+
+def pid_of_running(control: Control) -> int:
+    entry = processes.find(control.settings.run, "p")
+    assert entry is not None and entry.alive
+    return entry.pid
 
 
 def has_committed(control: Control, generation: int) -> bool:
@@ -224,20 +232,63 @@ def test_the_latest_supervisor_takes_over_and_the_drivers_go_on(supervised: Supe
             assert [process.pid for process in drivers(supervised)] == [driver]
 
 
-def test_while_the_registry_is_away_nothing_ends_and_what_died_comes_back_with_it(tmp_path: Path) -> None:
+def test_one_that_is_started_in_need_leaves_another_one_where_it_is(supervised: Supervised) -> None:
+    with supervisor(supervised) as first:
+        command = [sys.executable, "-m", "tests.integration.control.fake_supervisor", client.IF_NONE]
+        second = subprocess.run(command, env=supervised.settings.process_environment(), timeout=30, check=False)
+
+        assert second.returncode == 0
+        assert listener(supervised) == first.pid
+
+
+def test_while_the_registry_is_away_what_dies_is_started_again(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="deltaworks-tests-") as folder, running(Path(folder)) as server:
+        settings = project(tmp_path / "project", server.new_database())
+        registry.migrate(settings)
+        supervised = Supervised(settings, ("--commits",))
+        try:
+            with supervisor(supervised, "--commits") as process:
+                driver = pid_of(supervised.deploy())
+                until(lambda: has_committed(supervised, 1))
+                time.sleep(2 * SOON_S)  # it has looked since
+                server.kill()
+                os.kill(driver, signal.SIGKILL)
+                until(lambda: has_committed(supervised, 2))
+                again = pid_of_running(supervised)
+                os.kill(again, signal.SIGKILL)
+                until(lambda: has_committed(supervised, 3))
+                assert process.poll() is None
+                server.start()
+                until(lambda: "the registry is back" in client.log_of(settings).read_text())
+                third = pid_of_running(supervised)
+                assert [driver.pid for driver in drivers(supervised)] == [third], "what runs is left alone"
+
+                os.kill(third, signal.SIGKILL)
+                supervised.until_running(4)
+
+                assert stop(supervised).state == "stopped"
+                assert drivers(supervised) == []
+        finally:
+            for entry in processes.registered(settings.run):
+                processes.stop(settings.run, entry, timeout_s=0.0)
+            registry.close()
+
+
+def test_what_was_stopped_while_the_registry_was_away_stays_stopped(tmp_path: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="deltaworks-tests-") as folder, running(Path(folder)) as server:
         settings = project(tmp_path / "project", server.new_database())
         registry.migrate(settings)
         supervised = Supervised(settings)
         try:
-            with supervisor(supervised) as process:
-                driver = pid_of(supervised.deploy())
+            with supervisor(supervised):
+                supervised.deploy()
                 server.kill()
-                os.kill(driver, signal.SIGKILL)
-                until(lambda: "Drivers go on" in client.log_of(settings).read_text())
-                assert process.poll() is None
+                stop(supervised)
+                until(lambda: client.log_of(settings).read_text().count("process ") >= 1)
+                assert drivers(supervised) == []
                 server.start()
-                supervised.until_running(2)
+                until(lambda: supervised.registry.pipeline("p").desired == "stopped")  # type: ignore[union-attr]
+                assert drivers(supervised) == []
         finally:
             for entry in processes.registered(settings.run):
                 processes.stop(settings.run, entry, timeout_s=0.0)

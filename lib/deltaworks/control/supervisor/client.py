@@ -22,6 +22,8 @@ from deltaworks.settings import Settings
 
 NAME = "supervisor"
 MODULE = "deltaworks.control.supervisor.server"
+IF_NONE = "--if-none"
+"""Of the command line: leave another one that runs where it is."""
 _ANSWER_S = 10.0
 _START_S = 60.0
 _POLL_S = 0.02
@@ -85,7 +87,7 @@ def ensure(settings: Settings) -> None:
                 settings.run,
                 name=NAME,
                 kind=NAME,
-                command=[sys.executable, "-P", "-m", MODULE],
+                command=[sys.executable, "-P", "-m", MODULE, IF_NONE],
                 log=log,
                 env=settings.process_environment(),
             )

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from deltaworks import exits
-from deltaworks.control import actions, outcome
+from deltaworks.control import actions, fence, outcome
 from deltaworks.control.launchers import Launchers
-from deltaworks.control.model import Deployment, PipelineRecord
+from deltaworks.control.model import ALIVE, Deployment, PipelineRecord
 from deltaworks.control.paths import PipelinePaths
-from deltaworks.control.policy import RestartPolicy
-from deltaworks.control.reconcile import reconcile
+from deltaworks.control.policy import GiveUp, Restart, RestartPolicy, Wait
+from deltaworks.control.reconcile import end_of, reconcile
 from deltaworks.control.registry import Registry
 from deltaworks.errors import ConflictError, ControlUnavailableError, DeltaworksError
 from deltaworks.settings import Settings
@@ -27,6 +27,16 @@ SOON_S = 1.0
 """Until the next look at a stream that somebody is at work on."""
 ROUND_S = 10.0
 """Until the next look at a stream of which nothing is heard."""
+
+
+@dataclass
+class _Known:
+    """What the registry said last about a stream."""
+
+    record: PipelineRecord
+    deployment: Deployment | None
+    restarts: int = 0
+    """Since then."""
 
 
 @dataclass
@@ -45,6 +55,7 @@ class Keeper:
     report: Callable[[str, str], None] = lambda name, text: _log.info("%s: %s", name, text)
     """Gets the name of the stream and what is new."""
     by: str = field(default_factory=lambda: f"supervisor at {socket.gethostname()}")
+    _known: dict[str, _Known] = field(default_factory=dict)
 
     def streams(self) -> list[str]:
         """All that were ever deployed.
@@ -68,13 +79,22 @@ class Keeper:
         """Does what is to be done now; returns the seconds until the next look.
 
         Raises:
-            ControlUnavailableError: the registry does not answer; nothing was done.
+            ControlUnavailableError: the registry does not answer; what it said last was done.
         """
+        try:
+            return self._look(name)
+        except ControlUnavailableError:
+            if (known := self._known.get(name)) is not None:
+                self._look_alone(name, known)
+            raise
+
+    def _look(self, name: str) -> float:
         registry = Registry.of(self.settings)
         record = registry.pipeline(name)
         if record is None:
             return ROUND_S
         begun = registry.deployment(name, record.generation)
+        self._known[name] = _Known(record, begun)
         if begun is not None and self._is_mine_to_finish(registry, record, begun):
             self.report(name, f"goes on with the deployment of generation {begun.generation}")
             return self._deploy(name, begun, begun.request_id, None)
@@ -90,6 +110,30 @@ class Keeper:
                 return SOON_S if decision.again_s is None else decision.again_s
             case "attach" | "give_up" | "nothing":
                 return ROUND_S
+
+    def _look_alone(self, name: str, known: _Known) -> None:
+        """While the registry is away: starts what it wanted to run when it was last heard, under the next number.
+
+        To the registry that generation is one that was run by hand: it is left alone while it runs, and when it ends,
+        the latest that the registry knows is restarted above it.
+        """
+        paths = PipelinePaths.of(self.settings, name)
+        if known.record.desired == "stopped" or known.deployment is None or paths.stop.exists():
+            return
+        launched = self.launchers(self.settings, "local").drivers(name)
+        newest = max(fence.read(paths.fence), known.record.generation, *launched)
+        seen = actions.observe(self.settings, name, newest, launchers=self.launchers)
+        if seen.state in ALIVE or seen.state == "unknown":
+            return
+        match self.policy.decide(end_of(self.settings, seen, known.deployment), known.restarts):
+            case Restart(restarts):
+                known.restarts = restarts + 1
+                self.report(name, f"starts again without the registry: {_first(seen.reason or seen.state)}")
+                actions.launch_alone(
+                    self.settings, name, newest + 1, known.deployment, by=self.by, launchers=self.launchers
+                )
+            case Wait() | GiveUp():
+                pass
 
     def _is_mine_to_finish(self, registry: Registry, record: PipelineRecord, begun: Deployment) -> bool:
         """The supervisor before this one was killed in the middle of a restart."""

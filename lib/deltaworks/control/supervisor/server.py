@@ -4,8 +4,8 @@ One thread waits for everything: questions, ends of drivers (a pidfd each, so an
 the parent is), and the time of the next look. Looks and answers happen in threads of a pool, one look per stream at a
 time.
 
-The latest one that starts takes over: it asks the one before to leave, and adopts its drivers. So a newer version of
-deltaworks takes effect, and two never work on one home.
+A component of the stack takes over from one that runs: it asks that one to leave, and adopts its drivers. So a newer
+version of deltaworks takes effect, and two never work on one home.
 """
 
 from __future__ import annotations
@@ -158,6 +158,10 @@ class Supervisor:
             if entry.kind == KIND and entry.pid not in self._held:
                 self._hold(entry)
 
+    def _launched(self, entry: Registered) -> None:
+        self._adopt()
+        self._look_at(entry.name, SOON_S)  # so that what should run is known, should the registry go away
+
     def _hold(self, entry: Registered) -> None:
         try:
             handle = os.pidfd_open(entry.pid)
@@ -255,25 +259,30 @@ class Supervisor:
     def _answer(self, connection: socket.socket) -> None:
         with connection, contextlib.suppress(OSError):
             connection.settimeout(_QUESTION_S)
-            messages.send(connection, self._answer_to(messages.receive(connection)))
+            line = messages.receive(connection)
+            answer, leaves = self._answer_to(line)
+            messages.send(connection, answer)
+            if leaves:  # not before it has said so
+                self._tell(self._leave)
 
-    def _answer_to(self, line: bytes) -> Answer:
+    def _answer_to(self, line: bytes) -> tuple[Answer, bool]:
+        """The answer, and whether to leave then."""
         try:
             envelope = msgspec.json.decode(line, type=Envelope)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            return Refused(f"The supervisor does not understand: {error}.", "is it of another version? deltaworks up")
+            hint = "is it of another version? deltaworks up"
+            return Refused(f"The supervisor does not understand: {error}.", hint), False
         if not hmac.compare_digest(envelope.token.encode(), self._token.encode()):
-            return Refused("The supervisor does not know this token.")
+            return Refused("The supervisor does not know this token."), False
         match envelope.question:
             case Hello():
-                return Done()
+                return Done(), False
             case Leave():
-                self._tell(self._leave)
-                return Done()
+                return Done(), True
             case Launch() as question:
-                return self._launch(question)
+                return self._launch(question), False
             case AskAbout(what, driver):
-                return self._about(what, driver)
+                return self._about(what, driver), False
 
     def _launch(self, question: Launch) -> Answer:
         try:
@@ -301,7 +310,7 @@ class Supervisor:
         """A driver is started and registered, or not started: nobody leaves in between."""
         with self._launching:
             entry = processes.launch(run, name=name, kind=kind, command=command, log=log, env=env)
-        self._tell(self._adopt)
+        self._tell(lambda: self._launched(entry))
         return entry
 
 
@@ -317,8 +326,8 @@ def _reap(pid: int) -> str | None:
 
 
 @contextmanager
-def _alone(settings: Settings) -> Iterator[None]:
-    """The one supervisor of a home, from now on; the one before is asked to leave."""
+def _alone(settings: Settings, *, takes_over: bool) -> Iterator[bool]:
+    """The one supervisor of a home, from now on; the one before is asked to leave. False: it stays."""
     settings.run.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle = os.open(settings.run / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     end, asked = clock.ticks_s() + _TAKE_OVER_S, False
@@ -327,14 +336,18 @@ def _alone(settings: Settings) -> Iterator[None]:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             break
         except BlockingIOError:
-            asked = asked or client.leave(settings)
+            if takes_over:
+                asked = asked or client.leave(settings)
+            elif client.answers(settings):
+                yield False
+                return
             if clock.ticks_s() > end:
                 raise StackError(
                     f"Another supervisor holds {settings.run / _LOCK}, and does not leave.",
                     hint=f"end it: its log is {client.log_of(settings)}",
                 ) from None
             time.sleep(_POLL_S)
-    yield
+    yield True
 
 
 def main(command: Callable[[DriverSpec], Sequence[str]] = driver_command) -> None:
@@ -344,8 +357,9 @@ def main(command: Callable[[DriverSpec], Sequence[str]] = driver_command) -> Non
     drains = sys.argv[1:2] == ["--drain"]
     try:
         home.make(settings)
-        with _alone(settings):
-            Supervisor(settings, command, drains=drains).run()
+        with _alone(settings, takes_over=client.IF_NONE not in sys.argv) as is_the_one:
+            if is_the_one:
+                Supervisor(settings, command, drains=drains).run()
     except DeltaworksError as error:
         sys.exit(f"error: {error}")
     entry = processes.find(settings.run, client.NAME)
