@@ -173,10 +173,11 @@ def stop(run: Path, entry: Registered, *, timeout_s: float = 20.0) -> bool:
     Raises:
         StackError: something cannot be killed (another user's process, an uninterruptible one).
     """
-    _send(signal.SIGTERM, [process for process in entry.members() if process.pid == entry.pid])
+    leader = [process for process in entry.members() if process.pid == entry.pid]
+    _send(signal.SIGTERM, leader)
     polite = _wait(entry, timeout_s, leader_only=True)
-    # What the process leaves behind (a JVM, workers) gets a moment to notice.
-    polite = _wait(entry, 1.0 if polite else 0.0) and polite
+    # What it leaves behind (a JVM, workers) gets a moment to notice; what is left of one that was killed gets none.
+    polite = _wait(entry, 1.0 if polite and leader else 0.0) and polite
     _send(signal.SIGKILL, entry.members())
     if not _wait(entry, 5.0):
         pids = ", ".join(str(process.pid) for process in entry.members())

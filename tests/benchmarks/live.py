@@ -88,7 +88,7 @@ class LiveBids:
     def __init__(self, bootstrap: str, topic: str, *, transactions: bool = False) -> None:
         self._producer = Producer(
             {"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 1, "queue.buffering.max.messages": 1_000_000}
-            | {"reconnect.backoff.max.ms": 100}
+            | {"reconnect.backoff.max.ms": 100, "log_level": 0}
             | ({"transactional.id": topic} if transactions else {})
         )
         self._transactions = transactions

@@ -1,8 +1,9 @@
 """All pipelines at once on the whole stack, under SIGKILLs: `make check-jobs`.
 
-Every job of `jobs/` that has sample data is deployed; its data flows. Drivers, their JVMs and their Python workers are
-killed at random, and the supervisor; it brings back what has ended. At the end every table and topic of every job is
-compared with its recomputation, and memory and cost of the idle streams are measured.
+Every job of `jobs/` that has sample data is deployed; its data flows. Drivers, their JVMs, their Python workers and the
+supervisor are killed at random, alone and in pairs; the supervisor brings back what has ended. Then everything dies at
+once, as in a reboot, and `up` brings it back. At the end every table and topic of every job is compared with its
+recomputation, and memory and cost of the idle streams are measured.
 """
 
 from __future__ import annotations
@@ -88,6 +89,26 @@ class JobsUnderKills:
             return None
         candidates = [process for process in _tree(driver) if _kind(process, driver) == victim]
         return self.rng.choice(candidates) if candidates else None
+
+    def reboot(self) -> None:
+        """Everything dies at the same moment, as with the machine; `up` is all that brings it back."""
+        entries = processes.registered(self.settings.run)
+        below = [member for entry in entries for leader in entry.members() for member in processes.family(leader)]
+        before = {name: self.driver(name) for name in self.names}
+        processes.kill(list(dict.fromkeys(below)), timeout_s=30.0)
+        begun = time.monotonic()
+        up(self.settings, tethered=True)
+        print(
+            f"reboot: {len(below)} processes killed, the stack is up after {time.monotonic() - begun:.0f} s", flush=True
+        )
+        for name in self.names:
+            self.until(lambda name=name: self._runs_anew(name, before[name]), f"{name} runs again")  # type: ignore[misc]
+        print(f"reboot: all streams commit after {time.monotonic() - begun:.0f} s", flush=True)
+
+    def _runs_anew(self, name: str, before: int | None) -> bool:
+        beat, driver = heartbeat.read(self.settings.pipeline(name) / "heartbeat.json"), self.driver(name)
+        at_work = beat is not None and beat.state == "running" and beat.batch_id is not None
+        return at_work and beat is not None and driver not in (None, before) and beat.pid == driver
 
     def driver(self, name: str) -> int | None:
         """The process id of a stream's driver; None while none runs."""
@@ -184,6 +205,7 @@ def run(settings: Settings, seconds: float, rate: float, seed: int) -> bool:
         while time.monotonic() < end:
             time.sleep(under_kills.rng.uniform(3.0, 9.0))
             under_kills.kill()
+        under_kills.reboot()
     under_kills.settle()
     under_kills.measure()
     compared, judged = under_kills.compare(), under_kills.judge()
