@@ -93,7 +93,7 @@ class LocalFiles:
         target = self._path(name)
         if not target.parent.is_dir():
             return False
-        with _locked(target.parent):
+        with alone(target.parent / _LOCK):
             found = self.get(name)
             if found is None or found.version != version:
                 return False
@@ -164,6 +164,21 @@ def replace_file(path: Path, content: bytes, *, mode: int = 0o666, durable: bool
         sync_folder(path.parent)
 
 
+@contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """One at a time within the block, of all processes and threads; others wait. The lock ends with the process.
+
+    Args:
+        path: a folder, or a file, which is made if it is not there and keeps its content.
+    """
+    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
 def sync(paths: Iterable[Path]) -> None:
     """Makes the content and the names of files durable: each file, then each folder, side by side.
 
@@ -212,13 +227,6 @@ def _written(target: Path, data: bytes) -> Iterator[Path]:
         yield temporary
     finally:
         temporary.unlink(missing_ok=True)
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    with (folder / _LOCK).open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _temporary(path: Path) -> Path:

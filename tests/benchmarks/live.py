@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 import pyarrow.parquet as pq
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
@@ -145,8 +145,10 @@ class LiveBids:
             sent += due
 
 
-def read_topic(bootstrap: str, topic: str, readings: Readings, stop: threading.Event) -> None:
-    """Consumes committed records as they come."""
+def read_topic(
+    bootstrap: str, topic: str, readings: Readings, stop: threading.Event, *, begin: int = OFFSET_BEGINNING
+) -> None:
+    """Consumes committed records as they come, from the beginning or from `OFFSET_END`."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -154,10 +156,11 @@ def read_topic(bootstrap: str, topic: str, readings: Readings, stop: threading.E
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
             "fetch.wait.max.ms": 10,
+            "reconnect.backoff.max.ms": 100,
             "log_level": 2,
         }
     )
-    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(data.PARTITIONS)])
+    consumer.assign([TopicPartition(topic, partition, begin) for partition in range(data.PARTITIONS)])
     while not stop.is_set():
         for message in consumer.consume(1_000, timeout=0.02):
             if message.error() is None and (value := message.value()) is not None:

@@ -28,9 +28,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-import msgspec
 import psutil
-from confluent_kafka import OFFSET_END, Consumer, TopicPartition
+from confluent_kafka import OFFSET_END
 
 from deltaworks import processes
 from deltaworks.control import actions
@@ -40,7 +39,7 @@ from deltaworks.settings import Settings
 from deltaworks.stack.lifecycle import down, up
 from deltaworks.stack.state import read_state
 from tests.benchmarks import data
-from tests.benchmarks.live import LiveBids
+from tests.benchmarks.live import LiveBids, Readings, read_topic
 from tests.benchmarks.measure import end_tree
 from tests.benchmarks.run import BROKER_OPTIONS, describe_machine, say
 from tests.benchmarks.systems import COMMIT_INTERVAL_MS, CORES, HEAP, Job, KafkaStreams, clear
@@ -86,42 +85,20 @@ pipeline = Pipeline(
 """
 
 
-class _Sent(msgspec.Struct, rename="camel"):
-    date_time: int
-
-
-_decode_sent = msgspec.json.Decoder(_Sent).decode
-
-
-class Reader:
-    """What a consumer of committed records has seen last, by when it was sent."""
+class Reader(Readings):
+    """When the record was sent that a consumer of committed records has seen last."""
 
     def __init__(self, bootstrap: str) -> None:
+        super().__init__()
         self.latest_ms = 0
-        self.count = 0
         self._stop = threading.Event()
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap,
-                "group.id": "benchmark-recovery",
-                "enable.auto.commit": False,
-                "isolation.level": "read_committed",
-                "fetch.wait.max.ms": 10,
-                "reconnect.backoff.max.ms": 100,
-                "log_level": 0,
-            }
+        self._thread = threading.Thread(
+            target=read_topic, args=(bootstrap, OUTPUT, self, self._stop), kwargs={"begin": OFFSET_END}, daemon=True
         )
-        self._consumer.assign([TopicPartition(OUTPUT, partition, OFFSET_END) for partition in range(data.PARTITIONS)])
-        self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
 
-    def _read(self) -> None:
-        while not self._stop.is_set():
-            for message in self._consumer.consume(1_000, timeout=0.02):
-                if message.error() is None and (value := message.value()) is not None:
-                    self.count += 1
-                    self.latest_ms = max(self.latest_ms, _decode_sent(value).date_time)
-        self._consumer.close()
+    def add(self, sent_ms: int) -> None:
+        self.latest_ms = max(self.latest_ms, sent_ms)
 
     def until_after(self, moment_ms: int, check: Callable[[], None]) -> float:
         """Seconds from a moment until a record that was sent after it is readable."""

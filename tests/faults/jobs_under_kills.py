@@ -175,8 +175,7 @@ class JobsUnderKills:
 
 def _tree(driver: int) -> list[psutil.Process]:
     try:
-        root = psutil.Process(driver)
-        return [root, *root.children(recursive=True)]
+        return processes.family(psutil.Process(driver))
     except psutil.NoSuchProcess:
         return []
 

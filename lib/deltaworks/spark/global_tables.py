@@ -6,10 +6,8 @@ been read; whoever comes first on a machine reads on up to there, the other work
 
 from __future__ import annotations
 
-import fcntl
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -17,6 +15,7 @@ import msgspec
 
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import StateError
+from deltaworks.files import alone
 from deltaworks.kafka.ranges import Offsets, Range
 from deltaworks.kernel.records import Coordinates, DeadLetter, Headers, RecordBatch
 from deltaworks.kernel.stores.build import Store
@@ -55,7 +54,7 @@ class GlobalTables:
         """
         root.mkdir(parents=True, exist_ok=True)
         self._lock = root / "global.lock"
-        with self._locked():
+        with alone(self._lock):
             self.tables = [
                 GlobalTable(stage, pipeline, LocalStore.copy(global_path(root, stage), stores_of(stage)), connect)
                 for stage in plan.global_stages
@@ -76,7 +75,7 @@ class GlobalTables:
             StateError: also a new store cannot be read or written.
         """
         wanted = msgspec.msgpack.decode(position, type=Offsets)
-        with self._locked():
+        with alone(self._lock):
             changed = [table.at(wanted) for table in self.tables]
         return any(changed)
 
@@ -94,12 +93,6 @@ class GlobalTables:
         """Lets go of the local stores."""
         for table in self.tables:
             table.close()
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        with self._lock.open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
 
 
 def global_path(root: Path, stage: Stage) -> Path:

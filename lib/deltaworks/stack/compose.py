@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, assert_never
 
+from deltaworks.control.supervisor import client
 from deltaworks.settings import Settings
 from deltaworks.stack import airflow, postgres
 from deltaworks.stack.airflow_bundles import bundle_config
@@ -42,9 +43,7 @@ _HEADER = """\
 _ROOT = Path("/opt/deltaworks")
 _INTERNAL = "kafka:29092"
 """Kafka's address for other containers."""
-_SUPERVISOR = "supervisor"
-"""Its service, and its host name: what it notes of its drivers holds after a restart of the container."""
-_UNLIMITED = (_SUPERVISOR, "airflow-scheduler")
+_UNLIMITED = (client.NAME, "airflow-scheduler")
 """Where streams and replays run."""
 _JOBS = {"scheduler": "SchedulerJob", "dag_processor": "DagProcessorJob", "triggerer": "TriggererJob"}
 _DOCKERFILE = """\
@@ -108,8 +107,8 @@ def _service(component: Component, components: Components, ports: Settings, infr
             own = _postgres(software)
         case "airflow" | "deltaworks":
             own = {"<<": _Alias("deltaworks"), "command": ["python", "-m", *component.command]}
-            if component.name == _SUPERVISOR:
-                own |= {"command": [*own["command"], "--drain"], "hostname": _SUPERVISOR, "init": True}
+            if component.name == client.NAME:
+                own |= {"command": [*own["command"], client.DRAIN], "hostname": client.NAME, "init": True}
         case _:
             assert_never(component.software)
     waits = {
@@ -127,10 +126,8 @@ def _service(component: Component, components: Components, ports: Settings, infr
         "healthcheck": _healthcheck(component, ports),
         "restart": "no" if component.is_step else "unless-stopped",
         "stop_signal": component.stop_signal,
-        "stop_grace_period": f"{75 if component.name == _SUPERVISOR else component.stop_patience_s:.0f}s",
-        "mem_limit": None
-        if component.name == _SUPERVISOR or component.job == "scheduler"
-        else f"{2 * component.memory_mb}m",
+        "stop_grace_period": f"{75 if component.name == client.NAME else component.stop_patience_s:.0f}s",
+        "mem_limit": None if component.name in _UNLIMITED else f"{2 * component.memory_mb}m",
     }
     return {name: value for name, value in own.items() if value not in ({}, [], None)}
 
@@ -192,7 +189,7 @@ def _environment(software: Software, ports: Settings) -> dict[str, str]:
         "DELTAWORKS_BOOTSTRAP": _INTERNAL,
         "DELTAWORKS_CONTROL_URL": _database_url("deltaworks"),
         "DELTAWORKS_AIRFLOW_PORT": str(ports.airflow_port),
-        "DELTAWORKS_SUPERVISOR_HOST": _SUPERVISOR,
+        "DELTAWORKS_SUPERVISOR_HOST": client.NAME,
     }
     names = {
         "home": str(ports.airflow),

@@ -6,17 +6,16 @@ Locks are made by `deltaworks.stack.jar_locks`.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from deltaworks.errors import ConfigurationError
+from deltaworks.files import alone
 from deltaworks.settings import Settings
 from deltaworks.stack.components import Report, read_components
 from deltaworks.stack.ivy import Module, download
@@ -83,7 +82,7 @@ def ensure_jars(settings: Settings, name: str, report: Report = lambda _: None) 
         return paths
     cache = settings.cache / "jars"
     cache.mkdir(parents=True, exist_ok=True)
-    with _only_one(cache / ".lock"):
+    with alone(cache / ".lock"):
         missing = [jar for jar in wanted.jars if not _is_intact(cache / jar.module.file_name, jar)]
         if missing:
             _fetch(settings, missing, cache, report)
@@ -139,10 +138,3 @@ def sha256_of(file: Path) -> str:
     """In hexadecimal."""
     with file.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
-
-
-@contextmanager
-def _only_one(file: Path) -> Iterator[None]:
-    with file.open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield

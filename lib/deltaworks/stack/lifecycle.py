@@ -6,13 +6,10 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import shutil
 import sys
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +18,7 @@ import psutil
 from deltaworks import clock, home, listeners, processes
 from deltaworks.control.supervisor import client
 from deltaworks.errors import ConfigurationError, StackError
+from deltaworks.files import alone
 from deltaworks.names import FILE
 from deltaworks.settings import Settings
 from deltaworks.stack import airflow, ports, runner
@@ -108,7 +106,7 @@ def up(
     host = NativeHost.of(settings)
     chosen = host.components.chosen(only)
     home.make(settings)
-    with _alone(settings):
+    with alone(settings.home):
         found = _runner(settings)
         if found is None:
             _clear(settings, report)
@@ -157,7 +155,7 @@ def down(settings: Settings, report: Report = lambda _: None, *, delete_data: bo
         return []
     if delete_data:
         home.require_marked(settings)
-    with _alone(settings):
+    with alone(settings.home):
         stopped = _stop_supervisor(settings, report)
         for entry in sorted(processes.registered(settings.run), key=lambda e: (_STOP_ORDER.get(e.kind, 5), e.name)):
             if entry.kind == "runner":
@@ -199,17 +197,6 @@ def log_of(settings: Settings, name: str) -> Path:
         known = ", ".join(sorted(path.stem for path in settings.logs.glob("*.log"))) or "none yet"
         raise ConfigurationError(f"There is no log of {name!r} in {settings.logs}.", hint=f"logs: {known}")
     return file
-
-
-@contextmanager
-def _alone(settings: Settings) -> Iterator[None]:
-    """One `up` or `down` at a time in a home; others wait."""
-    handle = os.open(settings.home, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
 
 
 def _runner(settings: Settings) -> processes.Registered | None:
@@ -305,7 +292,7 @@ def _running(state: ComponentState, *, started_now: bool) -> Running:
 def _withdraw(settings: Settings, new: Sequence[Component], own: processes.Registered | None) -> None:
     """Stops what a failed `up` has started: its own runner with everything, or its part of one that ran before."""
     names = {component.name for component in new}
-    with _alone(settings):
+    with alone(settings.home):
         if own is not None:
             _stop_runner(settings, own, lambda _: None)
             _tidy(settings)

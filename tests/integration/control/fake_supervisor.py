@@ -7,7 +7,7 @@ import sys
 from deltaworks.control.supervisor import client, server
 from tests.integration.control import fake_driver
 
-_OWN = ("--drain", client.IF_NONE)
+_OWN = (client.DRAIN, client.IF_NONE)
 
 if __name__ == "__main__":
     server.main(fake_driver.command(*(argument for argument in sys.argv[1:] if argument not in _OWN)))

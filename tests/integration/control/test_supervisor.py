@@ -31,7 +31,7 @@ from deltaworks.control.supervisor.messages import AskAbout, Envelope, Hello, La
 from deltaworks.errors import StackError
 from deltaworks.settings import Settings
 from tests.integration.control import fake_driver
-from tests.integration.control.conftest import Control, project, running
+from tests.integration.control.conftest import Control, ended, project, running
 from tests.integration.control.test_actions import drivers, observe, pid_of, stop, until
 
 
@@ -40,10 +40,7 @@ class Supervised(Control):
     """A project whose drivers the supervisor starts."""
 
     def launchers(self, settings: Settings, name: str) -> Launcher:
-        def launch(run: Path, /, **process: object) -> processes.Registered:
-            return client.launch(settings, **process)  # type: ignore[arg-type]
-
-        return LocalLauncher(settings, fake_driver.command(*self.driver_options), launch)
+        return LocalLauncher(settings, fake_driver.command(*self.driver_options), partial(client.launch, settings))
 
     def deploy(self, **more: object) -> Deployment:
         known: dict[str, object] = {"requested_by": "test", "launchers": self.launchers}
@@ -210,7 +207,7 @@ def test_a_supervisor_killed_before_the_launch_has_begun_nothing_that_lasts(
 
 
 def test_the_supervisor_of_a_container_stops_the_drivers_first(supervised: Supervised) -> None:
-    with supervisor(supervised, "--drain") as process:
+    with supervisor(supervised, client.DRAIN) as process:
         supervised.deploy()
         process.terminate()
 
@@ -246,32 +243,27 @@ def test_while_the_registry_is_away_what_dies_is_started_again(tmp_path: Path) -
         settings = project(tmp_path / "project", server.new_database())
         registry.migrate(settings)
         supervised = Supervised(settings, ("--commits",))
-        try:
-            with supervisor(supervised, "--commits") as process:
-                driver = pid_of(supervised.deploy())
-                until(lambda: has_committed(supervised, 1))
-                time.sleep(2 * SOON_S)  # it has looked since
-                server.kill()
-                os.kill(driver, signal.SIGKILL)
-                until(lambda: has_committed(supervised, 2))
-                again = pid_of_running(supervised)
-                os.kill(again, signal.SIGKILL)
-                until(lambda: has_committed(supervised, 3))
-                assert process.poll() is None
-                server.start()
-                until(lambda: "the registry is back" in client.log_of(settings).read_text())
-                third = pid_of_running(supervised)
-                assert [driver.pid for driver in drivers(supervised)] == [third], "what runs is left alone"
+        with ended(settings), supervisor(supervised, "--commits") as process:
+            driver = pid_of(supervised.deploy())
+            until(lambda: has_committed(supervised, 1))
+            time.sleep(2 * SOON_S)  # it has looked since
+            server.kill()
+            os.kill(driver, signal.SIGKILL)
+            until(lambda: has_committed(supervised, 2))
+            again = pid_of_running(supervised)
+            os.kill(again, signal.SIGKILL)
+            until(lambda: has_committed(supervised, 3))
+            assert process.poll() is None
+            server.start()
+            until(lambda: "the registry is back" in client.log_of(settings).read_text())
+            third = pid_of_running(supervised)
+            assert [driver.pid for driver in drivers(supervised)] == [third], "what runs is left alone"
 
-                os.kill(third, signal.SIGKILL)
-                supervised.until_running(4)
+            os.kill(third, signal.SIGKILL)
+            supervised.until_running(4)
 
-                assert stop(supervised).state == "stopped"
-                assert drivers(supervised) == []
-        finally:
-            for entry in processes.registered(settings.run):
-                processes.stop(settings.run, entry, timeout_s=0.0)
-            registry.close()
+            assert stop(supervised).state == "stopped"
+            assert drivers(supervised) == []
 
 
 def test_what_was_stopped_while_the_registry_was_away_stays_stopped(tmp_path: Path) -> None:
@@ -279,20 +271,15 @@ def test_what_was_stopped_while_the_registry_was_away_stays_stopped(tmp_path: Pa
         settings = project(tmp_path / "project", server.new_database())
         registry.migrate(settings)
         supervised = Supervised(settings)
-        try:
-            with supervisor(supervised):
-                supervised.deploy()
-                server.kill()
-                stop(supervised)
-                until(lambda: client.log_of(settings).read_text().count("process ") >= 1)
-                assert drivers(supervised) == []
-                server.start()
-                until(lambda: supervised.registry.pipeline("p").desired == "stopped")  # type: ignore[union-attr]
-                assert drivers(supervised) == []
-        finally:
-            for entry in processes.registered(settings.run):
-                processes.stop(settings.run, entry, timeout_s=0.0)
-            registry.close()
+        with ended(settings), supervisor(supervised):
+            supervised.deploy()
+            server.kill()
+            stop(supervised)
+            until(lambda: client.log_of(settings).read_text().count("process ") >= 1)
+            assert drivers(supervised) == []
+            server.start()
+            until(lambda: supervised.registry.pipeline("p").desired == "stopped")  # type: ignore[union-attr]
+            assert drivers(supervised) == []
 
 
 def test_it_is_started_where_none_answers_once(supervised: Supervised, monkeypatch: pytest.MonkeyPatch) -> None:

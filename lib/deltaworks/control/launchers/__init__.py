@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 from deltaworks.control.launchers.base import DriverSpec, ExternalId, Launcher, Life
 from deltaworks.control.launchers.local import LocalLauncher
 from deltaworks.control.supervisor import client
 from deltaworks.errors import ConfigurationError
-from deltaworks.processes import Registered
 from deltaworks.settings import Settings
 
 __all__ = ["NAMES", "DriverSpec", "ExternalId", "Launcher", "Launchers", "Life", "LocalLauncher", "launcher"]
@@ -32,10 +29,6 @@ def launcher(settings: Settings, name: str) -> Launcher:
     """
     match name:
         case "local":
-            return LocalLauncher(settings, launch=partial(_by_the_supervisor, settings))
+            return LocalLauncher(settings, launch=partial(client.launch, settings))
         case _:
             raise ConfigurationError(f"There is no launcher {name!r}.", hint=f"launchers: {', '.join(NAMES)}")
-
-
-def _by_the_supervisor(settings: Settings, run: Path, /, **process: Any) -> Registered:
-    return client.launch(settings, **process)

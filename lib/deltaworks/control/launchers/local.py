@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -45,7 +46,7 @@ class Launch(Protocol):
     """Starts a process and registers it, see `processes.launch`."""
 
     def __call__(
-        self, run: Path, /, *, name: str, kind: str, command: Sequence[str], log: Path, env: Mapping[str, str]
+        self, *, name: str, kind: str, command: Sequence[str], log: Path, env: Mapping[str, str]
     ) -> Registered: ...
 
 
@@ -55,18 +56,18 @@ class LocalLauncher:
     Args:
         settings: they get the same.
         command: what to start.
-        launch: who starts it.
+        launch: who starts it; None: this process.
     """
 
     def __init__(
         self,
         settings: Settings,
         command: Callable[[DriverSpec], Sequence[str]] = driver_command,
-        launch: Launch = processes.launch,
+        launch: Launch | None = None,
     ) -> None:
         self._settings = settings
         self._command = command
-        self._launch = launch
+        self._launch = launch or partial(processes.launch, settings.run)
 
     def check(self) -> None:
         if os.name != "posix":
@@ -79,7 +80,6 @@ class LocalLauncher:
         settings = self._settings if spec.code is None else self._settings.with_code(spec.code)
         log_from = spec.log.stat().st_size if spec.log.exists() else 0
         entry = self._launch(
-            self._settings.run,
             name=spec.pipeline,
             kind=KIND,
             command=self._command(spec),
@@ -94,12 +94,12 @@ class LocalLauncher:
         return {generation: _external_id(entry)} if entry is not None and generation is not None else {}
 
     def status(self, driver: ExternalId) -> Life:
-        if driver["host"] != socket.gethostname():
+        if not _is_here(driver):
             return cast(Life, self._elsewhere("status", driver) or "gone")
         return "alive" if self._entry(driver).alive else "ended"
 
     def suspended(self, driver: ExternalId) -> bool:
-        if driver["host"] != socket.gethostname():
+        if not _is_here(driver):
             return bool(self._elsewhere("suspended", driver))
         if self.status(driver) != "alive":
             return False
@@ -108,14 +108,14 @@ class LocalLauncher:
         return False
 
     def request_stop(self, driver: ExternalId) -> None:
-        if driver["host"] != socket.gethostname():
+        if not _is_here(driver):
             self._elsewhere("request_stop", driver)
         elif self.status(driver) == "alive":
             with contextlib.suppress(ProcessLookupError):
                 os.kill(driver["pid"], signal.SIGTERM)
 
     def kill(self, driver: ExternalId) -> None:
-        if driver["host"] != socket.gethostname():
+        if not _is_here(driver):
             self._elsewhere("kill", driver)
         else:
             processes.stop(self._settings.run, self._entry(driver), timeout_s=0.0)
@@ -142,6 +142,10 @@ class LocalLauncher:
             log=driver["log"],
             started=driver.get("started", ""),
         )
+
+
+def _is_here(driver: ExternalId) -> bool:
+    return bool(driver["host"] == socket.gethostname())
 
 
 def _external_id(entry: Registered) -> ExternalId:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import socket
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -17,6 +14,7 @@ from deltaworks import clock, home, processes
 from deltaworks.control.supervisor import address, messages
 from deltaworks.control.supervisor.messages import Answer, Done, Envelope, Hello, Launch, Leave, Question
 from deltaworks.errors import StackError
+from deltaworks.files import alone
 from deltaworks.processes import Registered
 from deltaworks.settings import Settings
 
@@ -24,6 +22,8 @@ NAME = "supervisor"
 MODULE = "deltaworks.control.supervisor.server"
 IF_NONE = "--if-none"
 """Of the command line: leave another one that runs where it is."""
+DRAIN = "--drain"
+"""Of the command line: stop the drivers before it ends."""
 _ANSWER_S = 10.0
 _START_S = 60.0
 _POLL_S = 0.02
@@ -76,7 +76,8 @@ def ensure(settings: Settings) -> None:
     if answers(settings):
         return
     home.make(settings)
-    with _alone(settings):
+    settings.run.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with alone(settings.run):
         if answers(settings):  # somebody else has started it
             return
         log = log_of(settings)
@@ -123,18 +124,6 @@ def ask(settings: Settings, question: Question) -> Done:
     if isinstance(answer, messages.Refused):
         raise StackError(answer.message, hint=answer.hint)
     return answer
-
-
-@contextmanager
-def _alone(settings: Settings) -> Iterator[None]:
-    """One who starts a supervisor at a time; others wait, and find it."""
-    settings.run.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handle = os.open(settings.run, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
 
 
 if __name__ == "__main__":  # the health check of its container

@@ -78,7 +78,7 @@ class Supervisor:
         drains: bool = False,
     ) -> None:
         self._settings = settings
-        self._keeper = Keeper(settings, lambda settings, name: LocalLauncher(settings, command, self._launch_from))
+        self._keeper = Keeper(settings, lambda settings, name: LocalLauncher(settings, command, self._start))
         self._process = ProcessId.of(os.getpid())
         self._token = secrets.token_urlsafe(32)
         self._selector = selectors.DefaultSelector()
@@ -223,8 +223,8 @@ class Supervisor:
 
     def _note_end(self, entry: Registered, how: str | None) -> None:
         generation = generation_of(entry.command)
-        with self._noting_the_registry():
-            if how is not None and generation is not None:
+        if how is not None and generation is not None:
+            with self._noting_the_registry():
                 self._keeper.note_end(entry.name, generation, f"its process was killed ({how})")
         self._tell(lambda: self._look_at(entry.name))
 
@@ -248,7 +248,7 @@ class Supervisor:
         except ControlUnavailableError as error:
             if not self._registry_away:
                 self._registry_away = True
-                _log.warning("%s Drivers go on; what ends is started again when it is back.", error.message)
+                _log.warning("%s Drivers go on; what ends is started again as it said last.", error.message)
         except Exception:
             _log.exception("a look failed")
         else:
@@ -286,8 +286,7 @@ class Supervisor:
 
     def _launch(self, question: Launch) -> Answer:
         try:
-            started = self._launch_from(
-                self._settings.run,
+            started = self._start(
                 name=question.name,
                 kind=question.kind,
                 command=question.command,
@@ -304,12 +303,10 @@ class Supervisor:
         except (DeltaworksError, OSError, KeyError, TypeError) as error:
             return Refused(f"{type(error).__name__}: {error}")
 
-    def _launch_from(
-        self, run: Path, *, name: str, kind: str, command: Sequence[str], log: Path, env: Mapping[str, str]
-    ) -> Registered:
+    def _start(self, *, name: str, kind: str, command: Sequence[str], log: Path, env: Mapping[str, str]) -> Registered:
         """A driver is started and registered, or not started: nobody leaves in between."""
         with self._launching:
-            entry = processes.launch(run, name=name, kind=kind, command=command, log=log, env=env)
+            entry = processes.launch(self._settings.run, name=name, kind=kind, command=command, log=log, env=env)
         self._tell(lambda: self._launched(entry))
         return entry
 
@@ -354,12 +351,11 @@ def main(command: Callable[[DriverSpec], Sequence[str]] = driver_command) -> Non
     """Runs the supervisor of the home in the environment."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     settings = Settings.from_environment()
-    drains = sys.argv[1:2] == ["--drain"]
     try:
         home.make(settings)
         with _alone(settings, takes_over=client.IF_NONE not in sys.argv) as is_the_one:
             if is_the_one:
-                Supervisor(settings, command, drains=drains).run()
+                Supervisor(settings, command, drains=client.DRAIN in sys.argv).run()
     except DeltaworksError as error:
         sys.exit(f"error: {error}")
     entry = processes.find(settings.run, client.NAME)
