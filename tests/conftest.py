@@ -16,7 +16,6 @@ from xdist.scheduler import LoadScopeScheduling
 from deltaworks.stack.lifecycle import down
 from tests.live_stack import LiveStack, own_settings, reachable
 
-_TESTS = Path(__file__).parent
 _STACK = {"spark", "integration", "faults", "recovery"}
 """Folders whose tests start components."""
 _WITHOUT = {
@@ -42,11 +41,28 @@ def pytest_configure() -> None:
 
 
 class FileByFile(LoadScopeScheduling):  # type: ignore[misc]
-    """Each process takes a file at a time; all tests that need the stack are one, so that there is one stack."""
+    """Each process takes a file at a time; all tests that need the stack are one, so that there is one stack.
+
+    Those take longest, so one process begins with them, and the others do the rest meanwhile.
+    """
+
+    def schedule(self) -> None:
+        self.config.option.loadscopereorder = False
+        super().schedule()
 
     def _split_scope(self, nodeid: str) -> str:
-        file = Path(nodeid.partition("::")[0])
-        return "stack" if _STACK & set(file.parts) and file.name not in _WITHOUT else str(file)
+        return "stack" if _needs_the_stack(nodeid) else nodeid.partition("::")[0]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In a process of several, what needs the stack comes first; alone, the cheapest first."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: not _needs_the_stack(item.nodeid))
+
+
+def _needs_the_stack(nodeid: str) -> bool:
+    parts = Path(nodeid.partition("::")[0]).parts
+    return parts[1] in _STACK and parts[-1] not in _WITHOUT
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FileByFile:

@@ -69,29 +69,35 @@ def await_restart(settings: Settings, name: str, killed_pid: int, *, timeout_s: 
 
 
 def listening(*pids: int) -> set[tuple[str, int]]:
-    """Addresses and ports where these processes and all below them accept connections."""
+    """Addresses and ports where these processes and all below them accept connections.
+
+    Workers of Airflow let nobody but root look into them, as they hold tokens. Where one is among the processes, what
+    any such process of this user listens on is counted, too.
+    """
     found: set[tuple[str, int]] = set()
     for pid in pids:
         process = psutil.Process(pid)
         for member in (process, *process.children(recursive=True)):
-            sockets = _sockets(member)
-            found |= {(s.laddr[0], s.laddr[1]) for s in sockets if s.laddr and s.status == psutil.CONN_LISTEN}
+            try:
+                found |= _addresses(member.net_connections("inet"))
+            except psutil.NoSuchProcess:
+                pass
+            except psutil.AccessDenied:  # also of one that is just ending
+                found |= _hidden_listeners()
     return found
 
 
-def _sockets(process: psutil.Process) -> Sequence[Any]:
-    """None of one that has ended. While it ends, the system refuses others than root what it has open."""
-    deadline = time.monotonic() + 10
-    while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
-        try:
-            return process.net_connections("inet")
-        except psutil.NoSuchProcess:
-            break
-        except psutil.AccessDenied:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
-    return ()
+def _hidden_listeners() -> set[tuple[str, int]]:
+    """Where processes of this user listen that do not say what they have open."""
+    lines = [line.split() for name in ("tcp", "tcp6") for line in Path("/proc/net", name).read_text().splitlines()[1:]]
+    own = {int(line[1].rpartition(":")[2], 16) for line in lines if line[3] == "0A" and int(line[7]) == os.getuid()}
+    of_nobody = [s for s in psutil.net_connections("inet") if s.pid is None]
+    return {each for each in _addresses(of_nobody) if each[1] in own}
+
+
+def _addresses(sockets: Sequence[Any]) -> set[tuple[str, int]]:
+    """Of those that accept connections."""
+    return {(s.laddr.ip, s.laddr.port) for s in sockets if s.laddr and s.status == psutil.CONN_LISTEN}
 
 
 def reachable(home: Path) -> Path:

@@ -278,6 +278,8 @@ def drop_topics(bootstrap: str, *prefixes: str) -> None:
     if names:
         for future in admin.delete_topics(names).values():
             future.result(timeout=60)
+    while not admin.list_topics(timeout=30).topics.keys().isdisjoint(names):
+        time.sleep(0.05)  # the broker answers before it has heard of it itself
 
 
 def preload(bootstrap: str, records: int) -> None:

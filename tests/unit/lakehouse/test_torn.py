@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tarfile
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from pathlib import Path
@@ -19,6 +18,7 @@ from deltaworks.lakehouse.catalog import table
 from deltaworks.lakehouse.committer import TableCommitter, TableOptions
 from deltaworks.lakehouse.log import Commit, DeltaLog
 from deltaworks.lakehouse.repair import plan
+from tests import old_checkpoint
 from tests.unit.lakehouse.lake import DEAD, QUERY, SINKS, Expected, check, open_tables, run, task_tables, write_batch
 
 BATCHES = 6
@@ -294,8 +294,7 @@ def fill(path: Path, data: bytes) -> None:
 
 def test_tables_from_before_commits_had_marks_are_read_and_continued(tmp_path: Path) -> None:
     """Their query may open them; what their next commit adds is the mark."""
-    with tarfile.open(Path(__file__).parents[2] / "data" / "checkpoint-format-2.tar.gz") as archive:
-        archive.extractall(tmp_path, filter="data")
+    old_checkpoint.unpack(tmp_path)
     tables = sorted(path.parent for path in tmp_path.rglob("_delta_log"))
     assert tables
     for path in tables:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import tarfile
 from pathlib import Path
 
 import pytest
 
 from deltaworks.spark import checkpoint_files as layout
 from deltaworks.spark.checkpoint_files import Crc, StateFiles, crc_of, crc_path
-
-DATA = Path(__file__).parents[2] / "data"
+from tests import old_checkpoint
 
 
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Path:
-    with tarfile.open(DATA / "checkpoint-format-2.tar.gz") as archive:
-        archive.extractall(tmp_path, filter="data")
+    old_checkpoint.unpack(tmp_path)
     return tmp_path / "pipelines" / "orders" / "checkpoint"
 
 
