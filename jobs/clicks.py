@@ -116,4 +116,6 @@ pipeline = Pipeline(
     on_error="continue",
     dead_letter_topic="clicks-dead-letters",
     dead_letter_table="clicks_dead_letters",
+    max_trigger_interval=timedelta(seconds=5),
+    cores=1,
 )

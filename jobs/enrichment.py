@@ -21,7 +21,7 @@ does not.
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Literal
 
@@ -116,4 +116,6 @@ pipeline = Pipeline(
     dead_letter_topic="enrichment-dead-letters",
     dead_letters_keep_bytes=True,
     dead_letter_table="enrichment_dead_letters",
+    max_trigger_interval=timedelta(seconds=5),
+    cores=1,
 )

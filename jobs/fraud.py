@@ -107,4 +107,6 @@ pipeline = Pipeline(
     dead_letter_topic="fraud-dead-letters",
     dead_letters_keep_bytes=True,
     dead_letter_table="fraud_dead_letters",
+    max_trigger_interval=timedelta(seconds=5),
+    cores=1,
 )

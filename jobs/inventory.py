@@ -117,4 +117,6 @@ pipeline = Pipeline(
     dead_letter_topic="inventory-dead-letters",
     dead_letters_keep_bytes=True,
     dead_letter_table="inventory_dead_letters",
+    max_trigger_interval=timedelta(seconds=5),
+    cores=1,
 )

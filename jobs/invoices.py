@@ -13,6 +13,7 @@ Shipments and line items come as often as the invoice did; whoever reads them kn
 
 from __future__ import annotations
 
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 from zlib import crc32
@@ -114,4 +115,6 @@ pipeline = Pipeline(
     dead_letter_topic="invoices-dead-letters",
     dead_letters_keep_bytes=True,
     dead_letter_table="invoices_dead_letters",
+    max_trigger_interval=timedelta(seconds=5),
+    cores=1,
 )

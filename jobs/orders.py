@@ -117,4 +117,5 @@ pipeline = Pipeline(
     dead_letter_topic="orders-dead-letters",
     dead_letters_keep_bytes=True,
     dead_letter_table="dead_letters",
+    max_trigger_interval=timedelta(seconds=5),
 )

@@ -49,4 +49,6 @@ pipeline = Pipeline(
     on_error="continue",  # a line that is no UTF-8 is set aside, and the stream goes on
     dead_letter_topic="wordcount-dead-letters",
     dead_letter_table="wordcount_dead_letters",
+    max_trigger_interval=timedelta(seconds=5),
+    cores=1,
 )

@@ -1,4 +1,4 @@
-"""`make bench-start`: what a start costs, a tiny batch, an idle minute, and a start of all streams at once.
+"""`make bench-start`: what a start costs, a tiny batch, an idle minute, many small batches; all streams at once.
 
     python -m tests.benchmarks.start                          this clone
     python -m tests.benchmarks.start --against ../old         beside another one, in turn
@@ -20,6 +20,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -40,9 +41,13 @@ _LOOK_S = 0.05
 _TIMEOUT_S = 600.0
 _FIRST = 5_000
 """Records of the main topic that are there when a stream starts, and of each burst."""
+_ENDLESS = 1 << 40
 _BURST = 1_000
 _BURST_EVERY_S = 2.0
 _SETTLE_S = 5.0
+_QUICKLY = ("--trigger-interval", "0.3")
+_ALONE_PER_S, _EACH_PER_S = 1_000, 200
+"""Records of the main topic: of a stream that commits quickly, and of each of many."""
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -67,6 +72,7 @@ class Options:
     repeats: int
     bursts: int
     idle_s: float
+    fed_s: float
     jobs: tuple[str, ...]
     clones: tuple[Clone, ...]
 
@@ -74,14 +80,14 @@ class Options:
 class Driver:
     """`deltaworks run` of one job."""
 
-    def __init__(self, clone: Clone, settings: Settings, job: str) -> None:
+    def __init__(self, clone: Clone, settings: Settings, job: str, *options: str) -> None:
         self._paths = PipelinePaths.of(settings, job)
         self._log = settings.home / f"{job}.log"
         self._job = job
         self._begun = time.monotonic()
         with self._log.open("ab") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "deltaworks.cli", "run", job],
+                [sys.executable, "-m", "deltaworks.cli", "run", job, *options],
                 env=clone.environment(settings),
                 cwd=clone.root,
                 stdout=output,
@@ -117,10 +123,12 @@ class Driver:
             return sum(1 for _ in batches.read(self._paths.batches))
         return 0
 
-    def caught_up(self, bootstrap: str) -> bool:
-        """Whether all that is in the topics has been committed."""
+    def caught_up(self, bootstrap: str, *, snapshots: bool = True) -> bool:
+        """Whether all that is in the topics has been committed, and all snapshots are up to date."""
         beat = heartbeat.read(self._paths.heartbeat)
-        if beat is None or beat.pid != self._process.pid or beat.state != "running" or beat.stale_snapshots:
+        if beat is None or beat.pid != self._process.pid or beat.state != "running":
+            return False
+        if snapshots and beat.stale_snapshots:
             return False
         ends = admin.settled_end_offsets(bootstrap, [*beat.next_offsets])
         return bool(ends) and has_read(beat, ends)
@@ -159,10 +167,37 @@ class Sample:
         pipeline = jobs.load(settings, job)
         drop_topics(settings.bootstrap, *(topic.name for topic in pipeline.topics))
         admin.create_topics(settings.bootstrap, admin.topic_specs(pipeline.topics))
-        return cls(settings.bootstrap, jobs.load_module(settings, f"sample_data.{job}").records())
+        return cls(settings.bootstrap, jobs.load_module(settings, f"sample_data.{job}").records(_ENDLESS))
 
-    def more(self, count: int) -> None:
-        produce(self.bootstrap, islice(self.records, count))
+    def more(self, count: int, per_s: float | None = None) -> None:
+        produce(self.bootstrap, islice(self.records, count), records_per_second=per_s)
+
+
+def feed(samples: Sequence[Sample], per_s: float, seconds: float) -> float:
+    """All of them at once, each that many records per second; returns how long it really took, in seconds."""
+    begun = time.monotonic()
+    with ThreadPoolExecutor(len(samples)) as threads:
+        for fed in [threads.submit(sample.more, round(per_s * seconds), per_s) for sample in samples]:
+            fed.result()
+    return time.monotonic() - begun
+
+
+def quickly(clone: Clone, settings: Settings, job: str, options: Options) -> dict[str, float]:
+    """One stream with a short interval and a steady flow."""
+    sample = Sample.of(settings, job)
+    sample.more(_FIRST)
+    driver = Driver(clone, settings, job, *_QUICKLY)
+    try:
+        driver.until(lambda: driver.caught_up(settings.bootstrap))
+        feed([sample], _ALONE_PER_S, options.fed_s)  # classes, compiled code
+        before, committed = driver.cpu_s, driver.batches()
+        took_s = feed([sample], _ALONE_PER_S, options.fed_s)
+        used_s, done, fed_at = driver.cpu_s - before, driver.batches() - committed, time.monotonic()
+        driver.until(lambda: driver.caught_up(settings.bootstrap, snapshots=False))
+        behind_s = time.monotonic() - fed_at
+        return {"s/commit": took_s / max(1, done), "cores": used_s / took_s, "then behind s": behind_s}
+    finally:
+        driver.end()
 
 
 def alone(clone: Clone, settings: Settings, job: str, options: Options) -> dict[str, float]:
@@ -193,8 +228,8 @@ def alone(clone: Clone, settings: Settings, job: str, options: Options) -> dict[
         driver.end()
 
 
-def all_at_once(clone: Clone, settings: Settings, names: Sequence[str]) -> dict[str, float]:
-    """All streams, all killed, all started anew: until each has committed what has come since."""
+def all_at_once(clone: Clone, settings: Settings, names: Sequence[str], options: Options) -> dict[str, float]:
+    """All streams, all killed, all started anew: until each has committed what has come since; then fed steadily."""
     samples = {name: Sample.of(settings, name) for name in names}
     for sample in samples.values():
         sample.more(_FIRST)
@@ -214,10 +249,13 @@ def all_at_once(clone: Clone, settings: Settings, names: Sequence[str]) -> dict[
             driver.until(lambda driver=driver: driver.caught_up(settings.bootstrap))  # type: ignore[misc]
         up_s = drivers[0].up_s
         time.sleep(_SETTLE_S)
+        used_s, memory_mb = sum(driver.cpu_s for driver in drivers), sum(driver.memory_mb() for driver in drivers)
+        fed_s = feed([*samples.values()], _EACH_PER_S, options.fed_s)
         return {
             "all caught up s": up_s,
-            "all CPU s": sum(driver.cpu_s for driver in drivers),
-            "all MB": sum(driver.memory_mb() for driver in drivers),
+            "all CPU s": used_s,
+            "all MB": memory_mb,
+            "fed: cores": (sum(driver.cpu_s for driver in drivers) - used_s) / fed_s,
         }
 
 
@@ -247,9 +285,12 @@ def measure(settings: Settings, options: Options) -> dict[tuple[str, str], list[
             for clone in options.clones:
                 with home(settings, f"{clone.name}-{job}-{number}") as own:
                     add(job, clone, alone(clone, own, job, options))
+            for clone in options.clones:
+                with home(settings, f"{clone.name}-{job}-quickly-{number}") as own:
+                    add(f"{job}, 300 ms", clone, quickly(clone, own, job, options))
     for clone in options.clones:
         with home(settings, f"{clone.name}-all") as own:
-            add(f"{len(everything)} streams", clone, all_at_once(clone, own, everything))
+            add(f"{len(everything)} streams", clone, all_at_once(clone, own, everything, options))
     return found
 
 
@@ -259,7 +300,7 @@ def table(found: dict[tuple[str, str], list[dict[str, float]]]) -> str:
     for (cell, clone), rounds in found.items():
         medians = {name: statistics.median(each[name] for each in rounds) for name in rounds[0]}
         figures = ", ".join(f"{name} {value:.2f}" for name, value in medians.items())
-        lines.append(f"{cell:12} {clone:6} of {len(rounds)}: {figures}")
+        lines.append(f"{cell:18} {clone:6} of {len(rounds)}: {figures}")
     return "\n".join(lines)
 
 
@@ -278,6 +319,7 @@ def parse(arguments: Sequence[str]) -> Options:
         repeats=found.repeats,
         bursts=3 if found.quick else 15,
         idle_s=5.0 if found.quick else 30.0,
+        fed_s=5.0 if found.quick else 20.0,
         jobs=tuple(found.jobs.split(",")),
         clones=tuple(clones),
     )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from deltaworks.spark import session
+from tests.live_stack import listening
 
 LOOPBACK = {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
 
@@ -26,27 +29,46 @@ def spark(tmp_path: Path) -> Iterator[SparkSession]:
         found.stop()
 
 
-def listening(process: psutil.Process) -> set[str]:
-    connections = process.net_connections(kind="inet")
-    return {connection.laddr.ip for connection in connections if connection.status == psutil.CONN_LISTEN}
+def test_the_configuration_that_spark_sends_for_each_operator_of_a_batch_is_small(spark: SparkSession) -> None:
+    context: Any = spark.sparkContext
+    assert context._jsc.hadoopConfiguration().size() < 10
+
+
+def test_threads_without_a_session_write_no_java(spark: SparkSession, tmp_path: Path) -> None:
+    """Those that serve the state of a task are none of Spark's own."""
+    jvm: Any = spark._jvm
+    rows = spark.readStream.format("rate").option("rowsPerSecond", 1).load()
+    query = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    try:
+        session.heed_settings_everywhere(spark, query)
+        settings = jvm.org.apache.spark.sql.internal.SQLConf.get
+        with ThreadPoolExecutor(1) as elsewhere:
+            factory = elsewhere.submit(lambda: settings().getConfString("spark.sql.codegen.factoryMode")).result()
+    finally:
+        query.stop()
+    assert factory == "NO_CODEGEN"
+
+
+def words(process: psutil.Process) -> list[str]:
+    """Its command line; nothing of one that has ended."""
+    with suppress(psutil.NoSuchProcess):
+        return process.cmdline()
+    return []
 
 
 def test_a_session_listens_on_loopback_only_and_shows_its_secret_to_nobody(spark: SparkSession) -> None:
     assert spark.sparkContext.parallelize(range(4), 2).map(str).collect() == ["0", "1", "2", "3"]
     context = spark.sparkContext
-    driver = psutil.Process()
-    family = [driver, *driver.children(recursive=True)]
-    java = [process for process in family if "java" in process.name()]
+    gateway: Any = context._gateway
 
-    assert java
-    assert set().union(*map(listening, java)), "the driver and its block manager have ports"
-    assert set().union(*map(listening, family)) <= LOOPBACK
+    assert listening(gateway.proc.pid), "the driver and its block manager have ports"
+    assert {address for address, _ in listening(os.getpid())} <= LOOPBACK
 
     security = context._jsc.sc().env().securityManager()
     assert security.isAuthenticationEnabled()
-    gateway: Any = context._gateway
     secrets = [security.getSecretKey(), gateway.java_parameters.auth_token]
-    running = [process for process in family if process.status() != psutil.STATUS_ZOMBIE]
-    shown = [word for process in running for word in process.cmdline()]
+    shown = [
+        word for process in [psutil.Process(), *psutil.Process().children(recursive=True)] for word in words(process)
+    ]
     assert all(secrets)
     assert not [secret for secret in secrets if any(secret in word for word in shown)]

@@ -14,7 +14,7 @@ from deltaworks.cli.console import Steps, out, print_table
 from deltaworks.settings import Settings
 
 if TYPE_CHECKING:
-    from deltaworks.control.overview import PipelineStatus
+    from deltaworks.control.model import Overview, PipelineStatus
 
 
 def add_to(app: typer.Typer) -> None:
@@ -91,11 +91,10 @@ def status(
     name: Annotated[str | None, typer.Argument(help="Only this pipeline, with its last deployments.")] = None,
 ) -> None:
     """Show how the pipelines are, and what runs."""
-    from deltaworks.control.overview import overview
     from deltaworks.stack import lifecycle
 
     settings = Settings.from_environment()
-    seen = overview(settings, name)
+    seen = _overview(settings, name)
     print_table(
         "Pipelines",
         ("name", "should be", "is", "generation", "for", "batch", "lag", "lag s", "records/s", "restarts", "why"),
@@ -133,6 +132,17 @@ def status(
         ),
         right=("pid", "memory MB"),
     )
+
+
+def _overview(settings: Settings, name: str | None) -> Overview:
+    """As the supervisor sees it, else as seen from here."""
+    from deltaworks.control.supervisor import client
+
+    if (seen := client.overview(settings, name)) is not None:
+        return seen
+    from deltaworks.control.overview import overview
+
+    return overview(settings, name)
 
 
 def logs(

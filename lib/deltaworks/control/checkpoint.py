@@ -14,7 +14,7 @@ from deltaworks.files import replace_file
 from deltaworks.kafka.ranges import Offsets
 from deltaworks.topology import fingerprint as fingerprints
 
-FORMAT = 3
+FORMAT = 4
 
 
 class CheckpointPlan(msgspec.Struct, frozen=True, kw_only=True):

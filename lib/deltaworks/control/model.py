@@ -99,6 +99,31 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     """The last one of this generation."""
 
 
+class PipelineStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """How one pipeline is, for people."""
+
+    name: str
+    desired: Desired | None
+    """None if the registry does not know it, or is away."""
+    seen: Observation
+    """Its latest generation."""
+    for_s: float | None
+    """How long it has been so: since its start, or since its end."""
+    restarts: int
+    reason: str | None
+    """Why it is as it is, if that needs a reason."""
+
+
+class Overview(msgspec.Struct, frozen=True, kw_only=True):
+    """How all of them are."""
+
+    pipelines: list[PipelineStatus]
+    deployments: list[Deployment]
+    """Of the one that was asked for, the latest first."""
+    registry_problem: str | None
+    """Why only what is known on this host is shown."""
+
+
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be done about a pipeline."""
 

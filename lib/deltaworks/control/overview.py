@@ -3,44 +3,16 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
 
 from deltaworks import clock
 from deltaworks.control import fence, lease
 from deltaworks.control.launchers import Launchers, launcher
-from deltaworks.control.model import ALIVE, Deployment, Desired, Observation, PipelineRecord
+from deltaworks.control.model import ALIVE, Deployment, Overview, PipelineRecord, PipelineStatus
 from deltaworks.control.observation import observe
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.control.registry import Registry
 from deltaworks.errors import ControlUnavailableError, IncompatibleCheckpointError
 from deltaworks.settings import Settings
-
-
-@dataclass(frozen=True, kw_only=True)
-class PipelineStatus:
-    """One pipeline."""
-
-    name: str
-    desired: Desired | None
-    """None if the registry does not know it, or is away."""
-    seen: Observation
-    """Its latest generation."""
-    for_s: float | None
-    """How long it has been so: since its start, or since its end."""
-    restarts: int
-    reason: str | None
-    """Why it is as it is, if that needs a reason."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Overview:
-    """All of them."""
-
-    pipelines: list[PipelineStatus]
-    deployments: list[Deployment]
-    """Of the one that was asked for, the latest first."""
-    registry_problem: str | None
-    """Why only what is known on this host is shown."""
 
 
 def overview(settings: Settings, name: str | None = None, *, launchers: Launchers = launcher) -> Overview:

@@ -156,7 +156,7 @@ def _switch(
         own,
         topology,
         tasks=topology.tasks(prepared.read),
-        slots=settings.cores,
+        slots=pipeline.slots(settings.cores),
         partitions=prepared.named,
         run_id=plan.run_id,
         last_batch=plan.last_batch,

@@ -11,8 +11,10 @@ import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from deltaworks.spark.forking import ForkServer
 
@@ -38,6 +40,7 @@ _COLLECT_EVERY = "1min"
 """Spark lets go of what it sent to the tasks of a batch (the settings of Hadoop, for one) only after two full
 collections. Small batches cause none before the heap has grown to its limit."""
 
+_HADOOP = "spark.hadoop."
 _LOOPBACK = "127.0.0.1"
 
 _CLOSED = {
@@ -51,6 +54,9 @@ _CLOSED = {
 
 _REMEMBERED = ("spark.sql.ui.retainedExecutions", "spark.ui.retainedJobs", "spark.ui.retainedStages")
 """Spark keeps the plans and figures of the last thousand, also for a user interface that nobody sees: 60 MB."""
+
+_INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""A batch has a few rows. Spark would write Java for them anew in every batch and task, to find it compiled already."""
 
 
 def build(
@@ -94,6 +100,7 @@ def build(
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    _only_what_is_set(session)
     return session
 
 
@@ -114,6 +121,8 @@ def config(
         "spark.python.daemon.module": "deltaworks.spark.daemon",
         "spark.sql.shuffle.partitions": str(partitions),
         "spark.sql.adaptive.enabled": "false",
+        "spark.sql.exchange.reuse": "false",
+        **_INTERPRETED,
         "spark.shuffle.compress": "false",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
         "spark.speculation": "false",
@@ -128,3 +137,33 @@ def config(
         f"{_STREAMING}.pollingDelay": "10ms",
         f"{_STREAMING}.stopTimeout": "30s",
     }
+
+
+def heed_settings_everywhere(session: SparkSession, query: StreamingQuery) -> None:
+    """Lets all threads of the JVM see the settings of its one query.
+
+    The threads that serve the state of a task have no session, so they would take Spark's defaults and generate code
+    for every variable of the state in every batch: a third of what the JVM does in a small one.
+
+    Args:
+        session: of the query.
+        query: has begun.
+    """
+    jvm: Any = session._jvm
+    conf = query._jsq.streamingQuery().sparkSessionForStream().sessionState().conf()
+    supplier = jvm.org.sparkproject.guava.base.Suppliers.ofInstance(conf)
+    getter = getattr(jvm.scala.jdk, "FunctionWrappers$FromJavaSupplier")(supplier)
+    jvm.org.apache.spark.sql.internal.SQLConf.setSQLConfGetter(getter)
+
+
+def _only_what_is_set(session: SparkSession) -> None:
+    """Takes Hadoop's defaults out of its configuration, as its code has them too.
+
+    Spark packs the whole configuration, a thousand entries, for each stateful operator in every batch.
+    """
+    context: Any = session.sparkContext
+    hadoop = context._jsc.hadoopConfiguration()
+    hadoop.clear()
+    for name, value in context.getConf().getAll():
+        if name.startswith(_HADOOP):
+            hadoop.set(name.removeprefix(_HADOOP), value)

@@ -42,6 +42,7 @@ from deltaworks.spark import rows as row_kinds
 from deltaworks.spark import sizes
 from deltaworks.spark.cuts import Limit, Part, cut_backlog, require_growing, wait_for_others
 from deltaworks.spark.oversized import grown
+from deltaworks.spark.pace import Pace
 from deltaworks.spark.routes import Routes
 from deltaworks.spark.rows import BatchHeader, BatchPlan
 from deltaworks.topology.stages import Plan
@@ -103,6 +104,10 @@ class SourceConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The ids of topics in which it begins there; others may have any."""
     max_records_per_batch: int = 1_000_000
     max_bytes_per_batch: int = 1 << 40
+    trigger_interval_s: float = 0.0
+    """Spark asks for a batch that often."""
+    max_trigger_interval_s: float = 0.0
+    """How much rarer batches may become on a busy machine; see `pace`."""
     sizes_file: str = ""
     """How large records are, as far as the driver knows; see `sizes`."""
     max_task_idle_ms: int | None = None
@@ -187,6 +192,8 @@ def source_config(
         start_earliest=tuple(topic for topic, reset in resets.items() if reset == "earliest"),
         max_records_per_batch=settings.max_records_per_batch,
         max_bytes_per_batch=settings.max_bytes_per_batch,
+        trigger_interval_s=pipeline.trigger_interval.total_seconds(),
+        max_trigger_interval_s=(pipeline.max_trigger_interval or pipeline.trigger_interval).total_seconds(),
         sizes_file=str(sizes_file),
         max_task_idle_ms=None if idle is None else idle // timedelta(milliseconds=1),
         drain_file=str(drain_file),
@@ -215,6 +222,7 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._looked_for_topics = 0.0
         self._admin: AdminClient | None = None
         self._target: Offsets | None = None
+        self._pace = Pace(config.trigger_interval_s, config.max_trigger_interval_s)
         self._cut_ms = 0
         self._idling: dict[tuple[int, int], Idling] = {}
         self._intents = Intents(LocalFiles(Path(config.intents)))
@@ -251,9 +259,12 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else config.max_records_per_batch
         ids = self._topic_ids(before)
         there = self._without_what_is_gone(start, before, ids)
-        begin, end = self._until(there, most if few is None else min(few, most))
+        begin, end, all_of_it = self._until(there, most if few is None else min(few, most))
         if batch > config.first_batch and not ranges_of(begin, end) and not _is_tick(start, end):
             return start
+        if all_of_it and self._target is None and not self._pace.due:
+            return start
+        self._pace.begun()
         return self._intend(batch, begin, end, before, ids, few).end
 
     @property
@@ -263,8 +274,8 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._known = max(self._intents.batches(), default=-1)
         return self._known
 
-    def _until(self, start: Offsets, most: int) -> tuple[Offsets, Offsets]:
-        """Where the next batch begins and ends, on everything that is a topic, and the tick."""
+    def _until(self, start: Offsets, most: int) -> tuple[Offsets, Offsets, bool]:
+        """Where the next batch begins and ends, on everything that is a topic, and the tick; whether that is all."""
         config = self._config
         end = self._target or self.end_offsets() | self._tick(start)
         if TICK in end:  # those who only catch up tick once, at the end
@@ -278,7 +289,7 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         known = sizes.read(Path(config.sizes_file))
         holds = Limit(records=most, bytes=config.max_bytes_per_batch, record_bytes=known)
         cut, self._cut_ms = cut_backlog(start, streams, holds, self._offsets_at, self._cut_ms)
-        return start, cut | unlimited
+        return start, cut | unlimited, cut == streams
 
     def _topic_ids(self, before: Intent | None) -> dict[str, str]:
         """Those of all topics now.

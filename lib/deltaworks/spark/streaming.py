@@ -9,7 +9,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -100,6 +100,7 @@ def run(
         QueryError: Spark ended the query for a reason of its own.
     """
     faults.install(settings.fault_hook)
+    settings = replace(settings, cores=pipeline.slots(settings.cores))
     paths = PipelinePaths.of(settings, pipeline.name)
     if generation is None:
         generation = fence.read(paths.fence) + 1
@@ -281,6 +282,7 @@ class StreamDriver:
         query = (
             writer.trigger(availableNow=True) if until_caught_up else writer.trigger(processingTime=interval)
         ).start()
+        session.heed_settings_everywhere(spark, query)
         handlers = self._handle_signals()
         try:
             self._supervise(query, committer)

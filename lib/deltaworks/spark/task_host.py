@@ -1,13 +1,15 @@
 """Kafka Streams tasks inside Spark: one group of `transformWithState` hosts the kernel tasks of one slot.
 
-Spark's state keeps the stamp and the changelog of every task. Rows of other operators pass through, because a branch in
-a streaming plan would run an operator twice.
+Spark's state keeps the stamp and the changelog of every task, all in one map: Spark prepares each variable of a state
+anew in every batch and partition, which costs more than what is done with it. Rows of other operators pass through,
+because a branch in a streaming plan would run an operator twice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from struct import Struct
 from typing import Any
 
 from pyspark import TaskContext
@@ -27,33 +29,38 @@ from deltaworks.spark.slot import run_slot
 from deltaworks.spark.turns import TaskId
 from deltaworks.spark.worker import HostConfig, worker_for
 
+_TASK, _SEGMENT = Struct(">ii"), Struct(">q")
+"""Keys of the state: of a task's header, and what follows in the key of one of its segments."""
+
 
 class SparkTruth:
     """`protocol.Truth` of one task over the state of its slot."""
 
-    def __init__(self, task: TaskId, headers: MapState, segments: MapState) -> None:
-        self._task = task
-        self._headers = headers
-        self._segments = segments
+    def __init__(self, task: TaskId, state: MapState) -> None:
+        self._task = _TASK.pack(*task)
+        self._said_by = f"the state of task {task} in Spark's checkpoint"
+        self._state = state
 
     def header(self) -> TruthHeader | None:
-        value = self._headers.getValue(self._task)
-        what = f"the state of task {self._task} in Spark's checkpoint"
-        return decode_header(bytes(value[0]), what) if value is not None else None
+        value = self._state.getValue((self._task,))
+        return decode_header(bytes(value[0]), self._said_by) if value is not None else None
 
     def update(self, header: TruthHeader) -> None:
-        self._headers.updateValue(self._task, (encode_header(header),))
+        self._state.updateValue((self._task,), (encode_header(header),))
 
     def segment(self, segment_id: int) -> bytes:
-        value = self._segments.getValue((*self._task, segment_id))
-        assert value is not None, f"segment {segment_id} of task {self._task} is missing in Spark's state"
+        value = self._state.getValue(self._segment(segment_id))
+        assert value is not None, f"segment {segment_id} is missing in {self._said_by}"
         return bytes(value[0])
 
     def put_segment(self, segment_id: int, data: bytes) -> None:
-        self._segments.updateValue((*self._task, segment_id), (data,))
+        self._state.updateValue(self._segment(segment_id), (data,))
 
     def remove_segment(self, segment_id: int) -> None:
-        self._segments.removeKey((*self._task, segment_id))
+        self._state.removeKey(self._segment(segment_id))
+
+    def _segment(self, segment_id: int) -> tuple[bytes]:
+        return (self._task + _SEGMENT.pack(segment_id),)
 
 
 class TaskHost(StatefulProcessor):
@@ -66,8 +73,7 @@ class TaskHost(StatefulProcessor):
         self._mine = {route for (stage, _), route in routes.items() if stage in operator.stages}
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self._headers = handle.getMapState("headers", "stage int, task int", "header binary")
-        self._segments = handle.getMapState("segments", "stage int, task int, id long", "data binary")
+        self._state = handle.getMapState("tasks", "key binary", "value binary")
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:
         if key[0] not in self._mine:
@@ -84,5 +90,5 @@ class TaskHost(StatefulProcessor):
         pass
 
     def _truth(self, task: TaskId) -> Truth:
-        truth, seed = SparkTruth(task, self._headers, self._segments), self._config.seed
+        truth, seed = SparkTruth(task, self._state), self._config.seed
         return truth if seed is None else seeded(truth, Path(seed), *task)

@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -23,7 +23,8 @@ from deltaworks import processes
 from deltaworks.control import actions, registry
 from deltaworks.control.launchers import Launcher, LocalLauncher
 from deltaworks.control.lease import ProcessId
-from deltaworks.control.model import Deployment, DeployOptions
+from deltaworks.control.model import Deployment, DeployOptions, PipelineStatus
+from deltaworks.control.overview import overview
 from deltaworks.control.supervisor import address, client, messages
 from deltaworks.control.supervisor.address import Address
 from deltaworks.control.supervisor.keeping import SOON_S
@@ -323,6 +324,26 @@ def test_a_driver_of_another_machine_is_asked_about_and_told_through_the_supervi
         assert asked_there(AskAbout("suspended", driver)).fact is False
         asked_there(AskAbout("kill", driver))
         assert asked_there(AskAbout("status", driver)).fact == "ended"
+
+
+def test_it_says_how_the_streams_are_to_who_means_the_same_registry(supervised: Supervised) -> None:
+    settings = supervised.settings
+    assert client.overview(settings) is None
+    with supervisor(supervised):
+        supervised.deploy()
+        supervised.until_running(1)
+
+        seen, expected = client.overview(settings, "p"), overview(settings, "p", launchers=supervised.launchers)
+
+        assert seen is not None
+        assert (seen.deployments, seen.registry_problem) == (expected.deployments, None)
+        assert as_it_is(seen.pipelines) == as_it_is(expected.pipelines) == [("p", "running", "running", 1, 0)]
+        assert client.overview(replace(settings, control_url="postgresql+psycopg://elsewhere/x")) is None
+
+
+def as_it_is(pipelines: list[PipelineStatus]) -> list[tuple[object, ...]]:
+    """Without what changes from look to look."""
+    return [(each.name, each.desired, each.seen.state, each.seen.generation, each.restarts) for each in pipelines]
 
 
 def test_who_does_not_know_the_token_is_refused(supervised: Supervised, tmp_path: Path) -> None:

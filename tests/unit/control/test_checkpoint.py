@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,8 +12,7 @@ from deltaworks.control.checkpoint import FORMAT, CheckpointPlan, fitting_plan, 
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.errors import IncompatibleCheckpointError
 from jobs.orders import pipeline as orders
-
-DATA = Path(__file__).parents[2] / "data"
+from tests import old_checkpoint
 
 
 def contents(root: Path) -> dict[str, bytes]:
@@ -34,8 +32,7 @@ def plan_of(**changes: object) -> CheckpointPlan:
 
 
 def test_a_real_checkpoint_of_format_2_is_refused_with_both_formats_and_what_to_do(tmp_path: Path) -> None:
-    with tarfile.open(DATA / "checkpoint-format-2.tar.gz") as archive:
-        archive.extractall(tmp_path, filter="data")
+    old_checkpoint.unpack(tmp_path)
     root = tmp_path / "pipelines" / "orders"
     before, plan = contents(tmp_path), orders.plan()
     partitions = {"raw-orders": 4, "user-data": 4}

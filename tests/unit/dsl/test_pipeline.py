@@ -61,6 +61,11 @@ def test_a_function_without_parameters_returns_a_low_level_topology() -> None:
         Pipeline(name="copies", topology=lambda: low_level().build()).plan()  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(("wanted", "given", "slots"), [(None, 4, 4), (1, 4, 1), (8, 4, 4)])
+def test_a_pipeline_takes_no_more_slots_than_it_wants_or_is_given(wanted: int | None, given: int, slots: int) -> None:
+    assert Pipeline(name="users", topology=topology, cores=wanted).slots(given) == slots
+
+
 @pytest.mark.parametrize(
     ("settings", "what"),
     [
@@ -70,6 +75,8 @@ def test_a_function_without_parameters_returns_a_low_level_topology() -> None:
         ({"dead_letter_topic": "users"}, "'users' is read by the topology"),
         ({"topics": (Topic("users"), Topic("users", partitions=1))}, "topic 'users' is declared twice."),
         ({"trigger_interval": timedelta(seconds=-1)}, "trigger_interval is negative."),
+        ({"max_trigger_interval": timedelta(seconds=-1)}, "max_trigger_interval is negative."),
+        ({"cores": 0}, "cores is less than one."),
     ],
 )
 def test_a_setting_that_does_not_fit_the_topology_is_told(settings: dict[str, Any], what: str) -> None:

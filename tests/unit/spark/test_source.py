@@ -237,6 +237,23 @@ def test_a_step_of_the_wall_clock_makes_no_task_wait_longer_or_shorter(
         clock.arm(None)
 
 
+def test_on_a_busy_machine_batches_come_less_often_but_a_backlog_does_not_wait(
+    tmp_path: Path, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planner = KafkaRangesReader(config(str(tmp_path), trigger_interval_s=1.0, max_trigger_interval_s=60.0))
+    monkeypatch.setattr(type(planner._pace), "due", False)
+    start = planner.initialOffset()
+
+    found = [rows for _, rows in batches_of(planner, start, most=2)]
+
+    plans = [msgspec.msgpack.decode(rows[0][4], type=BatchPlan) for rows in found]
+    read = sum(each.stop - each.start for plan in plans for each in plan.ranges)
+    assert 0 < read < 6  # what no longer fills a batch waits until one is due
+    monkeypatch.setattr(type(planner._pace), "due", True)
+    *_, (end, _) = batches_of(planner, planner._intents.require(len(found) - 1).end, most=2)
+    assert (end["a"], end["b"]) == (broker.ends["a"], broker.ends["b"])
+
+
 def begun(folder: Path, broker: Broker) -> Offsets:
     """A stream that has read everything."""
     planner = KafkaRangesReader(config(str(folder)))

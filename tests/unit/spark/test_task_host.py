@@ -91,4 +91,4 @@ def test_what_spark_holds_of_another_format_is_refused() -> None:
 
     state: Any = FirstFormat()
     with pytest.raises(IncompatibleCheckpointError, match=r"task \(0, 1\) in Spark's checkpoint has no format"):
-        SparkTruth((0, 1), state, state).header()
+        SparkTruth((0, 1), state).header()

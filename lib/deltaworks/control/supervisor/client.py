@@ -11,8 +11,18 @@ from pathlib import Path
 import msgspec
 
 from deltaworks import clock, home, processes
+from deltaworks.control.model import Overview
 from deltaworks.control.supervisor import address, messages
-from deltaworks.control.supervisor.messages import Answer, Done, Envelope, Hello, Launch, Leave, Question
+from deltaworks.control.supervisor.messages import (
+    Answer,
+    AskForOverview,
+    Done,
+    Envelope,
+    Hello,
+    Launch,
+    Leave,
+    Question,
+)
 from deltaworks.errors import StackError
 from deltaworks.files import alone
 from deltaworks.processes import Registered
@@ -31,11 +41,7 @@ _POLL_S = 0.02
 
 def answers(settings: Settings) -> bool:
     """Whether a supervisor of this home listens."""
-    try:
-        ask(settings, Hello())
-    except (OSError, StackError):
-        return False
-    return True
+    return _answer(settings, Hello()) is not None
 
 
 def launch(
@@ -58,13 +64,16 @@ def launch(
     return started
 
 
+def overview(settings: Settings, name: str | None = None) -> Overview | None:
+    """What `control.overview` would find, without its imports and connections; None: no supervisor can say."""
+    question = AskForOverview(pipeline=name, registry=messages.digest_of_registry(settings))
+    answer = _answer(settings, question)
+    return None if answer is None else answer.overview
+
+
 def leave(settings: Settings) -> bool:
     """Has the supervisor end; False: there is none."""
-    try:
-        ask(settings, Leave())
-    except (OSError, StackError):
-        return False
-    return True
+    return _answer(settings, Leave()) is not None
 
 
 def ensure(settings: Settings) -> None:
@@ -124,6 +133,14 @@ def ask(settings: Settings, question: Question) -> Done:
     if isinstance(answer, messages.Refused):
         raise StackError(answer.message, hint=answer.hint)
     return answer
+
+
+def _answer(settings: Settings, question: Question) -> Done | None:
+    """None: nobody listens or answers, or it refuses."""
+    try:
+        return ask(settings, question)
+    except (OSError, StackError):
+        return None
 
 
 if __name__ == "__main__":  # the health check of its container

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import socket
 from typing import Any, Literal
 
 import msgspec
 
+from deltaworks.control.model import Overview
 from deltaworks.processes import Registered
+from deltaworks.settings import Settings
 
 LIMIT_BYTES = 1_000_000
 """No question and no answer is longer."""
@@ -35,11 +38,19 @@ class AskAbout(msgspec.Struct, frozen=True, tag="about"):
     driver: dict[str, Any]
 
 
+class AskForOverview(msgspec.Struct, frozen=True, kw_only=True, tag="overview"):
+    """Asks how the streams are, see `control.overview`: it has looked at them all along, and is connected."""
+
+    pipeline: str | None
+    registry: str
+    """See `digest_of_registry`; one that has another cannot answer."""
+
+
 class Leave(msgspec.Struct, frozen=True, tag="leave"):
     """End; drivers go on."""
 
 
-Question = Hello | Launch | AskAbout | Leave
+Question = Hello | Launch | AskAbout | AskForOverview | Leave
 
 
 class Envelope(msgspec.Struct, frozen=True):
@@ -54,6 +65,7 @@ class Done(msgspec.Struct, frozen=True, tag="done"):
 
     started: Registered | None = None
     fact: str | bool | None = None
+    overview: Overview | None = None
 
 
 class Refused(msgspec.Struct, frozen=True, tag="refused"):
@@ -64,6 +76,11 @@ class Refused(msgspec.Struct, frozen=True, tag="refused"):
 
 
 Answer = Done | Refused
+
+
+def digest_of_registry(settings: Settings) -> str:
+    """Which registry they mean, without its password."""
+    return hashlib.sha256(settings.registry_url.encode()).hexdigest()
 
 
 def send(connection: socket.socket, message: Envelope | Answer) -> None:

@@ -34,6 +34,7 @@ from deltaworks import clock, home, processes
 from deltaworks.control.launchers.base import DriverSpec, ExternalId
 from deltaworks.control.launchers.local import KIND, LocalLauncher, driver_command, generation_of
 from deltaworks.control.lease import ProcessId
+from deltaworks.control.overview import overview
 from deltaworks.control.supervisor import address, client, messages
 from deltaworks.control.supervisor.address import Address
 from deltaworks.control.supervisor.keeping import ROUND_S, SOON_S, Keeper
@@ -41,6 +42,7 @@ from deltaworks.control.supervisor.messages import (
     About,
     Answer,
     AskAbout,
+    AskForOverview,
     Done,
     Envelope,
     Hello,
@@ -283,6 +285,8 @@ class Supervisor:
                 return self._launch(question), False
             case AskAbout(what, driver):
                 return self._about(what, driver), False
+            case AskForOverview() as question:
+                return self._overview(question), False
 
     def _launch(self, question: Launch) -> Answer:
         try:
@@ -296,6 +300,14 @@ class Supervisor:
         except (DeltaworksError, OSError) as error:
             return Refused(f"The supervisor cannot start {question.name!r}: {error}")
         return Done(started)
+
+    def _overview(self, question: AskForOverview) -> Answer:
+        if question.registry != messages.digest_of_registry(self._settings):
+            return Refused("The supervisor has another registry.")
+        try:
+            return Done(overview=overview(self._settings, question.pipeline, launchers=self._keeper.launchers))
+        except (DeltaworksError, OSError) as error:
+            return Refused(f"{type(error).__name__}: {error}")
 
     def _about(self, what: About, driver: ExternalId) -> Answer:
         try:
