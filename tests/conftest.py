@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -16,7 +18,7 @@ from xdist.scheduler import LoadScopeScheduling
 from deltaworks.stack.lifecycle import down
 from tests.live_stack import LiveStack, own_settings, reachable
 
-_STACK = {"spark", "integration", "faults", "recovery"}
+_NEED_THE_STACK = {"spark", "integration", "faults", "recovery"}
 """Folders whose tests start components."""
 _WITHOUT = {
     "test_breakages.py",
@@ -26,10 +28,14 @@ _WITHOUT = {
     "test_soak_models.py",
 }
 """Files in them whose tests do not, or components of their own."""
+_MEMORY, _ROOM_BYTES = Path("/dev/shm"), 8_000_000_000
+_STACK: pytest.StashKey[LiveStack] = pytest.StashKey()
 
 
 def pytest_configure() -> None:
     """Whoever ends pytest politely gets the fixtures torn down, as after Ctrl-C."""
+    if _in_memory():
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))  # those of all processes
     main = sys.modules["__main__"]
     if not hasattr(main, "__file__"):  # one of several processes: PySpark would take it for its doctests, and end it
         main.__file__ = __file__
@@ -40,10 +46,15 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGTERM, interrupt)
 
 
-class FileByFile(LoadScopeScheduling):  # type: ignore[misc]
-    """Each process takes a file at a time; all tests that need the stack are one, so that there is one stack.
+def _in_memory() -> bool:
+    """Whether the folders of tests fit into memory, where nothing waits for a disk."""
+    return os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > _ROOM_BYTES
 
-    Those take longest, so one process begins with them, and the others do the rest meanwhile.
+
+class FileByFile(LoadScopeScheduling):  # type: ignore[misc]
+    """Each process takes a file at a time; the tests that need the stack are two parts, each with one stack.
+
+    Those take longest, so the processes begin with them.
     """
 
     def schedule(self) -> None:
@@ -51,18 +62,30 @@ class FileByFile(LoadScopeScheduling):  # type: ignore[misc]
         super().schedule()
 
     def _split_scope(self, nodeid: str) -> str:
-        return "stack" if _needs_the_stack(nodeid) else nodeid.partition("::")[0]
+        return _stack_of(nodeid) or nodeid.partition("::")[0]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """In a process of several, what needs the stack comes first; alone, the cheapest first."""
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: not _needs_the_stack(item.nodeid))
+        items.sort(key=lambda item: _stack_of(item.nodeid) or "~")
 
 
-def _needs_the_stack(nodeid: str) -> bool:
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """In a process of several the stack ends after the last test that needs it: Airflow is not idle when it idles."""
+    stack = item.config.stash.get(_STACK, None)
+    if stack is None or nextitem is None or not hasattr(item.config, "workerinput"):
+        return
+    if _stack_of(item.nodeid) is not None and _stack_of(nextitem.nodeid) is None:
+        down(stack.settings)
+
+
+def _stack_of(nodeid: str) -> str | None:
+    """Which part of the tests that need the stack it belongs to."""
     parts = Path(nodeid.partition("::")[0]).parts
-    return parts[1] in _STACK and parts[-1] not in _WITHOUT
+    if parts[1] not in _NEED_THE_STACK or parts[-1] in _WITHOUT:
+        return None
+    return "Airflow" if parts[1] == "integration" or parts[-1] == "test_platform.py" else "Kafka"
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FileByFile:
@@ -71,10 +94,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FileByFile:
 
 
 @pytest.fixture(scope="session")
-def live_stack() -> Iterator[LiveStack]:
+def live_stack(pytestconfig: pytest.Config) -> Iterator[LiveStack]:
     """Nothing runs yet. What is started ends with pytest, even when pytest is killed."""
     with tempfile.TemporaryDirectory(prefix="deltaworks-tests-") as home:
-        stack = LiveStack(own_settings(reachable(Path(home))))
+        stack = pytestconfig.stash[_STACK] = LiveStack(own_settings(reachable(Path(home))))
         try:
             yield stack
         finally:

@@ -1,4 +1,4 @@
-"""Three minutes of the soak (`make soak`): some kinds of faults, and everything compared."""
+"""A short soak (`make soak`): some kinds of faults, each once, and everything compared."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ KINDS = (
 @pytest.mark.timeout(900)
 def test_streams_are_exact_after_faults_of_some_kinds(tmp_path: Path) -> None:
     record = tmp_path / "soak.jsonl"
-    command = [sys.executable, "-m", "tests.soak", "--minutes", "3", "--seed", "3", "--record", str(record)]
+    command = [sys.executable, "-m", "tests.soak", "--minutes", "10", "--seed", "3", "--once", "--record", str(record)]
     done = subprocess.run([*command, "--kinds", ",".join(KINDS)], capture_output=True, text=True, check=False)
     said = done.stdout
     assert done.returncode == 0, said[-4000:] + done.stderr[-2000:]
     assert said.splitlines()[-1].endswith("kinds, 0 lost, 0 twice")
-    faults = [event for line in record.read_text().splitlines() if (event := json.loads(line))["event"] == "fault"]
-    assert faults  # how many fit in depends on what else the machine does
+    events = [json.loads(line) for line in record.read_text().splitlines()]
+    faults = [event for event in events if event["event"] == "fault"]
+    tried = {event["kind"] for event in events if event["event"] in ("fault", "did not fire")}
+    assert tried == {*KINDS} and len(faults) >= len(KINDS) - 2  # a point may not be reached in time
     assert all(fault["recovered_after_s"] is not None for fault in faults)

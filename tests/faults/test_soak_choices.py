@@ -37,6 +37,11 @@ def test_every_kind_is_fired_as_often_as_its_weight_says() -> None:
     assert sorted(chosen) == sorted(bag)
 
 
+def test_every_kind_is_fired_once_if_that_is_wanted() -> None:
+    chosen = [name for together in rounds(dict(KINDS), random.Random(1), 3, once=True) for name in together]
+    assert sorted(chosen) == sorted(KINDS)
+
+
 def test_kinds_that_need_to_be_alone_are() -> None:
     for together in islice(rounds(dict(KINDS), random.Random(2), 3), 200):
         assert len(together) == 1 or not any(KINDS[name].alone for name in together)

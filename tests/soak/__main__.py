@@ -83,7 +83,7 @@ def _run(
         soak.begin()
         soak.judge([])
         end = time.monotonic() + chosen.minutes * 60
-        for names in rounds(kinds, soak.rng, chosen.together):
+        for names in rounds(kinds, soak.rng, chosen.together, once=chosen.once):
             if time.monotonic() > end or record.failures:
                 break
             _round(soak, {name: kinds[name] for name in names})
@@ -137,12 +137,12 @@ def _round(soak: Soak, chosen: dict[str, Kind]) -> None:
         soak.record.settled(fault)
 
 
-def rounds(kinds: dict[str, Kind], rng: random.Random, at_most: int) -> Iterator[list[str]]:
-    """Which faults are fired together, for ever: each as often as its weight says, in random order."""
+def rounds(kinds: dict[str, Kind], rng: random.Random, at_most: int, *, once: bool = False) -> Iterator[list[str]]:
+    """Which faults are fired together, in random order: each as often as its weight says and for ever, or each once."""
     while not kinds:
         yield []
     while True:
-        bag = [name for name, kind in kinds.items() for _ in range(kind.weight)]
+        bag = [name for name, kind in kinds.items() for _ in range(1 if once else kind.weight)]
         rng.shuffle(bag)
         while bag:
             together = [bag.pop()]
@@ -152,6 +152,8 @@ def rounds(kinds: dict[str, Kind], rng: random.Random, at_most: int) -> Iterator
                     break
                 together.append(bag.pop())
             yield together
+        if once:
+            return
 
 
 def _project(own: Settings, work: Path) -> Settings:
@@ -168,6 +170,7 @@ def _project(own: Settings, work: Path) -> Settings:
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--once", action="store_true", help="end when each kind was fired once")
     parser.add_argument("--seed", type=int, default=None, help="of all choices; default: another one each time")
     parser.add_argument("--kinds", default=",".join(KINDS), help=f"{_NONE}, or some of: {', '.join(KINDS)}")
     parser.add_argument("--without", default="", help="all but these")

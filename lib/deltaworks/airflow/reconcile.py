@@ -24,7 +24,7 @@ from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOpe
 from airflow.sdk import DAG, task
 from airflow.sdk.api.datamodels._generated import DagRunType
 
-from deltaworks.airflow.stream import DEFAULTS, dag_id
+from deltaworks.airflow.stream import FIRST, dag_id
 from deltaworks.control.model import Decision
 from deltaworks.errors import StackError
 from deltaworks.settings import Settings
@@ -44,7 +44,7 @@ def reconcile_dag(every: timedelta = timedelta(minutes=1)) -> DAG:
         catchup=False,
         max_active_runs=1,
         allowed_run_types=[DagRunType.SCHEDULED, DagRunType.MANUAL],
-        default_args=DEFAULTS,
+        default_args=FIRST,
         dagrun_timeout=timedelta(minutes=10),
         tags=["streams"],
         doc_md=__doc__,

@@ -33,6 +33,8 @@ from deltaworks.settings import Settings
 OWNER = "deltaworks"
 DEFAULTS = {"owner": OWNER, "retries": 2, "retry_delay": timedelta(seconds=5)}
 """Of every task: what goes wrong around a task (a restart of the API server) is gone a moment later."""
+FIRST = {**DEFAULTS, "priority_weight": 100}
+"""Of tasks that start and stop streams: they do not queue behind checks and replays."""
 
 
 def stream_dag(name: str) -> DAG:
@@ -51,7 +53,7 @@ def stream_dag(name: str) -> DAG:
         params=fields,
         allowed_run_types=[DagRunType.MANUAL, DagRunType.OPERATOR_TRIGGERED],
         max_active_runs=16,  # a supervisor ends soon after its stream was replaced; until then both runs are active
-        default_args=DEFAULTS,
+        default_args=FIRST,
         tags=["stream", name],
         doc_md=doc,
     ) as dag:

@@ -121,6 +121,7 @@ def _facts(dag: Any) -> dict[str, Any]:
             task.task_id: {
                 "owner": task.owner,
                 "retries": task.retries,
+                "priority_weight": task.priority_weight,
                 "downstream": sorted(task.downstream_task_ids),
             }
             for task in dag.tasks

@@ -61,6 +61,16 @@ def test_every_task_has_an_owner_and_is_tried_again(dags: dict[str, dict[str, An
     assert [name for name, task in tasks.items() if task["retries"] < 2] == []
 
 
+def test_what_starts_and_stops_streams_comes_before_checks_and_replays(dags: dict[str, dict[str, Any]]) -> None:
+    weights = {
+        (dag_id, task_id): task["priority_weight"]
+        for dag_id, dag in dags.items()
+        for task_id, task in dag["tasks"].items()
+    }
+    streams = {at: weight for at, weight in weights.items() if at[0].startswith("streams__") or "__stream" in at[0]}
+    assert min(streams.values()) > max(weight for at, weight in weights.items() if at not in streams)
+
+
 @pytest.mark.parametrize("name", PIPELINES)
 def test_a_stream_runs_when_somebody_or_the_reconciler_says_so_and_has_no_backfill(
     dags: dict[str, dict[str, Any]], name: str

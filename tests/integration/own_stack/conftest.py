@@ -20,7 +20,7 @@ from deltaworks.stack.airflow_api import AirflowApi
 from deltaworks.stack.lifecycle import down, up
 from tests.live_stack import own_settings, reachable
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 JOB = '''"""Words of {name}, counted per ten minutes."""
 
@@ -103,7 +103,7 @@ class NewPipeline:
         return self.airflow.task(self.dag_id, run_id, task_id).state
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def new_pipeline() -> Iterator[NewPipeline]:
     """Nothing is changed in the copy but one file in `jobs/`. The stream does not run yet."""
     name = f"words{secrets.token_hex(3)}"

@@ -6,7 +6,7 @@ import subprocess
 
 from confluent_kafka import Producer
 
-from tests.integration.conftest import NewPipeline
+from tests.integration.own_stack.conftest import NewPipeline
 from tests.live_stack import read_all
 
 BEGIN_MS = 1_799_999_400_000

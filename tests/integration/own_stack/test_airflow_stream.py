@@ -13,7 +13,7 @@ from deltaworks.airflow.reconcile import DAG_ID as RECONCILE
 from deltaworks.control import heartbeat
 from deltaworks.control.heartbeat import Heartbeat
 from deltaworks.control.paths import PipelinePaths
-from tests.integration.conftest import NewPipeline
+from tests.integration.own_stack.conftest import NewPipeline
 
 ON_KILL_S = 3.0
 """What Airflow does to the trigger of a task that is marked or cleared is done after this long."""

@@ -1,0 +1,1 @@
+"""Tests on a whole stack of their own, which ends with them."""
