@@ -7,7 +7,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -71,8 +71,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items.sort(key=lambda item: _stack_of(item.nodeid) or "~")
 
 
-def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, None, None]:
     """In a process of several the stack ends after the last test that needs it: Airflow is not idle when it idles."""
+    yield  # fixtures need it to clean up
     stack = item.config.stash.get(_STACK, None)
     if stack is None or nextitem is None or not hasattr(item.config, "workerinput"):
         return
