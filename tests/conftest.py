@@ -66,9 +66,10 @@ class FileByFile(LoadScopeScheduling):  # type: ignore[misc]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """In a process of several, what needs the stack comes first; alone, the cheapest first."""
+    """In a process of several what takes long comes first, so that none waits for another at the end; alone, last."""
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: _stack_of(item.nodeid) or "~")
+        files = {path: number for number, path in enumerate(dict.fromkeys(item.path for item in items))}
+        items.sort(key=lambda item: (_stack_of(item.nodeid) or "~", -files[item.path]))
 
 
 @pytest.hookimpl(wrapper=True)
