@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Protocol
 
@@ -190,8 +191,7 @@ def sync(paths: Iterable[Path]) -> None:
         if len(group) == 1:
             _sync(group[0])
         elif group:
-            with ThreadPoolExecutor(min(len(group), _SIDE_BY_SIDE)) as pool:
-                list(pool.map(_sync, group))
+            list(_threads().map(_sync, group))
 
 
 def sync_folder(folder: Path) -> None:
@@ -205,6 +205,15 @@ def make_folder(folder: Path, *, durable: bool = True) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for each in missing:
         sync_folder(each.parent)
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    """Those of this process: a fork has none of them."""
+    return ThreadPoolExecutor(_SIDE_BY_SIDE, thread_name_prefix="sync")
+
+
+os.register_at_fork(after_in_child=_threads.cache_clear)
 
 
 def _sync(path: Path) -> None:

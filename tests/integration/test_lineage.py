@@ -8,10 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from deltaworks import Pipeline, StreamsBuilder
+from deltaworks.control import lineage
 from deltaworks.control.checkpoint import open_plan
 from deltaworks.control.lineage import Claim, Watch, claim, new_incarnation, owner
 from deltaworks.control.paths import PipelinePaths
@@ -109,6 +112,36 @@ def test_of_two_lineages_that_start_at_the_same_moment_one_wins(kafka: LiveStack
     assert len(won) <= 1
     assert owner(kafka.bootstrap, pipeline) == (won[0] if won else None)
     assert all(isinstance(o, Claim | FencedError | LineageError) for o in outcomes), outcomes
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_commit_of_which_the_broker_does_not_know_how_it_went_is_made_again(
+    kafka: LiveStack, pipeline: str, monkeypatch: pytest.MonkeyPatch, committed: bool
+) -> None:
+    """It answers so now and then when two drivers start at the same moment."""
+    made: list[Unsure] = []
+
+    class Unsure:
+        def __init__(self, producer: Producer) -> None:
+            self._producer, self._first = producer, not made
+            made.append(self)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._producer, name)
+
+        def commit_transaction(self, timeout_s: float) -> None:
+            if committed or not self._first:
+                self._producer.commit_transaction(timeout_s)
+            if self._first:
+                raise KafkaException(KafkaError(KafkaError.UNKNOWN))
+
+    producer = lineage._producer
+    monkeypatch.setattr(lineage, "_producer", lambda *of: Unsure(producer(*of)))
+
+    claimed = started(kafka, pipeline, "a")
+
+    assert owner(kafka.bootstrap, pipeline) == claimed
+    assert len(made) == 2
 
 
 def test_a_broker_that_is_away_is_a_reason_to_try_later(kafka: LiveStack, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,11 +12,12 @@ with a table is wrong a moment later too.
 from __future__ import annotations
 
 import logging
+import zlib
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import DAG, task
+from airflow.sdk import DAG, CronTriggerTimetable, task
 from airflow.sdk.api.datamodels._generated import DagRunType
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 SUITES = "quality"
 """The folder of the suites, in `jobs/`."""
-HOUR = timedelta(hours=1)
 _LIMIT = timedelta(minutes=30)
 _DOC = """
 Checks the tables of `{name}`: the suite in `jobs/quality/{name}.py` (Great Expectations, and rules in SQL), and what
@@ -40,7 +40,7 @@ stream may run meanwhile.
 
 | | |
 |---|---|
-| When | every {every}, and when you trigger this DAG |
+| When | every hour at minute {minute} (UTC), and when you trigger this DAG |
 | The run fails | if a rule is broken that is no mere warning, or could not be checked |
 | What is wrong, why it matters, and rows that show it | the log of `check` |
 | Since when | the Delta tables `quality_results` and `quality_failures` (sampled rows), column `run_id` |
@@ -50,26 +50,26 @@ A failed run stops nothing and repairs nothing. `{name}__replay` computes days a
 """
 
 
-def quality_dag(name: str, every: timedelta = HOUR) -> DAG | None:
+def quality_dag(name: str) -> DAG | None:
     """Makes the DAG; None for a pipeline without a suite.
 
-    Args:
-        name: of the pipeline.
-        every: from one check to the next.
+    Its minute comes from the name, so that the checks of all pipelines do not begin at once, neither every hour nor
+    when a stack starts.
     """
+    minute = zlib.crc32(name.encode()) % 60
     if name not in jobs.names_with(Settings.from_environment(), SUITES):
         return None
     with DAG(
         dag_id=dag_id(name),
         description=f"Checks that the tables of {name} are as they should be.",
-        schedule=every,
+        schedule=CronTriggerTimetable(f"{minute} * * * *", timezone="UTC"),
         catchup=False,
         max_active_runs=1,
         allowed_run_types=[DagRunType.SCHEDULED, DagRunType.MANUAL, DagRunType.OPERATOR_TRIGGERED],
         default_args=DEFAULTS,
         dagrun_timeout=2 * _LIMIT,
         tags=["quality", name],
-        doc_md=_DOC.format(name=name, every=_in_words(every)).strip(),
+        doc_md=_DOC.format(name=name, minute=minute).strip(),
     ) as dag:
         task(task_id="check", execution_timeout=_LIMIT)(check)(name)
     return dag
@@ -120,8 +120,3 @@ def _summary(name: str, blocking: Sequence[Verdict]) -> str:
     first = blocking[0]
     more = f", and {len(blocking) - 1} more" if len(blocking) > 1 else ""
     return f"the tables of {name} are not as they should be: {first.table}: {first.expects}{more}"
-
-
-def _in_words(every: timedelta) -> str:
-    minutes = round(every.total_seconds() / 60)
-    return "hour" if every == HOUR else f"{minutes} minutes"

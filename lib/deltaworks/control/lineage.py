@@ -13,6 +13,7 @@ fence.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import secrets
 import socket
@@ -34,6 +35,7 @@ _KEY = b"lineage"
 _TIMEOUT_S = 30.0
 _TRANSACTION_MS = 60_000
 _FIRST_ANSWER_S = 0.02
+_ATTEMPTS = 3
 _FENCED = (KafkaError.PRODUCER_FENCED, KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
 
 
@@ -140,30 +142,43 @@ def claim(
         FencedError: another driver starts at the same moment.
         KafkaReadError, KafkaWriteError: the broker does not answer.
     """
+    mine = Claim(
+        lineage=lineage,
+        incarnation=incarnation,
+        generation=generation,
+        home=home,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        at_ms=wall_ms(),
+    )
+    for attempt in itertools.count(1):
+        try:
+            _claim(bootstrap, pipeline, mine, take_over=take_over)
+            break
+        except KafkaException as error:
+            reason: KafkaError = error.args[0]
+            if reason.code() != KafkaError.UNKNOWN or attempt == _ATTEMPTS:
+                raise _failure(pipeline, bootstrap, reason) from error
+    return mine
+
+
+def _claim(bootstrap: str, pipeline: str, mine: Claim, *, take_over: bool) -> None:
+    """Raises `KafkaException`; after one that is unknown nobody knows whether it is claimed, and it can be repeated.
+
+    A broker answers so where another producer of the same id begins while this one commits.
+    """
     topic = control_topic(pipeline)
     producer = _producer(bootstrap, topic)
     try:
         _begin(producer)
         before = owner(bootstrap, pipeline)  # nobody can claim between this and our transaction without fencing it
-        if before is not None and before.lineage != lineage and not take_over:
+        if before is not None and before.lineage != mine.lineage and not take_over:
             raise _of_another(bootstrap, pipeline, before)
-        mine = Claim(
-            lineage=lineage,
-            incarnation=incarnation,
-            generation=generation,
-            home=home,
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            at_ms=wall_ms(),
-        )
         producer.begin_transaction()
         producer.produce(topic, msgspec.json.encode(mine), _KEY, LINEAGE_PARTITION)
         producer.commit_transaction(_TIMEOUT_S)
-    except KafkaException as error:
-        raise _failure(pipeline, bootstrap, error.args[0]) from error
     finally:
         close_quietly(producer)
-    return mine
 
 
 class Watch:

@@ -80,9 +80,14 @@ def duckdb_connection(root: Path, *, database: str = ":memory:") -> duckdb.DuckD
     """
     connection = duckdb.connect(database)
     connection.execute("SET TimeZone = 'UTC'")
+    add_views(connection, root)
+    return connection
+
+
+def add_views(connection: duckdb.DuckDBPyConnection, root: Path) -> None:
+    """Adds every table below `root` as a view of this connection, at its version of now."""
     for name in table_names(root):
         connection.register(name, dataset(root / name))
-    return connection
 
 
 def sandbox(root: Path, limits: Limits) -> Sandbox:

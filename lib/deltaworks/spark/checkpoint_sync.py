@@ -119,11 +119,15 @@ class CheckpointSync:
 
     def close(self) -> None:
         """Syncs what is committed by now, and ends the thread."""
+        self.abandon()
+        self._thread.join()
+        self._try()
+
+    def abandon(self) -> None:
+        """Tells the thread to end, and waits for nothing: a stream that failed shall be back at once."""
         with self._changed:
             self._closing = True
             self._changed.notify()
-        self._thread.join()
-        self._try()
 
     def _work(self) -> None:
         while True:

@@ -24,6 +24,8 @@ def _hand_over(server: str, arguments: list[str]) -> socket.socket:
     variables = [part for item in os.environ.items() for part in item]
     request = "\0".join([os.getcwd(), str(len(arguments)), *arguments, *variables])  # noqa: PTH109 # pathlib takes long
     socket.send_fds(connection, [request.encode(errors="surrogateescape")], [0, 1, 2])
+    if not connection.recv(1):  # it was ending, and has not taken the request
+        raise ConnectionError
     return connection
 
 

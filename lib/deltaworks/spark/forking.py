@@ -62,6 +62,8 @@ _ENVIRONMENT = {
 _LIFELINE = 0
 _REQUEST = 1 << 20
 """Longer ones are refused by the socket, and the client becomes an ordinary Python."""
+_TAKEN = b"\1"
+"""The answer: a client that does not get it becomes an ordinary Python."""
 _CREDENTIALS = struct.Struct("3i")
 _log = logging.getLogger(__name__)
 
@@ -184,6 +186,8 @@ class _Server:
                 os.close(stream)
             client.close()
             return
+        with suppress(OSError):  # who asks no more is noticed below
+            client.send(_TAKEN)
         try:
             pid = os.fork()
         except OSError:  # no room for one more process

@@ -292,7 +292,8 @@ class StreamDriver:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
             begun.watch.close()
-            durable.close()
+            durable.abandon()
+        durable.close()
         committer.refresh_snapshots(force=True)
         committer.close()
         self._beat = msgspec.structs.replace(self._beat, stale_snapshots=[])

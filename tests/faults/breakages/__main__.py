@@ -50,8 +50,9 @@ def run(tests: Sequence[str], *, breakage: str | None = None) -> Run:
     environment["COLUMNS"] = _WIDE
     if breakage is not None:
         environment[plant.VARIABLE] = breakage
+    first = ("--exitfirst",) if breakage is not None and len(tests) == 1 else ()  # one red case of a test is enough
     done = subprocess.run(
-        [*_PYTEST, "-p", plant.__name__, *tests],
+        [*_PYTEST, *first, "-p", plant.__name__, *tests],
         cwd=_ROOT,
         env=environment,
         stdout=subprocess.PIPE,

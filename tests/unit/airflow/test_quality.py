@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow._shared.timezones.timezone import utcnow
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.serialization.decoders import decode_timetable
+from airflow.serialization.encoders import encode_timetable
+from airflow.timetables.base import TimeRestriction
 
 from deltaworks.airflow.quality import check, quality_dag
 from deltaworks.errors import ConfigurationError, TransientError
@@ -123,9 +126,20 @@ def test_what_may_be_gone_a_moment_later_is_tried_again(tables: Production) -> N
         check("orders", RUN)
 
 
-def test_the_hour_is_a_default() -> None:
-    dags: Any = [quality_dag("orders"), quality_dag("orders", timedelta(minutes=15))]
+def test_each_pipeline_is_checked_every_hour_at_a_minute_of_its_own() -> None:
+    dags: Any = [quality_dag("orders"), quality_dag("clicks")]
 
-    assert ["every hour" in dag.doc_md for dag in dags] == [True, False]
-    assert "every 15 minutes" in dags[1].doc_md
-    assert [dag.schedule for dag in dags] == [timedelta(hours=1), timedelta(minutes=15)]
+    minutes = {dag.schedule.expression.removesuffix(" * * * *"): dag.doc_md for dag in dags}
+    assert len(minutes) == 2
+    assert all(f"every hour at minute {int(minute)} (UTC)" in doc for minute, doc in minutes.items())
+
+
+def test_a_stack_that_starts_checks_nothing_before_the_next_minute_that_is_due() -> None:
+    dag: Any = quality_dag("orders")
+
+    first = decode_timetable(encode_timetable(dag.schedule)).next_dagrun_info(
+        last_automated_data_interval=None, restriction=TimeRestriction(earliest=None, latest=None, catchup=dag.catchup)
+    )
+
+    assert first is not None
+    assert first.run_after > utcnow()

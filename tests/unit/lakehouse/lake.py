@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import duckdb
 import msgspec
 
 from deltaworks.kernel.records import Coordinates, DeadLetter
-from deltaworks.lakehouse.catalog import duckdb_connection
+from deltaworks.lakehouse.catalog import add_views
 from deltaworks.lakehouse.committer import TableCommit, TableCommitter
 from deltaworks.lakehouse.tables import TaskTables
 from deltaworks.lakehouse.writes import TableWrite
@@ -118,7 +119,7 @@ def run(root: Path, batches: int) -> tuple[TableCommitter, Expected]:
 
 def check(root: Path, expected: Expected) -> None:
     """Reads every table as an analyst would and compares it with what it must hold."""
-    with duckdb_connection(root) as connection:
+    with opened(root) as connection:
         orders = query(connection, "select key, source_offset from orders")
         assert sorted(orders) == sorted(expected.orders)
         assert query(connection, "select count(*) from users_changelog") == [(expected.changes,)]
@@ -136,6 +137,21 @@ def check(root: Path, expected: Expected) -> None:
     for key, _, end, _, is_final, date_is_right in windows:
         assert date_is_right
         assert is_final == (end < expected.closed_ms[int(key[-1])])
+
+
+@cache
+def _database() -> duckdb.DuckDBPyConnection:
+    """One for all tests of a process: a new one takes longer than most of what they ask."""
+    database = duckdb.connect()
+    database.execute("SET TimeZone = 'UTC'")
+    return database
+
+
+def opened(root: Path) -> duckdb.DuckDBPyConnection:
+    """Like `duckdb_connection`, whose views are those of one connection, too."""
+    connection = _database().cursor()
+    add_views(connection, root)
+    return connection
 
 
 def query(connection: duckdb.DuckDBPyConnection, sql: str) -> list[tuple[Any, ...]]:

@@ -16,12 +16,11 @@ from typing import Any
 
 from deltaworks.kernel.records import Coordinates, DeadLetter
 from deltaworks.lakehouse import release
-from deltaworks.lakehouse.catalog import duckdb_connection
 from deltaworks.lakehouse.committer import TableCommitter, TableOptions
 from deltaworks.lakehouse.release import Release, ReleaseRequest
 from deltaworks.lakehouse.tables import TaskTables
 from deltaworks.topology.nodes.sinks import DeltaSink, TableKind
-from tests.unit.lakehouse.lake import query
+from tests.unit.lakehouse.lake import opened, query
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -305,7 +304,7 @@ def expected(rows: Rows) -> dict[str, list[Any]]:
 def contents(root: Path) -> dict[str, list[Any]]:
     """All tables, sorted."""
     appended = "select epoch_ms(timestamp), key, value, source_offset from"
-    with duckdb_connection(root) as connection:
+    with opened(root) as connection:
         found = {
             "orders": query(connection, f"{appended} orders"),
             "hopped": query(connection, f"{appended} hopped"),

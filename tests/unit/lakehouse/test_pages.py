@@ -13,13 +13,12 @@ import pytest
 
 from deltaworks.errors import TableError
 from deltaworks.lakehouse import layout
-from deltaworks.lakehouse.catalog import duckdb_connection
 from deltaworks.lakehouse.committer import TableCommitter
 from deltaworks.lakehouse.tables import TaskTables
 from deltaworks.lakehouse.writes import TableWrite
 from deltaworks.topology.columns import LAST_MS
 from deltaworks.topology.nodes.sinks import DeltaSink, TableKind
-from tests.unit.lakehouse.lake import query
+from tests.unit.lakehouse.lake import opened, query
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -54,7 +53,7 @@ class Windows:
         return writes[0] if writes else None
 
     def rows(self, columns: str = "key, epoch_ms(window_start), epoch_ms(window_end), value, is_final") -> list[Any]:
-        with duckdb_connection(self.root) as connection:
+        with opened(self.root) as connection:
             return sorted(query(connection, f"select {columns} from t"))
 
     def pages(self) -> list[str]:

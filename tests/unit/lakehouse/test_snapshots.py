@@ -10,11 +10,11 @@ import pytest
 
 from deltaworks.kernel.records import Coordinates
 from deltaworks.lakehouse import snapshots
-from deltaworks.lakehouse.catalog import duckdb_connection, table
+from deltaworks.lakehouse.catalog import table
 from deltaworks.lakehouse.committer import TableCommitter
 from deltaworks.lakehouse.tables import TaskTables
 from deltaworks.topology.nodes.sinks import DeltaSink, TableKind
-from tests.unit.lakehouse.lake import query
+from tests.unit.lakehouse.lake import opened, query
 
 USERS = DeltaSink(name="n", table="users", kind=TableKind.CHANGELOG, key=str, value=str)
 
@@ -47,7 +47,7 @@ class Users:
         self.committer.commit(self.batch_id, [write for tables in self.tasks for write in tables.finish()])
 
     def snapshot(self) -> dict[str, str]:
-        with duckdb_connection(self.root) as connection:
+        with opened(self.root) as connection:
             rows = query(connection, "select key, value from users")
         assert len(dict(rows)) == len(rows)
         return dict(rows)
@@ -88,7 +88,7 @@ def test_fields_of_a_key_may_have_any_name(tmp_path: Path) -> None:
 
     committer.refresh_snapshots(force=True)
 
-    with duckdb_connection(tmp_path) as connection:
+    with opened(tmp_path) as connection:
         found = query(connection, "select number, key_op, number_max, value from seats order by number")
     assert found == [(7, "a", 1, "taken"), (8, "a", 1, "free")]
 
@@ -199,7 +199,7 @@ def test_merging_the_files_of_the_changelog_changes_no_result(tmp_path: Path) ->
     users.committer.close()
     files = table(tmp_path, "users_changelog").files
 
-    with duckdb_connection(tmp_path) as connection:
+    with opened(tmp_path) as connection:
         latest = query(
             connection, "select key, arg_max(value, batch_id) from users_changelog where op = 'upsert' group by key"
         )

@@ -165,6 +165,29 @@ def test_after_an_io_error_the_mark_stays_where_it_is(tmp_path: Path, disk: Disk
     assert mark is not None and mark.batch == 2
 
 
+def test_a_stream_that_fails_does_not_wait_for_what_is_being_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoints.make(tmp_path / "checkpoint", committed=2)
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def slow(fd: int) -> None:
+        begun.set()
+        goes_on.wait(WAIT_S)
+
+    monkeypatch.setattr(os, "fsync", slow)
+    sync = sync_of(tmp_path)
+    sync.committed(2)
+    assert begun.wait(WAIT_S)
+
+    sync.abandon()
+
+    assert read_mark(tmp_path / "synced.json") is None
+    goes_on.set()
+    sync.close()  # whoever ends in an orderly way afterwards
+    assert sync.synced == 2
+
+
 def test_a_mark_survives_being_written_and_read(tmp_path: Path) -> None:
     mark = Mark(batch=3, boot_id="b", files=["offsets/3"])
     checkpoint_sync.write_mark(tmp_path / "line" / "synced.json", mark)

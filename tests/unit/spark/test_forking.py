@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -16,6 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
+from deltaworks.spark import fork_client
 from deltaworks.spark.forking import ForkServer
 
 _DRIVER = """
@@ -171,6 +173,23 @@ def test_a_server_that_was_killed_is_not_needed(driver: Any, begin: Begin, tmp_p
     process.wait(timeout=20)
     assert json.loads(_call(driver, tmp_path, "-m", "shows").stdout)["marker"] != driver.server
     forked.kill()
+
+
+def test_a_server_that_ends_before_it_takes_a_request_is_not_needed(tmp_path: Path) -> None:
+    (tmp_path / "waits.py").write_text("print('started')")
+    name = f"deltaworks-test-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as dying:
+        dying.bind("\0" + name)
+        dying.listen()
+        command = [sys.executable, "-I", "-S", fork_client.__file__, sys.executable, name, "-m", "waits"]
+        with subprocess.Popen(command, env=_environment(tmp_path), stdout=subprocess.PIPE, text=True) as process:
+            connection, _ = dying.accept()
+            _, streams, _, _ = socket.recv_fds(connection, 1 << 20, 3)
+            for each in (*streams, connection.detach()):
+                os.close(each)
+            output, _ = process.communicate(timeout=20)
+
+    assert output == "started\n"
 
 
 def test_without_a_folder_for_programs_python_is_started(driver: Any, tmp_path: Path) -> None:
