@@ -14,7 +14,7 @@ from tests.faults import plant
 from tests.faults.breakages import BREAKAGES
 
 _ROOT = Path(__file__).parents[3]
-_CACHE = "cache_dir=.deltaworks/cache/breakages"
+_CACHE = "cache_dir=.pytest_cache/breakages"
 """Not that of the suite, so that `--last-failed` does not know these."""
 _PYTEST = (sys.executable, "-m", "pytest", "-q", "-n0", "-rf", "--tb=short", "-o", _CACHE)
 _WIDE = "400"
