@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from deltaworks.spark.protocol import TruthHeader
+from deltaworks.runtime.state.recovery import TruthHeader
 
 
 @dataclass

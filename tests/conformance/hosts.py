@@ -9,7 +9,8 @@ from typing import Any
 
 from deltaworks import Plan, StreamsError
 from deltaworks.kernel.errors import ErrorPolicy, dead_letter_record
-from deltaworks.testing.recorded import MicroBatch, Recording, Restarts, TaskId, TaskOutput, run_recorded
+from deltaworks.runtime.task_loop import TaskId
+from deltaworks.testing.recorded import MicroBatch, Recording, Restarts, TaskOutput, run_recorded
 from deltaworks.testing.topics import RawRecord
 
 Entries = list[tuple[bytes, bytes]]

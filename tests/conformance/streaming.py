@@ -33,12 +33,12 @@ from deltaworks.kafka.admin import TopicSpec
 from deltaworks.kernel.partitioning import partition_of
 from deltaworks.kernel.records import RecordBatch
 from deltaworks.kernel.task import TASK_STORE
+from deltaworks.runtime.state.local_store import LocalStore
+from deltaworks.runtime.state.recovery import local_path
 from deltaworks.settings import Settings
 from deltaworks.spark import class_data, session
 from deltaworks.spark.beginning import Begun
 from deltaworks.spark.forking import ForkServer
-from deltaworks.spark.local_store import LocalStore
-from deltaworks.spark.protocol import local_path
 from deltaworks.spark.routes import Routes
 from deltaworks.spark.source import KafkaRanges, SourceConfig
 from deltaworks.spark.streaming import StreamDriver

@@ -11,9 +11,10 @@ from tempfile import TemporaryDirectory
 from deltaworks import Pipeline, Plan, StreamsBuilder, StreamsError
 from deltaworks.kernel.stores.state import StateReader
 from deltaworks.kernel.task import TASK_STORE
+from deltaworks.runtime.task_loop import TaskId
 from deltaworks.settings import Settings
 from deltaworks.spark.source import TICK
-from deltaworks.testing.recorded import MicroBatch, TaskId
+from deltaworks.testing.recorded import MicroBatch
 from deltaworks.testing.topics import RawRecord
 from tests.conformance.hosts import Entries, Failure, Host, Observed, Run
 from tests.faults.points import DRIVER, WORKER

@@ -12,11 +12,12 @@ from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.kafka.ranges import Range
 from deltaworks.kernel.errors import dead_letter_record
 from deltaworks.kernel.records import Headers, RecordBatch
+from deltaworks.runtime.consumer import RangeReader
+from deltaworks.runtime.state.local_store import LocalStore, stores_of
+from deltaworks.runtime.state.recovery import local_path
+from deltaworks.runtime.task_loop import TaskId
 from deltaworks.settings import Settings
-from deltaworks.spark.consumer import RangeReader
-from deltaworks.spark.local_store import LocalStore, stores_of
-from deltaworks.spark.protocol import local_path
-from deltaworks.testing.recorded import MicroBatch, Recording, TaskId, run_recorded
+from deltaworks.testing.recorded import MicroBatch, Recording, run_recorded
 from tests.live_stack import read_all
 
 OutputRecord = tuple[bytes | None, bytes | None, int, Headers]

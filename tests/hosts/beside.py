@@ -16,8 +16,8 @@ from deltaworks.lakehouse.scope import Scope
 from deltaworks.replay import phases
 from deltaworks.replay.model import Phase, ReplayPaths, ReplayPlan, ReplayRequest
 from deltaworks.replay.phases import ReplayRun, Report
+from deltaworks.runtime.replay.steps import begun_later
 from deltaworks.settings import Settings
-from deltaworks.spark.replay.steps import begun_later
 from tests.hosts.in_process import InProcessStream
 from tests.hosts.memory_kafka import MemoryBroker
 from tests.hosts.replays import replay_host, steps_of, tables_of

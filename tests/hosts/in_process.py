@@ -16,7 +16,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
-from pyspark.sql import Row
 
 from deltaworks import faults
 from deltaworks.control import batches, topics
@@ -30,22 +29,21 @@ from deltaworks.kafka.ranges import Offsets
 from deltaworks.kernel.stores.state import StoreChanges
 from deltaworks.kernel.task import Task
 from deltaworks.lakehouse.committer import TableCommitter
+from deltaworks.runtime import messages
+from deltaworks.runtime.messages import BatchHeader, Row, TaskResult
+from deltaworks.runtime.slot import Operator, run_slot
+from deltaworks.runtime.state.initial_state import seeded
+from deltaworks.runtime.state.local_store import discard
+from deltaworks.runtime.state.recovery import Truth
+from deltaworks.runtime.task_loop import TaskId
+from deltaworks.runtime.worker import Clients, HostConfig, KafkaClients, Worker
 from deltaworks.settings import Settings
-from deltaworks.spark import rows
-from deltaworks.spark.local_store import discard
-from deltaworks.spark.protocol import Truth
-from deltaworks.spark.routes import Operator, Routes
-from deltaworks.spark.rows import BatchHeader, TaskResult
-from deltaworks.spark.seed import seeded
-from deltaworks.spark.slot import run_slot
+from deltaworks.spark.routes import Routes
 from deltaworks.spark.source import BATCH, CLOCK, TICK, plan_rows, ranges_of, source_config
-from deltaworks.spark.turns import TaskId
-from deltaworks.spark.worker import Clients, HostConfig, KafkaClients, Worker
 from tests.faults.hooks import InjectedFault
 from tests.hosts.memory_kafka import MemoryKafka
 from tests.task_state import TaskState
 
-_InputRow = Row("route", "stage", "task", "kind", "payload", "batch")
 _FIRST_WALL_MS = 1_800_000_000_000
 
 
@@ -306,7 +304,7 @@ class InProcessStream:
         """All operators; a slot that fails at a point of its own runs again in another worker."""
         faults.reach("driver.before_tasks")
         states = dict(self.states)
-        planned = [_InputRow(*row) for row in plan_rows(self._source, intent, max(self._known, intent.batch))]
+        planned = [Row(*row) for row in plan_rows(self._source, intent, max(self._known, intent.batch))]
         flowing = list(planned)
         for operator in self._routing.operators:
             mine = {self.routes[stage, t] for stage in operator.stages for t in range(self.tasks[stage])}
@@ -316,10 +314,12 @@ class InProcessStream:
                 if addressed:
                     output += self._run_slot(operator, addressed, states)
             flowing = output
-        results = [msgspec.msgpack.decode(row.payload, type=TaskResult) for row in flowing if row.kind == rows.RESULT]
-        (plan,) = [row for row in flowing if row.kind == rows.BATCH]
+        results = [
+            msgspec.msgpack.decode(row.payload, type=TaskResult) for row in flowing if row.kind == messages.RESULT
+        ]
+        (plan,) = [row for row in flowing if row.kind == messages.BATCH]
         self.intents.require_same(intent, msgspec.msgpack.decode(plan.batch, type=BatchHeader).intent)
-        assert all(row.kind in (rows.RESULT, rows.BATCH) for row in flowing)
+        assert all(row.kind in (messages.RESULT, messages.BATCH) for row in flowing)
         return states, results
 
     def _run_slot(self, operator: Operator, inputs: list[Row], states: dict[TaskId, TaskState]) -> list[Row]:

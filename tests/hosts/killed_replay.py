@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 
 from deltaworks import faults
-from deltaworks.spark.replay.executors import InProcess
-from deltaworks.spark.replay.host import ReplayHost
+from deltaworks.runtime.replay.executors import InProcess
+from deltaworks.runtime.replay.host import ReplayHost
 
 
 def main(file: Path, wanted: str | None = None, times: int = 0) -> None:

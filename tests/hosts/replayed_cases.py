@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
+from deltaworks.runtime.replay import runner
 from deltaworks.settings import Settings
-from deltaworks.spark.replay import runner
 from deltaworks.spark.source import TICK
 from deltaworks.testing.topics import RawRecord
 from tests.conformance.data import Case, curated, generated, once_different, random

@@ -16,7 +16,7 @@ from random import Random
 from tempfile import TemporaryDirectory
 
 from deltaworks import Plan
-from deltaworks.spark.replay.steps import Step, begun_later
+from deltaworks.runtime.replay.steps import Step, begun_later
 from deltaworks.topology.lookback import NeedsAllHistory, lookback_ms, tables_from_the_beginning
 from deltaworks.topology.nodes import ExtractedTopicSink, TopicSink
 from tests.conformance.data import Case

@@ -14,13 +14,13 @@ from deltalake import DeltaTable
 from deltaworks import Pipeline, Plan, faults
 from deltaworks.control import batches
 from deltaworks.lakehouse.schema import plan_schemas
-from deltaworks.spark.global_tables import Reader
-from deltaworks.spark.local_store import LocalStore, stores_of
-from deltaworks.spark.protocol import local_path, open_store
-from deltaworks.spark.replay.executors import Executor, InProcess
-from deltaworks.spark.replay.host import ReplayHost
-from deltaworks.spark.replay.steps import Step, globals_start, recorded_steps
-from deltaworks.spark.turns import TaskId
+from deltaworks.runtime.global_tables import Reader
+from deltaworks.runtime.replay.executors import Executor, InProcess
+from deltaworks.runtime.replay.host import ReplayHost
+from deltaworks.runtime.replay.steps import Step, globals_start, recorded_steps
+from deltaworks.runtime.state.local_store import LocalStore, stores_of
+from deltaworks.runtime.state.recovery import local_path, open_store
+from deltaworks.runtime.task_loop import TaskId
 from tests.faults.hooks import InjectedFault
 from tests.hosts.in_process import InProcessStream
 

@@ -15,8 +15,8 @@ from deltaworks.errors import StreamsError
 from deltaworks.kernel.records import Headers
 from deltaworks.lakehouse.archive_reader import ArchiveReader
 from deltaworks.lakehouse.catalog import duckdb_connection, table_names
+from deltaworks.runtime.history import HistoryReader
 from deltaworks.settings import Settings
-from deltaworks.spark.history import HistoryReader
 from deltaworks.testing.topics import RawRecord
 from deltaworks.topology.archives import Archives
 from tests.hosts.in_process import InProcessStream

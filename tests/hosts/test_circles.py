@@ -13,9 +13,9 @@ import pytest
 from deltaworks import Pipeline, StreamsBuilder
 from deltaworks.errors import KafkaWriteError, StateError
 from deltaworks.lakehouse.catalog import duckdb_connection
+from deltaworks.runtime import slot
+from deltaworks.runtime.state.recovery import next_stamp
 from deltaworks.settings import Settings
-from deltaworks.spark import slot
-from deltaworks.spark.protocol import next_stamp
 from deltaworks.testing.topics import RawRecord
 from tests.hosts.in_process import InProcessStream
 from tests.hosts.memory_kafka import MemoryKafka, MemorySink

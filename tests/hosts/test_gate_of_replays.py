@@ -14,8 +14,8 @@ from deltaworks.lakehouse.scope import Scope
 from deltaworks.quality.gate import gate, judge
 from deltaworks.quality.verdict import Verdict
 from deltaworks.replay.model import Order
+from deltaworks.runtime.replay.steps import begun_later
 from deltaworks.spark.replay.by_time import ByTime, joined, steps
-from deltaworks.spark.replay.steps import begun_later
 from deltaworks.spark.source import TICK
 from deltaworks.topology.lookback import lookback_ms, tables_from_the_beginning
 from tests.hosts.in_process import InProcessStream

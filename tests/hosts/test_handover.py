@@ -26,10 +26,10 @@ from deltaworks.lakehouse import layout, succession
 from deltaworks.lakehouse.log import Commit, DeltaLog
 from deltaworks.lakehouse.schema import Role, plan_schemas
 from deltaworks.lakehouse.succession import Succession, SuccessionRequest
+from deltaworks.runtime.replay.executors import InProcess
+from deltaworks.runtime.replay.host import ReplayHost
 from deltaworks.settings import Settings
 from deltaworks.spark import handover
-from deltaworks.spark.replay.executors import InProcess
-from deltaworks.spark.replay.host import ReplayHost
 from deltaworks.spark.source import TICK
 from deltaworks.testing.topics import RawRecord
 from jobs import fraud, inventory, invoices, orders

@@ -13,12 +13,13 @@ import pytest
 
 from deltaworks import Pipeline, StreamsBuilder, processes
 from deltaworks.errors import StateError
+from deltaworks.runtime import slot
+from deltaworks.runtime.state import applier
+from deltaworks.runtime.state.local_files import DATA
+from deltaworks.runtime.state.local_store import EMPTY, LocalReader, LocalStore, Stamp
+from deltaworks.runtime.state.recovery import local_path
+from deltaworks.runtime.task_loop import process
 from deltaworks.settings import Settings
-from deltaworks.spark import applier, slot
-from deltaworks.spark.local_files import DATA
-from deltaworks.spark.local_store import EMPTY, LocalReader, LocalStore, Stamp
-from deltaworks.spark.protocol import local_path
-from deltaworks.spark.turns import process
 from deltaworks.testing.topics import RawRecord
 from tests.hosts import in_process
 from tests.hosts.in_process import InProcessStream

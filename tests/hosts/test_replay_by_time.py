@@ -15,12 +15,12 @@ from deltalake import DeltaTable
 
 from deltaworks import Pipeline, StreamsBuilder, TimeWindows
 from deltaworks.kafka.ranges import Offsets, Range
+from deltaworks.runtime.global_tables import Reader
+from deltaworks.runtime.replay import sorted_files
+from deltaworks.runtime.replay.sorted_files import read_rows, write_sorted
+from deltaworks.runtime.replay.steps import Step
 from deltaworks.settings import Settings
-from deltaworks.spark.global_tables import Reader
-from deltaworks.spark.replay import sorted_files
 from deltaworks.spark.replay.by_time import ByTime, joined, steps
-from deltaworks.spark.replay.sorted_files import read_rows, write_sorted
-from deltaworks.spark.replay.steps import Step
 from deltaworks.testing.topics import RawRecord
 from tests.hosts.in_process import InProcessStream
 from tests.hosts.memory_kafka import MemoryKafka

@@ -18,8 +18,8 @@ from deltaworks.kafka import admin
 from deltaworks.lakehouse.archive_reader import ArchiveReader
 from deltaworks.replay import phases, work
 from deltaworks.replay.plan import DAY_MS
+from deltaworks.runtime.history import HistoryReader
 from deltaworks.settings import Settings
-from deltaworks.spark.history import HistoryReader
 from deltaworks.testing.topics import RawRecord
 from deltaworks.topology.archives import Archives
 from deltaworks.topology.records import Coordinates

@@ -8,7 +8,7 @@ from confluent_kafka import Producer, TopicPartition
 from deltaworks.errors import RecordsGoneError
 from deltaworks.kafka import admin
 from deltaworks.kafka.ranges import Range
-from deltaworks.spark.consumer import RangeReader
+from deltaworks.runtime.consumer import RangeReader
 from tests.live_stack import LiveStack
 
 

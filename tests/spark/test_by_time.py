@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 from deltaworks import Pipeline, StreamsBuilder
 from deltaworks.errors import KafkaReadError
 from deltaworks.kafka.ranges import Range
+from deltaworks.runtime.history import History
 from deltaworks.settings import Settings
 from deltaworks.spark import session
-from deltaworks.spark.history import History
 from deltaworks.spark.replay import by_time
 from deltaworks.testing.topics import RawRecord
 from tests.hosts.in_process import InProcessStream

@@ -18,9 +18,9 @@ from deltaworks.control import batches, heartbeat
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.kafka import admin
 from deltaworks.kernel.stores.state import StoreChanges
+from deltaworks.runtime.state.local_store import LocalStore, stores_of
+from deltaworks.runtime.state.recovery import local_path
 from deltaworks.spark import handover
-from deltaworks.spark.local_store import LocalStore, stores_of
-from deltaworks.spark.protocol import local_path
 from tests.faults.stores import compare_stores, replay
 from tests.hosts.in_process import InProcessStream
 from tests.live_stack import LiveStack

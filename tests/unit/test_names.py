@@ -19,8 +19,8 @@ from deltaworks.lakehouse.kept import KeptFiles
 from deltaworks.names import Rule
 from deltaworks.replay import handing_over, phases
 from deltaworks.replay.model import ReplayPaths
+from deltaworks.runtime.replay import sorted_files
 from deltaworks.settings import Settings
-from deltaworks.spark.replay import sorted_files
 from deltaworks.stack import airflow_api, lifecycle
 
 RULES = [rule for rule in vars(names).values() if isinstance(rule, Rule)]

@@ -42,7 +42,7 @@ class CheckpointPlan(msgspec.Struct, frozen=True, kw_only=True):
     control_topic: str = ""
     """Id of the pipeline's control topic; one that was made anew has lost what tasks have committed."""
     seed: str | None = None
-    """Folder beside the plan with the stores that its tasks begin with (see `spark.seed`); None: with empty ones."""
+    """Folder beside the plan with the stores that its tasks begin with (see `initial_state`); None: with empty ones."""
 
 
 def open_plan(

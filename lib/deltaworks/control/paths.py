@@ -55,7 +55,7 @@ class LinePaths:
 
     @property
     def open_batch(self) -> Path:
-        """What is known of the batch that was begun last; see `spark.oversized`."""
+        """What is known of the batch that was begun last; see `runtime.batches.oversized`."""
         return self.root / "open-batch.json"
 
     @property
@@ -65,12 +65,12 @@ class LinePaths:
 
     @property
     def sizes(self) -> Path:
-        """How large records are; see `spark.sizes`."""
+        """How large records are; see `runtime.batches.sizes`."""
         return self.root / "record-sizes.json"
 
     @property
     def seed(self) -> Path:
-        """The stores that it began with, if it is not the first one; see `spark.seed`."""
+        """The stores that it began with, if it is not the first one; see `runtime.state.initial_state`."""
         return self.root / "seed"
 
     @property

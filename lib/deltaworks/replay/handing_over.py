@@ -33,9 +33,9 @@ from deltaworks.replay import same_topics
 from deltaworks.replay.begin import Broker
 from deltaworks.replay.model import ReplayPaths, ReplayPlan
 from deltaworks.replay.plan import extended
+from deltaworks.runtime.replay.units import RunPaths
 from deltaworks.settings import Settings
 from deltaworks.spark import handover
-from deltaworks.spark.replay.units import RunPaths
 from deltaworks.topology import fingerprint
 
 CLOSE_RECORDS = 20_000

@@ -7,7 +7,6 @@ from itertools import takewhile
 from pathlib import Path
 
 import msgspec
-from pyspark.sql import SparkSession
 
 from deltaworks import clock
 from deltaworks.control import batches
@@ -22,14 +21,15 @@ from deltaworks.quality.gate import gate
 from deltaworks.quality.verdict import Verdict
 from deltaworks.replay import handing_over
 from deltaworks.replay.model import ReplayPaths, ReplayPlan
+from deltaworks.runtime.global_tables import Reader
+from deltaworks.runtime.history import History
+from deltaworks.runtime.replay.executors import Executor, InProcess
+from deltaworks.runtime.replay.host import Progress, ReplayHost
+from deltaworks.runtime.replay.steps import Step, begun_later, globals_start, recorded_steps
 from deltaworks.settings import Settings
 from deltaworks.spark import class_data, session
-from deltaworks.spark.global_tables import Reader
-from deltaworks.spark.history import History
 from deltaworks.spark.replay import by_time
-from deltaworks.spark.replay.executors import Executor, InProcess, OnSpark
-from deltaworks.spark.replay.host import Progress, ReplayHost
-from deltaworks.spark.replay.steps import Step, begun_later, globals_start, recorded_steps
+from deltaworks.spark.replay.executors import OnSpark
 from deltaworks.topology.archives import Archives
 
 Report = Callable[[str], None]
@@ -58,7 +58,8 @@ def process(settings: Settings, pipeline: Pipeline, paths: ReplayPaths, plan: Re
         clients: Callable[[], Reader] = history
         if plan.request.order == "time":
             report("sorting all records by time")
-            steps = _by_time(spark, history, list(recorded), paths.sorted, plan)
+            batches_of_plan = (plan.first_batch, plan.last_batch)
+            steps = by_time.in_order_of_time(spark, history, list(recorded), paths.sorted, batches_of_plan)
             clients = by_time.ByTime(paths.sorted, history)
         host = _host(pipeline, paths, plan, clients, OnSpark(spark, fault_hook=settings.fault_hook))
         estimate = _Estimate(plan.records, host.progress.records)
@@ -118,18 +119,6 @@ def _host(
         run_id=plan.run_id,
         clients=clients,
         executor=executor,
-    )
-
-
-def _by_time(spark: SparkSession, history: History, recorded: list[Step], folder: Path, plan: ReplayPlan) -> list[Step]:
-    """Slices of all records in the order of their timestamps."""
-    by_time.sort(spark, history, by_time.joined(recorded), folder)
-    return by_time.steps(
-        folder,
-        batches=(plan.first_batch, plan.last_batch),
-        last_wall_ms=recorded[-1].wall_ms,
-        tick=any(step.tick for step in recorded),
-        global_offsets=recorded[-1].globals,
     )
 
 

@@ -1,1 +1,1 @@
-"""The streaming host: a pipeline as one Structured Streaming query; the only importer of Spark."""
+"""Spark as the engine: a pipeline as one Structured Streaming query. The only importer of Spark."""

@@ -28,8 +28,9 @@ from deltaworks.files import LocalFiles
 from deltaworks.kafka import admin, control_topic, transactional
 from deltaworks.kafka.ranges import Offsets
 from deltaworks.lakehouse.committer import TableCommitter, TableOptions
+from deltaworks.runtime.batches import oversized
 from deltaworks.settings import Settings
-from deltaworks.spark import checkpoint_recovery, oversized
+from deltaworks.spark import checkpoint_recovery
 from deltaworks.spark.checkpoint_recovery import Settled
 from deltaworks.topology.stages import Plan
 

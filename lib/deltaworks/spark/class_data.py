@@ -27,9 +27,9 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from pyspark.sql.types import StructType
 
 from deltaworks.files import sync, sync_folder
+from deltaworks.runtime import messages
 from deltaworks.settings import Settings
 from deltaworks.spark import forking, session
-from deltaworks.spark import rows as row_kinds
 
 FORMAT = 1
 _FOLDER = "classes"
@@ -142,7 +142,7 @@ def _run_query(spark: SparkSession, checkpoint: Path) -> None:
     """Some batches of a stream with state."""
     spark.dataSource.register(_Numbers)
     numbers = spark.readStream.format("numbers").load()
-    frame = numbers.groupBy("route").transformWithState(_Known(), row_kinds.SCHEMA, "Update", "None")
+    frame = numbers.groupBy("route").transformWithState(_Known(), messages.SCHEMA, "Update", "None")
     seen: list[int] = []
 
     def collect(rows: DataFrame, batch: int) -> None:
@@ -170,7 +170,7 @@ class _NumbersReader(DataSourceStreamReader):
         return [InputPartition(end["next"])]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[int, int, int, int, bytes, bytes]]:
-        yield 0, 0, 0, row_kinds.INPUT, b"payload", b"batch"
+        yield 0, 0, 0, messages.INPUT, b"payload", b"batch"
 
 
 class _Numbers(DataSource):
@@ -179,7 +179,7 @@ class _Numbers(DataSource):
         return "numbers"
 
     def schema(self) -> str:
-        return row_kinds.SCHEMA
+        return messages.SCHEMA
 
     def streamReader(self, schema: StructType) -> _NumbersReader:
         return _NumbersReader()

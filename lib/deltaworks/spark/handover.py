@@ -26,10 +26,10 @@ from deltaworks.errors import ConfigurationError, ConflictError
 from deltaworks.files import replace_file
 from deltaworks.kafka.ranges import Offsets
 from deltaworks.kernel.task import TASK_STORE
-from deltaworks.spark import seed
+from deltaworks.runtime.state import initial_state
+from deltaworks.runtime.state.local_store import LocalStore
+from deltaworks.runtime.state.recovery import local_path
 from deltaworks.spark.checkpoint import begun_batch, committed_offsets
-from deltaworks.spark.local_store import LocalStore
-from deltaworks.spark.protocol import local_path
 from deltaworks.spark.source import TICK
 from deltaworks.topology.stages import Plan
 
@@ -98,10 +98,10 @@ def make_line(
     for stage in plan.stages:
         stores = {store.name: store.timed for store in stage.stores} | {TASK_STORE: False}
         for task in range(tasks[stage.index]):
-            path, target = local_path(state, stage.index, task), seed.seed_path(made.seed, stage.index, task)
+            path, target = local_path(state, stage.index, task), initial_state.seed_path(made.seed, stage.index, task)
             with closing(LocalStore(path, stores, durable=True)) if path.exists() else nullcontext() as local:
                 _require_stand(local, path, last_batch)
-                seed.write(target, local, stores, last_batch + 1)
+                initial_state.write(target, local, stores, last_batch + 1)
     before = stored_plan(paths.plan)
     assert before is not None, "a replay follows a stream that has a checkpoint"
     checkpoint = CheckpointPlan(

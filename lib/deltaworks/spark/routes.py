@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from deltaworks.runtime.slot import Operator
 from deltaworks.topology.stages import Plan, StageGroup
 
 _SEED = 42
@@ -29,20 +30,6 @@ def spark_hash(value: int) -> int:
     h = (h * 0xC2B2AE35) & _MASK
     h ^= h >> 16
     return h - (1 << 32) if h >> 31 else h
-
-
-@dataclass(frozen=True)
-class Operator:
-    """One stateful operator of the streaming plan."""
-
-    groups: tuple[StageGroup, ...]
-    """What it runs, one after the other."""
-    slots: int
-
-    @property
-    def stages(self) -> tuple[int, ...]:
-        """Of all groups."""
-        return tuple(stage for group in self.groups for stage in group.stages)
 
 
 @dataclass(frozen=True)

@@ -37,14 +37,14 @@ from deltaworks.files import LocalFiles
 from deltaworks.kafka.admin import TopicState, admin, topic_states
 from deltaworks.kafka.ranges import Offsets, Range
 from deltaworks.kernel.idling import Idling
+from deltaworks.runtime import messages
+from deltaworks.runtime.batches import sizes
+from deltaworks.runtime.batches.limits import Limit, Part, cut_backlog, require_growing, wait_for_others
+from deltaworks.runtime.batches.oversized import grown
+from deltaworks.runtime.batches.pace import Pace
+from deltaworks.runtime.messages import BatchHeader, BatchPlan
 from deltaworks.settings import Settings
-from deltaworks.spark import rows as row_kinds
-from deltaworks.spark import sizes
-from deltaworks.spark.cuts import Limit, Part, cut_backlog, require_growing, wait_for_others
-from deltaworks.spark.oversized import grown
-from deltaworks.spark.pace import Pace
 from deltaworks.spark.routes import Routes
-from deltaworks.spark.rows import BatchHeader, BatchPlan
 from deltaworks.topology.stages import Plan
 
 TICK = "!tick"
@@ -176,7 +176,7 @@ def source_config(
             topics=stage.topics,
             patterns=stage.patterns,
             routes=tuple(routes[stage.index, task] for task in range(routing.tasks[stage.index])),
-            ticks=pipeline.idle_timeout is not None or stage.has_processors,
+            ticks=stage.ticks(idle_timeout=pipeline.idle_timeout is not None),
         )
         for stage in plan.stages
     )
@@ -557,7 +557,7 @@ def plan_rows(config: SourceConfig, intent: Intent, known: int) -> Sequence[Plan
     header = _encode(BatchHeader(intent.batch, intent.clock_ms, intent.digest, known, position, in_slices))
     first = config.stages[0]
     plan = _encode(BatchPlan(intent.ranges, intent.tick))
-    rows = [(first.routes[0], first.stage, 0, row_kinds.BATCH, plan, header)]
+    rows = [(first.routes[0], first.stage, 0, messages.BATCH, plan, header)]
     for stage in config.stages:
         ticks = intent.tick and stage.ticks
         inputs: dict[int, list[Range]] = {task: [] for task in range(len(stage.routes))} if ticks else {}
@@ -565,7 +565,7 @@ def plan_rows(config: SourceConfig, intent: Intent, known: int) -> Sequence[Plan
             if each.topic not in config.global_topics and stage.reads(each.topic):
                 inputs.setdefault(each.partition, []).append(each)
         for task, ranges in inputs.items():
-            rows.append((stage.routes[task], stage.stage, task, row_kinds.INPUT, _encode(ranges), header))
+            rows.append((stage.routes[task], stage.stage, task, messages.INPUT, _encode(ranges), header))
     return rows
 
 
@@ -586,7 +586,7 @@ class KafkaRanges(DataSource):
         return "kafka_ranges"
 
     def schema(self) -> str:
-        return row_kinds.SCHEMA
+        return messages.SCHEMA
 
     def streamReader(self, schema: StructType) -> KafkaRangesReader:
         return KafkaRangesReader(msgspec.json.decode(self.options["config"], type=SourceConfig))

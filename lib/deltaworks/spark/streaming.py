@@ -39,19 +39,20 @@ from deltaworks.kafka import admin
 from deltaworks.kafka.ranges import Offsets
 from deltaworks.lakehouse import succession
 from deltaworks.lakehouse.committer import TableCommitter, TableOptions
+from deltaworks.runtime import messages
+from deltaworks.runtime.batches import oversized, sizes
+from deltaworks.runtime.batches.sizes import RecordSizes
+from deltaworks.runtime.messages import BatchHeader, TaskResult
+from deltaworks.runtime.worker import HostConfig
 from deltaworks.settings import Settings
-from deltaworks.spark import class_data, failures, forking, handover, oversized, session, sizes
-from deltaworks.spark import rows as row_kinds
+from deltaworks.spark import class_data, failures, forking, handover, session
 from deltaworks.spark.beginning import Beginning, Begun
 from deltaworks.spark.checkpoint import committed_offsets
 from deltaworks.spark.checkpoint_sync import CheckpointSync
 from deltaworks.spark.forking import ForkServer
 from deltaworks.spark.routes import Routes
-from deltaworks.spark.rows import BatchHeader, TaskResult
-from deltaworks.spark.sizes import RecordSizes
 from deltaworks.spark.source import KafkaRanges, KafkaRangesReader, SourceConfig, offsets_option, source_config
 from deltaworks.spark.task_host import TaskHost
-from deltaworks.spark.worker import HostConfig
 
 _log = logging.getLogger(__name__)
 _IDLE_BEAT_S = 1.0
@@ -328,7 +329,7 @@ class StreamDriver:
         frame = spark.readStream.format("kafka_ranges").options(**offsets_option(source)).load()
         for operator in routing.operators:
             host = TaskHost(config, operator, routes)
-            frame = frame.groupBy("route").transformWithState(host, row_kinds.SCHEMA, "Update", "None")
+            frame = frame.groupBy("route").transformWithState(host, messages.SCHEMA, "Update", "None")
         return frame
 
     def _source(self, routing: Routes, begun: Begun) -> SourceConfig:
@@ -361,8 +362,8 @@ class StreamDriver:
         intent = self._intents.require(batch_id)
         rows = frame.collect()
         reach("driver.after_tasks")
-        results = [msgspec.msgpack.decode(r.payload, type=TaskResult) for r in rows if r.kind == row_kinds.RESULT]
-        header = next(msgspec.msgpack.decode(r.batch, type=BatchHeader) for r in rows if r.kind == row_kinds.BATCH)
+        results = [msgspec.msgpack.decode(r.payload, type=TaskResult) for r in rows if r.kind == messages.RESULT]
+        header = next(msgspec.msgpack.decode(r.batch, type=BatchHeader) for r in rows if r.kind == messages.BATCH)
         self._intents.require_same(intent, header.intent)
         with self._committing:
             writes = [write for result in results for write in result.writes]

@@ -22,19 +22,20 @@ from pyspark.sql.streaming.stateful_processor import (
 )
 
 from deltaworks import disk
-from deltaworks.spark.protocol import Truth, TruthHeader, decode_header, encode_header
-from deltaworks.spark.routes import Operator
-from deltaworks.spark.seed import seeded
-from deltaworks.spark.slot import run_slot
-from deltaworks.spark.turns import TaskId
-from deltaworks.spark.worker import HostConfig, worker_for
+from deltaworks.runtime import messages
+from deltaworks.runtime.slot import Operator, run_slot
+from deltaworks.runtime.state.initial_state import seeded
+from deltaworks.runtime.state.recovery import Truth, TruthHeader, decode_header, encode_header
+from deltaworks.runtime.task_loop import TaskId
+from deltaworks.runtime.worker import HostConfig, worker_for
 
+_ROW = Row(*messages.Row._fields)
 _TASK, _SEGMENT = Struct(">ii"), Struct(">q")
 """Keys of the state: of a task's header, and what follows in the key of one of its segments."""
 
 
 class SparkTruth:
-    """`protocol.Truth` of one task over the state of its slot."""
+    """`recovery.Truth` of one task over the state of its slot."""
 
     def __init__(self, task: TaskId, state: MapState) -> None:
         self._task = _TASK.pack(*task)
@@ -84,7 +85,10 @@ class TaskHost(StatefulProcessor):
         assert context is not None
         batch_id = self._config.first_batch + int(context.getLocalProperty("streaming.sql.batchId") or -1)
         with disk.told(Path(self._config.local_root)):
-            yield from run_slot(worker, self._operator, batch_id, rows, self._truth, context.attemptNumber())
+            for row in run_slot(
+                worker, self._operator, batch_id, map(messages.Row._make, rows), self._truth, context.attemptNumber()
+            ):
+                yield _ROW(*row)
 
     def close(self) -> None:
         pass

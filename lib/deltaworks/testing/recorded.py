@@ -15,18 +15,18 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+from deltaworks.kafka.ranges import Range
 from deltaworks.kernel.errors import ErrorPolicy
 from deltaworks.kernel.hops import HopOutput
 from deltaworks.kernel.records import Coordinates, DeadLetter, Headers, RecordBatch
 from deltaworks.kernel.stores.build import Store
 from deltaworks.kernel.stores.memory import MemoryState
 from deltaworks.kernel.task import Task, TaskMetrics
+from deltaworks.runtime.task_loop import Inputs, Sent, TaskId, process, rounds, take_turns
 from deltaworks.testing.tables import TablesInMemory
 from deltaworks.testing.topics import RawRecord
 from deltaworks.topology.stages import Plan, Stage
 
-TaskId = tuple[int, int]
-"""`(stage, task)`"""
 Restarts = Callable[[int, TaskId], bool]
 """`(batch id, task)` -> whether the task is built from its state before that batch."""
 
@@ -126,7 +126,7 @@ def run_recorded(
         max_cached_entries=max_cached_entries,
         idle_timeout_ms=None if idle_timeout is None else idle_timeout // timedelta(milliseconds=1),
     )
-    host = _Host(plan, topic_partitions, build, sink_partitions, every_task_ticks=idle_timeout is not None)
+    host = _Host(plan, topic_partitions, build, sink_partitions, idle_timeout=idle_timeout is not None)
     for batch_id, batch in enumerate(batches, start=first_batch_id):
         host.run(batch_id, batch, restarts)
     return host.recording()
@@ -171,10 +171,12 @@ class _Host:
         build: Callable[..., Task],
         sink_partitions: Mapping[str, int],
         *,
-        every_task_ticks: bool,
+        idle_timeout: bool,
     ) -> None:
         self._groups = plan.groups
-        self._every_task_ticks = every_task_ticks
+        self._counts = plan.tasks(topic_partitions)
+        self._readers = {hop: stage.index for stage in plan.stages for hop in stage.hops_in}
+        self._idle_timeout = idle_timeout
         self._tables = TablesInMemory(plan.tables)
         hop_partitions = plan.hop_partitions(topic_partitions)
         self._globals = [
@@ -190,45 +192,49 @@ class _Host:
                 self._tables,
                 sink_partitions,
             )
-            for stage, count in zip(plan.stages, plan.tasks(topic_partitions), strict=True)
+            for stage, count in zip(plan.stages, self._counts, strict=True)
             for task in range(count)
         }
         self._hops: list[dict[TaskId, list[RecordBatch]]] = []
         self._metrics: list[dict[TaskId, TaskMetrics]] = []
 
     def run(self, batch_id: int, batch: MicroBatch, restarts: Restarts) -> None:
-        hopped: dict[tuple[str, int], list[RecordBatch]] = {}
-        received: dict[TaskId, list[RecordBatch]] = {}
-        metrics: dict[TaskId, TaskMetrics] = {}
         for slot in self._globals:
             if read := [each for each in batch.records if slot.stage.reads(each.topic)]:
-                slot.run(batch_id, read, batch.wall_clock_ms)
-        for group in self._groups:
-            tasks = [slot for index in group.stages for (stage, _), slot in self._tasks.items() if stage == index]
-            inputs = {slot.id: [each for each in batch.records if slot.reads(each)] for slot in tasks}
-            ticking = {
-                slot.id for slot in tasks if batch.tick and (self._every_task_ticks or slot.stage.has_processors)
-            }
-            while True:
-                ran = False
-                for slot in tasks:
-                    arrived = [each for hop in slot.stage.hops_in for each in hopped.pop((hop, slot.id[1]), ())]
-                    if arrived:
-                        received.setdefault(slot.id, []).extend(arrived)
-                    records = [*inputs.pop(slot.id, ()), *arrived]
-                    if not records and slot.id not in ticking:
-                        continue
-                    if slot.id not in metrics and restarts(batch_id, slot.id):
-                        slot.rebuild(batch.wall_clock_ms)
-                    for to, sent in slot.run(batch_id, records, batch.wall_clock_ms).items():
-                        hopped.setdefault(to, []).append(sent)
-                    metrics[slot.id] = slot.metrics.after(metrics.get(slot.id))
-                    ticking.discard(slot.id)
-                    ran = True
-                if not ran:
-                    break
-        self._hops.append(received)
-        self._metrics.append(metrics)
+                slot.begin(batch_id)
+                task = slot.task(batch.wall_clock_ms)
+                task.process(read, batch.wall_clock_ms)
+                task.punctuate(batch.wall_clock_ms)
+                slot.commit()
+        runs: dict[TaskId, _TaskRun] = {}
+
+        def run_of(task: TaskId) -> _TaskRun:
+            if task not in runs:
+                slot = self._tasks[task]
+                if restarts(batch_id, task):
+                    slot.rebuild(batch.wall_clock_ms)
+                runs[task] = _TaskRun(slot, batch_id, batch, self._readers)
+            return runs[task]
+
+        waiting = self._inputs(batch)
+        for group, members, inputs in rounds(self._groups, self._counts, waiting):
+            for to, records in take_turns(members, inputs, run_of, circular=group.circular):
+                waiting.setdefault(to, Inputs()).hops.append(records)
+        self._hops.append({task: run.received for task, run in runs.items() if run.received})
+        self._metrics.append({task: run.metrics for task, run in runs.items() if run.metrics is not None})
+
+    def _inputs(self, batch: MicroBatch) -> dict[TaskId, Inputs]:
+        """Of each task that has something to read, or ticks."""
+        inputs = {
+            task: Inputs()
+            for task, slot in self._tasks.items()
+            if batch.tick and slot.stage.ticks(idle_timeout=self._idle_timeout)
+        }
+        for each in batch.records:
+            for task, slot in self._tasks.items() if each.offsets else ():
+                if slot.reads(each):
+                    inputs.setdefault(task, Inputs()).ranges.append(_range_of(each))
+        return inputs
 
     def recording(self) -> Recording:
         return Recording(
@@ -238,6 +244,32 @@ class _Host:
             hops=self._hops,
             metrics=self._metrics,
         )
+
+
+class _TaskRun:
+    """One task in one micro-batch."""
+
+    def __init__(self, slot: _TaskSlot, batch_id: int, batch: MicroBatch, readers: Mapping[str, int]) -> None:
+        self._slot, self._batch_id, self._wall_ms, self._readers = slot, batch_id, batch.wall_clock_ms, readers
+        self._records = {_range_of(each): each for each in batch.records if each.offsets and slot.reads(each)}
+        self.received: list[RecordBatch] = []
+        self.metrics: TaskMetrics | None = None
+
+    def turn(self, inputs: Inputs, *, last: bool) -> Sent:
+        """As in a stream, whose tasks read from Kafka what this one is given."""
+        self.received += inputs.hops
+        self._slot.begin(self._batch_id)
+        process(self._slot.task(self._wall_ms), inputs, self._read, self._wall_ms)
+        sent = self._slot.commit()
+        self.metrics = self._slot.metrics.after(self.metrics)
+        return [((self._readers[hop], task), records) for (hop, task), records in sent.items()]
+
+    def _read(self, ranges: list[Range]) -> list[list[RecordBatch]]:
+        return [[self._records[each] for each in ranges]]
+
+
+def _range_of(records: RecordBatch) -> Range:
+    return Range(records.topic, records.partition, records.offsets[0], records.offsets[-1] + 1)
 
 
 class _TaskSlot:
@@ -287,19 +319,14 @@ class _TaskSlot:
     def reads(self, records: RecordBatch) -> bool:
         return records.partition == self._number and self.stage.reads(records.topic)
 
-    def run(
-        self, batch_id: int, batches: Sequence[RecordBatch], wall_clock_ms: int
-    ) -> dict[tuple[str, int], RecordBatch]:
+    def begin(self, batch_id: int) -> None:
         if batch_id != self._batch_id:
             self._batch_id = batch_id
             self._hopped = HopOutput(self._number, batch_id)
-        task = self.task(wall_clock_ms)
-        if batches:
-            task.process(batches, wall_clock_ms)
-            task.punctuate(wall_clock_ms)
-        else:
-            task.tick(wall_clock_ms)
-        self.state.apply(task.commit())
+
+    def commit(self) -> dict[tuple[str, int], RecordBatch]:
+        """What it has sent, by hop and task."""
+        self.state.apply(self.task(0).commit())
         return self._hopped.take()
 
     def send(

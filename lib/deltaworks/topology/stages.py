@@ -131,6 +131,14 @@ class Stage:
         """It has processors of the user, which may schedule punctuators."""
         return any(isinstance(node, ProcessorNode | FixedKeyProcessorNode) for node in self.nodes)
 
+    def ticks(self, *, idle_timeout: bool) -> bool:
+        """Its tasks run when only the wall clock has moved on.
+
+        Args:
+            idle_timeout: The pipeline has one.
+        """
+        return idle_timeout or self.has_processors
+
     @property
     def stateful(self) -> bool:
         """It has a store."""

@@ -39,7 +39,7 @@ def _lost_records_not_waited_for(patch: Patch) -> None:
 
 
 def _gone_topics_read_in_kafka(patch: Patch) -> None:
-    from deltaworks.spark.history import HistoryReader
+    from deltaworks.runtime.history import HistoryReader
 
     original = HistoryReader.__init__
 
@@ -113,7 +113,7 @@ BREAKAGES: dict[str, Breakage] = {
     "an archive of another topic read": Breakage(
         Hole.TOPIC_ANEW,
         _any_archive_read,
-        ("tests/unit/spark/test_history.py::test_a_stream_reads_no_archive_of_another_topic_of_that_name",),
+        ("tests/unit/runtime/test_history.py::test_a_stream_reads_no_archive_of_another_topic_of_that_name",),
     ),
     "topics mixed in an archive": Breakage(Hole.TOPIC_ANEW, _archives_mixed, (_ARCHIVE,)),
     "a topic accepted whose archive holds another": Breakage(Hole.TOPIC_ANEW, _archive_accepted, (_ARCHIVE,)),

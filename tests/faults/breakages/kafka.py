@@ -75,14 +75,14 @@ def _refusals_tried_later(patch: Patch) -> None:
 
 
 def _size_not_asked(patch: Patch) -> None:
-    from deltaworks.spark import collector
+    from deltaworks.runtime import collector
 
     patch(collector, "record_size", lambda *record: 0)
 
 
 def _unknown_topic_not_noticed(patch: Patch) -> None:
     from deltaworks.errors import ProductionError
-    from deltaworks.spark.collector import TaskCollector
+    from deltaworks.runtime.collector import TaskCollector
 
     original = TaskCollector._limit
 
@@ -96,7 +96,7 @@ def _unknown_topic_not_noticed(patch: Patch) -> None:
 
 
 def _dead_letters_whole(patch: Patch) -> None:
-    from deltaworks.spark import collector
+    from deltaworks.runtime import collector
 
     patch(collector, "shortened", lambda key, value, headers, limit: (key, value, headers))
 

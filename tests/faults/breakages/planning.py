@@ -7,9 +7,9 @@ from typing import Any
 from tests.faults.breakages.breakage import Breakage, Hole, Patch, Stall, nothing
 
 _SOURCE = "tests/unit/spark/test_source.py"
-_CONSUMER = "tests/unit/spark/test_consumer.py"
+_CONSUMER = "tests/unit/runtime/test_consumer.py"
 _CLOCK = "tests/unit/test_clock.py"
-_OVERSIZED = "tests/unit/spark/test_oversized.py"
+_OVERSIZED = "tests/unit/runtime/batches/test_oversized.py"
 _TIMESTAMPS = "tests/unit/kernel/test_timestamps.py"
 
 
@@ -34,22 +34,22 @@ def _partitions_not_counted(patch: Patch) -> None:
 
 
 def _bytes_not_limited(patch: Patch) -> None:
-    from deltaworks.spark import cuts
+    from deltaworks.runtime.batches import limits
 
-    def fits(self: cuts.Limit, start: Any, end: Any) -> bool:
-        return cuts.count_records(start, end) <= self.records
+    def fits(self: limits.Limit, start: Any, end: Any) -> bool:
+        return limits.count_records(start, end) <= self.records
 
-    patch(cuts.Limit, "fits", fits)
+    patch(limits.Limit, "fits", fits)
 
 
 def _too_large_again(patch: Patch) -> None:
-    from deltaworks.spark.oversized import OpenBatch
+    from deltaworks.runtime.batches.oversized import OpenBatch
 
     patch(OpenBatch, "is_too_large", property(lambda self: False))
 
 
 def _end_of_memory_not_told(patch: Patch) -> None:
-    from deltaworks.spark import oversized
+    from deltaworks.runtime.batches import oversized
 
     patch(oversized, "told", nothing)
 
@@ -66,20 +66,20 @@ def _new_topics_from_0(patch: Patch) -> None:
 
 
 def _gone_records_skipped(patch: Patch) -> None:
-    from deltaworks.spark.consumer import RangeReader
+    from deltaworks.runtime.consumer import RangeReader
 
     patch(RangeReader, "_ends", lambda self, message, wanted: True)
 
 
 def _deleted_topic_waited_for(patch: Patch) -> None:
-    from deltaworks.spark import consumer
+    from deltaworks.runtime import consumer
 
     patch(consumer.RangeReader, "_check_is_there", nothing)
     patch(consumer, "_STALL_S", 0.1)
 
 
 def _archive_not_asked(patch: Patch) -> None:
-    from deltaworks.spark.history import LiveReader
+    from deltaworks.runtime.history import LiveReader
 
     def kept(self: Any, ranges: Any, gone: Exception) -> Any:
         raise gone
@@ -125,7 +125,7 @@ BREAKAGES: dict[str, Breakage] = {
     "bytes of a batch not limited": Breakage(
         Stall.OVERSIZED_BATCH,
         _bytes_not_limited,
-        ("tests/unit/spark/test_cuts.py::test_a_batch_holds_no_more_bytes_than_it_may",),
+        ("tests/unit/runtime/batches/test_limits.py::test_a_batch_holds_no_more_bytes_than_it_may",),
     ),
     "a batch without memory runs again as it was": Breakage(
         Stall.OVERSIZED_BATCH,
@@ -158,7 +158,7 @@ BREAKAGES: dict[str, Breakage] = {
     "the archive not asked": Breakage(
         Stall.RETENTION,
         _archive_not_asked,
-        ("tests/unit/spark/test_history.py::test_a_stream_reads_from_the_archive_what_retention_has_removed",),
+        ("tests/unit/runtime/test_history.py::test_a_stream_reads_from_the_archive_what_retention_has_removed",),
     ),
     "the clock of batches goes back": Breakage(
         Stall.CLOCK_STEPS,

@@ -10,11 +10,11 @@ from tests.faults.breakages.breakage import Breakage, Hole, Patch, Stall, nothin
 
 _CIRCLES = "tests/hosts/test_circles.py"
 _HOSTS = "tests/hosts/test_local_stores.py"
-_FILES = "tests/unit/spark/test_local_files.py"
+_FILES = "tests/unit/runtime/state/test_local_files.py"
 
 
 def _members_one_by_one(patch: Patch) -> None:
-    from deltaworks.spark import slot
+    from deltaworks.runtime import slot
 
     keep = slot._TaskRun.keep
     write = slot._TaskRun.write
@@ -31,7 +31,7 @@ def _members_one_by_one(patch: Patch) -> None:
 
 
 def _local_store_written_at_once(patch: Patch) -> None:
-    from deltaworks.spark import slot
+    from deltaworks.runtime import slot
 
     original = slot._TaskRun.turn
 
@@ -46,43 +46,43 @@ def _local_store_written_at_once(patch: Patch) -> None:
 
 
 def _nonce_not_compared(patch: Patch) -> None:
-    from deltaworks.spark import protocol
+    from deltaworks.runtime.state import recovery
 
-    patch(protocol, "same_stamp", lambda local, truth: local.version == truth.version)
+    patch(recovery, "same_stamp", lambda local, truth: local.version == truth.version)
 
 
 def _stamp_not_required(patch: Patch) -> None:
-    from deltaworks.spark import local_store
+    from deltaworks.runtime.state import local_store
 
     patch(local_store, "_require", nothing)
 
 
 def _boot_ignored(patch: Patch) -> None:
-    from deltaworks.spark import local_files
+    from deltaworks.runtime.state import local_files
 
     patch(local_files, "same_boot", lambda found, now: True)
 
 
 def _size_not_checked(patch: Patch) -> None:
-    from deltaworks.spark import local_files
+    from deltaworks.runtime.state import local_files
 
     patch(local_files, "require_whole", nothing)
 
 
 def _checksum_not_compared(patch: Patch) -> None:
-    from deltaworks.spark import local_store
+    from deltaworks.runtime.state import local_store
 
     patch(local_store, "crc32", lambda *data: local_store._INTACT)
 
 
 def _damage_forgotten(patch: Patch) -> None:
-    from deltaworks.spark import local_files
+    from deltaworks.runtime.state import local_files
 
     patch(local_files, "distrust", nothing)
 
 
 def _no_store_is_made_anew(patch: Patch) -> None:
-    from deltaworks.spark.local_store import LocalStore
+    from deltaworks.runtime.state.local_store import LocalStore
 
     def copy(path: Path, timed: Mapping[str, bool]) -> LocalStore:
         return LocalStore(path, timed)
@@ -91,7 +91,7 @@ def _no_store_is_made_anew(patch: Patch) -> None:
 
 
 def _third_attempt_as_the_others(patch: Patch) -> None:
-    from deltaworks.spark import slot
+    from deltaworks.runtime import slot
 
     patch(slot, "_DISTRUST_FROM", 1 << 30)
 
@@ -113,7 +113,7 @@ BREAKAGES: dict[str, Breakage] = {
     "nonce not compared": Breakage(
         Hole.LOCAL_STORE,
         _nonce_not_compared,
-        ("tests/unit/spark/test_protocol.py::test_an_equal_version_with_another_nonce_is_not_trusted",),
+        ("tests/unit/runtime/state/test_recovery.py::test_an_equal_version_with_another_nonce_is_not_trusted",),
     ),
     "boot id ignored": Breakage(
         Hole.LOCAL_STORE,
@@ -134,7 +134,7 @@ BREAKAGES: dict[str, Breakage] = {
     "stamp not compared when a store is written": Breakage(
         Hole.LATE_OR_OTHER_CODE,
         _stamp_not_required,
-        ("tests/unit/spark/test_local_store.py::test_a_late_writer_changes_nothing",),
+        ("tests/unit/runtime/state/test_local_store.py::test_a_late_writer_changes_nothing",),
     ),
     "damage of a local store forgotten": Breakage(
         Stall.CORRUPT_STORE,

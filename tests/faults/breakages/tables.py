@@ -118,7 +118,7 @@ def _generation_not_compared(patch: Patch) -> None:
 
 
 def _one_row_altered(patch: Patch) -> None:
-    from deltaworks.spark.collector import TaskCollector
+    from deltaworks.runtime.collector import TaskCollector
 
     original = TaskCollector.window_row
     altered: list[tuple[Any, int]] = []

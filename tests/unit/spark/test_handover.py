@@ -15,9 +15,9 @@ from deltaworks.control.paths import PipelinePaths
 from deltaworks.errors import ConfigurationError, ConflictError, IncompatibleCheckpointError
 from deltaworks.kafka.ranges import Offsets
 from deltaworks.kernel.stores.state import StoreChanges
+from deltaworks.runtime.state.local_store import LocalStore, Stamp
+from deltaworks.runtime.state.recovery import local_path
 from deltaworks.spark import handover
-from deltaworks.spark.local_store import LocalStore, Stamp
-from deltaworks.spark.protocol import local_path
 from deltaworks.spark.source import TICK
 from deltaworks.topology.stages import Plan
 

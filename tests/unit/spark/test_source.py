@@ -17,8 +17,9 @@ from deltaworks.control.intents import Intent
 from deltaworks.errors import IntentError, KafkaTopicError
 from deltaworks.kafka.admin import TopicState
 from deltaworks.kafka.ranges import Offsets, Range
-from deltaworks.spark import rows, source
-from deltaworks.spark.rows import BatchHeader, BatchPlan
+from deltaworks.runtime import messages
+from deltaworks.runtime.messages import BatchHeader, BatchPlan
+from deltaworks.spark import source
 from deltaworks.spark.source import (
     BATCH,
     CLOCK,
@@ -40,7 +41,7 @@ def planned(
         ranges=ranges_of(start, end), end=end, previous="",
     )  # fmt: skip
     first, *others = plan_rows(config, intent, known=7)
-    assert first[3] == rows.BATCH and all(row[3] == rows.INPUT for row in others)
+    assert first[3] == messages.BATCH and all(row[3] == messages.INPUT for row in others)
     inputs = {row[:3]: msgspec.msgpack.decode(row[4], type=list[Range]) for row in others}
     header = msgspec.msgpack.decode(first[5], type=BatchHeader)
     assert all(row[5] == first[5] for row in others)

@@ -12,12 +12,16 @@ import pytest
 
 from deltaworks import StreamsBuilder
 from deltaworks.errors import IncompatibleCheckpointError
-from deltaworks.spark import seed, task_host
-from deltaworks.spark.local_store import EMPTY
-from deltaworks.spark.protocol import Truth
+from deltaworks.runtime import messages
+from deltaworks.runtime.state import initial_state
+from deltaworks.runtime.state.local_store import EMPTY
+from deltaworks.runtime.state.recovery import Truth
+from deltaworks.runtime.worker import HostConfig
+from deltaworks.spark import task_host
 from deltaworks.spark.routes import Routes
 from deltaworks.spark.task_host import SparkTruth, TaskHost
-from deltaworks.spark.worker import HostConfig
+
+ROW = messages.Row(7, 0, 3, messages.RESULT, b"result", b"batch")
 
 
 class NoState:
@@ -51,9 +55,11 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> Ran:
     def run(host: TaskHost, spark_batch: str) -> tuple[int, Truth]:
         found: list[Any] = []
 
-        def run_slot(worker: Any, operator: Any, batch_id: int, rows: Any, truths: Any, attempt: int) -> Iterator[None]:
+        def run_slot(
+            worker: Any, operator: Any, batch_id: int, rows: Any, truths: Any, attempt: int
+        ) -> Iterator[messages.Row]:
             found.extend((batch_id, truths((0, 0)), attempt))
-            yield None
+            yield ROW
 
         monkeypatch.setattr(task_host, "run_slot", run_slot)
         monkeypatch.setattr(task_host, "worker_for", lambda config, routes: None)
@@ -61,7 +67,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> Ran:
         monkeypatch.setattr(task_host.TaskContext, "get", lambda: context)  # type: ignore[attr-defined]
         host.init(NoState())  # type: ignore[arg-type]
         (route,) = host._mine
-        assert list(host.handleInputRows((route,), iter(()), None)) == [None]  # type: ignore[arg-type]
+        assert list(host.handleInputRows((route,), iter(()), None)) == [ROW]  # type: ignore[arg-type,comparison-overlap]
         assert found[2] == 2
         return found[0], found[1]
 
@@ -74,7 +80,7 @@ def test_batches_are_counted_from_the_first_one_of_the_pipeline(ran: Ran) -> Non
 
 
 def test_tasks_of_a_line_with_seeds_take_them(ran: Ran, tmp_path: Path) -> None:
-    seed.write(seed.seed_path(tmp_path, 0, 0), None, {}, batches=1)
+    initial_state.write(initial_state.seed_path(tmp_path, 0, 0), None, {}, batches=1)
 
     _, alone = ran(host(), "0")
     _, seeded = ran(host(seed=str(tmp_path)), "0")

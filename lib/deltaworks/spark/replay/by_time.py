@@ -21,9 +21,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from deltaworks.kafka.ranges import Offsets, Range
-from deltaworks.spark import failures
-from deltaworks.spark.global_tables import Reader
-from deltaworks.spark.replay.sorted_files import (
+from deltaworks.runtime.global_tables import Reader
+from deltaworks.runtime.replay.sorted_files import (
     GROUP_ROWS,
     ByTimeReader,
     SortedFile,
@@ -31,7 +30,8 @@ from deltaworks.spark.replay.sorted_files import (
     sorted_files,
     write_sorted,
 )
-from deltaworks.spark.replay.steps import Step
+from deltaworks.runtime.replay.steps import Step
+from deltaworks.spark import failures
 
 _PIECE_OFFSETS = 200_000
 """Offsets that a task of Spark reads at once."""
@@ -44,6 +44,32 @@ _SPARK_SCHEMA = (
 )
 _ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _ORDER = ("topic", "partition", "timestamp_ms", "offset")
+
+
+def in_order_of_time(
+    spark: SparkSession,
+    history: Callable[[], Reader],
+    recorded: Sequence[Step],
+    folder: Path,
+    batches: tuple[int, int],
+) -> list[Step]:
+    """Slices of all records in the order of their timestamps.
+
+    Args:
+        spark: sorts.
+        history: has the records.
+        recorded: what the stream did.
+        folder: for the sorted files.
+        batches: the first and the last one.
+    """
+    sort(spark, history, joined(recorded), folder)
+    return steps(
+        folder,
+        batches=batches,
+        last_wall_ms=recorded[-1].wall_ms,
+        tick=any(step.tick for step in recorded),
+        global_offsets=recorded[-1].globals,
+    )
 
 
 def sort(spark: SparkSession, history: Callable[[], Reader], ranges: Sequence[Range], folder: Path) -> None:

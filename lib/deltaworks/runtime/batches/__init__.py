@@ -1,0 +1,1 @@
+"""What a micro-batch takes, and when there is one."""

@@ -1,0 +1,98 @@
+"""What tasks, planner and driver tell each other: one type of row, and what its payloads mean."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from deltaworks.kafka.ranges import Range
+from deltaworks.lakehouse.writes import TableWrite
+
+
+class Row(NamedTuple):
+    """Something for a task, or for the driver."""
+
+    route: int
+    """Which slot gets it."""
+    stage: int
+    task: int
+    kind: int
+    payload: bytes
+    batch: bytes
+    """msgpack `BatchHeader`, the same in all rows of a micro-batch."""
+
+
+SCHEMA = "route int, stage int, task int, kind int, payload binary, batch binary"
+"""The same in SQL."""
+
+INPUT = 0
+"""msgpack `list[Range]`: what the task has to read from Kafka; nothing in a tick."""
+HOP = 1
+"""msgpack `RecordBatch`: what an upstream task sends to this task."""
+RESULT = 2
+"""msgpack `TaskResult`: for the driver."""
+BATCH = 3
+"""msgpack `BatchPlan`: for the driver, one per batch."""
+
+
+class BatchHeader(msgspec.Struct, frozen=True, array_like=True):
+    """What every task of a micro-batch has to know of it."""
+
+    id: int
+    clock_ms: int
+    """Its time, for every task and every attempt."""
+    intent: str
+    """Digest of its intent."""
+    known: int
+    """The highest batch that has an intent; beyond `id` while a checkpoint that was taken back is brought forward."""
+    position: bytes | None = None
+    """How far global tables have been read, as msgpack `Offsets`; None without any."""
+    in_slices: bool = False
+    """Tasks hold a few records at a time, because the batch was too large for memory."""
+
+
+class BatchPlan(msgspec.Struct, frozen=True, array_like=True):
+    """What a batch consists of."""
+
+    ranges: list[Range]
+    """Of every topic, those of global tables too."""
+    tick: bool
+    """Tasks that depend on the wall clock run, with records or without."""
+
+
+class ReadSize(msgspec.Struct, frozen=True, array_like=True):
+    """How large some of the records were that a task has read."""
+
+    topic: str
+    records: int
+    size_bytes: int
+
+
+class TaskCounts(msgspec.Struct, frozen=True, array_like=True):
+    """What a task did in one batch."""
+
+    records_in: int
+    dropped: int
+    late: int
+    dead_letters: int
+    sent: int
+    stream_time_ms: int
+    state_entries: int
+    next_tick_ms: int | None
+    """When it has something to do without records, on the wall clock."""
+    sizes: list[ReadSize] = []
+
+
+class TaskResult(msgspec.Struct, frozen=True, array_like=True):
+    """What a task hands to the driver: files to commit, numbers for the heartbeat."""
+
+    stage: int
+    task: int
+    ranges: list[Range]
+    counts: TaskCounts
+    writes: list[TableWrite]
+    opened: str
+    """What the store protocol had to do: same, undo, rebuild, new."""
+    skipped_transaction: bool
+    """The Kafka transaction of this batch had been committed by an earlier attempt."""

@@ -1,0 +1,89 @@
+"""What tasks send to tasks of later stages within a chunk: a file per sender and receiver, gone through step by step.
+
+A file is a sequence of frames: the length of what follows (4 bytes), then msgpack `(batch, RecordBatch)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Self
+
+import msgspec
+
+from deltaworks.kernel.records import RecordBatch
+from deltaworks.runtime.task_loop import TaskId
+
+_SIZE = 4
+_encoder = msgspec.msgpack.Encoder()
+
+
+class _Frame(msgspec.Struct, frozen=True, array_like=True):
+    batch: int
+    records: RecordBatch
+
+
+_decoder = msgspec.msgpack.Decoder(_Frame)
+
+
+class HopWriter:
+    """What one unit sends."""
+
+    def __init__(self, folder: Path, unit: str) -> None:
+        self._folder, self._unit = folder, unit
+        self._files: dict[TaskId, BinaryIO] = {}
+        self._open = ExitStack()
+
+    def add(self, batch: int, to: TaskId, records: RecordBatch) -> None:
+        """What a task gets from this unit in a batch; called in the order of batches."""
+        file = self._files.get(to)
+        if file is None:
+            file = self._files[to] = self._open.enter_context(self._path(to).open("wb"))
+        data = _encoder.encode(_Frame(batch, records))
+        file.write(len(data).to_bytes(_SIZE, "big") + data)
+
+    @property
+    def files(self) -> tuple[tuple[TaskId, str], ...]:
+        """Who gets what."""
+        return tuple((to, str(self._path(to))) for to in self._files)
+
+    def close(self) -> None:
+        """The files are complete."""
+        self._open.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _path(self, to: TaskId) -> Path:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        return self._folder / f"{to[0]}-{to[1]}-from-{self._unit}"
+
+
+class HopReader:
+    """What one task gets."""
+
+    def __init__(self, files: Iterable[str]) -> None:
+        self._frames = [_frames(Path(file)) for file in files]
+        self._heads = [next(frames, None) for frames in self._frames]
+
+    def take(self, batch: int) -> list[RecordBatch]:
+        """What was sent to it in a batch; called in the order of batches."""
+        found: list[RecordBatch] = []
+        for number, head in enumerate(self._heads):
+            while head is not None and head.batch == batch:
+                found.append(head.records)
+                head = self._heads[number] = next(self._frames[number], None)
+        return found
+
+
+def _frames(path: Path) -> Iterator[_Frame]:
+    with path.open("rb") as file:
+        while size := file.read(_SIZE):
+            yield _decoder.decode(file.read(int.from_bytes(size, "big")))

@@ -1,0 +1,265 @@
+"""The replay host: chunk after chunk of the recorded micro-batches through all stages, into staging tables.
+
+Within a chunk the groups of stages run one after the other, each task with all its steps at once; what one sends to the
+next waits in files. Then the tables of the chunk are committed, and the chunk is noted. A replay that was killed goes
+on in the chunk in which it was: units that are done answer at once, and tables that are committed recognise it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from deltaworks import clock
+from deltaworks.dsl.pipeline import Pipeline
+from deltaworks.faults import reach
+from deltaworks.files import replace_file
+from deltaworks.kafka.ranges import Range
+from deltaworks.lakehouse.committer import TableCommitter, TableOptions
+from deltaworks.runtime.global_tables import Reader
+from deltaworks.runtime.replay.executors import Executor
+from deltaworks.runtime.replay.steps import Step, chunks
+from deltaworks.runtime.replay.units import Unit, UnitResult, UnitStep, Work
+from deltaworks.runtime.task_loop import TaskId, circle
+from deltaworks.topology.stages import StageGroup
+
+_KEEP_REPLACED_MS = 60_000
+"""Nobody reads staging tables while they are made."""
+
+
+class Progress(msgspec.Struct, kw_only=True):
+    """How far a replay is; kept in `progress.json`."""
+
+    last_batch: int = -1
+    """The last one that is in the tables; -1: none is."""
+    begun: int | None = None
+    """The last batch of the chunk that is under way."""
+    records: int = 0
+    """Offsets that were read, those of transaction markers included."""
+    chunks: int = 0
+    rows: dict[str, int] = {}
+    """Table -> rows that were appended, updated or deleted."""
+    sent: dict[str, int] = {}
+    """Topic -> records that were not written to it."""
+    dropped: int = 0
+    late: int = 0
+    dead_letters: int = 0
+    seconds: float = 0.0
+
+
+class ReplayHost:
+    """Replays one pipeline.
+
+    ```python
+    host = ReplayHost(pipeline, tasks=tasks, ..., root=folder, run_id="r1", clients=clients, executor=InProcess())
+    host.run(recorded_steps(records, start), lambda progress: print(progress.records))
+    ```
+
+    Staging tables are in `root/tables`, those of the live stream in every respect, owned by the query `run_id`; the
+    stores of the tasks in `root/state`. The same folder can be gone on with, with more steps than before.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        *,
+        tasks: tuple[int, ...],
+        hop_partitions: Mapping[str, int],
+        sink_partitions: Mapping[str, int],
+        root: Path,
+        run_id: str,
+        clients: Callable[[], Reader],
+        executor: Executor,
+        max_records: int = 250_000,
+        sink_limits: Mapping[str, int] | None = None,
+    ) -> None:
+        """
+        Args:
+            pipeline: with the code to replay with.
+            tasks: number of tasks per stage.
+            hop_partitions: hop -> number of tasks that it spreads its keys over.
+            sink_partitions: partitions of output topics; a topic that is not named has 1.
+            root: folder of this run.
+            run_id: identity of its tables.
+            clients: makes the reader of one task; travels to where units run.
+            executor: runs units.
+            max_records: of a chunk. More need more memory and disk at once, fewer cost more commits.
+            sink_limits: how large records of a topic may be; a topic that is not named does not exist. None: every
+                topic does, with the limit of a stock broker.
+        """
+        self._work = Work(
+            pipeline=pipeline,
+            tasks=tasks,
+            hop_partitions=dict(hop_partitions),
+            sink_partitions=dict(sink_partitions),
+            root=root,
+            run_id=run_id,
+            clients=clients,
+            sink_limits=None if sink_limits is None else dict(sink_limits),
+        )
+        self._plan = pipeline.plan()
+        self._executor = executor
+        self._max_records = max_records
+        self._paths = self._work.paths
+        self._reading: dict[str, list[int]] = {}
+        """Topic -> the stages that read it."""
+
+    @property
+    def progress(self) -> Progress:
+        """As of the last chunk."""
+        try:
+            return msgspec.json.decode(self._paths.progress.read_bytes(), type=Progress)
+        except FileNotFoundError:
+            return Progress()
+
+    def run(self, steps: Iterable[Step], report: Callable[[Progress], None] = lambda progress: None) -> Progress:
+        """Goes through the steps, leaving out those that were done before.
+
+        Args:
+            steps: in order, from the first batch on.
+            report: is called after each chunk.
+
+        Raises:
+            StreamsError: a record failed, and the pipeline says fail.
+            KafkaReadError: records are gone, or the broker did not answer.
+            TableError, StateError: something else has been at work in the folder.
+            ValueError: the steps are not those of before.
+        """
+        progress = self.progress
+        committer = self._open_tables(progress)
+        new = (step for step in steps if step.batch > progress.last_batch)
+        try:
+            for chunk in chunks(new, self._max_records, progress.begun):
+                self._run_chunk(chunk, committer, progress)
+                report(progress)
+            committer.refresh_snapshots(force=True)
+        finally:
+            committer.close()
+        return progress
+
+    def _run_chunk(self, chunk: Sequence[Step], committer: TableCommitter, progress: Progress) -> None:
+        begun, last = clock.ticks_s(), chunk[-1].batch
+        progress.begun = last
+        self._note(progress)
+        results = self._run_groups(chunk)
+        reach("replay.before_commit")
+        committer.commit(last, [write for result in results for write in result.writes])
+        reach("replay.committed")
+        _add(progress, chunk, results)
+        progress.seconds += clock.ticks_s() - begun
+        self._note(progress)
+        reach("replay.noted")
+        self._clear(last)
+        reach("replay.cleared")
+
+    def _open_tables(self, progress: Progress) -> TableCommitter:
+        pipeline, plan = self._work.pipeline, self._plan
+        options = TableOptions(keep_replaced_ms=_KEEP_REPLACED_MS)
+        committer = TableCommitter(
+            self._paths.tables,
+            pipeline.name,
+            self._work.run_id,
+            plan.tables,
+            pipeline.dead_letter_table,
+            options=options,
+        )
+        self._clear(progress.last_batch)
+        committer.open(generation=1, uncommitted=self._uncommitted(progress))
+        return committer
+
+    def _uncommitted(self, progress: Progress) -> set[str]:
+        """Files that units of the chunk under way have written."""
+        if progress.begun is None:
+            return set()
+        found = self._paths.results(progress.begun).glob("*-*")
+        results = [msgspec.msgpack.decode(path.read_bytes(), type=UnitResult) for path in found]
+        return {file.path for result in results for write in result.writes for file in write.added}
+
+    def _run_groups(self, chunk: Sequence[Step]) -> list[UnitResult]:
+        """All groups of stages, one after the other."""
+        results: list[UnitResult] = []
+        hops: dict[TaskId, list[str]] = defaultdict(list)
+        inputs = self._inputs(chunk)
+        positions = self._positions(chunk)
+        for group in self._plan.groups:
+            units = list(self._units(group, chunk, inputs, positions, hops))
+            for result in self._executor.run(self._work, units) if units else ():
+                results.append(result)
+                for task, file in result.hops:
+                    hops[task].append(file)
+        return results
+
+    def _inputs(self, chunk: Sequence[Step]) -> dict[TaskId, dict[int, list[Range]]]:
+        """Per task: step -> what it reads, nothing at all in a tick."""
+        inputs: dict[TaskId, dict[int, list[Range]]] = defaultdict(dict)
+        idle_timeout = self._work.pipeline.idle_timeout is not None
+        ticking = [stage.index for stage in self._plan.stages if stage.ticks(idle_timeout=idle_timeout)]
+        for number, step in enumerate(chunk):
+            for stage in ticking if step.tick else ():
+                for task in range(self._work.tasks[stage]):
+                    inputs[stage, task][number] = []
+            for each in step.ranges:
+                for stage in self._stages_of(each.topic) if each.stop > each.start else ():
+                    inputs[stage, each.partition].setdefault(number, []).append(each)
+        return inputs
+
+    def _stages_of(self, topic: str) -> list[int]:
+        found = self._reading.get(topic)
+        if found is None:
+            found = self._reading[topic] = [stage.index for stage in self._plan.stages if stage.reads(topic)]
+        return found
+
+    def _positions(self, chunk: Sequence[Step]) -> list[bytes]:
+        """Of global tables, per step."""
+        if not self._plan.global_stages:
+            return [b""] * len(chunk)
+        return [msgspec.msgpack.encode(step.globals) for step in chunk]
+
+    def _units(
+        self,
+        group: StageGroup,
+        chunk: Sequence[Step],
+        inputs: Mapping[TaskId, Mapping[int, list[Range]]],
+        positions: Sequence[bytes],
+        hops: Mapping[TaskId, list[str]],
+    ) -> Iterator[Unit]:
+        """Of those tasks that have something to do."""
+        every = circle(group, self._work.tasks)
+        for members in [every] if group.circular else [[task] for task in every]:
+            given = {place: inputs[task] for place, task in enumerate(members) if task in inputs}
+            files = tuple((place, file) for place, task in enumerate(members) for file in hops.get(task, ()))
+            if not given and not files:
+                continue
+            steps = tuple(
+                UnitStep(step.batch, step.wall_ms, mine, position)
+                for number, (step, position) in enumerate(zip(chunk, positions, strict=True))
+                if (mine := {place: tuple(steps[number]) for place, steps in given.items() if number in steps}) or files
+            )
+            yield Unit(chunk[-1].batch, tuple(members), group.circular, steps, positions[0], files)
+
+    def _note(self, progress: Progress) -> None:
+        replace_file(self._paths.progress, msgspec.json.format(msgspec.json.encode(progress), indent=1))
+
+    def _clear(self, last_batch: int) -> None:
+        """What a chunk that is committed has left."""
+        for folder in (self._paths.results(last_batch), self._paths.hops(last_batch)):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _add(progress: Progress, chunk: Sequence[Step], results: Sequence[UnitResult]) -> None:
+    """A chunk that is committed."""
+    progress.last_batch, progress.begun = chunk[-1].batch, None
+    progress.records += sum(step.records for step in chunk)
+    progress.chunks += 1
+    for result in results:
+        for write in result.writes:
+            progress.rows[write.table] = progress.rows.get(write.table, 0) + write.changed_rows
+        for topic, count in result.sent.items():
+            progress.sent[topic] = progress.sent.get(topic, 0) + count
+        progress.dropped += result.dropped
+        progress.late += result.late
+        progress.dead_letters += result.dead_letters

@@ -1,0 +1,107 @@
+"""Global tables as of each step: one copy per machine as of the first step of a chunk, later changes in memory above.
+
+The units of a chunk begin at the same step, so they share that copy (`GlobalTables`). Each goes on by itself, over a
+layer that holds what has changed since and is forgotten at the end of the chunk. A chunk counts records of global
+topics as its own, which bounds the layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+import msgspec
+
+from deltaworks.dsl.pipeline import Pipeline
+from deltaworks.errors import StateError
+from deltaworks.kafka.ranges import Offsets, Range
+from deltaworks.kernel.records import RecordBatch
+from deltaworks.kernel.stores.build import Store
+from deltaworks.runtime.global_tables import GlobalTable, GlobalTables, Kept, Reader
+from deltaworks.runtime.state.local_store import Changes, Stamp
+from deltaworks.runtime.state.overlay import OverlayReader
+
+
+class Layers:
+    """The global tables of one unit, from the position of `below` onwards."""
+
+    def __init__(self, below: GlobalTables, pipeline: Pipeline, connect: Callable[[], Reader]) -> None:
+        """
+        Args:
+            below: where they begin; nobody moves it meanwhile.
+            pipeline: says what happens to records that fail.
+            connect: makes the reader, when there is something to read.
+        """
+        self._connect = connect
+        self._reader: Reader | None = None
+        self._tables = [
+            GlobalTable(table.stage, pipeline, _Layer(table.local), lambda: _Lent(self._connected()))
+            for table in below.tables
+        ]
+
+    def at(self, position: bytes) -> bool:
+        """As `GlobalTables.at`; positions only grow."""
+        wanted = msgspec.msgpack.decode(position, type=Offsets)
+        changed = [table.at(wanted) for table in self._tables]
+        return any(changed)
+
+    @property
+    def stores(self) -> Mapping[str, Store]:
+        """By name."""
+        return {name: store for table in self._tables for name, store in table.stores.items()}
+
+    def close(self) -> None:
+        """Lets go of the connection."""
+        if self._reader is not None:
+            self._reader.close()
+
+    def _connected(self) -> Reader:
+        if self._reader is None:
+            self._reader = self._connect()
+        return self._reader
+
+
+class _Lent:
+    """A reader that somebody else closes."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+
+    def read(self, ranges: list[Range]) -> Iterator[list[RecordBatch]]:
+        return self._reader.read(ranges)
+
+    def beginning(self, topic: str, partition: int) -> int:
+        return self._reader.beginning(topic, partition)
+
+    def close(self) -> None: ...
+
+
+class _Layer:
+    """`Kept` in memory, above entries that do not change."""
+
+    def __init__(self, below: Kept) -> None:
+        self._below, self._stamp = below, below.stamp()
+        self._readers: dict[str, OverlayReader] = {}
+
+    def stamp(self) -> Stamp:
+        return self._stamp
+
+    def reader(self, store: str) -> OverlayReader:
+        if store not in self._readers:
+            self._readers[store] = OverlayReader(self._below.reader(store))
+        return self._readers[store]
+
+    def commit(self, changes: Changes, stamp: Stamp, previous: Stamp | None) -> None:
+        for name, change in changes.items():
+            self.reader(name).apply(change)
+        self._stamp = stamp
+
+    def rebuild(self, history: Iterator[Changes], stamp: Stamp, previous: Stamp | None) -> None:
+        raise AssertionError("the steps of a unit go back")
+
+    def refresh(self) -> bool:
+        return False
+
+    def discard(self) -> None:
+        raise StateError("the store of a global table below this unit cannot be read")
+
+    def close(self) -> None: ...

@@ -1,0 +1,272 @@
+"""Runs units: step by step as a stream runs micro-batches, with one transaction per local store for the whole chunk.
+
+The order at the end is table files, what a circle has changed, result, local stores. A unit that died before its first
+local store was written does everything again; if all of them are written it answers from the result; a circle that died
+in between first writes those that are not.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, suppress
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from deltaworks.errors import KafkaReadError, StateError
+from deltaworks.faults import reach
+from deltaworks.files import replace_file
+from deltaworks.kafka.limits import STOCK_LIMIT
+from deltaworks.kafka.ranges import Range
+from deltaworks.kernel.records import Headers, RecordBatch
+from deltaworks.kernel.stores.build import Store
+from deltaworks.kernel.stores.state import StoreChanges
+from deltaworks.kernel.task import Task, TaskMetrics
+from deltaworks.lakehouse.writes import TableWrite
+from deltaworks.runtime.collector import TaskCollector
+from deltaworks.runtime.global_tables import GlobalTables
+from deltaworks.runtime.replay.exchanges import HopReader, HopWriter
+from deltaworks.runtime.replay.layers import Layers
+from deltaworks.runtime.replay.reading import read_steps
+from deltaworks.runtime.replay.units import Unit, UnitResult, UnitStep, Work
+from deltaworks.runtime.state import changelog
+from deltaworks.runtime.state.local_store import LocalStore, LocalTransaction, Stamp, stores_of
+from deltaworks.runtime.state.recovery import local_path
+from deltaworks.runtime.task_loop import Inputs, Sent, TaskId, process, take_turns
+from deltaworks.runtime.worker import new_kernel
+from deltaworks.topology.nodes import GlobalTableJoin
+from deltaworks.topology.stages import Stage
+
+_NONCE = b"replay"
+
+
+class UnitRunner:
+    """Runs the units of one run in this process."""
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+        self._plan = work.pipeline.plan()
+
+    def run(self, unit: Unit) -> UnitResult:
+        """Does it, or says what was done if it has been done already.
+
+        Raises:
+            StreamsError: a record failed, and the pipeline says fail.
+            KafkaReadError: also with a new reader.
+            StateError: the local stores are ahead of this chunk, or cannot be read.
+        """
+        with suppress(KafkaReadError):
+            return self._attempt(unit)
+        return self._attempt(unit)  # outside the handler: dead letters tell of what they were raised in
+
+    def _attempt(self, unit: Unit) -> UnitResult:
+        paths, stamp = self.work.paths, Stamp(unit.commit_id + 1, _NONCE)
+        result_path = paths.results(unit.commit_id) / unit.name
+        with ExitStack() as opened:
+            stores = [opened.enter_context(closing(self._local(task))) for task in unit.members]
+            transactions = [opened.enter_context(store.transaction()) for store in stores]
+            reach("replay.opened")
+            found = [transaction.stamp() for transaction in transactions]
+            if any(each.version > stamp.version for each in found):
+                raise StateError(f"the stores of task {unit.name} are ahead of batch {unit.commit_id}")
+            changes_path = paths.changes(unit.commit_id) / unit.name
+            if stamp in found:
+                result = msgspec.msgpack.decode(result_path.read_bytes(), type=UnitResult)
+                self._complete(transactions, changes_path, stamp)
+                return result
+            result, changes = self._process(unit, transactions)
+            if len(transactions) > 1:
+                replace_file(changes_path, msgspec.msgpack.encode(changes))
+            replace_file(result_path, msgspec.msgpack.encode(result))
+            reach("replay.result_written")
+            for transaction in transactions:
+                transaction.commit(stamp)
+                reach("replay.local_committed")
+        return result
+
+    def _complete(self, transactions: Sequence[LocalTransaction], changes_path: Path, stamp: Stamp) -> None:
+        """What a circle did not get to: the stores that lack its changes get them."""
+        if all(transaction.stamp() == stamp for transaction in transactions):
+            return
+        kept = msgspec.msgpack.decode(changes_path.read_bytes(), type=list[dict[str, StoreChanges]])
+        for transaction, changes in zip(transactions, kept, strict=True):
+            if transaction.stamp() != stamp:
+                transaction.apply(changes)
+                transaction.commit(stamp)
+                reach("replay.local_committed")
+
+    def _process(
+        self, unit: Unit, transactions: Sequence[LocalTransaction]
+    ) -> tuple[UnitResult, list[dict[str, StoreChanges]]]:
+        """What it has done, and what each member of a circle has changed in its stores."""
+        paths = self.work.paths
+        with HopWriter(paths.hops(unit.commit_id), unit.name) as hops, ExitStack() as opened:
+            tables = self._global_tables(unit, opened)
+            members = {
+                task: self._member(unit, place, transaction, opened)
+                for place, (task, transaction) in enumerate(zip(unit.members, transactions, strict=True))
+            }
+            position = b""
+            for step in unit.steps:
+                inputs = {unit.members[place]: Inputs([*ranges]) for place, ranges in step.inputs.items()}
+                for task, member in members.items():
+                    if arrived := member.arrived(step.batch):
+                        inputs.setdefault(task, Inputs()).hops.extend(arrived)
+                if not inputs:
+                    continue
+                if tables is not None and step.position != position:
+                    position = step.position
+                    tables.at(position)
+                globals_ = {} if tables is None else tables.stores
+                for member in members.values():
+                    member.begin(step, globals_)
+                for to, records in take_turns(unit.members, inputs, members.__getitem__, circular=unit.circular):
+                    hops.add(step.batch, to, records)
+                reach("replay.step")
+            writes = [write for member in members.values() for write in member.finish()]
+        metrics = [member.metrics for member in members.values()]
+        result = UnitResult(
+            writes=tuple(writes),
+            hops=hops.files,
+            sent=dict(sum((member.sink.sent for member in members.values()), Counter())),
+            dropped=sum(each.dropped for each in metrics),
+            late=sum(each.late for each in metrics),
+            dead_letters=sum(each.dead_letters for each in metrics),
+        )
+        return result, [changelog.merge(member.changes, oldest=False) for member in members.values()]
+
+    def _local(self, task: TaskId) -> LocalStore:
+        path = local_path(self.work.paths.state, *task)
+        return LocalStore(path, stores_of(self._plan.stages[task[0]]), durable=True)
+
+    def _global_tables(self, unit: Unit, opened: ExitStack) -> GlobalTables | Layers | None:
+        """Those that its tasks may look something up in, as of the first step of the chunk."""
+        stages = {stage for stage, _ in unit.members}
+        if not self._plan.global_stages or not any(_reads_globals(self._plan.stages[stage]) for stage in stages):
+            return None
+        work = self.work
+        tables = GlobalTables(self._plan, work.pipeline, work.paths.globals, work.clients)
+        opened.enter_context(closing(tables))
+        tables.at(unit.position)
+        if all(step.position == unit.position for step in unit.steps):
+            return tables
+        return opened.enter_context(closing(Layers(tables, work.pipeline, work.clients)))
+
+    def _member(self, unit: Unit, place: int, transaction: LocalTransaction, opened: ExitStack) -> _Member:
+        work, plan, task = self.work, self._plan, unit.members[place]
+        sink = CountingSink(work.sink_partitions, work.sink_limits)
+        collector = TaskCollector(work.pipeline, plan, work.paths.tables, *task, lambda: sink)
+        collector.begin(unit.commit_id)
+        ranges = [step.inputs[place] for step in unit.steps if step.inputs.get(place)]
+        records: Iterator[Iterable[list[RecordBatch]]] = iter(())
+        if ranges:
+            reader = opened.enter_context(closing(work.clients()))
+            records = opened.enter_context(closing(read_steps(reader, ranges)))
+        kernel = partial(
+            new_kernel, work.pipeline, plan, task, transaction, collector, hop_partitions=work.hop_partitions
+        )
+        hops = HopReader(file for to, file in unit.hops if to == place)
+        return _Member(kernel, transaction, collector, sink, records, hops, keep_changes=len(unit.members) > 1)
+
+
+class _Member:
+    """One task in one chunk."""
+
+    def __init__(
+        self,
+        new: Callable[..., Task],
+        transaction: LocalTransaction,
+        collector: TaskCollector,
+        sink: CountingSink,
+        records: Iterator[Iterable[list[RecordBatch]]],
+        hops: HopReader,
+        *,
+        keep_changes: bool,
+    ) -> None:
+        """
+        Args:
+            new: makes the kernel task; wants the global stores and the wall clock.
+            transaction: its state.
+            collector: has begun.
+            sink: of the collector.
+            records: for each step in which it reads topics.
+            hops: what others have sent to it.
+            keep_changes: they are asked for at the end.
+        """
+        self._new, self._transaction, self._collector, self._keep_changes = new, transaction, collector, keep_changes
+        self.changes: list[dict[str, StoreChanges]] = []
+        self._records, self._hops = records, hops
+        self._kernel: Task | None = None
+        self._globals: Mapping[str, Store] = {}
+        self._step: UnitStep | None = None
+        self.arrived = hops.take
+        self.sink = sink
+        self.metrics = TaskMetrics()
+
+    def begin(self, step: UnitStep, globals_: Mapping[str, Store]) -> None:
+        """What follows is of this micro-batch."""
+        self._step, self._globals = step, globals_
+        self._collector.step(step.batch)
+
+    def turn(self, inputs: Inputs, *, last: bool) -> Sent:
+        """See `turns.Member`; what it changes can be read in its next turn."""
+        step = self._step
+        assert step is not None
+        if self._kernel is None:
+            self._kernel = self._new(global_stores=self._globals, wall_clock_ms=step.wall_ms)
+        process(self._kernel, inputs, self._read, step.wall_ms)
+        changes = self._kernel.commit()
+        self._transaction.apply(changes)
+        if self._keep_changes:
+            self.changes.append(changes)
+        self.metrics = self._kernel.metrics.after(self.metrics)
+        return self._collector.take_hops()
+
+    def finish(self) -> list[TableWrite]:
+        """Writes the files of its tables."""
+        return self._collector.finish()
+
+    def _read(self, ranges: list[Range]) -> Iterable[list[RecordBatch]]:
+        return next(self._records)
+
+
+class CountingSink:
+    """`Sink` that counts records and drops them."""
+
+    def __init__(self, partitions: Mapping[str, int], limits: Mapping[str, int] | None = None) -> None:
+        self._partitions, self._limits = partitions, limits
+        self.sent: Counter[str] = Counter()
+
+    def begin(self, batch_id: int, intent: str = "", known: int = -1) -> bool:
+        return True
+
+    def limit(self, topic: str) -> int | None:
+        return STOCK_LIMIT if self._limits is None else self._limits.get(topic)
+
+    def send(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp_ms: int,
+        headers: Headers = (),
+        partition_key: bytes | None = None,
+        partition: int | None = None,
+    ) -> None:
+        self.sent[topic] += 1
+
+    def partitions(self, topic: str) -> int:
+        return self._partitions.get(topic, 1)
+
+    def commit(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def _reads_globals(stage: Stage) -> bool:
+    """Its tasks may look something up in a global table; processors of users may in any."""
+    return stage.has_processors or any(isinstance(node, GlobalTableJoin) for node in stage.nodes)

@@ -1,0 +1,120 @@
+"""A unit of work: one chunk of one task, or of all tasks of a circle. What it needs, and what it says afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from deltaworks.dsl.pipeline import Pipeline
+from deltaworks.kafka.ranges import Range
+from deltaworks.lakehouse.writes import TableWrite
+from deltaworks.runtime.global_tables import Reader
+from deltaworks.runtime.task_loop import TaskId
+
+
+@dataclass(frozen=True)
+class RunPaths:
+    """What the host keeps in the folder of a run."""
+
+    root: Path
+
+    @property
+    def state(self) -> Path:
+        """A local store per task."""
+        return self.root / "state"
+
+    @property
+    def tables(self) -> Path:
+        """The staging tables."""
+        return self.root / "tables"
+
+    @property
+    def progress(self) -> Path:
+        return self.root / "progress.json"
+
+    @property
+    def globals(self) -> Path:
+        """The global tables."""
+        return self.root / "globals"
+
+    def results(self, commit_id: int) -> Path:
+        """What units of a chunk have done, until it is committed."""
+        return self.root / "results" / str(commit_id)
+
+    def changes(self, commit_id: int) -> Path:
+        """What units of a circle have changed in the stores of their members."""
+        return self.results(commit_id) / "changes"
+
+    def hops(self, commit_id: int) -> Path:
+        """What tasks of a chunk have sent to others, until it is committed."""
+        return self.root / "hops" / str(commit_id)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What all units of a run have in common; travels to where they run."""
+
+    pipeline: Pipeline
+    tasks: tuple[int, ...]
+    """Number of tasks per stage."""
+    hop_partitions: Mapping[str, int]
+    """Hop -> number of tasks that it spreads its keys over."""
+    sink_partitions: Mapping[str, int]
+    """Partitions of output topics; a topic that is not named has 1."""
+    root: Path
+    run_id: str
+    clients: Callable[[], Reader]
+    """Makes the reader of one task."""
+    sink_limits: Mapping[str, int] | None = None
+    """How large records of a topic may be; a topic that is not named does not exist. None: all are there."""
+
+    @property
+    def paths(self) -> RunPaths:
+        return RunPaths(self.root)
+
+
+class UnitStep(msgspec.Struct, frozen=True, array_like=True):
+    """One micro-batch of a unit."""
+
+    batch: int
+    wall_ms: int
+    inputs: dict[int, tuple[Range, ...]]
+    """Member, by its place -> what it reads; nothing at all in a tick. Others run if something is sent to them."""
+    position: bytes
+    """Of global tables, as `GlobalTables.at` takes it; empty: there are none."""
+
+
+class Unit(msgspec.Struct, frozen=True):
+    """One chunk of one task, or of all tasks of a circle."""
+
+    commit_id: int
+    """The last batch of the chunk."""
+    members: tuple[TaskId, ...]
+    circular: bool
+    steps: tuple[UnitStep, ...]
+    position: bytes
+    """Of global tables, at the first step of the chunk."""
+    hops: tuple[tuple[int, str], ...]
+    """Member, by its place, and a file with what another unit has sent to it."""
+
+    @property
+    def name(self) -> str:
+        """For its files: the name of its first task, by which no other unit goes."""
+        stage, task = self.members[0]
+        return f"{stage}-{task}"
+
+
+class UnitResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What a unit has done."""
+
+    writes: tuple[TableWrite, ...]
+    hops: tuple[tuple[TaskId, str], ...]
+    """Tasks, and files with what it has sent to them."""
+    sent: dict[str, int]
+    """Topic -> records that would have been written to it."""
+    dropped: int
+    late: int
+    dead_letters: int

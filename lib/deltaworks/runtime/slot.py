@@ -1,0 +1,268 @@
+"""One batch of the tasks of one slot: open the stores, process, make durable, answer.
+
+A slot gets a few rows per batch: the offset ranges to read, or the records that upstream tasks sent. The kernel does
+the rest (`turns` says in which order). Where records go in a circle between stages, their tasks are in one slot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+import msgspec
+
+from deltaworks import clock
+from deltaworks.errors import IntentError, KafkaReadError, KafkaWriteError
+from deltaworks.faults import reach
+from deltaworks.kafka.ranges import Range
+from deltaworks.kernel.records import RecordBatch
+from deltaworks.kernel.task import TaskMetrics
+from deltaworks.runtime import messages
+from deltaworks.runtime.messages import BatchHeader, ReadSize, Row, TaskCounts, TaskResult
+from deltaworks.runtime.state import changelog
+from deltaworks.runtime.state.local_store import Changes
+from deltaworks.runtime.state.recovery import Pending, Truth, append, next_stamp
+from deltaworks.runtime.task_loop import Inputs, TaskId, process, rounds, take_turns
+from deltaworks.runtime.worker import Worker
+from deltaworks.topology.stages import StageGroup
+
+_encode = msgspec.msgpack.Encoder().encode
+_DISTRUST_FROM = 2
+"""Attempts before that have opened the local stores."""
+Truths = Callable[[TaskId], Truth]
+"""The state of each task in Spark's checkpoint."""
+
+
+@dataclass(frozen=True)
+class Operator:
+    """Stages whose tasks are hosted together."""
+
+    groups: tuple[StageGroup, ...]
+    """What it runs, one after the other."""
+    slots: int
+
+    @property
+    def stages(self) -> tuple[int, ...]:
+        """Of all groups."""
+        return tuple(stage for group in self.groups for stage in group.stages)
+
+
+def run_slot(
+    worker: Worker, operator: Operator, batch_id: int, rows: Iterable[Row], truths: Truths, attempt: int = 0
+) -> Iterator[Row]:
+    """Runs the tasks that the rows are for; what is for others, or for the driver, passes through.
+
+    Args:
+        worker: keeps the tasks.
+        operator: which tasks.
+        batch_id: what Spark takes the batch for.
+        rows: of one slot.
+        truths: their state.
+        attempt: how many times Spark has tried before. Two workers that have ended without an error may have died of
+            what is in the local stores, so the third begins without them.
+
+    Raises:
+        IntentError: the rows are of another batch.
+        StreamsError: a record failed, and the pipeline says fail.
+        FencedError: a newer generation has taken over.
+        KafkaReadError, KafkaWriteError: also with new clients.
+        StateError: a local store cannot be read, or another process has written it meanwhile.
+    """
+    waiting: dict[TaskId, Inputs] = {}
+    batch: BatchHeader | None = None
+    header = b""
+    for row in rows:
+        if row.kind in (messages.RESULT, messages.BATCH):
+            yield row
+            continue
+        if batch is None:
+            header = bytes(row.batch)
+            batch = msgspec.msgpack.decode(header, type=BatchHeader)
+            if batch.id != batch_id:
+                raise IntentError(
+                    f"Spark counts batch {batch_id} where the intent says batch {batch.id}.",
+                    hint="were files of two copies of this home mixed? Bring back one of them as a whole",
+                )
+            if attempt >= _DISTRUST_FROM:
+                worker.discard_stores(row.route)
+        inputs = waiting.setdefault((row.stage, row.task), Inputs())
+        if row.kind == messages.HOP:
+            inputs.hops.append(msgspec.msgpack.decode(row.payload, type=RecordBatch))
+        else:
+            inputs.ranges += msgspec.msgpack.decode(row.payload, type=list[Range])
+    if batch is None:
+        return
+    worker.open_globals(batch.position)
+    here = frozenset(operator.stages)
+    for group, members, mine in rounds(operator.groups, worker.config.tasks, waiting):
+        sent, results = _try_turns(worker, batch, members, mine, truths, circular=group.circular)
+        for to, records in sent:
+            if to[0] in here:
+                waiting.setdefault(to, Inputs()).hops.append(records)
+            else:
+                yield _row(worker, header, to, messages.HOP, _encode(records))
+        for result in results:
+            yield _row(worker, header, (result.stage, result.task), messages.RESULT, _encode(result))
+
+
+_Sent = list[tuple[TaskId, RecordBatch]]
+
+
+def _try_turns(
+    worker: Worker,
+    batch: BatchHeader,
+    members: Sequence[TaskId],
+    inputs: dict[TaskId, Inputs],
+    truths: Truths,
+    *,
+    circular: bool,
+) -> tuple[_Sent, list[TaskResult]]:
+    """Once more with new clients if Kafka failed the first attempt: a broker that was restarted.
+
+    Spark's state is written, and changes are kept, when every transaction is committed. So an attempt that cannot read
+    or write has left nothing but transactions, which are recognised.
+    """
+    try:
+        return _take_turns(worker, batch, members, inputs, truths, circular=circular)
+    except (KafkaReadError, KafkaWriteError):
+        for task in members:
+            worker.forget_reader(task)
+    # Outside the handler: dead letters tell of what they were raised in.
+    return _take_turns(worker, batch, members, inputs, truths, circular=circular)
+
+
+def _take_turns(
+    worker: Worker,
+    batch: BatchHeader,
+    members: Sequence[TaskId],
+    inputs: dict[TaskId, Inputs],
+    truths: Truths,
+    *,
+    circular: bool,
+) -> tuple[_Sent, list[TaskResult]]:
+    """Every member runs until none has anything to do; then all become durable.
+
+    The order is the Kafka transactions of all members, then the changelogs of all, in Spark's state. Whatever is lost
+    in between is done again from the same state with the same result, and the transaction markers recognise what was
+    already done. Local stores get the changes when Spark has committed the batch (`protocol`).
+    """
+    runs: dict[TaskId, _TaskRun] = {}
+
+    def run_of(task: TaskId) -> _TaskRun:
+        if task not in runs:
+            runs[task] = _TaskRun(worker, task, batch, truths(task))
+        return runs[task]
+
+    try:
+        sent = take_turns(members, inputs, run_of, circular=circular)
+        worker.check_fence()
+        for run in runs.values():
+            run.require_same_store()
+        for run in runs.values():
+            run.write()
+    except BaseException:
+        for task in runs:
+            worker.task(*task).collector.abort()
+        raise
+    for run in runs.values():
+        run.keep()
+    return sent, [run.result() for run in runs.values()]
+
+
+class _TaskRun:
+    """One task in one batch."""
+
+    def __init__(self, worker: Worker, task: TaskId, batch: BatchHeader, truth: Truth) -> None:
+        reach("task.start")
+        self._worker, self._task, self._batch, self._truth = worker, task, batch, truth
+        self._header, self._opened = worker.open(task, truth)
+        self._hosted = hosted = worker.task(*task)
+        reach("task.opened")
+        self._kernel = worker.kernel(hosted, *task, self._header.stamp, batch.clock_ms)
+        hosted.kernel = hosted.stamp = None  # not to be trusted again unless this batch ends well
+        hosted.collector.begin(batch.id, batch.intent, batch.known)
+        self._ranges: list[Range] = []
+        self._changes: list[Changes] = []
+        self._sizes: list[ReadSize] = []
+        self._metrics: TaskMetrics | None = None
+
+    def turn(self, inputs: Inputs, *, last: bool) -> _Sent:
+        """Processes; what it sends to other tasks.
+
+        Args:
+            inputs: records, or nothing in a tick.
+            last: it will have no other turn in this batch.
+        """
+        self._ranges += inputs.ranges
+        read = self._read_beside if self._batch.in_slices else self._read
+        process(self._kernel, inputs, read, self._batch.clock_ms, in_slices=self._batch.in_slices)
+        reach("task.processed")
+        changes = self._kernel.commit()
+        self._changes.append(changes)
+        self._metrics = self._kernel.metrics.after(self._metrics)
+        if not last:
+            assert self._hosted.overlay is not None, "a task outside a circle has several turns"
+            self._hosted.overlay.apply(changes)
+        reach("task.flushed")
+        return list(self._hosted.collector.take_hops())
+
+    def require_same_store(self) -> None:
+        """Raises `StateError` if somebody has written the local store while it was read."""
+        self._hosted.local.require(self._header.stamp)
+
+    def write(self) -> None:
+        """Writes its files and commits its transaction."""
+        self._writes = self._hosted.collector.finish()
+
+    def keep(self) -> None:
+        """Makes its changes part of Spark's state; they wait in memory until Spark commits that."""
+        changes = self._changes[0] if len(self._changes) == 1 else changelog.merge(self._changes, oldest=False)
+        base, stamp = self._header.stamp, next_stamp(self._header)
+        append(self._truth, self._header, stamp, changes)
+        spark_batch = self._batch.id - self._worker.config.first_batch
+        self._worker.keep(self._task, self._kernel, Pending(spark_batch, base, stamp, changes, clock.ticks_s()))
+        reach("task.end")
+
+    def result(self) -> TaskResult:
+        """What the driver is told."""
+        hosted, metrics = self._hosted, self._metrics
+        assert metrics is not None
+        counts = TaskCounts(
+            records_in=metrics.records_in,
+            dropped=metrics.dropped,
+            late=metrics.late,
+            dead_letters=metrics.dead_letters,
+            sent=hosted.collector.sent,
+            stream_time_ms=metrics.stream_time_ms,
+            state_entries=hosted.local.entry_count(),
+            next_tick_ms=self._kernel.next_tick_ms(),
+            sizes=self._sizes,
+        )
+        opened, skipped = self._opened.value, hosted.collector.skipping
+        return TaskResult(*self._task, self._ranges, counts, self._writes, opened, skipped)
+
+    def _read(self, ranges: list[Range]) -> Iterable[list[RecordBatch]]:
+        portions = self._worker.reader(self._hosted).read(ranges)
+        return self._hosted.collector.archived(ranges, self._measured(portions))
+
+    def _read_beside(self, ranges: list[Range]) -> Iterator[list[RecordBatch]]:
+        """With a reader of its own, so that several ranges can be read alternately."""
+        with closing(self._worker.clients.reader()) as reader:
+            yield from self._hosted.collector.archived(ranges, self._measured(reader.read(ranges)))
+
+    def _measured(self, portions: Iterable[list[RecordBatch]]) -> Iterator[list[RecordBatch]]:
+        """The first portion says how large records are."""
+        for number, portion in enumerate(portions):
+            if number == 0:
+                self._sizes += [ReadSize(batch.topic, len(batch.offsets), _size_of(batch)) for batch in portion]
+            yield portion
+
+
+def _size_of(batch: RecordBatch) -> int:
+    """Bytes of keys and values."""
+    return sum(len(data) for column in (batch.keys, batch.values) for data in column if data is not None)
+
+
+def _row(worker: Worker, header: bytes, to: TaskId, kind: int, payload: bytes) -> Row:
+    return Row(worker.routes[to], *to, kind, payload, header)

@@ -1,0 +1,196 @@
+"""The stores that a line of a stream begins with: per task one file, in the form of a changelog.
+
+It is made from local stores that a replay has filled. A task of which Spark's state knows nothing yet takes its seed in
+the place of its changelog: the store protocol rebuilds the local store from it, begins anew after failed attempts,
+merges its segments. With the task's first batch the seed becomes part of Spark's state, and is never read again.
+
+A file holds the chunks of all segments one after the other, then an index with their sizes and checksums, then its
+size, its checksum, and a mark with the format.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from zlib import crc32
+
+import msgspec
+
+from deltaworks.errors import IncompatibleCheckpointError
+from deltaworks.kernel.stores.state import StoreChanges
+from deltaworks.runtime.state import changelog
+from deltaworks.runtime.state.changelog import FANOUT, SegmentRef
+from deltaworks.runtime.state.local_store import LocalStore
+from deltaworks.runtime.state.recovery import NOTHING, Truth, TruthHeader, decode_header, encode_header, next_stamp
+
+_MIN_ENTRIES = 50_000
+"""Of a segment, so that a small store is not cut into many."""
+_MARK = b"dwseed-2"
+"""The last bytes of a whole file of this format."""
+_END = struct.Struct(f">QI{len(_MARK)}s")
+"""Size and checksum of the index, mark."""
+
+
+class _Index(msgspec.Struct, frozen=True, array_like=True):
+    header: bytes
+    """As `encode_header` makes it."""
+    sizes: list[int]
+    """Of chunk 0, 1, ..., in bytes."""
+    checksums: list[int]
+
+
+def write(path: Path, local: LocalStore | None, stores: Mapping[str, bool], batches: int) -> None:
+    """Writes the seed of one task durably.
+
+    Args:
+        path: from `seed_path`.
+        local: its stores; None: it has none yet, and begins with empty ones.
+        stores: their names, the reserved one too.
+        batches: how many have filled them. The seed is as deep in the tiers of the changelog as if it had grown in so
+            many, so it is merged again, as a whole, after about as many more.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    header = NOTHING
+    sizes: list[int] = []
+    checksums: list[int] = []
+    with path.open("wb") as file:
+        for changes in _segments(local, stores) if local is not None else ():
+            chunks, stamp = changelog.encode(changes), next_stamp(header)
+            entries = changelog.entry_count(changes)
+            segment = SegmentRef(header.next_segment, len(chunks), _tier(batches), entries, stamp)
+            header = TruthHeader(stamp, (*header.segments, segment), header.next_segment + len(chunks))
+            for chunk in chunks:
+                file.write(chunk)
+                sizes.append(len(chunk))
+                checksums.append(crc32(chunk))
+        index = msgspec.msgpack.encode(_Index(encode_header(header), sizes, checksums))
+        file.write(index + _END.pack(len(index), crc32(index), _MARK))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def seed_path(root: Path, stage: int, task: int) -> Path:
+    """File of one task."""
+    return root / f"{stage}-{task}.seed"
+
+
+class Seed:
+    """The seed of one task, for reading."""
+
+    def __init__(self, path: Path) -> None:
+        """
+        Raises:
+            IncompatibleCheckpointError: there is none, or it is not whole, or has another format; so nobody knows what
+                the task should begin with.
+        """
+        self._path = path
+        try:
+            index = self._index()
+        except FileNotFoundError:
+            raise IncompatibleCheckpointError(
+                f"{path} is not there: the stores that a task of this line begins with.",
+                hint="bring the folder back, or undo the line and hand over once more",
+            ) from None
+        self.header = decode_header(index.header, str(path))
+        self._sizes, self._checksums = index.sizes, index.checksums
+
+    def segment(self, segment_id: int) -> bytes:
+        """One chunk.
+
+        Raises:
+            IncompatibleCheckpointError: it is not as it was written.
+        """
+        with self._path.open("rb") as file:
+            file.seek(sum(self._sizes[:segment_id]))
+            chunk = file.read(self._sizes[segment_id])
+        if crc32(chunk) != self._checksums[segment_id]:
+            raise self._damaged("a part of it is not as it was written")
+        return chunk
+
+    def _index(self) -> _Index:
+        with self._path.open("rb") as file:
+            if file.seek(0, os.SEEK_END) < _END.size:
+                raise self._damaged("it is cut off")
+            file.seek(-_END.size, os.SEEK_END)
+            size, checksum, mark = _END.unpack(file.read())
+            if mark != _MARK:
+                raise self._damaged(f"it is cut off, or has another format than {_MARK.decode()}")
+            file.seek(-min(_END.size + size, file.tell()), os.SEEK_END)
+            index = file.read()[: -_END.size]
+        if crc32(index) != checksum:
+            raise self._damaged("its index is not as it was written")
+        return msgspec.msgpack.decode(index, type=_Index)
+
+    def _damaged(self, why: str) -> IncompatibleCheckpointError:
+        return IncompatibleCheckpointError(
+            f"{self._path}, the stores that a task of this line begins with, cannot be used: {why}.",
+            hint="bring the file back from a copy, or undo the line and hand over once more",
+        )
+
+
+def seeded(truth: Truth, root: Path, stage: int, task: int) -> Truth:
+    """What Spark's state says of a task of a line that began with seeds."""
+    return _SeededTruth(truth, seed_path(root, stage, task))
+
+
+class _SeededTruth:
+    """`protocol.Truth` that shows the seed until the first update, which makes it part of the state below."""
+
+    def __init__(self, truth: Truth, path: Path) -> None:
+        self._truth, self._path = truth, path
+        self._seed: Seed | None = None
+        self._pending: dict[int, None] = {}
+        """Segments that are only in the seed so far, in order."""
+
+    def header(self) -> TruthHeader | None:
+        header = self._truth.header()
+        if header is None:
+            self._seed = Seed(self._path)
+            header = self._seed.header
+            self._pending = dict.fromkeys(range(header.next_segment))
+        return header
+
+    def update(self, header: TruthHeader) -> None:
+        for segment_id in self._pending:
+            self._truth.put_segment(segment_id, self.segment(segment_id))
+        self._pending.clear()
+        self._truth.update(header)
+
+    def segment(self, segment_id: int) -> bytes:
+        if self._seed is not None and segment_id in self._pending:
+            return self._seed.segment(segment_id)
+        return self._truth.segment(segment_id)
+
+    def put_segment(self, segment_id: int, data: bytes) -> None:
+        self._truth.put_segment(segment_id, data)
+
+    def remove_segment(self, segment_id: int) -> None:
+        if segment_id in self._pending:
+            del self._pending[segment_id]
+        else:
+            self._truth.remove_segment(segment_id)
+
+
+def _segments(local: LocalStore, stores: Mapping[str, bool]) -> Iterator[dict[str, StoreChanges]]:
+    """Everything that is in the stores, in fewer parts than are merged at once, each entry in one of them."""
+    most = max(_MIN_ENTRIES, -(-local.entry_count() // (FANOUT - 1)))
+    changes: dict[str, StoreChanges] = {}
+    count = 0
+    for name in stores:
+        for entry in local.reader(name).scan(b"", None):
+            changes.setdefault(name, StoreChanges([])).entries.append(entry)
+            count += 1
+            if count == most:
+                yield changes
+                changes, count = {}, 0
+    if changes:
+        yield changes
+
+
+def _tier(batches: int) -> int:
+    tier = 0
+    while FANOUT ** (tier + 1) <= batches:
+        tier += 1
+    return tier

@@ -1,0 +1,158 @@
+"""How tasks take their turns in a micro-batch, the same in a stream and in a replay.
+
+A task runs once, in its turn, with everything that is there for it. Where records go in a circle between stages, their
+tasks take turns until nothing is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, groupby
+from typing import Protocol
+
+from deltaworks.kafka.ranges import Range
+from deltaworks.kernel.records import RecordBatch
+from deltaworks.kernel.task import Task
+from deltaworks.topology.stages import StageGroup
+
+TaskId = tuple[int, int]
+"""`(stage, task)`"""
+Sent = Iterable[tuple[TaskId, RecordBatch]]
+"""What a task has sent to others."""
+
+
+@dataclass
+class Inputs:
+    """What one task gets at once; nothing at all in a tick."""
+
+    ranges: list[Range] = field(default_factory=list)
+    hops: list[RecordBatch] = field(default_factory=list)
+
+
+class Member(Protocol):
+    """One task in one micro-batch."""
+
+    def turn(self, inputs: Inputs, *, last: bool) -> Sent:
+        """Processes and commits; what it sends to other tasks.
+
+        Args:
+            inputs: records, or nothing in a tick.
+            last: it will have no other turn in this batch.
+        """
+
+
+def circle(group: StageGroup, tasks: Sequence[int]) -> list[TaskId]:
+    """All tasks of a circular group, in the order of their turns.
+
+    Args:
+        group: is circular.
+        tasks: number of tasks per stage.
+    """
+    return [(stage, task) for stage in group.stages for task in range(tasks[stage])]
+
+
+def rounds(
+    groups: Iterable[StageGroup], tasks: Sequence[int], waiting: dict[TaskId, Inputs]
+) -> Iterator[tuple[StageGroup, list[TaskId], dict[TaskId, Inputs]]]:
+    """Who takes turns with whom, in the order in which data flows: all tasks of a circle, every other one alone.
+
+    Args:
+        groups: the stages.
+        tasks: number of tasks per stage.
+        waiting: what tasks have to do; the caller adds what they send each other.
+
+    Returns:
+        The group, the members, and what is there for them, which is no longer waiting.
+    """
+    for group in groups:
+        every = circle(group, tasks) if group.circular else sorted(waiting)
+        mine = [task for task in every if task[0] in group.stages]
+        for members in [mine] if group.circular else [[task] for task in mine]:
+            if inputs := {task: waiting.pop(task) for task in members if task in waiting}:
+                yield group, members, inputs
+
+
+def take_turns(
+    members: Sequence[TaskId], inputs: Mapping[TaskId, Inputs], member: Callable[[TaskId], Member], *, circular: bool
+) -> list[tuple[TaskId, RecordBatch]]:
+    """Every member runs until none has anything to do.
+
+    Args:
+        members: one task, or all of a circle.
+        inputs: of those that have any; a task without inputs runs when others send it something.
+        member: is called before the first turn of a task.
+        circular: members send records to each other.
+
+    Returns:
+        What they have sent to others than themselves.
+    """
+    waiting = {task: Inputs([*given.ranges], [*given.hops]) for task, given in inputs.items()}
+    sent: list[tuple[TaskId, RecordBatch]] = []
+    while waiting:
+        for task in members:
+            given = waiting.pop(task, None)
+            if given is None:
+                continue
+            for to, records in member(task).turn(given, last=not circular):
+                if to in members:
+                    waiting.setdefault(to, Inputs()).hops.append(records)
+                else:
+                    sent.append((to, records))
+    return sent
+
+
+def process(
+    kernel: Task,
+    inputs: Inputs,
+    read: Callable[[list[Range]], Iterable[list[RecordBatch]]],
+    wall_ms: int,
+    *,
+    in_slices: bool = False,
+) -> None:
+    """One turn of a task, up to its commit.
+
+    Args:
+        kernel: the task.
+        inputs: records, or nothing in a tick.
+        read: gives the records of ranges, in portions that may be processed one after the other.
+        wall_ms: the time of the micro-batch.
+        in_slices: few records are held at a time; `read` is called for each range, its answers are used alternately.
+
+    Raises:
+        StreamsError: a record failed, and the pipeline says fail.
+    """
+    if in_slices and inputs.ranges:
+        kernel.process_slices(_slices(inputs, read), wall_ms)
+        kernel.punctuate(wall_ms)
+    elif inputs.ranges or inputs.hops:
+        for portion in _portions(inputs, read):
+            kernel.process(portion, wall_ms)
+        kernel.punctuate(wall_ms)
+    else:
+        kernel.tick(wall_ms)
+
+
+def _portions(
+    inputs: Inputs, read: Callable[[list[Range]], Iterable[list[RecordBatch]]]
+) -> Iterable[list[RecordBatch]]:
+    """Portions the kernel may process one after the other; inputs that must be merged come in one portion."""
+    inputs.hops.sort(key=lambda hop: (hop.topic, hop.partition, hop.offsets[0]))
+    if not inputs.ranges:
+        return [inputs.hops]
+    portions = read(inputs.ranges)
+    if not inputs.hops:
+        return portions
+    return [[*(batch for portion in portions for batch in portion), *inputs.hops]]
+
+
+def _slices(
+    inputs: Inputs, read: Callable[[list[Range]], Iterable[list[RecordBatch]]]
+) -> dict[tuple[str, int], Iterable[RecordBatch]]:
+    slices: dict[tuple[str, int], Iterable[RecordBatch]] = {
+        (each.topic, each.partition): chain.from_iterable(read([each])) for each in inputs.ranges
+    }
+    inputs.hops.sort(key=lambda hop: (hop.topic, hop.partition, hop.offsets[0]))
+    for at, hops in groupby(inputs.hops, key=lambda hop: (hop.topic, hop.partition)):
+        slices[at] = list(hops)
+    return slices

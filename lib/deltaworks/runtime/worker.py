@@ -1,0 +1,362 @@
+"""What a Python worker keeps from batch to batch: plan, consumers, local stores, kernel tasks, transactional producers.
+
+Everything here is a cache. Tasks wander between workers, so nothing may be trusted because it is here: the store
+protocol decides about state, the transaction marker about Kafka.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import pickle
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from deltaworks import faults
+from deltaworks.control import fence
+from deltaworks.dsl.pipeline import Pipeline
+from deltaworks.errors import StateError
+from deltaworks.kafka import control_topic
+from deltaworks.kafka.limits import TopicLimits
+from deltaworks.kafka.transactional import TRANSACTION_TIMEOUT_MS, TransactionalSink, application
+from deltaworks.kernel.records import Collector
+from deltaworks.kernel.stores.build import Store
+from deltaworks.kernel.stores.state import StateBackend
+from deltaworks.kernel.task import GARBAGE_THRESHOLDS, Task
+from deltaworks.runtime.collector import Sink, TaskCollector
+from deltaworks.runtime.consumer import RangeReader
+from deltaworks.runtime.global_tables import GlobalTables, Reader, global_path
+from deltaworks.runtime.history import History, LiveReader
+from deltaworks.runtime.state.applier import Applier
+from deltaworks.runtime.state.local_store import LocalStore, Stamp, discard, stores_of
+from deltaworks.runtime.state.overlay import Overlay
+from deltaworks.runtime.state.recovery import Opened, Pending, Truth, TruthHeader, local_path, open_store
+from deltaworks.runtime.task_loop import TaskId
+from deltaworks.topology.archives import Archives
+from deltaworks.topology.stages import Plan
+
+_MILLISECOND = timedelta(milliseconds=1)
+_log = logging.getLogger(__name__)
+
+
+class HostConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """What every worker needs to host tasks; travels with the query."""
+
+    pipeline: bytes
+    """The cloudpickled `Pipeline`."""
+    bootstrap: str
+    query_id: str
+    """Identity of the checkpoint."""
+    generation: int
+    """Of the driver."""
+    fence: str
+    """Path of the fence; a task of an older generation writes nothing."""
+    local_root: str
+    tables_root: str
+    tasks: tuple[int, ...]
+    """Number of tasks per stage."""
+    hop_partitions: dict[str, int]
+    """Hop -> number of tasks that it spreads its keys over."""
+    transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
+    """After this time the broker ends a transaction (`admin.transaction_timeout_ms`)."""
+    first_batch: int = 0
+    """Id of Spark's batch 0; see `CheckpointPlan`."""
+    seed: str | None = None
+    """Folder with the stores that its tasks begin with."""
+    commits: str | None = None
+    """Folder in which Spark notes the batches that it has committed, so that changes reach the local stores although no
+    other batch follows; None: nobody looks."""
+    fault_hook: str | None = None
+    """`module:function`, called once per process (tests only)."""
+
+
+@dataclass
+class HostedTask:
+    """One kernel task with what belongs to it in this process."""
+
+    local: LocalStore
+    collector: TaskCollector
+    overlay: Overlay | None
+    """What it has changed in the turns of a batch; only of tasks that have several."""
+    kernel: Task | None = None
+    """Its object caches are valid for the state `stamp`."""
+    stamp: Stamp | None = None
+    reader: Reader | None = None
+    pending: Pending | None = None
+    """The changes of its last batch, unless they are in the local store or the next one has begun."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    """Held by whoever looks at `pending`, until it is done with it."""
+
+    @property
+    def state(self) -> StateBackend:
+        """What its kernel reads."""
+        return self.local if self.overlay is None else self.overlay
+
+    def forget(self) -> None:
+        """The local store has been opened again, so nothing that reads from it is good any more."""
+        self.kernel = self.stamp = None
+        if self.overlay is not None:
+            self.overlay = Overlay(self.local)
+
+    def close(self) -> None:
+        """Lets go of local store, consumer and producer."""
+        with self.lock:
+            self.pending = None
+            self.local.close()
+        self.collector.close()
+        if self.reader is not None:
+            self.reader.close()
+
+
+class Clients(Protocol):
+    """Makes what speaks to Kafka."""
+
+    def reader(self) -> Reader:
+        """Reads the ranges of one task."""
+
+    def sink(self, stage: int, task: int) -> Sink:
+        """Writes the records of one task."""
+
+
+@dataclass(frozen=True)
+class KafkaClients:
+    """`Clients` of a real broker; the driver has prepared the pipeline's control topic."""
+
+    config: HostConfig
+    name: str
+    """Of the pipeline."""
+    limits: TopicLimits
+    """Shared by all tasks of this process."""
+    history: History
+    """Of its topics, where Kafka has them no longer."""
+
+    @classmethod
+    def of(cls, config: HostConfig, pipeline: Pipeline, plan: Plan) -> KafkaClients:
+        """
+        Args:
+            config: of the query.
+            pipeline: its dead letters have a topic.
+            plan: names the other topics that are written, as far as they are not computed.
+        """
+        written = {*plan.sink_topics, *((pipeline.dead_letter_topic,) if pipeline.dead_letter_topic else ())}
+        history = History(config.bootstrap, Path(config.tables_root), Archives.of(plan))
+        return cls(config, pipeline.name, TopicLimits(config.bootstrap, written), history)
+
+    def reader(self) -> Reader:
+        return LiveReader(RangeReader(self.config.bootstrap, self.name), self.history)
+
+    def sink(self, stage: int, task: int) -> Sink:
+        config = self.config
+        return TransactionalSink(
+            config.bootstrap,
+            application(self.name, config.query_id),
+            stage,
+            task,
+            control_topic.place_of(self.name, config.query_id, config.tasks, (stage, task)),
+            limits=self.limits,
+            transaction_timeout_ms=config.transaction_timeout_ms,
+        )
+
+
+@dataclass
+class Worker:
+    """The tasks of one query in this process."""
+
+    config: HostConfig
+    pipeline: Pipeline
+    plan: Plan
+    routes: dict[TaskId, int]
+    clients: Clients
+    _tasks: dict[TaskId, HostedTask] = field(default_factory=dict)
+    globals: GlobalTables | None = None
+    _applier: Applier | None = None
+
+    def open_globals(self, position: bytes | None) -> None:
+        """Brings the global tables to the position that they have in this batch."""
+        if not self.plan.global_stages:
+            return
+        assert position is not None
+        if self.globals is None:
+            root = Path(self.config.local_root)
+            self.globals = GlobalTables(self.plan, self.pipeline, root, self.clients.reader)
+        if self.globals.at(position):
+            for hosted in self._tasks.values():
+                hosted.kernel = hosted.stamp = None  # they read the stores of before
+
+    def open(self, task: TaskId, truth: Truth) -> tuple[TruthHeader, Opened]:
+        """Brings the local store of a task to the committed state; what waited in memory is in it, or forgotten.
+
+        A store that cannot be trusted is thrown away and filled again.
+
+        Raises:
+            StateError: also a new one cannot be read or written.
+        """
+        hosted = self.task(*task)
+        with hosted.lock:
+            pending, hosted.pending = hosted.pending, None
+            try:
+                if hosted.local.refresh():
+                    hosted.forget()
+                opened = open_store(hosted.local, truth, pending)
+            except StateError as error:
+                _log.warning("%s It is thrown away and filled again.", error.message)
+                hosted.local.discard()
+                hosted.forget()
+                opened = open_store(hosted.local, truth)
+            if hosted.overlay is not None:
+                hosted.overlay.clear()
+            return opened
+
+    def keep(self, task: TaskId, kernel: Task, pending: Pending) -> None:
+        """A batch has ended well, as far as this process knows."""
+        hosted = self.task(*task)
+        hosted.kernel, hosted.stamp = kernel, pending.stamp
+        with hosted.lock:
+            hosted.pending = pending
+        if self.config.commits is not None:
+            if self._applier is None:
+                self._applier = Applier(Path(self.config.commits), lambda: list(self._tasks.values()))
+            self._applier.look()
+
+    def discard_stores(self, slot: int) -> None:
+        """Throws the local stores of a slot away, because who has opened them has died."""
+        root = Path(self.config.local_root)
+        for task in [task for task, route in self.routes.items() if route == slot]:
+            if task in self._tasks:
+                self._tasks.pop(task).close()
+            discard(local_path(root, *task))
+        if self.globals is not None:
+            self.globals.close()
+            self.globals = None
+        for stage in self.plan.global_stages:
+            discard(global_path(root, stage))
+
+    def task(self, stage: int, task: int) -> HostedTask:
+        """What belongs to a task, made on first use."""
+        hosted = self._tasks.get((stage, task))
+        if hosted is None:
+            hosted = self._tasks[stage, task] = self._host(stage, task)
+        return hosted
+
+    def kernel(self, hosted: HostedTask, stage: int, task: int, stamp: Stamp, wall_clock_ms: int) -> Task:
+        """The kernel task for a committed state: the kept one if it holds that state, else a new one."""
+        if hosted.kernel is not None and hosted.stamp == stamp:
+            return hosted.kernel
+        return new_kernel(
+            self.pipeline,
+            self.plan,
+            (stage, task),
+            hosted.state,
+            hosted.collector,
+            hop_partitions=self.config.hop_partitions,
+            global_stores=self._global_stores,
+            wall_clock_ms=wall_clock_ms,
+        )
+
+    def check_fence(self) -> None:
+        """Raises `FencedError` if a newer generation of the pipeline has taken over."""
+        fence.check(Path(self.config.fence), self.config.generation, self.pipeline.name)
+
+    def close(self) -> None:
+        """Lets go of local stores, consumers and producers."""
+        if self._applier is not None:
+            self._applier.close()
+        for hosted in self._tasks.values():
+            hosted.close()
+        self._tasks.clear()
+        if self.globals is not None:
+            self.globals.close()
+
+    def reader(self, hosted: HostedTask) -> Reader:
+        if hosted.reader is None:
+            hosted.reader = self.clients.reader()
+        return hosted.reader
+
+    def forget_reader(self, task: TaskId) -> None:
+        """The next batch gets a new consumer."""
+        hosted = self.task(*task)
+        if hosted.reader is not None:
+            hosted.reader.close()
+            hosted.reader = None
+
+    def _host(self, stage: int, task: int) -> HostedTask:
+        config = self.config
+        local = LocalStore.copy(local_path(Path(config.local_root), stage, task), stores_of(self.plan.stages[stage]))
+        collector = TaskCollector(
+            self.pipeline, self.plan, Path(config.tables_root), stage, task, partial(self.clients.sink, stage, task)
+        )
+        return HostedTask(local, collector, Overlay(local) if stage in self._circular else None)
+
+    @cached_property
+    def _circular(self) -> frozenset[int]:
+        """Stages whose tasks have several turns in a batch."""
+        return frozenset(stage for group in self.plan.groups if group.circular for stage in group.stages)
+
+    @property
+    def _global_stores(self) -> Mapping[str, Store]:
+        return {} if self.globals is None else self.globals.stores
+
+
+def new_kernel(
+    pipeline: Pipeline,
+    plan: Plan,
+    task: TaskId,
+    state: StateBackend,
+    collector: Collector,
+    *,
+    hop_partitions: Mapping[str, int],
+    global_stores: Mapping[str, Store],
+    wall_clock_ms: int,
+) -> Task:
+    """A task over its committed state, with the options of its pipeline.
+
+    Args:
+        pipeline: says what happens to records that fail, and when a task is idle.
+        plan: of the pipeline.
+        task: which one.
+        state: its stores.
+        collector: gets its output.
+        hop_partitions: hop -> number of tasks that it spreads its keys over.
+        global_stores: those that it may read.
+        wall_clock_ms: the time of the micro-batch that comes next.
+    """
+    stage, number = task
+    return Task(
+        plan.stages[stage],
+        number,
+        state=state,
+        collector=collector,
+        errors=pipeline.errors,
+        hop_partitions=hop_partitions,
+        wall_clock_ms=wall_clock_ms,
+        idle_timeout_ms=None if (timeout := pipeline.idle_timeout) is None else timeout // _MILLISECOND,
+        global_stores=global_stores,
+    )
+
+
+_workers: dict[tuple[str, int], Worker] = {}
+"""By query id and generation, at most one. The only state of this module: a Python worker outlives the tasks that Spark
+runs in it."""
+
+
+def worker_for(config: HostConfig, routes: dict[TaskId, int]) -> Worker:
+    """The worker state of this process, made on first use."""
+    mine = config.query_id, config.generation
+    worker = _workers.get(mine)
+    if worker is None:
+        while _workers:
+            _workers.popitem()[1].close()
+        gc.set_threshold(*GARBAGE_THRESHOLDS)
+        faults.install(config.fault_hook)
+        pipeline: Pipeline = pickle.loads(config.pipeline)
+        plan = pipeline.plan()
+        worker = Worker(config, pipeline, plan, routes, KafkaClients.of(config, pipeline, plan))
+        _workers[mine] = worker
+    return worker

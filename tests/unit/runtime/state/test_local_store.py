@@ -1,0 +1,152 @@
+"""The local store is ordered bytes with an index by time, one transaction per batch, and believes nothing by itself."""
+
+import random
+import shutil
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+
+from deltaworks.errors import StateError
+from deltaworks.kernel.stores.state import StoreChanges
+from deltaworks.runtime.state.local_store import EMPTY, LocalStore, Stamp, discard
+
+STORES = {"counts": False, "windows": True}
+FIRST, SECOND = Stamp(1, b"a"), Stamp(2, b"b")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    return LocalStore(tmp_path / "0-0", STORES)
+
+
+def at(key: bytes, time_ms: int) -> bytes:
+    return key + time_ms.to_bytes(8, "big")
+
+
+def entries(store: LocalStore, name: str) -> list[tuple[bytes, bytes]]:
+    return list(store.reader(name).scan(b"", None))
+
+
+def put(store: LocalStore, stamp: Stamp, previous: Stamp | None, **changes: StoreChanges) -> None:
+    store.commit(changes, stamp, previous)
+
+
+def test_scan_is_in_byte_order_between_its_bounds(store: LocalStore) -> None:
+    put(store, FIRST, None, counts=StoreChanges([(k, k.upper()) for k in (b"b", b"", b"a", b"ab", b"c")]))
+    assert [k for k, _ in store.reader("counts").scan(b"a", b"c")] == [b"a", b"ab", b"b"]
+    assert [k for k, _ in store.reader("counts").scan(b"", None)] == [b"", b"a", b"ab", b"b", b"c"]
+
+
+def test_keys_longer_than_lmdb_allows_keep_order_and_identity(store: LocalStore) -> None:
+    keys = [b"x" * 459, b"x" * 460, b"x" * 461, b"x" * 600 + b"a", b"x" * 600 + b"b", b"x" * 2000, b"y"]
+    put(store, FIRST, None, counts=StoreChanges([(k, b"%d" % len(k)) for k in reversed(keys)]))
+    assert [k for k, _ in entries(store, "counts")] == sorted(keys)
+    assert [store.reader("counts").get(k) for k in keys] == [b"%d" % len(k) for k in keys]
+    assert [k for k, _ in store.reader("counts").scan(b"x" * 600 + b"b", b"y")] == [b"x" * 600 + b"b", b"x" * 2000]
+
+
+def test_time_index_follows_puts_and_deletes(store: LocalStore) -> None:
+    keys = [at(b"u" * 500, 30), at(b"b", 20), at(b"a", 20), at(b"a", 10)]
+    put(store, FIRST, None, windows=StoreChanges([(k, b"v") for k in keys]))
+    put(store, SECOND, FIRST, windows=StoreChanges([(at(b"a", 20), None), (at(b"b", 20), b"w")]))
+    assert list(store.reader("windows").scan_time(10, 31)) == [
+        (at(b"a", 10), b"v"), (at(b"b", 20), b"w"), (at(b"u" * 500, 30), b"v"),
+    ]  # fmt: skip
+    assert [k for k, _ in store.reader("windows").scan_time(11, 30)] == [at(b"b", 20)]
+
+
+def test_expiry_deletes_every_entry_below_the_bound(store: LocalStore) -> None:
+    put(store, FIRST, None, windows=StoreChanges([(at(b"a", t), b"v") for t in (1, 2, 3)], expire_before_ms=3))
+    assert entries(store, "windows") == [(at(b"a", 3), b"v")]
+    assert list(store.reader("windows").scan_time(0, None)) == [(at(b"a", 3), b"v")]
+
+
+def test_another_process_sees_what_was_committed(store: LocalStore, tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    put(store, FIRST, None, counts=StoreChanges([(b"a", b"1")]))
+    code = (
+        "from pathlib import Path; from deltaworks.runtime.state.local_store import LocalStore; "
+        f"s = LocalStore(Path({str(tmp_path / '0-0')!r}), {STORES!r}); "
+        "print(s.reader('counts').get(b'a'), s.stamp())"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.strip() == "b'1' Stamp(version=1, nonce=b'a')"
+
+
+def test_what_cannot_be_read_is_no_fault_of_a_record(store: LocalStore) -> None:
+    reader = store.reader("windows")
+    store.close()
+
+    for read in (
+        lambda: reader.get(b"k"),
+        lambda: list(reader.scan(b"", None)),
+        lambda: list(reader.scan_time(0, None)),
+    ):
+        with pytest.raises(StateError, match="cannot be read"):
+            read()
+
+
+def test_a_transaction_reads_its_own_writes_and_counts_as_a_whole(store: LocalStore) -> None:
+    put(store, FIRST, None, windows=StoreChanges([(at(b"a", 1), b"old"), (at(b"b", 2), b"v")]))
+    with store.transaction() as transaction:
+        inside = transaction.reader("windows")
+        transaction.apply({"windows": StoreChanges([(at(b"a", 1), b"new"), (at(b"c", 3), b"v")])})
+        transaction.apply({"windows": StoreChanges([(at(b"d", 4), b"v")], expire_before_ms=3)})
+        assert list(inside.scan(b"", None)) == [(at(b"c", 3), b"v"), (at(b"d", 4), b"v")]
+        assert [key for key, _ in inside.scan_time(0, 4)] == [at(b"c", 3)]
+        assert [inside.get(at(key, time)) for key, time in ((b"a", 1), (b"d", 4))] == [None, b"v"]
+        assert entries(store, "windows") == [(at(b"a", 1), b"old"), (at(b"b", 2), b"v")]
+        assert transaction.entry_count() == 2
+        transaction.commit(SECOND)
+    assert [key for key, _ in entries(store, "windows")] == [at(b"c", 3), at(b"d", 4)]
+    assert store.stamp() == SECOND
+
+
+@pytest.mark.parametrize("raised", [False, True])
+def test_a_transaction_that_is_not_committed_leaves_nothing(store: LocalStore, raised: bool) -> None:
+    put(store, FIRST, None, counts=StoreChanges([(b"a", b"1")]))
+    with suppress(KeyError), store.transaction() as transaction:
+        transaction.apply({"counts": StoreChanges([(b"a", b"2")])})
+        if raised:
+            raise KeyError
+    assert store.stamp() == FIRST
+    assert entries(store, "counts") == [(b"a", b"1")]
+
+
+def test_a_late_writer_changes_nothing(store: LocalStore) -> None:
+    """Batch 2 is tried twice; the first attempt wakes up when the store has long gone on."""
+    fifth, sixth, late = Stamp(5, b"e"), Stamp(6, b"f"), Stamp(2, b"late")
+    put(store, FIRST, None, counts=StoreChanges([(b"k", b"1")]))
+    put(store, fifth, FIRST, counts=StoreChanges([(b"k", b"5")]))
+    with pytest.raises(StateError, match="at version 5, and version 1 of it was read"):
+        put(store, late, FIRST, counts=StoreChanges([(b"k", b"2-stale")]))
+    with pytest.raises(StateError, match="another process has written it meanwhile"):
+        store.rebuild(iter(()), late, FIRST)
+    put(store, sixth, fifth, counts=StoreChanges([(b"q", b"6")]))
+    assert (store.stamp(), entries(store, "counts")) == (sixth, [(b"k", b"5"), (b"q", b"6")])
+
+
+def test_what_another_process_has_thrown_away_is_opened_anew(store: LocalStore, tmp_path: Path) -> None:
+    put(store, FIRST, None, counts=StoreChanges([(b"a", b"1")]))
+    assert not store.refresh()
+    discard(tmp_path / "0-0")
+    assert entries(store, "counts") == [(b"a", b"1")], "who reads goes on with what he has"
+    assert store.refresh()
+    assert (store.stamp(), entries(store, "counts")) == (EMPTY, [])
+
+
+def test_a_store_is_as_large_as_it_says(store: LocalStore, tmp_path: Path) -> None:
+    """Also when LMDB has taken pages and given them back; else it would be taken for one that was cut off."""
+    rng = random.Random(1)
+    for batch in range(30):
+        keys = [b"%d-%d" % (batch, number) for number in range(rng.randrange(1, 400))]
+        with store.transaction() as transaction:
+            transaction.apply({"counts": StoreChanges([(key, bytes(rng.choice([10, 1000, 9000]))) for key in keys])})
+            transaction.apply({"counts": StoreChanges([(key, None) for key in keys if rng.random() < 0.98])})
+            transaction.commit(FIRST)
+        seen_by_another = shutil.copytree(tmp_path / "0-0", tmp_path / f"copy-{batch}")
+        with closing(LocalStore(seen_by_another, STORES)) as opened:
+            assert opened.stamp() == FIRST
