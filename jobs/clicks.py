@@ -3,7 +3,7 @@ Sample data: `sample_data/clicks.py`. What must come out: `recomputed/clicks.sql
 
 ```
 page-clicks -> clicks_pages           (by page: clicks per hour)
-  '-> hop to the task of the user -> how late?
+  '-> exchange to the task of the user -> how late?
         |-> clicks_late               (half an hour or more: set aside, so that nothing is lost unseen)
         '-> visits |-> clicks_visits  (as they grow; is_final says which are over)
                    '-> clicks-visits  (each once, when it is over)
@@ -87,7 +87,7 @@ def topology(builder: StreamsBuilder) -> None:
     hours = TimeWindows.of_size_and_grace(HOUR, GRACE)
     clicks.group_by_key().windowed_by(hours).count(store="clicks-per-page").to_delta("clicks_pages")
 
-    arrivals = (  # A click without user has no key then, and ends at the hop.
+    arrivals = (  # A click without user has no key then, and ends at the exchange.
         clicks.select_key(lambda _, click: click.user_id or None, key=str, name="by-user")
         .repartition(name="clicks-by-user")
         .process_values(Watch, name="watch")

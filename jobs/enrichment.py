@@ -91,7 +91,8 @@ def topology(builder: StreamsBuilder) -> None:
     customers = builder.table("enrichment-customers", key=str, value=Customer, store=rows, name="customers-source")
     customers.to_delta("enrichment_customers")
 
-    # A guest's order has no key on its way: a left join keeps it, where an inner join would drop it before the hop.
+    # A guest's order has no key on its way: a left join keeps it, where an inner join would drop it before the
+    # exchange.
     checked = (
         orders.filter(lambda _, order: order is not None)
         .select_key(lambda _, order: order.customer_id, key=str, name="by-customer")

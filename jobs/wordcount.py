@@ -2,7 +2,7 @@
 Sample data: `sample_data/wordcount.py`. What must come out: `recomputed/wordcount.sql`.
 
 ```
-wordcount-lines -> words -> hop to the task that owns the word |-> wordcount_counts, wordcount-counts   (ever)
+wordcount-lines -> words -> exchange to the task that owns the word |-> wordcount_counts, wordcount-counts   (ever)
                                                                '-> wordcount_hours                      (per hour)
 ```
 """

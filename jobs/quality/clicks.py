@@ -75,11 +75,13 @@ visits: Suite = [
         "the newest visit is of the last hour",
         "SELECT * FROM (SELECT max(timestamp) AS newest FROM {batch}) "
         "WHERE newest < (SELECT max(timestamp) FROM clicks_pages) - INTERVAL 1 HOUR",
-        why="Pages are counted before the hop, visits behind it: if they are behind for long, records get stuck.",
+        why="Pages are counted before the exchange, visits behind it: if they are behind for long, records get stuck.",
     ),
 ]
 late: Suite = [
-    one_row_per("key", *SOURCE, why="Each click comes once through the hop, however often its batch was repeated."),
+    one_row_per(
+        "key", *SOURCE, why="Each click comes once through the exchange, however often its batch was repeated."
+    ),
     *never_null(
         *("key", "request_id", "page", "user_id", "at", "behind_ms", "timestamp", *SOURCE),
         why="Whoever adds late clicks to a report needs to know whose they are, where and when.",

@@ -97,7 +97,7 @@ checked: Suite = [
         meta={"why": "The result is keyed by order again; under a customer's key nobody would find it."},
     ),
     never(
-        "each order that came by the hop gave one row",
+        "each order that came by the exchange gave one row",
         "SELECT key, customer_id, source_partition, source_offset, count(*) FROM {batch} GROUP BY ALL "
         "HAVING count(*) > 1",
         why="A batch that is repeated must not check an order twice.",

@@ -77,7 +77,7 @@ line_items: Suite = [
 loyalty_points: Suite = [
     one_row_per(
         *("customer_card_no", *RECORD),
-        why="A credit comes from one record of the hop, however often its batch was repeated.",
+        why="A credit comes from one record of the exchange, however often its batch was repeated.",
     ),
     *never_null(
         *("key", "invoice_number", "total_amount", "earned_loyalty_points", "total_loyalty_points", "timestamp"),

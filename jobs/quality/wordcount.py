@@ -51,7 +51,7 @@ changelog: Suite = [
     *words(),
     one_row_per("key", "batch_id", why="A commit forwards the last update of a word and no other."),
     one_row_per(
-        "key", *SOURCE, why="An update comes from one record of the hop, however often its batch was repeated."
+        "key", *SOURCE, why="An update comes from one record of the exchange, however often its batch was repeated."
     ),
     *never_null("key", "value", "op", "timestamp", *SOURCE, "batch_id", why="An update is of a word, from a record."),
     gxe.ExpectColumnValuesToBeInSet(

@@ -92,8 +92,8 @@ class Discard:
     ) -> None:
         self.records_out += 1
 
-    def hop(
-        self, hop: str, partition: int, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers
+    def exchange(
+        self, exchange: str, partition: int, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers
     ) -> None:
         self.records_out += 1
 
@@ -252,7 +252,7 @@ TOPOLOGIES: dict[str, Callable[[StreamsBuilder], None]] = {
     "suppress until windows close": suppressed_count,
     "emit on window close": emitted_on_close,
     "processor with a store": processor,
-    "select_key and hop (first stage)": rekeyed,
+    "select_key and exchange (first stage)": rekeyed,
 }
 
 
@@ -319,7 +319,7 @@ def measure(topology: Callable[[StreamsBuilder], None], batches: list[RecordBatc
         state=state,
         collector=collector,
         errors=ErrorPolicy(),
-        hop_partitions=dict.fromkeys(stage.hops_out, 4),
+        exchange_partitions=dict.fromkeys(stage.exchanges_out, 4),
     )
     if "auctions" in stage.topics:
         task.process([auctions()], 0)

@@ -216,13 +216,13 @@ class Trace:
         return found, self._run(found)
 
     def _read_by(self, stage: Stage, recording: Recording) -> list[dict[str, list[int]]]:
-        """Per step: topic or hop -> timestamps, in the order of the partition."""
+        """Per step: topic or exchange -> timestamps, in the order of the partition."""
         found: list[dict[str, list[int]]] = []
         for position, step in enumerate(self.steps):
             read: dict[str, list[int]] = {}
             if isinstance(step, Arrival) and stage.reads(step.topic):
                 read[step.topic] = [step.record.timestamp_ms]
-            hopped = recording.hops[position + 1] if position + 1 < len(recording.hops) else {}
+            hopped = recording.exchanges[position + 1] if position + 1 < len(recording.exchanges) else {}
             for records in hopped.get((stage.index, 0), ()):
                 read.setdefault(records.topic, []).extend(records.timestamps_ms)
             found.append(read)

@@ -1,6 +1,6 @@
 """Several cases as one topology, so that one query of Spark runs them: a query costs seconds before its first batch.
 
-The stages of all cases stand side by side and have nothing to do with each other; topics and hops get a prefix per
+The stages of all cases stand side by side and have nothing to do with each other; topics and exchanges get a prefix per
 case.
 """
 
@@ -13,7 +13,7 @@ from itertools import zip_longest
 from deltaworks import Plan
 from deltaworks.kernel.records import RecordBatch
 from deltaworks.testing.recorded import MicroBatch
-from deltaworks.topology.nodes import AnyNode, ExtractedTopicSink, HopSink, Source, TopicSink
+from deltaworks.topology.nodes import AnyNode, ExchangeSink, ExtractedTopicSink, Source, TopicSink
 from deltaworks.topology.stages import Stage
 from tests.conformance.hosts import Observed, Run
 
@@ -86,8 +86,8 @@ def _renamed(node: AnyNode, prefix: str) -> AnyNode:
             return replace(node, topics=tuple(prefix + topic for topic in node.topics))
         case TopicSink():
             return replace(node, topic=prefix + node.topic)
-        case HopSink():
-            return replace(node, hop=prefix + node.hop)
+        case ExchangeSink():
+            return replace(node, exchange=prefix + node.exchange)
         case _:
             return node
 

@@ -48,11 +48,11 @@ class CaseInMicroBatches:
         if any(not is_read(self.plan, given["topic"]) for given in self.case["inputs"] if "topic" in given):
             return "nobody reads one of its topics"
         processors = {node["processor"][0] for node in self.case["spec"]["nodes"] if "processor" in node}
-        if "metadata" in processors and any(stage.hops_in for stage in self.plan.stages):
-            return "it shows offsets behind a hop"
+        if "metadata" in processors and any(stage.exchanges_in for stage in self.plan.stages):
+            return "it shows offsets behind an exchange"
         subtractors = {node["subtractor"][0] for node in self.case["spec"]["nodes"] if "subtractor" in node}
         if cached(self.case) and len(self.plan.stages) > 2 and "append_text" in subtractors:
-            return "it keeps a trace of each update that a cache behind a hop forwards"
+            return "it keeps a trace of each update that a cache behind an exchange forwards"
         return None
 
     def run(self, cut: Cut, rng: Random) -> Run:
@@ -93,7 +93,7 @@ class CaseInMicroBatches:
         ]
 
     def _comparable(self, found: PerKey) -> PerKey:
-        """The driver commits after each record, those of hops too, so behind a hop a cache forwards more there."""
+        """The driver commits after each record, also behind an exchange, so a cache forwards more there."""
         assert self.plan is not None
         if cached(self.case) and len(self.plan.stages) > 1:
             outputs = found["outputs"].items()

@@ -42,8 +42,8 @@ def store_rows(case: Mapping[str, Any], store: Any) -> list[Row]:
 
 def _header(plan: Plan, name: str, value: bytes | None) -> list[str | None]:
     text = None if value is None else value.decode()
-    hops = {hop for stage in plan.stages for hop in stage.hops_in}
-    if name == "__streams.errors.topic" and text in hops:
+    exchanges = {exchange for stage in plan.stages for exchange in stage.exchanges_in}
+    if name == "__streams.errors.topic" and text in exchanges:
         text = f"{_APPLICATION_ID}-{text}"
     return [name, text]
 

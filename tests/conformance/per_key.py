@@ -1,7 +1,7 @@
 """What of a case does not depend on how its inputs are cut into micro-batches.
 
 Per topic and key the records in order, per node what it peeked, the stores at the end, the step that failed. Left out
-are `describe`, metrics, in which step something came out, and the offsets of records behind a hop, which differ.
+are `describe`, metrics, in which step something came out, and the offsets of records behind an exchange, which differ.
 """
 
 from __future__ import annotations
@@ -89,13 +89,13 @@ def _outputs(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, list[str]
     found: dict[str, dict[str, list[str]]] = {}
     for row in rows:
         keys = found.setdefault(row["topic"], {})
-        headers = _without_hop_offset([header_shown(header) for header in row.get("headers", ())])
+        headers = _without_exchange_offset([header_shown(header) for header in row.get("headers", ())])
         keys.setdefault(text_shown(row["key"]), []).append(text_shown([row["value"], row["timestamp"], headers]))
     return found
 
 
-def _without_hop_offset(headers: list[list[Any]]) -> list[list[Any]]:
-    """A dead letter says where it was; after a hop the offset is none of Kafka's."""
+def _without_exchange_offset(headers: list[list[Any]]) -> list[list[Any]]:
+    """A dead letter says where it was; after an exchange the offset is none of Kafka's."""
     hopped = any(header[0] == "__streams.errors.topic" and str(header[1]).startswith("oracle-") for header in headers)
     return [header for header in headers if not (hopped and header[0] == "__streams.errors.offset")]
 
@@ -140,7 +140,7 @@ def _task(plan: Plan, stage: Stage, number: int, contents: Mapping[str, Entries]
         state=state,
         collector=Capture(Topics(), TablesInMemory(plan.tables), None),
         errors=ErrorPolicy(),
-        hop_partitions=dict.fromkeys(stage.hops_out, 1),
+        exchange_partitions=dict.fromkeys(stage.exchanges_out, 1),
         global_stores={name: store for task in global_tasks for name, store in task.stores.items()},
     )
 

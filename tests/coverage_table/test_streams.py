@@ -251,14 +251,14 @@ def test_a_store_of_a_join_has_the_name_it_is_given() -> None:
     assert [store.name.partition("-")[0] for store in plan_of(topology).stores] == ["given", "given"]
 
 
-def test_a_hop_has_the_partitions_it_is_given() -> None:
+def test_an_exchange_has_the_partitions_it_is_given() -> None:
     def topology(builder: StreamsBuilder) -> None:
         words(builder).repartition(partitions=7).to("out")
 
     assert plan_of(topology).tasks({"words": 2}) == (2, 7)
 
 
-def test_a_hop_has_the_serdes_it_is_given() -> None:
+def test_an_exchange_has_the_serdes_it_is_given() -> None:
     def topology(builder: StreamsBuilder) -> None:
         mapped = words(builder).map(lambda key, value: (len(key), len(value) / 2))
         mapped.repartition(key=Integer(), value=Double()).to("out")
@@ -320,10 +320,12 @@ def test_a_sink_writes_where_its_partitioner_says() -> None:
     assert outputs(topology, [("words", "ann", "a"), ("words", "bob", "b")]) == [("bob", "b")]
 
 
-def test_a_hop_sends_where_its_partitioner_says() -> None:
+def test_an_exchange_sends_where_its_partitioner_says() -> None:
     def topology(builder: StreamsBuilder) -> None:
-        hop = words(builder).repartition(partitioner=lambda topic, key, value, partitions: () if key == "ann" else None)
-        hop.to("out")
+        exchange = words(builder).repartition(
+            partitioner=lambda topic, key, value, partitions: () if key == "ann" else None
+        )
+        exchange.to("out")
 
     assert outputs(topology, [("words", "ann", "a"), ("words", "bob", "b")]) == [("bob", "b")]
 

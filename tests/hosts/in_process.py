@@ -89,7 +89,7 @@ class InProcessStream:
         self.plan = pipeline.plan()
         read, self._partitions = self._topics()
         self.tasks = self.plan.tasks(read)
-        self._hop_partitions = self.plan.hop_partitions(read)
+        self._exchange_partitions = self.plan.exchange_partitions(read)
         self._routing = Routes.of(self.plan, self.tasks, slots)
         self.routes = self._routing.by_task()
         self.batches = self.paths.batches
@@ -385,7 +385,7 @@ class InProcessStream:
             local_root=str(self._local),
             tables_root=str(self.settings.tables),
             tasks=self.tasks,
-            hop_partitions=self._hop_partitions,
+            exchange_partitions=self._exchange_partitions,
             commits=None if self._commits is None else str(self._commits),
         )
         if self.kafka is None:

@@ -50,7 +50,7 @@ def replay_host(
     return ReplayHost(
         pipeline or stream.pipeline,
         tasks=stream.tasks,
-        hop_partitions=stream.worker.config.hop_partitions,
+        exchange_partitions=stream.worker.config.exchange_partitions,
         sink_partitions=stream.kafka.partitions,
         sink_limits=sink_limits,
         root=root,

@@ -270,7 +270,7 @@ class Handover:
         host = ReplayHost(
             self.case.pipeline,
             tasks=plan.tasks(partitions),
-            hop_partitions=plan.hop_partitions(partitions),
+            exchange_partitions=plan.exchange_partitions(partitions),
             sink_partitions=self.kafka.partitions,
             root=root,
             run_id=run_id,

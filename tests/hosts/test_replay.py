@@ -102,7 +102,7 @@ def test_later_batches_go_on_from_the_state(stream: InProcessStream, tmp_path: P
     assert_same(stream, root)
     again = replay_host(stream, root, max_records=300).run(steps)
     assert again == done == host.progress
-    assert list((root / "hops").iterdir()) == list((root / "results").iterdir()) == []
+    assert list((root / "exchanges").iterdir()) == list((root / "results").iterdir()) == []
 
 
 def test_it_counts_what_the_stream_has_written(stream: InProcessStream, tmp_path: Path) -> None:
@@ -191,9 +191,9 @@ def test_a_process_that_is_killed_leaves_what_the_next_one_needs(stream: InProce
     kafka, steps, file = stream.kafka, steps_of(stream), tmp_path / "work"
     assert kafka is not None
     options: dict[str, Any] = {
-        "pipeline": stream.pipeline, "tasks": stream.tasks, "hop_partitions": stream.worker.config.hop_partitions,
-        "sink_partitions": kafka.partitions, "root": tmp_path / "replay", "run_id": "replay", "clients": kafka.reader,
-        "max_records": 150,
+        "pipeline": stream.pipeline, "tasks": stream.tasks, "exchange_partitions":
+        stream.worker.config.exchange_partitions, "sink_partitions": kafka.partitions, "root": tmp_path / "replay",
+        "run_id": "replay", "clients": kafka.reader, "max_records": 150,
     }  # fmt: skip
     file.write_bytes(pickle.dumps((options, steps)))
     command = [sys.executable, "-m", "tests.hosts.killed_replay", str(file)]

@@ -40,7 +40,7 @@ def pipeline(topology: Callable[[StreamsBuilder], None], **options: Any) -> Pipe
 
 
 def prices(builder: StreamsBuilder) -> None:
-    """A table, a stream that looks it up, windows, and a hop."""
+    """A table, a stream that looks it up, windows, and an exchange."""
     names = builder.table("names", key=str, value=str, store="names")
     words = builder.stream("words", key=str, value=str)
     words.join(names, lambda word, name: f"{name}:{word}", value=str).group_by(

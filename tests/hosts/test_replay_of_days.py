@@ -49,8 +49,8 @@ def topology(size: int = 1, *, gap: timedelta = 2 * MINUTE) -> Callable[[Streams
         payments.to_delta("named")
         by_key = payments.group_by_key()
         by_key.windowed_by(TimeWindows.of_size_and_grace(6 * HOUR, HOUR).advance_by(2 * HOUR)).reduce(
-            lambda all_of_them, payment: f"{all_of_them} {payment}", store="hops-store"
-        ).to_delta("hops")
+            lambda all_of_them, payment: f"{all_of_them} {payment}", store="exchanges-store"
+        ).to_delta("exchanges")
         moved = payments.group_by(lambda _, payment: payment.partition(":")[0], key=str, name="by-name")
         moved.windowed_by(TimeWindows.of_size_and_grace(HOUR, HOUR)).count(store="hours-store").to_delta("hours")
         sessions = SessionWindows.of_inactivity_gap_and_grace(gap, HOUR)
@@ -101,8 +101,8 @@ def of_days(rows: Rows, first: int, end: int) -> Rows:
         return int(time.timestamp() * 1000)
 
     found = {}
-    for table in ("named", "hops", "hours", "visits", "letters"):
-        time = "window_start" if table in ("hops", "hours", "visits") else "timestamp"
+    for table in ("named", "exchanges", "hours", "visits", "letters"):
+        time = "window_start" if table in ("exchanges", "hours", "visits") else "timestamp"
         found[table] = [row for row in rows[table] if first <= at(row[time]) < end]
     return found
 

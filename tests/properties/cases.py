@@ -123,7 +123,7 @@ def joined_tables(builder: StreamsBuilder) -> None:
 
 
 def grouped_table(builder: StreamsBuilder) -> None:
-    """By a hop: counts, a list of what is in each group, and a table that is grouped once more."""
+    """By an exchange: counts, a list of what is in each group, and a table that is grouped once more."""
     table = builder.stream(TOPIC, key=str, value=int).map_values(failing, value=int).to_table(store="rows")
     groups = table.group_by(lambda _, value: (str(value % 3), value), key=str, value=int, name="groups")
     members = groups.aggregate(

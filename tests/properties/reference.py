@@ -31,7 +31,7 @@ class Shape:
     """A topology: what comes in is written to `seen`; then texts per key and window, whose updates go to `windows`."""
 
     entry: Entry
-    hop: bool
+    exchange: bool
     """Records get a new key before they are grouped: the first letter of the value."""
     size_ms: int
     advance_ms: int
@@ -49,7 +49,7 @@ class Row:
 
 
 Partition = tuple[str, int]
-"""`(topic, number)`; after a hop `(hop, upstream task)`."""
+"""`(topic, number)`; after an exchange `(exchange, upstream task)`."""
 MicroBatch = Mapping[Partition, Sequence[Row]]
 
 
@@ -76,10 +76,10 @@ def results(shape: Shape, batches: Iterable[MicroBatch]) -> Result:
             for (topic, _), row in lowest_head_first(read):
                 for entered in entries[task].take(topic, row):
                     result.topics["seen", task].append(entered)
-                    if shape.hop:
+                    if shape.exchange:
                         key = new_key(entered.value)
                         to = hopped[partition_of(key.encode(), TASKS)]
-                        to["hop", task].append(Row(entered.time_ms, key, entered.value))
+                        to["exchange", task].append(Row(entered.time_ms, key, entered.value))
                     else:
                         result.topics["windows", task] += windows[task].take(entered)
         for task in range(TASKS):

@@ -87,7 +87,7 @@ def test_final_tables_and_stores_do_not_depend_on_cuts_with_a_record_cache(
 @pytest.mark.parametrize("build", [cases.rekeyed_count, cases.grouped_table])
 @settings(max_examples=40, deadline=None)
 @given(rows=cases.records(), cuts=CUTS, restarts=RESTARTS)
-def test_one_task_before_a_hop_gives_the_same_for_every_cut(
+def test_one_task_before_an_exchange_gives_the_same_for_every_cut(
     build: Build, rows: list[Record], cuts: list[int], restarts: set[int]
 ) -> None:
     whole = run(build, rows, [], set(), record_cache=False)

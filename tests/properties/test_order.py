@@ -47,7 +47,7 @@ def test_the_lowest_head_goes_first(partitions: dict[Name, list[int]], batch_siz
         state=MemoryState(),
         collector=Capture(topics, TablesInMemory(()), None),
         errors=ErrorPolicy(),
-        hop_partitions={},
+        exchange_partitions={},
     )
     batches = [
         RecordBatch(

@@ -15,7 +15,7 @@ from types import FunctionType
 import pytest
 from hypothesis import Phase, given, settings
 
-from deltaworks.kernel.hops import HopOutput
+from deltaworks.kernel.exchanges import ExchangeOutput
 from deltaworks.kernel.order import _Run, _run_merged, _run_one
 from deltaworks.kernel.processors.windowed_aggregates import window_aggregate
 from deltaworks.kernel.stores.join_window import JoinWindowStore
@@ -80,18 +80,18 @@ ORDERING = {
         "key=ranks.__getitem__",
         "key=lambda at: (ranks[at], -at)",
     ),
-    "records of a hop are sorted by timestamp": Bug(
-        HopOutput.take,
+    "records of an exchange are sorted by timestamp": Bug(
+        ExchangeOutput.take,
         "taken = self.batches()",
         """taken = self.batches()
     for batch in taken.values():
         rows = sorted(zip(batch.timestamps_ms, batch.keys, batch.values), key=lambda row: row[0])
         batch.timestamps_ms[:], batch.keys[:], batch.values[:] = map(list, zip(*rows))""",
     ),
-    "records of a hop come task by task, not merged": Bug(
-        HopOutput.add,
-        "RecordBatch(hop, self._task, [], [], [], [])",
-        "RecordBatch(hop, 0, [], [], [], [])",
+    "records of an exchange come task by task, not merged": Bug(
+        ExchangeOutput.add,
+        "RecordBatch(exchange, self._task, [], [], [], [])",
+        "RecordBatch(exchange, 0, [], [], [], [])",
     ),
 }
 

@@ -1,4 +1,4 @@
-"""Several partitions, tasks and hops, cuts and restarts: the kernel does what the plain words of the semantics say."""
+"""Partitions, tasks, exchanges, cuts and restarts: the kernel does what the plain words of the semantics say."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def plan(shape: Shape) -> Plan:
     builder = StreamsBuilder(record_cache=False)
     stream = entering(shape, builder)
     stream.to("seen")
-    if shape.hop:
+    if shape.exchange:
         stream = stream.select_key(lambda _, value: reference.new_key(value), key=str)
     windows = TimeWindows.of_size_and_grace(ms(shape.size_ms), ms(shape.grace_ms)).advance_by(ms(shape.advance_ms))
-    texts = stream.group_by_key(name="hop").windowed_by(windows)
+    texts = stream.group_by_key(name="exchange").windowed_by(windows)
     table = texts.aggregate(str, lambda _, value, text: reference.added(text, value), value=str, store="texts")
     named = table.to_stream().map(lambda window, text: (f"{window.key}@{window.start_ms}", text), key=str, value=str)
     named.to("windows")
@@ -66,7 +66,7 @@ TIMES = st.integers(0, 9)
 SHAPES = st.builds(
     Shape,
     entry=st.sampled_from(Entry),
-    hop=st.booleans(),
+    exchange=st.booleans(),
     size_ms=st.sampled_from([2, 5]),
     advance_ms=st.sampled_from([2, 1]),
     grace_ms=st.sampled_from([0, 2]),

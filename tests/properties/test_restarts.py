@@ -1,4 +1,4 @@
-"""Several tasks, joins and hops: for the same recorded batches, restarts and small caches change nothing."""
+"""Several tasks, joins and exchanges: for the same recorded batches, restarts and small caches change nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.properties.cases import TOPIC, Build, Record
 
 
 def join_then_count(builder: StreamsBuilder) -> None:
-    """Two co-partitioned topics, a left join, a hop, an aggregate."""
+    """Two co-partitioned topics, a left join, an exchange, an aggregate."""
     table = builder.table("rows", key=str, value=int, store="rows")
     stream = builder.stream(TOPIC, key=str, value=int)
     joined = stream.left_join(table, lambda value, row: value * 100 + (row or 0), value=int)
@@ -24,7 +24,7 @@ def join_then_count(builder: StreamsBuilder) -> None:
 
 
 def streams_and_global_table(builder: StreamsBuilder) -> None:
-    """A hop on one side of an outer join of streams, a look into a global table behind it."""
+    """An exchange on one side of an outer join of streams, a look into a global table behind it."""
     rows = builder.global_table("rows", key=str, value=int, store="rows")
     stream = builder.stream(TOPIC, key=str, value=int)
     rekeyed = stream.select_key(lambda key, value: "ab"[value % 2] if value is not None else key, key=str)
@@ -60,12 +60,12 @@ def foreign_keys(builder: StreamsBuilder) -> None:
     outer.suppress(waits, name="waiting").to_stream().to("outer")
 
 
-WITH_ROWS = {"foreign keys", "join, hop, count", "streams, global table"}
+WITH_ROWS = {"foreign keys", "join, exchange, count", "streams, global table"}
 TOPOLOGIES: dict[str, Build] = {
     "foreign keys": foreign_keys,
-    "join, hop, count": join_then_count,
+    "join, exchange, count": join_then_count,
     "streams, global table": streams_and_global_table,
-    "hop, count": cases.rekeyed_count,
+    "exchange, count": cases.rekeyed_count,
     "grouped table": cases.grouped_table,
 }
 
@@ -121,6 +121,6 @@ def test_restarts_and_small_caches_change_nothing(
     whole, other = run(set(), 200_000), run(restarts, max_cached_entries)
 
     assert other.tasks == whole.tasks
-    assert other.hops == whole.hops
+    assert other.exchanges == whole.exchanges
     assert other.stores == whole.stores
     assert other.metrics == whole.metrics

@@ -80,7 +80,9 @@ def send(bootstrap: str, topic: str, records: Sequence[tuple[str, str, int]]) ->
     producer.flush()
 
 
-def test_a_stream_counts_across_a_hop_drains_and_goes_on_where_it_stopped(kafka: LiveStack, settings: Settings) -> None:
+def test_a_stream_counts_across_an_exchange_drains_and_goes_on_where_it_stopped(
+    kafka: LiveStack, settings: Settings
+) -> None:
     admin.create_topics(kafka.bootstrap, admin.topic_specs(counting.topics))
     words = [(f"k{i % 7}", "abcde"[i % 5], 1_000_000 + 40 * i) for i in range(2_000)]
 

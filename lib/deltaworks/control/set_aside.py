@@ -21,7 +21,7 @@ from deltaworks.control.paths import PipelinePaths
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import ConfigurationError, ConflictError
 from deltaworks.files import LocalFiles
-from deltaworks.kernel.hops import batch_of
+from deltaworks.kernel.exchanges import batch_of
 from deltaworks.topology.records import Coordinates
 from deltaworks.topology.stages import Plan
 
@@ -69,7 +69,7 @@ def add(
     """Sets records aside, durably; returns those that were not yet.
 
     Raises:
-        ConfigurationError: the pipeline reads no such topic, and has no such hop.
+        ConfigurationError: the pipeline reads no such topic, and has no such exchange.
         LeaseError: a driver runs.
         ConflictError: a batch has processed one of them.
     """
@@ -149,10 +149,10 @@ def _read(paths: PipelinePaths) -> tuple[_List, str | None]:
 
 
 def _require_read(plan: Plan, record: Coordinates) -> None:
-    if _is_hop(plan, record) or plan.uses(record.topic):
+    if _is_exchange(plan, record) or plan.uses(record.topic):
         return
-    hops = [f"{hop}/TASK" for stage in plan.stages for hop in stage.hops_in]
-    known = sorted({*plan.source_topics, *plan.global_topics, *plan.source_patterns, *hops})
+    exchanges = [f"{exchange}/TASK" for stage in plan.stages for exchange in stage.exchanges_in]
+    known = sorted({*plan.source_topics, *plan.global_topics, *plan.source_patterns, *exchanges})
     raise ConfigurationError(
         f"The pipeline reads no {record.topic!r}, so {record.name} names no record of it.",
         hint=f"what it reads: {', '.join(known)}; the error of the stream names the record",
@@ -170,7 +170,7 @@ def _require_unprocessed(paths: PipelinePaths, plan: Plan, records: Collection[C
 
 def _processed_in(paths: PipelinePaths, plan: Plan, record: Coordinates) -> int | None:
     """The batch of the record of batches that has the record; None: none has."""
-    if _is_hop(plan, record):
+    if _is_exchange(plan, record):
         last, batch = batches.last(paths.batches), batch_of(record.offset)
         return batch if last is not None and batch <= last.batch else None
     anew = batches.topics_read(batches.read(paths.batches)).anew.get(record.topic)
@@ -197,14 +197,14 @@ def _require_unplanned(paths: PipelinePaths, plan: Plan, records: Collection[Coo
                 and each.start <= record.offset < each.stop
                 for each in intent.ranges
             )
-            if in_range or (_is_hop(plan, record) and batch_of(record.offset) == number):
+            if in_range or (_is_exchange(plan, record) and batch_of(record.offset) == number):
                 raise ConflictError(
                     f"{record.name} belongs to batch {number}, which has begun: it stays set aside.",
                     hint="nothing to do; its dead letter, or the log, says what it was",
                 )
 
 
-def _is_hop(plan: Plan, record: Coordinates) -> bool:
-    """Its name is that of a record after a hop (`kernel.context.unique`)."""
-    hop, _, task = record.topic.rpartition("/")
-    return task.isdecimal() and any(hop in stage.hops_in for stage in plan.stages)
+def _is_exchange(plan: Plan, record: Coordinates) -> bool:
+    """Its name is that of a record after an exchange (`kernel.context.unique`)."""
+    exchange, _, task = record.topic.rpartition("/")
+    return task.isdecimal() and any(exchange in stage.exchanges_in for stage in plan.stages)

@@ -5,7 +5,7 @@
   `grouped_table.py`, `windowed.py`, `cogrouped.py`, `branched.py`.
 - What their methods connect: `joins.py` (stream-table), `stream_joins.py`, `global_joins.py`, `table_joins.py`,
   `foreign_keys.py`, `table_views.py`, `materialize.py` (aggregates and tables), `suppress.py`, `processing.py`,
-  `hops.py` (repartitions).
+  `exchanges.py` (repartitions).
 - Stores: `materialized.py` is what users say about a store, `stores.py` makes the specification, `state_stores.py` is
   `Stores`, for processors.
 - What all share: `graph.py` (nodes, names, problems), `point.py` (an output and its types), `mistakes.py` (what users

@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Literal, TypeVar
 
+from deltaworks.dsl.exchanges import keep_null_keys
 from deltaworks.dsl.global_ktable import GlobalKTable
 from deltaworks.dsl.graph import BuilderConfig, Graph, call_site
-from deltaworks.dsl.hops import keep_null_keys
 from deltaworks.dsl.kstream import KStream
 from deltaworks.dsl.ktable import KTable
 from deltaworks.dsl.materialize import table_source
 from deltaworks.dsl.materialized import Materialized, Stored
 from deltaworks.dsl.mistakes import Handle, check_reads, need_topics
-from deltaworks.dsl.optimize import merge_hops
+from deltaworks.dsl.optimize import merge_exchanges
 from deltaworks.dsl.point import Point, Typed, settle
 from deltaworks.dsl.processing import add_store, check_supplier
 from deltaworks.dsl.self_joins import with_one_store
@@ -260,7 +260,7 @@ class StreamsBuilder(Handle):
         problems = [*graph.problems, *check(graph.nodes, graph.stores)]
         if problems:
             raise TopologyError(graph.name, list(dict.fromkeys(problems)))
-        nodes = merge_hops(graph.nodes, graph.mergeable_hops) if graph.config.optimize else graph.nodes
+        nodes = merge_exchanges(graph.nodes, graph.mergeable_exchanges) if graph.config.optimize else graph.nodes
         nodes, stores = keep_null_keys(nodes), [spec for spec, _ in graph.stores]
         if graph.config.optimize:
             nodes, stores = with_one_store(nodes, stores)

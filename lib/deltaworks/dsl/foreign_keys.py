@@ -1,4 +1,4 @@
-"""Joining tables by a foreign key: two hops, the five operators between them, and the table of the result."""
+"""Joining tables by a foreign key: two exchanges, the five operators between them, and the table of the result."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from deltaworks.serdes import serde_for
 from deltaworks.serdes.foreign_keys import Answer, AnswerSerde, SubscriptionSerde
 from deltaworks.serdes.inference import returned
 from deltaworks.topology.nodes import (
+    ExchangeSink,
     ForeignKeyAnswer,
     ForeignKeyRegister,
     ForeignKeyResolve,
     ForeignKeySubscribe,
     ForeignKeyUpdate,
-    HopSink,
     Source,
 )
 from deltaworks.topology.nodes.base import Origin
@@ -95,10 +95,10 @@ def join_foreign_key(
     )
     subscription = SubscriptionSerde()
     graph.add(
-        HopSink(
+        ExchangeSink(
             name=named("subscription-registration-sink", "KTABLE-SINK-"),
             parents=(subscribing.name,),
-            hop=there,
+            exchange=there,
             key=right_key,
             value=subscription,
             origin=where,
@@ -110,7 +110,7 @@ def join_foreign_key(
             topics=(there,),
             key=right_key,
             value=subscription,
-            hop=True,
+            exchange=True,
             origin=where,
         )
     )
@@ -147,10 +147,10 @@ def join_foreign_key(
     )
     back = named("subscription-response", f"{_SUBSCRIPTION}RESPONSE-") + "-topic"
     graph.add(
-        HopSink(
+        ExchangeSink(
             name=named("subscription-response-sink", "KTABLE-SINK-"),
             parents=(answering.name, updating.name),
-            hop=back,
+            exchange=back,
             key=left_key,
             value=AnswerSerde(right_value),
             partitioner=to_the_asking_task,
@@ -163,7 +163,7 @@ def join_foreign_key(
             topics=(back,),
             key=left_key,
             value=AnswerSerde(right_value),
-            hop=True,
+            exchange=True,
             origin=where,
         )
     )
@@ -187,6 +187,6 @@ def join_foreign_key(
     return table
 
 
-def to_the_asking_task(_hop: str, _key: object, value: Answer, _partitions: int) -> int:
+def to_the_asking_task(_exchange: str, _key: object, value: Answer, _partitions: int) -> int:
     """An answer goes where the row lives that asked, which need not be where its key would go."""
     return value.task

@@ -24,7 +24,7 @@ def join_global_table(
     name: str | None,
     where: Origin,
 ) -> Point:
-    """Connects a join; the stream stays where it is, and its key may still be in need of a hop.
+    """Connects a join; the stream stays where it is, and its key may still be in need of an exchange.
 
     Source: `KStreamImpl#globalTableJoin`; both kinds are named alike there.
     """

@@ -14,7 +14,7 @@ V = TypeVar("V")
 class GlobalKTable(Handle, Generic[K, V]):
     """A table that every task can read as a whole; made by `StreamsBuilder.global_table`.
 
-    A stream looks its rows up under any key that it computes, so neither hops nor equal numbers of partitions are
+    A stream looks its rows up under any key that it computes, so neither exchanges nor equal numbers of partitions are
     needed. Updates of the table trigger nothing.
 
     >>> from deltaworks import StreamsBuilder

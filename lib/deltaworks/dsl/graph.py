@@ -32,9 +32,9 @@ class BuilderConfig:
     record_cache: bool = True
     """Stores forward the last update per key at a commit, else every update."""
     explicit_names: Literal["stores", "all", "none"] = "stores"
-    """What must be named by the user: `stores`, `all` (hops too), `none`: Kafka Streams' generated names do."""
+    """What must be named by the user: `stores`, `all` (exchanges too), `none`: Kafka Streams' generated names do."""
     optimize: bool = False
-    """Hops of one stream are merged, a self-join uses one store (`topology.optimization=all`)."""
+    """Exchanges of one stream are merged, a self-join uses one store (`topology.optimization=all`)."""
     emit_interval: timedelta = timedelta(0)
     """Wall-clock pause between two looks for windows that have closed and joins that stay unmatched."""
 
@@ -66,10 +66,10 @@ class Graph:
         self.open_splits: dict[str, Origin] = {}
         self.streams: dict[tuple[str, ...], Source] = {}
         """Topics -> the source that reads them as a stream."""
-        self.hops: dict[str, tuple[str, str]] = {}
-        """Name of a hop -> the node before it, the source behind it."""
-        self.mergeable_hops: list[str] = []
-        """Sources behind hops that operators made for themselves, not the user."""
+        self.exchanges: dict[str, tuple[str, str]] = {}
+        """Name of an exchange -> the node before it, the source behind it."""
+        self.mergeable_exchanges: list[str] = []
+        """Sources behind exchanges that operators made for themselves, not the user."""
         self.old_values: set[str] = set()
         """Tables that send old values."""
         self._nodes: dict[str, AnyNode] = {}

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
+from deltaworks.dsl.exchanges import table_exchange
 from deltaworks.dsl.graph import call_site
-from deltaworks.dsl.hops import table_hop
 from deltaworks.dsl.ktable import KTable
 from deltaworks.dsl.materialized import Materialized, Stored
 from deltaworks.dsl.mistakes import Handle, check_function
@@ -45,7 +45,8 @@ class KGroupedTable(Handle, Generic[K, V]):
 
     Args:
         at: where what leaves and comes into groups comes out.
-        name: of the hop. Aggregates of this grouping share a hop that has a name; without one, each makes its own.
+        name: of the exchange. Aggregates of this grouping share an exchange that has a name; without one, each makes
+        its own.
     """
 
     def __init__(self, at: Point, name: str | None) -> None:
@@ -146,7 +147,7 @@ class KGroupedTable(Handle, Generic[K, V]):
         sink = graph.name_of(f"{name}-sink" if name else None, "KSTREAM-SINK-")
         source = graph.name_of(f"{name}-source" if name else None, "KSTREAM-SOURCE-")
         node_name = graph.name_of(name, prefix)
-        at = table_hop(self._at, self._name or kept.name, (sink, source), operator=operator, where=where)
+        at = table_exchange(self._at, self._name or kept.name, (sink, source), operator=operator, where=where)
         if not given.name:
             graph.demand_name(operator, where)
         node = TableAggregate(

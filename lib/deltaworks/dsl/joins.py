@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Literal
 
-from deltaworks.dsl.hops import hop
+from deltaworks.dsl.exchanges import exchange
 from deltaworks.dsl.ktable import KTable
 from deltaworks.dsl.lookups import lookup_stores
 from deltaworks.dsl.mistakes import check_duration, need_handle
@@ -32,14 +32,14 @@ def join_table(
     name: str | None,
     where: Origin,
 ) -> Point:
-    """Connects a stream-table join, with a hop before it if the stream's key may have changed."""
+    """Connects a stream-table join, with an exchange before it if the stream's key may have changed."""
     new_value = at.settle(value, hinted, operator=operator, argument="value", where=where)
     need_handle(at.graph, table, KTable, operator=operator, where=where)
     if table.at.graph is not at.graph:
         at.graph.report(f"{operator}: the table belongs to another builder.", where, "use one builder for both")
         return at.typed(key=at.key, value=new_value)
     if at.rekeyed:
-        at = hop(at, name or at.node, operator=operator, where=where, named=name is not None)
+        at = exchange(at, name or at.node, operator=operator, where=where, named=name is not None)
     _check_keys(at, table, operator, where)
     node = StreamTableJoin(
         name=at.graph.name_of(name, "KSTREAM-JOIN-" if kind == "inner" else "KSTREAM-LEFTJOIN-"),

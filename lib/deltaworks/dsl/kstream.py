@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from deltaworks.dsl.branched import BranchedKStream
+from deltaworks.dsl.exchanges import exchange
 from deltaworks.dsl.graph import call_site
 from deltaworks.dsl.grouped import KGroupedStream
-from deltaworks.dsl.hops import hop
 from deltaworks.dsl.kstream_joins import KStreamJoins
 from deltaworks.dsl.ktable import KTable
 from deltaworks.dsl.materialize import Grouping, table_source
@@ -100,7 +100,7 @@ class KStream(KStreamJoins[K, V]):
         value: Typed[VR] | None = None,
         name: str | None = None,
     ) -> KStream[KR, VR]:
-        """New key and value; the next operator that works by key makes a hop first.
+        """New key and value; the next operator that works by key makes an exchange first.
 
         Shape: `KStream[K, V] -> KStream[KR, VR]`; 1 record -> 1.
         Args:
@@ -156,7 +156,7 @@ class KStream(KStreamJoins[K, V]):
         value: Typed[VR] | None = None,
         name: str | None = None,
     ) -> KStream[KR, VR]:
-        """Any number of new keys and values; the next operator that works by key makes a hop first.
+        """Any number of new keys and values; the next operator that works by key makes an exchange first.
 
         Shape: `KStream[K, V] -> KStream[KR, VR]`; 1 record -> 0 to n.
         Args:
@@ -207,11 +207,11 @@ class KStream(KStreamJoins[K, V]):
     def select_key(
         self, selector: Callable[[K, V], KR | None], *, key: Typed[KR] | None = None, name: str | None = None
     ) -> KStream[KR, V]:
-        """New key, same value; the next operator that works by key makes a hop first.
+        """New key, same value; the next operator that works by key makes an exchange first.
 
         Shape: `KStream[K, V] -> KStream[KR, V]`; 1 record -> 1.
         Args:
-            selector: `(key, value) -> key`; a null key passes a hop only if a left or outer join follows.
+            selector: `(key, value) -> key`; a null key passes an exchange only if a left or outer join follows.
             key: type or serde of the new key, if the selector has no return annotation.
             name: of the node.
         State: none.
@@ -327,12 +327,13 @@ class KStream(KStreamJoins[K, V]):
     def group_by_key(
         self, *, key: Typed[K] | None = None, value: Typed[V] | None = None, name: str | None = None
     ) -> KGroupedStream[K, V]:
-        """Groups by the present key; makes a hop only if the key may have changed.
+        """Groups by the present key; makes an exchange only if the key may have changed.
 
         Args:
-            key: type or serde of the key, if it is not known and a hop needs it.
+            key: type or serde of the key, if it is not known and an exchange needs it.
             value: type or serde of the value, likewise.
-            name: of the hop. Aggregates of this grouping share a hop that has a name; without one, each makes its own.
+            name: of the exchange. Aggregates of this grouping share an exchange that has a name; without one, each
+                makes its own.
         Source: `KStream#groupByKey`; differs: no.
         """
         return KGroupedStream(Grouping(self._typed(key, value, "group_by_key", call_site()), name))
@@ -345,13 +346,13 @@ class KStream(KStreamJoins[K, V]):
         value: Typed[V] | None = None,
         name: str | None = None,
     ) -> KGroupedStream[KR, V]:
-        """Groups by a new key; every aggregate makes a hop, or shares the one that has a name.
+        """Groups by a new key; every aggregate makes an exchange, or shares the one that has a name.
 
         Args:
             selector: `(key, value) -> key`; null keys are dropped.
             key: type or serde of the new key, if the selector has no return annotation.
             value: type or serde of the value, if it is not known.
-            name: of the hop and of the node that selects the key.
+            name: of the exchange and of the node that selects the key.
         Source: `KStream#groupBy`; differs: no.
         """
         where = call_site()
@@ -373,13 +374,13 @@ class KStream(KStreamJoins[K, V]):
 
         Shape: `KStream[K, V] -> KStream[K, V]`; 1 record -> 1; a null key is dropped, unless a left join follows.
         Args:
-            partitions: number of tasks behind the hop; None: as many as before it, or as joins need.
-            partitioner: `(hop, key, value, partitions) -> partition`, in place of Kafka's; see `StreamPartitioner`.
-                What works by key behind the hop needs all records of a key in one partition; what works by the value,
-                such as a processor with a store, needs those that belong together there.
+            partitions: number of tasks behind the exchange; None: as many as before it, or as joins need.
+            partitioner: `(exchange, key, value, partitions) -> partition`, in place of Kafka's; see
+                `StreamPartitioner`. What works by key behind the exchange needs all records of a key in one partition;
+                what works by the value, such as a processor with a store, needs those that belong together there.
             key: type or serde of the key, if it is not known.
             value: type or serde of the value, if it is not known.
-            name: of the hop.
+            name: of the exchange.
         State: none.
         Source: `KStream#repartition`; differs: a shuffle, not a topic.
         """
@@ -390,7 +391,7 @@ class KStream(KStreamJoins[K, V]):
             at.graph.report(f"repartition: {partitions} partitions are too few.", where, "partitions=1 or more")
         name = name or at.graph.next_name("KSTREAM-REPARTITION-")
         return KStream(
-            hop(at, name, operator="repartition", where=where, partitions=partitions, partitioner=partitioner)
+            exchange(at, name, operator="repartition", where=where, partitions=partitions, partitioner=partitioner)
         )
 
     def process(
@@ -401,7 +402,7 @@ class KStream(KStreamJoins[K, V]):
         value: Typed[VR] | None = None,
         name: str | None = None,
     ) -> KStream[KR, VR]:
-        """Hands each record to a processor that you write; the next operator that works by key makes a hop first.
+        """Hands each record to a processor that you write; the next operator that works by key makes an exchange first.
 
         Shape: `KStream[K, V] -> KStream[KR, VR]`; 1 record -> as many as it forwards.
         Args:
@@ -469,7 +470,7 @@ class KStream(KStreamJoins[K, V]):
         node = self._name(name, "KSTREAM-TOTABLE-")
         named = replace(kept, name=at.graph.store_name(kept.name, "KSTREAM-TOTABLE-"))
         if at.rekeyed:
-            at = hop(at, node, operator="to_table", where=where, named=name is not None)
+            at = exchange(at, node, operator="to_table", where=where, named=name is not None)
         table: KTable[K, V] = table_source(at, node, kept, named, operator="to_table", where=where)
         return table
 

@@ -50,16 +50,16 @@ class KStreamJoins(Handle, Generic[K, V]):
         """Adds the table's row of the same key; a record without a row is dropped.
 
         Only the stream triggers. The row is the current one; of a versioned table, the one as of the record's
-        timestamp. Null keys and null values are dropped. Makes a hop first if the key may have changed.
+        timestamp. Null keys and null values are dropped. Makes an exchange first if the key may have changed.
 
         Shape: `KStream[K, V] + KTable[K, VT] -> KStream[K, VR]`; 1 record -> 0 or 1.
         Args:
-            table: has the same type of key and, without a hop, as many partitions.
+            table: has the same type of key and, without an exchange, as many partitions.
             joiner: `(value, row) -> value`.
             value: type or serde of the new value, if the joiner has no return annotation.
             grace: how long, in stream time, a record waits for rows of a versioned table that come out of order; at
                 most the history of the table. A record that is older already is joined at once.
-            name: of the node, and of the hop and the buffer if there is one.
+            name: of the node, and of the exchange and the buffer if there is one.
         State: that of the table; with `grace` the records that wait.
         Source: `KStream#join(KTable)`, `Joined#withGracePeriod`; differs: no.
         """
@@ -98,11 +98,11 @@ class KStreamJoins(Handle, Generic[K, V]):
 
         Shape: `KStream[K, V] + KTable[K, VT] -> KStream[K, VR]`; 1 record -> 1.
         Args:
-            table: has the same type of key and, without a hop, as many partitions.
+            table: has the same type of key and, without an exchange, as many partitions.
             joiner: `(value, row or None) -> value`.
             value: type or serde of the new value, if the joiner has no return annotation.
             grace: as in `join`.
-            name: of the node, and of the hop and the buffer if there is one.
+            name: of the node, and of the exchange and the buffer if there is one.
         State: that of the table; with `grace` the records that wait.
         Source: `KStream#leftJoin(KTable)`, `Joined#withGracePeriod`; differs: no.
         """
@@ -138,17 +138,17 @@ class KStreamJoins(Handle, Generic[K, V]):
         """Joins records of the same key that are near each other in time; every pair is a result.
 
         Both sides trigger. The result has the larger of both timestamps and the headers of the record that came later.
-        Null keys and null values are dropped. A side whose key may have changed makes a hop first. A late record still
-        joins what the other side has kept.
+        Null keys and null values are dropped. A side whose key may have changed makes an exchange first. A late record
+        still joins what the other side has kept.
 
         Shape: `KStream[K, V] + KStream[K, VO] -> KStream[K, VR]`; 1 record -> one per partner.
         Args:
-            other: the right side; has the same type of key and, without hops, as many partitions.
+            other: the right side; has the same type of key and, without exchanges, as many partitions.
             joiner: `(value, other value) -> value`.
             windows: how much earlier and later than the left record the right one may be.
             value: type or serde of the new value, if the joiner has no return annotation.
             store: what the names of its stores begin with; part of the pipeline's state, so keep it.
-            name: what the names of its nodes and hops begin with.
+            name: what the names of its nodes and exchanges begin with.
         State: the records of both sides, for `before + after + grace`; with `before = after = grace = 0` none, so that
             nothing ever joins.
         Source: `KStream#join(KStream)`, `StreamJoined`; differs: no.

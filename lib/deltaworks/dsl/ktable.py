@@ -157,7 +157,7 @@ class KTable(Handle, Generic[K, V]):
         value: Typed[VR] | None = None,
         name: str | None = None,
     ) -> KGroupedTable[KR, VR]:
-        """Groups the rows by a new key; every aggregate makes a hop, or shares the one that has a name.
+        """Groups the rows by a new key; every aggregate makes an exchange, or shares the one that has a name.
 
         A row that changes leaves its old group, then comes into its new one. Rows with a null group or value are in
         no group. Of a versioned table only the latest versions are grouped.
@@ -166,7 +166,7 @@ class KTable(Handle, Generic[K, V]):
             selector: `(key, value) -> (group, value)`; not called for a delete.
             key: type or serde of the group, if the selector has no return annotation.
             value: type or serde of the new value, likewise.
-            name: of the hop and of the node that selects the group.
+            name: of the exchange and of the node that selects the group.
 
         State: that of the table, which gets a store if it has none.
         Source: `KTable#groupBy`; differs: no.

@@ -1,4 +1,4 @@
-"""From a grouped stream to a table: the hop if the key changed, the aggregate, its store."""
+"""From a grouped stream to a table: the exchange if the key changed, the aggregate, its store."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, assert_never
 
+from deltaworks.dsl.exchanges import exchange
 from deltaworks.dsl.graph import Graph
-from deltaworks.dsl.hops import hop
 from deltaworks.dsl.ktable import KTable
 from deltaworks.dsl.materialized import Materialized, Stored
 from deltaworks.dsl.mistakes import check_duration
@@ -42,11 +42,11 @@ _COGROUP = "COGROUPKSTREAM-AGGREGATE-"
 
 @dataclass(frozen=True)
 class Grouping:
-    """A stream whose records belong together by key; the hop is made by the aggregate that needs it."""
+    """A stream whose records belong together by key; the exchange is made by the aggregate that needs it."""
 
     at: Point
     name: str | None = None
-    """Of the hop. Several aggregates share a hop that has a name; without one, each makes its own."""
+    """Of the exchange. Several aggregates share an exchange that has a name; without one, each makes its own."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def aggregated(
         graph.next_name("")
     named = _named(graph, kept, prefix, wanted)
     name = graph.name_of(wanted.name, prefix)
-    at = _hopped(grouping, kept, named, wanted)
+    at = _exchanged(grouping, kept, named, wanted)
     store = _add_store(at, named, wanted, windows, retention, emit)
     node = aggregate_node(
         windows,
@@ -107,7 +107,7 @@ def cogrouped(
     """
     graph, kept = streams[0][0].at.graph, Materialized.of(wanted.store)
     named = _named(graph, kept, _COGROUP, wanted)
-    points = [_hopped(grouping, kept, named, wanted) for grouping, _ in streams]
+    points = [_exchanged(grouping, kept, named, wanted) for grouping, _ in streams]
     for point in points[1:]:
         _check_cogroup(points[0], point, wanted)
     store = _add_store(points[0], named, wanted, windows, retention, EmitStrategy.ON_WINDOW_UPDATE)
@@ -165,13 +165,13 @@ def _named(graph: Graph, kept: Materialized, prefix: str, wanted: Wanted) -> Mat
     return named
 
 
-def _hopped(grouping: Grouping, kept: Materialized, named: Materialized, wanted: Wanted) -> Point:
-    """Where the aggregate connects: behind a hop, if the key may have changed."""
+def _exchanged(grouping: Grouping, kept: Materialized, named: Materialized, wanted: Wanted) -> Point:
+    """Where the aggregate connects: behind an exchange, if the key may have changed."""
     at = grouping.at
     if not at.rekeyed:
         return at
     given = bool(grouping.name or kept.name)
-    return hop(at, grouping.name or named.name, operator=wanted.operator, where=wanted.where, named=given)
+    return exchange(at, grouping.name or named.name, operator=wanted.operator, where=wanted.where, named=given)
 
 
 def _check_cogroup(first: Point, other: Point, wanted: Wanted) -> None:

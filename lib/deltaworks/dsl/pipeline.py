@@ -88,7 +88,7 @@ class Pipeline:
     explicit_names: Literal["stores", "all", "none"] = "stores"
     """What the topology must name; as in `StreamsBuilder`."""
     optimize: bool = False
-    """Merges hops, keeps one store for a self-join; as in `StreamsBuilder`."""
+    """Merges exchanges, keeps one store for a self-join; as in `StreamsBuilder`."""
     emit_interval: timedelta = timedelta(0)
     """Wall-clock pause between two looks for what the end of a window sets free; as in `StreamsBuilder`."""
     idle_timeout: timedelta | None = None
@@ -162,7 +162,7 @@ class Pipeline:
             return plan
 
         def limited(node: AnyNode) -> AnyNode:
-            if not isinstance(node, Source) or node.hop or node.whole:
+            if not isinstance(node, Source) or node.exchange or node.whole:
                 return node
             return replace(node, timestamps=tuple(each for each in limits if node.reads(each[0])))
 

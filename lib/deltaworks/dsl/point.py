@@ -57,7 +57,7 @@ class Point:
     key: Known
     value: Known
     rekeyed: bool = False
-    """The key may have changed since the last hop, so an operator that works by key needs another one."""
+    """The key may have changed since the last exchange, so an operator that works by key needs another one."""
 
     def then(
         self, node: AnyNode, *, key: Known | None = None, value: Known | None = None, rekeyed: bool = False

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from deltaworks.dsl.exchanges import exchange
 from deltaworks.dsl.graph import Graph
-from deltaworks.dsl.hops import hop
 from deltaworks.dsl.point import Known, Point, Unknown
 from deltaworks.serdes.base import Serde
 from deltaworks.serdes.left_or_right import LeftOrRight
@@ -60,10 +60,10 @@ def join_streams(at: Point, other: Point, join: StreamJoin) -> Point:
     _check_keys(at, other, join)
     if at.rekeyed:
         name = f"{join.name}-left" if join.name else at.node
-        at = hop(at, name, operator=operator, where=where, named=bool(join.name))
+        at = exchange(at, name, operator=operator, where=where, named=bool(join.name))
     if other.rekeyed:
         name = f"{join.name}-right" if join.name else other.node
-        other = hop(other, name, operator=operator, where=where, named=bool(join.name))
+        other = exchange(other, name, operator=operator, where=where, named=bool(join.name))
     if not join.store:
         graph.demand_name(operator, where)
     names = _names(graph, join)

@@ -11,7 +11,7 @@ from deltaworks.dsl.old_values import ask_for_old_values
 from deltaworks.dsl.point import Point
 from deltaworks.topology.nodes import (
     AnyNode,
-    HopSink,
+    ExchangeSink,
     SessionAggregate,
     SlidingAggregate,
     Source,
@@ -93,15 +93,15 @@ def closing_above(graph: Graph, node: str) -> Closing | None:
 
     Source: `GraphGraceSearchUtil`; of several ways up the one that takes records the longest.
     """
-    hops = {each.hop: each for each in graph.nodes if isinstance(each, HopSink)}
+    exchanges = {each.exchange: each for each in graph.nodes if isinstance(each, ExchangeSink)}
 
     def search(name: str, seen: frozenset[str]) -> Closing | None:
         each = graph.node(name)
         if (closing := _closing(each)) is not None:
             return closing
         above = each.parents
-        if isinstance(each, Source) and each.hop:
-            above = tuple(hops[topic].name for topic in each.topics)
+        if isinstance(each, Source) and each.exchange:
+            above = tuple(exchanges[topic].name for topic in each.topics)
         found = [search(parent, seen | {name}) for parent in above if parent not in seen]
         known = [closing for closing in found if closing is not None]
         return max(known, key=lambda closing: closing.stays_open_ms) if known and len(known) == len(found) else None

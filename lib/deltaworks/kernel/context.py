@@ -72,15 +72,18 @@ class TaskMetrics:
         )
 
 
-def unique(record: Coordinates, task: int, hops: Collection[str]) -> Coordinates:
-    """The coordinates by which a record is set aside; after a hop they are those of one task only, which is named too.
+def unique(record: Coordinates, task: int, exchanges: Collection[str]) -> Coordinates:
+    """The coordinates by which a record is set aside; after an exchange they are those of one task only, which is named
+    too.
 
     Args:
         record: as the task has it.
         task: its number.
-        hops: those that the stage reads.
+        exchanges: those that the stage reads.
     """
-    return Coordinates(f"{record.topic}/{task}", record.partition, record.offset) if record.topic in hops else record
+    return (
+        Coordinates(f"{record.topic}/{task}", record.partition, record.offset) if record.topic in exchanges else record
+    )
 
 
 class TaskContext:
@@ -93,7 +96,7 @@ class TaskContext:
         "_retries",
         "batches",
         "collector",
-        "hops",
+        "exchanges",
         "index",
         "keeps_bytes",
         "metrics",
@@ -109,7 +112,7 @@ class TaskContext:
         self, partition: int, collector: Collector, policy: ErrorPolicy, origins: Mapping[str, str | None]
     ) -> None:
         self.partition = partition
-        self.hops: frozenset[str] = frozenset()
+        self.exchanges: frozenset[str] = frozenset()
         """What it reads that is no topic."""
         self.collector = collector
         self.metrics = TaskMetrics()
@@ -339,7 +342,7 @@ class TaskContext:
             raise self._stopped("has a dead letter that cannot be written", letter, bad) from bad
 
     def _stopped(self, what: str, letter: DeadLetter, error: Exception) -> StreamsError:
-        source = unique(letter.source, self.partition, self.hops)
+        source = unique(letter.source, self.partition, self.exchanges)
         position = RecordPosition(
             operator=letter.operator,
             topic=source.topic or "no topic",

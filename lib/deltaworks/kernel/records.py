@@ -18,7 +18,7 @@ __all__ = ["Collector", "Coordinates", "DeadLetter", "Headers", "PartitionedColl
 class RecordBatch(msgspec.Struct, frozen=True, array_like=True):
     """Consecutive records of one topic-partition in offset order, held in columns of equal length.
 
-    After a hop, `topic` is the name of the hop and `partition` the upstream task.
+    After an exchange, `topic` is the name of the exchange and `partition` the upstream task.
     """
 
     topic: str
@@ -60,10 +60,10 @@ class Collector(Protocol):
     ) -> None:
         """A record for an output topic; the partition follows Kafka's murmur2 of `partition_key`, None: of the key."""
 
-    def hop(
-        self, hop: str, partition: int, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers
+    def exchange(
+        self, exchange: str, partition: int, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers
     ) -> None:
-        """A record for task `partition` of the stage that reads `hop`."""
+        """A record for task `partition` of the stage that reads `exchange`."""
 
     def append_row(self, table: str, key: object, value: object, timestamp_ms: int, source: Coordinates) -> None:
         """A row of an append-only Delta table (a KStream written with `to_delta`)."""

@@ -49,7 +49,7 @@ class Task:
         state: StateBackend,
         collector: Collector,
         errors: ErrorPolicy,
-        hop_partitions: Mapping[str, int],
+        exchange_partitions: Mapping[str, int],
         wall_clock_ms: int = 0,
         idle_timeout_ms: int | None = None,
         max_cached_entries: int = 200_000,
@@ -62,7 +62,7 @@ class Task:
             state: Its stores as of the last commit, the reserved store `__task__` among them.
             collector: Receives the output.
             errors: What happens to a record that fails.
-            hop_partitions: Hop -> number of tasks of the stage that reads it.
+            exchange_partitions: Exchange -> number of tasks of the stage that reads it.
             wall_clock_ms: The time at which users' processors are initialized: of the batch that comes next.
             idle_timeout_ms: Without a record for so long, time goes on with the wall clock; see `idle`. None: never.
             max_cached_entries: Per store, how many committed entries stay in memory as objects.
@@ -81,7 +81,7 @@ class Task:
         }
         origins = {node.name: None if node.origin is None else str(node.origin) for node in stage.nodes}
         self._context = TaskContext(partition, collector, errors, origins)
-        self._context.hops = frozenset(stage.hops_in)
+        self._context.exchanges = frozenset(stage.exchanges_in)
         self._context.metrics.stream_time_ms = self._times.get(STREAM)
         self._context.stream_time_ms, self._context.wall_clock_ms = self._times.get(STREAM), wall_clock_ms
         nodes = {node.name: node for node in stage.nodes}
@@ -89,7 +89,7 @@ class Task:
         wiring = Wiring(
             self._context,
             self._stores,
-            hop_partitions,
+            exchange_partitions,
             times.observed(),
             nodes,
             emitted_ms=times.emitted,
@@ -131,7 +131,7 @@ class Task:
         """Processes records in the order of the order contract.
 
         Args:
-            batches: Those of one topic-partition in offset order; after a hop, each upstream task is a partition.
+            batches: Those of one topic-partition in offset order; after an exchange, each upstream task is a partition.
             wall_clock_ms: The time of the micro-batch; a batch that is run again gets the same.
 
         Raises:
@@ -329,7 +329,7 @@ class Task:
     def _offsets_set_aside(self, topic: str, partition: int) -> frozenset[int]:
         if not self._set_aside:
             return frozenset()
-        here = unique(Coordinates(topic, partition, 0), self._context.partition, self._context.hops)
+        here = unique(Coordinates(topic, partition, 0), self._context.partition, self._context.exchanges)
         mine = (each for each in self._set_aside if (each.topic, each.partition) == (here.topic, here.partition))
         return frozenset(each.offset for each in mine)
 

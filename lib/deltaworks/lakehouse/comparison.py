@@ -158,7 +158,7 @@ def compare(
         tables: which ones to compare.
         ends_ms: for a table that is named here, in the place of `to_ms`.
         same_batches: the replay went through the recorded batches; if it made its own, batch ids and offsets behind
-            hops are not compared.
+            exchanges are not compared.
         limits: memory, temporary files, samples.
         report: gets a line of progress per table.
 

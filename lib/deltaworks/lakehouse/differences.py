@@ -86,7 +86,7 @@ class Differences:
         schema: of the table; of a snapshot, too.
         source: of the files: the table's, or its changelog's if it is a snapshot.
         scope: which rows are compared.
-        same_batches: both sides were made of the same micro-batches; else batch ids and offsets behind hops say
+        same_batches: both sides were made of the same micro-batches; else batch ids and offsets behind exchanges say
             nothing.
     """
 

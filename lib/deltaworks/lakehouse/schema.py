@@ -9,7 +9,7 @@
 | dead letters | `<t>` | the record as it was read, where it came from and what went wrong |
 | archive | `<t>` | every record as it was read, and where; partitioned by `date` (of its timestamp) and `partition` |
 
-The three source columns say where a record was read; behind a hop they are unique only together with the key.
+The three source columns say where a record was read; behind an exchange they are unique only together with the key.
 
 A key or value that is an object gives one column per field, any other one the column `key` or `value`.
 A field whose name is taken is called `value_<name>`.

@@ -10,8 +10,8 @@
 
 Which batch has written a row of an append-only table, its file says (`origins`), so that a result that a later batch
 has written of an earlier record stays. Where a file does not say it, the row is taken for one of the batch that read
-its record: one whose offset lies below the end of its topic and partition, or, behind a hop, says the batch
-(`kernel/hops.py`). A row that no record has caused (`source_offset` is -1) stays as it is then.
+its record: one whose offset lies below the end of its topic and partition, or, behind an exchange, says the batch
+(`kernel/exchanges.py`). A row that no record has caused (`source_offset` is -1) stays as it is then.
 
 Here is what rows say themselves; `origins` is up to those who read files (`replacement`, `comparison`).
 """
@@ -44,7 +44,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     to_ms: int | None = None
     """End of the last UTC day, exclusive; None: to the end."""
     end_offsets: Mapping[str, Mapping[str, int]]
-    """`{source topic: {partition: next offset}}` after the last batch. A topic that is not here is a hop."""
+    """`{source topic: {partition: next offset}}` after the last batch. A topic that is not here is an exchange."""
     last_batch: int
 
     def condition(self, schema: TableSchema) -> str:
@@ -91,7 +91,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
         return " AND ".join(parts) or "TRUE"
 
     def is_source(self, topic: str) -> str:
-        """Whether a column names a source topic, not a hop, as an SQL condition."""
+        """Whether a column names a source topic, not an exchange, as an SQL condition."""
         return f'"{topic}" IN ({", ".join(map(_text, self.end_offsets))})' if self.end_offsets else "FALSE"
 
     @property
@@ -108,7 +108,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
         return (first is None or first <= day) and (end is None or day < end)
 
     @property
-    def _hop_end(self) -> int:
+    def _exchange_end(self) -> int:
         return (self.last_batch + 1) << _BATCH_SHIFT
 
     def _time_mask(self, times: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -130,14 +130,14 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
         for name, ends in self.end_offsets.items():
             below = " OR ".join(f"{partition} = {int(number)} AND {offset} < {end}" for number, end in ends.items())
             cases.append(f"WHEN {topic} = {_text(name)} THEN {offset} >= 0 AND ({below or 'FALSE'})")
-        behind_a_hop = f"{offset} >= 0 AND {offset} < {self._hop_end}"
-        return f"(CASE {' '.join(cases)} ELSE {behind_a_hop} END)" if cases else f"({behind_a_hop})"
+        behind_an_exchange = f"{offset} >= 0 AND {offset} < {self._exchange_end}"
+        return f"(CASE {' '.join(cases)} ELSE {behind_an_exchange} END)" if cases else f"({behind_an_exchange})"
 
     def _source_mask(
         self, topics: pa.ChunkedArray, partitions: pa.ChunkedArray, offsets: pa.ChunkedArray
     ) -> pa.ChunkedArray:
         named = pc.is_in(topics, pa.array(list(self.end_offsets), pa.string()))
-        read = pc.and_(pc.invert(named), pc.less(offsets, self._hop_end))
+        read = pc.and_(pc.invert(named), pc.less(offsets, self._exchange_end))
         for name, ends in self.end_offsets.items():
             of_topic = pc.equal(topics, name)
             for number, end in ends.items():

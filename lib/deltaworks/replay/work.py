@@ -112,7 +112,7 @@ def _host(
     return ReplayHost(
         pipeline,
         tasks=plan.tasks,
-        hop_partitions=pipeline.plan().hop_partitions(plan.partitions),
+        exchange_partitions=pipeline.plan().exchange_partitions(plan.partitions),
         sink_partitions=plan.sink_partitions,
         sink_limits=plan.sink_limits,
         root=paths.root,

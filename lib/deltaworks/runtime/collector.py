@@ -12,7 +12,7 @@ from deltaworks.errors import ProductionError, SetAsideError
 from deltaworks.faults import reach
 from deltaworks.kafka.ranges import Range
 from deltaworks.kernel.errors import class_name, dead_letter_record
-from deltaworks.kernel.hops import HopOutput
+from deltaworks.kernel.exchanges import ExchangeOutput
 from deltaworks.kernel.records import Coordinates, DeadLetter, Headers, RecordBatch
 from deltaworks.kernel.sizes import record_size, shortened
 from deltaworks.lakehouse.archive import ArchiveWriter
@@ -77,7 +77,7 @@ class TaskCollector:
         """
         Args:
             pipeline: says where dead letters go.
-            plan: the stages; a hop leads to the one that reads it.
+            plan: the stages; an exchange leads to the one that reads it.
             tables_root: folder of all tables.
             stage: of the task.
             task: its number.
@@ -88,12 +88,12 @@ class TaskCollector:
         self._dead_letter_topic = pipeline.dead_letter_topic
         self._has_dead_letter_table = pipeline.dead_letter_table is not None
         self._stage, self._task = stage, task
-        self._readers = {hop: s.index for s in plan.stages for hop in s.hops_in}
+        self._readers = {exchange: s.index for s in plan.stages for exchange in s.exchanges_in}
         self._tables = TaskTables(
             tables_root, plan.stages[stage].tables, pipeline.dead_letter_table, stage=stage, task=task
         )
         self._archive = ArchiveWriter(tables_root, pipeline.archives(plan).table, task=task)
-        self._hops = HopOutput(task, -1)
+        self._exchanges = ExchangeOutput(task, -1)
         self._batch_id, self._intent, self._known = -1, "", -1
         self._open = False
         self._fits: dict[str, int] = {}
@@ -114,12 +114,12 @@ class TaskCollector:
         self.skipping = False
         self._tables.begin(batch_id)
         self._archive.begin(batch_id)
-        self._hops = HopOutput(self._task, batch_id)
+        self._exchanges = ExchangeOutput(self._task, batch_id)
 
     def step(self, batch_id: int) -> None:
         """What follows is of this batch, one of several that are finished together."""
         self._tables.step(batch_id)
-        self._hops = HopOutput(self._task, batch_id)
+        self._exchanges = ExchangeOutput(self._task, batch_id)
 
     def send(
         self,
@@ -153,10 +153,10 @@ class TaskCollector:
         if not self.skipping:
             self._connected().send(topic, key, value, timestamp_ms, headers, partition=partition)
 
-    def hop(
-        self, hop: str, partition: int, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers
+    def exchange(
+        self, exchange: str, partition: int, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers
     ) -> None:
-        self._hops.add(hop, partition, key, value, timestamp_ms, headers)
+        self._exchanges.add(exchange, partition, key, value, timestamp_ms, headers)
 
     def append_row(self, table: str, key: object, value: object, timestamp_ms: int, source: Coordinates) -> None:
         self._tables.append_row(table, key, value, timestamp_ms, source)
@@ -209,10 +209,10 @@ class TaskCollector:
         if self._sink is not None:
             self._sink.close()
 
-    def take_hops(self) -> Iterator[tuple[tuple[int, int], RecordBatch]]:
+    def take_exchanges(self) -> Iterator[tuple[tuple[int, int], RecordBatch]]:
         """`((stage, task), batch)` for every downstream task that gets records, since the last call."""
-        for (hop, downstream), batch in self._hops.take().items():
-            yield (self._readers[hop], downstream), batch
+        for (exchange, downstream), batch in self._exchanges.take().items():
+            yield (self._readers[exchange], downstream), batch
 
     def _begin_transaction(self) -> None:
         self.skipping = not self._connected().begin(self._batch_id, self._intent, self._known)

@@ -196,7 +196,7 @@ class GlobalTable:
         self.local.commit(task.commit(), self._stamp, before)
 
     def _new_task(self) -> Task:
-        return Task(self.stage, 0, state=self.local, collector=_Nowhere(), errors=self._errors, hop_partitions={})
+        return Task(self.stage, 0, state=self.local, collector=_Nowhere(), errors=self._errors, exchange_partitions={})
 
     def close(self) -> None:
         self.local.close()
@@ -216,8 +216,8 @@ class _Nowhere:
         partition_key: bytes | None = None,
     ) -> None: ...
 
-    def hop(
-        self, hop: str, partition: int, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers
+    def exchange(
+        self, exchange: str, partition: int, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers
     ) -> None: ...
 
     def append_row(self, table: str, key: object, value: object, timestamp_ms: int, source: Coordinates) -> None: ...

@@ -28,7 +28,7 @@ SCHEMA = "route int, stage int, task int, kind int, payload binary, batch binary
 
 INPUT = 0
 """msgpack `list[Range]`: what the task has to read from Kafka; nothing in a tick."""
-HOP = 1
+EXCHANGE = 1
 """msgpack `RecordBatch`: what an upstream task sends to this task."""
 RESULT = 2
 """msgpack `TaskResult`: for the driver."""

@@ -87,8 +87,8 @@ def run_slot(
             if attempt >= _DISTRUST_FROM:
                 worker.discard_stores(row.route)
         inputs = waiting.setdefault((row.stage, row.task), Inputs())
-        if row.kind == messages.HOP:
-            inputs.hops.append(msgspec.msgpack.decode(row.payload, type=RecordBatch))
+        if row.kind == messages.EXCHANGE:
+            inputs.exchanges.append(msgspec.msgpack.decode(row.payload, type=RecordBatch))
         else:
             inputs.ranges += msgspec.msgpack.decode(row.payload, type=list[Range])
     if batch is None:
@@ -99,9 +99,9 @@ def run_slot(
         sent, results = _try_turns(worker, batch, members, mine, truths, circular=group.circular)
         for to, records in sent:
             if to[0] in here:
-                waiting.setdefault(to, Inputs()).hops.append(records)
+                waiting.setdefault(to, Inputs()).exchanges.append(records)
             else:
-                yield _row(worker, header, to, messages.HOP, _encode(records))
+                yield _row(worker, header, to, messages.EXCHANGE, _encode(records))
         for result in results:
             yield _row(worker, header, (result.stage, result.task), messages.RESULT, _encode(result))
 
@@ -205,7 +205,7 @@ class _TaskRun:
             assert self._hosted.overlay is not None, "a task outside a circle has several turns"
             self._hosted.overlay.apply(changes)
         reach("task.flushed")
-        return list(self._hosted.collector.take_hops())
+        return list(self._hosted.collector.take_exchanges())
 
     def require_same_store(self) -> None:
         """Raises `StateError` if somebody has written the local store while it was read."""

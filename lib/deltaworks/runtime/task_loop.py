@@ -27,7 +27,7 @@ class Inputs:
     """What one task gets at once; nothing at all in a tick."""
 
     ranges: list[Range] = field(default_factory=list)
-    hops: list[RecordBatch] = field(default_factory=list)
+    exchanges: list[RecordBatch] = field(default_factory=list)
 
 
 class Member(Protocol):
@@ -87,7 +87,7 @@ def take_turns(
     Returns:
         What they have sent to others than themselves.
     """
-    waiting = {task: Inputs([*given.ranges], [*given.hops]) for task, given in inputs.items()}
+    waiting = {task: Inputs([*given.ranges], [*given.exchanges]) for task, given in inputs.items()}
     sent: list[tuple[TaskId, RecordBatch]] = []
     while waiting:
         for task in members:
@@ -96,7 +96,7 @@ def take_turns(
                 continue
             for to, records in member(task).turn(given, last=not circular):
                 if to in members:
-                    waiting.setdefault(to, Inputs()).hops.append(records)
+                    waiting.setdefault(to, Inputs()).exchanges.append(records)
                 else:
                     sent.append((to, records))
     return sent
@@ -125,7 +125,7 @@ def process(
     if in_slices and inputs.ranges:
         kernel.process_slices(_slices(inputs, read), wall_ms)
         kernel.punctuate(wall_ms)
-    elif inputs.ranges or inputs.hops:
+    elif inputs.ranges or inputs.exchanges:
         for portion in _portions(inputs, read):
             kernel.process(portion, wall_ms)
         kernel.punctuate(wall_ms)
@@ -137,13 +137,13 @@ def _portions(
     inputs: Inputs, read: Callable[[list[Range]], Iterable[list[RecordBatch]]]
 ) -> Iterable[list[RecordBatch]]:
     """Portions the kernel may process one after the other; inputs that must be merged come in one portion."""
-    inputs.hops.sort(key=lambda hop: (hop.topic, hop.partition, hop.offsets[0]))
+    inputs.exchanges.sort(key=lambda exchange: (exchange.topic, exchange.partition, exchange.offsets[0]))
     if not inputs.ranges:
-        return [inputs.hops]
+        return [inputs.exchanges]
     portions = read(inputs.ranges)
-    if not inputs.hops:
+    if not inputs.exchanges:
         return portions
-    return [[*(batch for portion in portions for batch in portion), *inputs.hops]]
+    return [[*(batch for portion in portions for batch in portion), *inputs.exchanges]]
 
 
 def _slices(
@@ -152,7 +152,7 @@ def _slices(
     slices: dict[tuple[str, int], Iterable[RecordBatch]] = {
         (each.topic, each.partition): chain.from_iterable(read([each])) for each in inputs.ranges
     }
-    inputs.hops.sort(key=lambda hop: (hop.topic, hop.partition, hop.offsets[0]))
-    for at, hops in groupby(inputs.hops, key=lambda hop: (hop.topic, hop.partition)):
-        slices[at] = list(hops)
+    inputs.exchanges.sort(key=lambda exchange: (exchange.topic, exchange.partition, exchange.offsets[0]))
+    for at, exchanges in groupby(inputs.exchanges, key=lambda exchange: (exchange.topic, exchange.partition)):
+        slices[at] = list(exchanges)
     return slices

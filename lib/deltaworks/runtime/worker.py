@@ -62,8 +62,8 @@ class HostConfig(msgspec.Struct, frozen=True, kw_only=True):
     tables_root: str
     tasks: tuple[int, ...]
     """Number of tasks per stage."""
-    hop_partitions: dict[str, int]
-    """Hop -> number of tasks that it spreads its keys over."""
+    exchange_partitions: dict[str, int]
+    """Exchange -> number of tasks that it spreads its keys over."""
     transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
     """After this time the broker ends a transaction (`admin.transaction_timeout_ms`)."""
     first_batch: int = 0
@@ -255,7 +255,7 @@ class Worker:
             (stage, task),
             hosted.state,
             hosted.collector,
-            hop_partitions=self.config.hop_partitions,
+            exchange_partitions=self.config.exchange_partitions,
             global_stores=self._global_stores,
             wall_clock_ms=wall_clock_ms,
         )
@@ -311,7 +311,7 @@ def new_kernel(
     state: StateBackend,
     collector: Collector,
     *,
-    hop_partitions: Mapping[str, int],
+    exchange_partitions: Mapping[str, int],
     global_stores: Mapping[str, Store],
     wall_clock_ms: int,
 ) -> Task:
@@ -323,7 +323,7 @@ def new_kernel(
         task: which one.
         state: its stores.
         collector: gets its output.
-        hop_partitions: hop -> number of tasks that it spreads its keys over.
+        exchange_partitions: exchange -> number of tasks that it spreads its keys over.
         global_stores: those that it may read.
         wall_clock_ms: the time of the micro-batch that comes next.
     """
@@ -334,7 +334,7 @@ def new_kernel(
         state=state,
         collector=collector,
         errors=pipeline.errors,
-        hop_partitions=hop_partitions,
+        exchange_partitions=exchange_partitions,
         wall_clock_ms=wall_clock_ms,
         idle_timeout_ms=None if (timeout := pipeline.idle_timeout) is None else timeout // _MILLISECOND,
         global_stores=global_stores,

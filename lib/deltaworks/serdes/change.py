@@ -1,4 +1,4 @@
-"""An update of a table, and its bytes when it goes over a hop to be grouped anew."""
+"""An update of a table, and its bytes when it goes over an exchange to be grouped anew."""
 
 from __future__ import annotations
 

@@ -319,7 +319,7 @@ class StreamDriver:
             local_root=str(self._paths.local),
             tables_root=str(self._settings.tables),
             tasks=checkpoint.tasks,
-            hop_partitions=self._plan.hop_partitions(self._topics.read),
+            exchange_partitions=self._plan.exchange_partitions(self._topics.read),
             transaction_timeout_ms=admin.transaction_timeout_ms(self._settings.bootstrap),
             first_batch=checkpoint.first_batch,
             seed=None if checkpoint.seed is None else str(self._paths.line.root / checkpoint.seed),

@@ -9,7 +9,7 @@ from deltaworks.testing.topics import RawRecord
 
 
 class Topics:
-    """Every topic of a topology under test, hops included: its records, oldest first."""
+    """Every topic of a topology under test, exchanges included: its records, oldest first."""
 
     def __init__(self) -> None:
         self.records: dict[str, list[RawRecord]] = {}
@@ -19,7 +19,7 @@ class Topics:
 
 
 class Capture:
-    """The collector of the test driver: hops are topics, tables are dictionaries, dead letters are a list."""
+    """The collector of the test driver: exchanges are topics, tables are dictionaries, dead letters are a list."""
 
     def __init__(self, topics: Topics, tables: TablesInMemory, dead_letter_topic: str | None) -> None:
         self.dead_letters: list[DeadLetter] = []
@@ -59,10 +59,10 @@ class Capture:
     ) -> None:
         self.send(topic, key, value, timestamp_ms, headers)
 
-    def hop(
-        self, hop: str, partition: int, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers
+    def exchange(
+        self, exchange: str, partition: int, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers
     ) -> None:
-        self._topics.of(hop).append(RawRecord(key, value, timestamp_ms, headers))
+        self._topics.of(exchange).append(RawRecord(key, value, timestamp_ms, headers))
 
     def dead_letter(self, letter: DeadLetter) -> None:
         self.dead_letters.append(letter)

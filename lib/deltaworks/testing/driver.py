@@ -65,7 +65,7 @@ class TopologyTestDriver:
 
     **Order.** For each record the driver takes, as long as a topic has unread records, the one with the lowest
     timestamp, sends it through its stage, commits (so record caches are flushed), and appends what was produced to
-    hops and to topics that the topology also reads.
+    exchanges and to topics that the topology also reads.
 
     Records of global tables are applied at once.
 
@@ -309,7 +309,7 @@ class TopologyTestDriver:
 
     @property
     def produced(self) -> dict[str, list[RawRecord]]:
-        """Output topic -> what was sent there as bytes, oldest first; hops are not in it, nor what a test has piped."""
+        """Output topic -> what was sent there as bytes, oldest first; neither exchanges nor what a test has piped."""
         written = self._capture.written
         return {topic: list(written.of(topic)) for topic in sorted(self._outputs | written.records.keys())}
 
@@ -364,7 +364,7 @@ class TopologyTestDriver:
         stage = self._readers[topic]
         offset = stage.positions[topic]
         head = self._topics.of(topic)[offset]
-        source = next(node for node in stage.sources if _reads(node, topic, hops=True))
+        source = next(node for node in stage.sources if _reads(node, topic, exchanges=True))
         if source.timestamp_extractor is None:
             return head.timestamp_ms
         try:
@@ -406,13 +406,13 @@ class _StageUnderTest:
             state=self._state,
             collector=collector,
             errors=errors,
-            hop_partitions=dict.fromkeys(stage.hops_out, 1),
+            exchange_partitions=dict.fromkeys(stage.exchanges_out, 1),
             wall_clock_ms=wall_clock_ms,
             idle_timeout_ms=idle_timeout_ms,
             global_stores=global_stores,
         )
         self.sources = stage.sources
-        self.positions = dict.fromkeys((*stage.topics, *stage.hops_in), 0)
+        self.positions = dict.fromkeys((*stage.topics, *stage.exchanges_in), 0)
         """Topic -> offset of the next record to read."""
         self.total = TaskMetrics()
 
@@ -453,8 +453,8 @@ class _StageUnderTest:
         self.total.stream_time_ms = batch.stream_time_ms
 
 
-def _reads(source: Source, topic: str, *, hops: bool = False) -> bool:
-    if source.hop and not hops:
+def _reads(source: Source, topic: str, *, exchanges: bool = False) -> bool:
+    if source.exchange and not exchanges:
         return False
     return topic in source.topics or (source.pattern is not None and re.fullmatch(source.pattern, topic) is not None)
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from deltaworks.kafka.ranges import Range
 from deltaworks.kernel.errors import ErrorPolicy
-from deltaworks.kernel.hops import HopOutput
+from deltaworks.kernel.exchanges import ExchangeOutput
 from deltaworks.kernel.records import Coordinates, DeadLetter, Headers, RecordBatch
 from deltaworks.kernel.stores.build import Store
 from deltaworks.kernel.stores.memory import MemoryState
@@ -78,8 +78,8 @@ class Recording:
     """What the tables hold at the end, all tasks together; which windows are final differs by task (`rows`)."""
     stores: dict[TaskId, dict[str, list[tuple[bytes, bytes]]]]
     """Committed entries per store at the end, the reserved store `__task__` included; empty stores are left out."""
-    hops: list[dict[TaskId, list[RecordBatch]]]
-    """Per micro-batch: what each task received through hops."""
+    exchanges: list[dict[TaskId, list[RecordBatch]]]
+    """Per micro-batch: what each task received through exchanges."""
     metrics: list[dict[TaskId, TaskMetrics]]
     """Per micro-batch, for the tasks that ran."""
 
@@ -111,7 +111,7 @@ def run_recorded(
         topic_partitions: Partitions of every source topic; they decide the number of tasks.
         batches: In order.
         errors: What happens to records that fail; None: fail.
-        first_batch_id: Id of the first batch; offsets after a hop depend on it.
+        first_batch_id: Id of the first batch; offsets after an exchange depend on it.
         restarts: Which tasks lose their memory before which batch.
         max_cached_entries: As in `Task`.
         idle_timeout: As in `Pipeline`; it needs ticks.
@@ -175,18 +175,18 @@ class _Host:
     ) -> None:
         self._groups = plan.groups
         self._counts = plan.tasks(topic_partitions)
-        self._readers = {hop: stage.index for stage in plan.stages for hop in stage.hops_in}
+        self._readers = {exchange: stage.index for stage in plan.stages for exchange in stage.exchanges_in}
         self._idle_timeout = idle_timeout
         self._tables = TablesInMemory(plan.tables)
-        hop_partitions = plan.hop_partitions(topic_partitions)
+        exchange_partitions = plan.exchange_partitions(topic_partitions)
         self._globals = [
-            _TaskSlot(partial(build, stage, 0, hop_partitions={}), stage, 0, self._tables, sink_partitions)
+            _TaskSlot(partial(build, stage, 0, exchange_partitions={}), stage, 0, self._tables, sink_partitions)
             for stage in plan.global_stages
         ]
         global_stores = {name: store for slot in self._globals for name, store in slot.stores.items()}
         self._tasks = {
             (stage.index, task): _TaskSlot(
-                partial(build, stage, task, hop_partitions=hop_partitions, global_stores=global_stores),
+                partial(build, stage, task, exchange_partitions=exchange_partitions, global_stores=global_stores),
                 stage,
                 task,
                 self._tables,
@@ -195,7 +195,7 @@ class _Host:
             for stage, count in zip(plan.stages, self._counts, strict=True)
             for task in range(count)
         }
-        self._hops: list[dict[TaskId, list[RecordBatch]]] = []
+        self._exchanges: list[dict[TaskId, list[RecordBatch]]] = []
         self._metrics: list[dict[TaskId, TaskMetrics]] = []
 
     def run(self, batch_id: int, batch: MicroBatch, restarts: Restarts) -> None:
@@ -219,8 +219,8 @@ class _Host:
         waiting = self._inputs(batch)
         for group, members, inputs in rounds(self._groups, self._counts, waiting):
             for to, records in take_turns(members, inputs, run_of, circular=group.circular):
-                waiting.setdefault(to, Inputs()).hops.append(records)
-        self._hops.append({task: run.received for task, run in runs.items() if run.received})
+                waiting.setdefault(to, Inputs()).exchanges.append(records)
+        self._exchanges.append({task: run.received for task, run in runs.items() if run.received})
         self._metrics.append({task: run.metrics for task, run in runs.items() if run.metrics is not None})
 
     def _inputs(self, batch: MicroBatch) -> dict[TaskId, Inputs]:
@@ -241,7 +241,7 @@ class _Host:
             tasks={task: slot.output for task, slot in self._tasks.items()},
             tables=self._tables,
             stores={task: slot.state.contents() for task, slot in self._tasks.items()},
-            hops=self._hops,
+            exchanges=self._exchanges,
             metrics=self._metrics,
         )
 
@@ -257,12 +257,12 @@ class _TaskRun:
 
     def turn(self, inputs: Inputs, *, last: bool) -> Sent:
         """As in a stream, whose tasks read from Kafka what this one is given."""
-        self.received += inputs.hops
+        self.received += inputs.exchanges
         self._slot.begin(self._batch_id)
         process(self._slot.task(self._wall_ms), inputs, self._read, self._wall_ms)
         sent = self._slot.commit()
         self.metrics = self._slot.metrics.after(self.metrics)
-        return [((self._readers[hop], task), records) for (hop, task), records in sent.items()]
+        return [((self._readers[exchange], task), records) for (exchange, task), records in sent.items()]
 
     def _read(self, ranges: list[Range]) -> list[list[RecordBatch]]:
         return [[self._records[each] for each in ranges]]
@@ -291,7 +291,7 @@ class _TaskSlot:
         self._number = number
         self._tables = tables
         self._batch_id = -1
-        self._hopped = HopOutput(number, self._batch_id)
+        self._exchanged = ExchangeOutput(number, self._batch_id)
         self._task: Task | None = None
 
     @property
@@ -322,12 +322,12 @@ class _TaskSlot:
     def begin(self, batch_id: int) -> None:
         if batch_id != self._batch_id:
             self._batch_id = batch_id
-            self._hopped = HopOutput(self._number, batch_id)
+            self._exchanged = ExchangeOutput(self._number, batch_id)
 
     def commit(self) -> dict[tuple[str, int], RecordBatch]:
-        """What it has sent, by hop and task."""
+        """What it has sent, by exchange and task."""
         self.state.apply(self.task(0).commit())
-        return self._hopped.take()
+        return self._exchanged.take()
 
     def send(
         self,
@@ -355,10 +355,10 @@ class _TaskSlot:
         self.output.placed.setdefault((topic, partition), []).append(RawRecord(key, value, timestamp_ms, headers))
         self.send(topic, key, value, timestamp_ms, headers)
 
-    def hop(
-        self, hop: str, partition: int, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers
+    def exchange(
+        self, exchange: str, partition: int, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers
     ) -> None:
-        self._hopped.add(hop, partition, key, value, timestamp_ms, headers)
+        self._exchanged.add(exchange, partition, key, value, timestamp_ms, headers)
 
     def append_row(self, table: str, key: object, value: object, timestamp_ms: int, source: Coordinates) -> None:
         self._row(table, TableRow("append", key, value, timestamp_ms, source))

@@ -15,8 +15,8 @@ from deltaworks.names import STORE, TABLE, TOPIC
 from deltaworks.topology.nodes import (
     AnyNode,
     DeltaSink,
+    ExchangeSink,
     FixedKeyProcessorNode,
-    HopSink,
     ProcessorNode,
     Source,
     TableSource,
@@ -95,12 +95,12 @@ def _connected_stores(nodes: Sequence[AnyNode], known: set[str]) -> Iterator[Pro
 def _topics(nodes: Iterable[AnyNode]) -> Iterator[Problem]:
     for node in nodes:
         match node:
-            case Source(hop=False):
+            case Source(exchange=False):
                 names: tuple[str, ...] = node.topics
             case TopicSink():
                 names = (node.topic,)
-            case HopSink():
-                names = (node.hop,)
+            case ExchangeSink():
+                names = (node.exchange,)
             case _:
                 names = ()
         for name in names:
@@ -110,7 +110,7 @@ def _topics(nodes: Iterable[AnyNode]) -> Iterator[Problem]:
 
 def _sources(nodes: Sequence[AnyNode]) -> Iterator[Problem]:
     tables = {parent for node in nodes if isinstance(node, TableSource) for parent in node.parents}
-    sources = [node for node in nodes if isinstance(node, Source) and not node.hop]
+    sources = [node for node in nodes if isinstance(node, Source) and not node.exchange]
     for source in sources:
         if source.pattern is not None:
             yield from _pattern(source, sources)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from deltaworks.topology.nodes import AnyNode, DeltaSink, ExtractedTopicSink, HopSink, Source, TopicSink
+from deltaworks.topology.nodes import AnyNode, DeltaSink, ExchangeSink, ExtractedTopicSink, Source, TopicSink
 from deltaworks.topology.tree_set import TreeSet
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def _sub_topology(number: int, stage: Stage) -> str:
     lines = [f"Sub-topology: {number}"]
     for node in sorted(stage.nodes, key=lambda node: (-weights[node.name], node.name)):
         lines.append(f"    {_heading(node)}")
-        if not isinstance(node, TopicSink | ExtractedTopicSink | DeltaSink | HopSink):
+        if not isinstance(node, TopicSink | ExtractedTopicSink | DeltaSink | ExchangeSink):
             lines.append(f"      --> {', '.join(children[node.name]) or 'none'}")
         if not isinstance(node, Source):
             lines.append(f"      <-- {', '.join(parents[node.name]) or 'none'}")
@@ -55,8 +55,8 @@ def _heading(node: AnyNode) -> str:
             return f"Sink: {node.name} (topic: {node.topic})"
         case ExtractedTopicSink():
             return f"Sink: {node.name} (extractor class: function)"
-        case HopSink():
-            return f"Sink: {node.name} (topic: {node.hop})"
+        case ExchangeSink():
+            return f"Sink: {node.name} (topic: {node.exchange})"
         case DeltaSink():
             return f"Sink: {node.name} (table: {node.table})"
         case _:

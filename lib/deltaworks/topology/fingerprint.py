@@ -77,10 +77,10 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Di
 
 
 def _stage(stage: Stage) -> dict[str, Any]:
-    """Hops only by number: their names, often generated, leave nothing behind."""
+    """Exchanges only by number: their names, often generated, leave nothing behind."""
     return {
         "topics": [*stage.topics, *stage.patterns],
-        "hops": len(stage.hops_in),
+        "exchanges": len(stage.exchanges_in),
         "stores": [store.name for store in stage.stores],
     }
 
@@ -156,9 +156,9 @@ def _stages(before: list[Any], after: list[Any]) -> Iterator[Difference]:
                 f"stage {index} read the topics {_list(old['topics'])}, reads {_list(new['topics'])}",
                 "read the same topics in a stage, or start with a new checkpoint",
             )
-        if old["hops"] != new["hops"]:
+        if old["exchanges"] != new["exchanges"]:
             yield Difference(
-                f"stage {index} had {old['hops']} repartitions before it, has {new['hops']}",
+                f"stage {index} had {old['exchanges']} repartitions before it, has {new['exchanges']}",
                 "a new repartition moves state to other tasks; start with a new checkpoint",
             )
         if old["stores"] != new["stores"] and sorted(_all(before, "stores")) == sorted(_all(after, "stores")):

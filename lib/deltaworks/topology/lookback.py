@@ -24,6 +24,7 @@ from deltaworks.topology.nodes import (
     Branch,
     CogroupMerge,
     DeltaSink,
+    ExchangeSink,
     ExtractedTopicSink,
     Filter,
     FixedKeyProcessorNode,
@@ -35,7 +36,6 @@ from deltaworks.topology.nodes import (
     ForeignKeySubscribe,
     ForeignKeyUpdate,
     GlobalTableJoin,
-    HopSink,
     JoinWindow,
     Map,
     MapValues,
@@ -89,7 +89,7 @@ class _Memory:
     sessions: bool = False
     """Its records belong to sessions: only those of sessions that begin in the days are the same."""
     ragged: bool = False
-    """Records that are older than the days may be missing, or be more than they were: a hop numbers others by them."""
+    """Records that are older than the days may be missing or too many: an exchange numbers others by them."""
 
 
 def tables_from_the_beginning(plan: Plan, topics: Collection[str]) -> frozenset[str]:
@@ -98,7 +98,7 @@ def tables_from_the_beginning(plan: Plan, topics: Collection[str]) -> frozenset[
     for node in plan.nodes:
         if isinstance(node, TableSource):
             for parent in _parents(plan, node):
-                if isinstance(parent, Source) and not parent.hop:
+                if isinstance(parent, Source) and not parent.exchange:
                     found |= {topic for topic in topics if _reads(parent, topic)}
     return frozenset(found)
 
@@ -176,7 +176,11 @@ def _complete(plan: Plan, parents: Mapping[str, Sequence[AnyNode]], whole: froze
 
 
 def _reads_others(node: AnyNode, whole: frozenset[str]) -> bool:
-    return isinstance(node, Source) and not node.hop and (node.pattern is not None or not whole.issuperset(node.topics))
+    return (
+        isinstance(node, Source)
+        and not node.exchange
+        and (node.pattern is not None or not whole.issuperset(node.topics))
+    )
 
 
 def _after(node: AnyNode, before: _Memory) -> _Memory:
@@ -188,7 +192,7 @@ def _after(node: AnyNode, before: _Memory) -> _Memory:
             raise NeedsAllHistory(f"when {node.name} looks for what has closed depends on the clock (emit_interval)")
         case StreamStreamJoin(alone=True):
             raise NeedsAllHistory(f"how long {node.name} waits for a partner depends on what has waited before")
-        case Source(hop=False) if node.timestamp_extractor is not None or any(
+        case Source(exchange=False) if node.timestamp_extractor is not None or any(
             limit.otherwise == "clamp" for _, limit in node.timestamps
         ):
             raise NeedsAllHistory(f"{node.name} has times of its own, by which Kafka cannot find records")
@@ -198,7 +202,7 @@ def _after(node: AnyNode, before: _Memory) -> _Memory:
             | CogroupMerge() | TableJoinMerge() | DeltaSink() | TopicSink() | ExtractedTopicSink()
         ):  # fmt: skip
             return before
-        case HopSink():
+        case ExchangeSink():
             if before.ragged:
                 raise NeedsAllHistory(f"results of windows move to other tasks at {node.name}")
             return before
@@ -251,7 +255,7 @@ def _joined(inputs: list[_Memory]) -> _Memory:
 
 
 def _parents(plan: Plan, node: AnyNode) -> Iterator[AnyNode]:
-    """Whatever a node gets records from, or looks rows up in; across hops, too."""
+    """Whatever a node gets records from, or looks rows up in; across exchanges, too."""
     lookups = set(node.parents)
     match node:
         case StreamTableJoin() | TableTableJoin() | ForeignKeyAnswer() | ForeignKeyResolve():
@@ -260,9 +264,9 @@ def _parents(plan: Plan, node: AnyNode) -> Iterator[AnyNode]:
             lookups.add(node.other)
         case _:
             pass
-    hops = set(node.topics) if isinstance(node, Source) and node.hop else set()
+    exchanges = set(node.topics) if isinstance(node, Source) and node.exchange else set()
     for other in plan.nodes:
-        if other.name in lookups or (isinstance(other, HopSink) and other.hop in hops):
+        if other.name in lookups or (isinstance(other, ExchangeSink) and other.exchange in exchanges):
             yield other
 
 

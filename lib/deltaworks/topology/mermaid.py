@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from deltaworks.topology.nodes import AnyNode, DeltaSink, ExtractedTopicSink, HopSink, Source, TopicSink
+from deltaworks.topology.nodes import AnyNode, DeltaSink, ExchangeSink, ExtractedTopicSink, Source, TopicSink
 
 if TYPE_CHECKING:
     from deltaworks.topology.stages import Plan, Stage
@@ -35,8 +35,8 @@ class _Chart:
         yield f'  subgraph {kind}{stage.index}["{kind} {stage.index}"]'
         for node in stage.nodes:
             yield f'    {self._id(node.name)}["{node.name}"]'
-            if isinstance(node, HopSink):
-                self._ids[f"hop {node.hop}"] = self._id(node.name)
+            if isinstance(node, ExchangeSink):
+                self._ids[f"exchange {node.exchange}"] = self._id(node.name)
         for store in stage.stores:
             yield f'    {self._id(f"store {store.name}")}[("{store.name}")]'
         yield "  end"
@@ -46,13 +46,13 @@ class _Chart:
         for parent in node.parents:
             yield f"  {self._id(parent)} --> {me}"
         match node:
-            case Source(hop=False):
+            case Source(exchange=False):
                 for topic in node.topics or (str(node.pattern),):
                     yield from self._outside(f"topic {topic}", f'(["topic {topic}"])')
                     yield f"  {self._id(f'topic {topic}')} --> {me}"
             case Source():
-                for hop in node.topics:
-                    yield f"  {self._id(f'hop {hop}')} -. {hop} .-> {me}"
+                for exchange in node.topics:
+                    yield f"  {self._id(f'exchange {exchange}')} -. {exchange} .-> {me}"
             case TopicSink():
                 yield from self._outside(f"topic {node.topic}", f'(["topic {node.topic}"])')
                 yield f"  {me} --> {self._id(f'topic {node.topic}')}"

@@ -1,7 +1,7 @@
-"""How many tasks each stage has, and over how many of them a hop spreads its keys.
+"""How many tasks each stage has, and over how many of them an exchange spreads its keys.
 
-As in Kafka Streams: a stage has as many tasks as its widest source has partitions. A hop is as wide as the stage before
-it, unless it is joined: then it is as wide as what it is joined with.
+As in Kafka Streams: a stage has as many tasks as its widest source has partitions. An exchange is as wide as the stage
+before it, unless it is joined: then it is as wide as what it is joined with.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from deltaworks.errors import Problem, TopologyError
 from deltaworks.topology.nodes import (
     AnyNode,
+    ExchangeSink,
     ForeignKeyAnswer,
     ForeignKeyResolve,
-    HopSink,
     Source,
     StreamStreamJoin,
     StreamTableJoin,
@@ -32,12 +32,12 @@ class Assignment:
 
     tasks: tuple[int, ...]
     """Per stage."""
-    hops: Mapping[str, int]
-    """Per hop."""
+    exchanges: Mapping[str, int]
+    """Per exchange."""
 
 
 def assign(plan: Plan, topic_partitions: Mapping[str, int]) -> Assignment:
-    """Number of tasks per stage and hop.
+    """Number of tasks per stage and exchange.
 
     Raises:
         TopologyError: a topic is missing, or topics that are joined are not co-partitioned.
@@ -49,7 +49,7 @@ def assign(plan: Plan, topic_partitions: Mapping[str, int]) -> Assignment:
     ]
     if problems:
         raise TopologyError(plan.name, problems)
-    sinks = {node.hop: node for node in plan.nodes if isinstance(node, HopSink)}
+    sinks = {node.exchange: node for node in plan.nodes if isinstance(node, ExchangeSink)}
     widths = {topic: topic_partitions[topic] for topic in plan.source_topics}
     matched = {
         stage.index: [topic for topic in topic_partitions if topic not in widths and stage.reads(topic)]
@@ -57,24 +57,26 @@ def assign(plan: Plan, topic_partitions: Mapping[str, int]) -> Assignment:
         if stage.patterns
     }
     widths |= {topic: topic_partitions[topic] for topics in matched.values() for topic in topics}
-    widths |= {hop: sink.partitions for hop, sink in sinks.items() if sink.partitions is not None}
+    widths |= {exchange: sink.partitions for exchange, sink in sinks.items() if sink.partitions is not None}
     tasks: dict[int, int] = {}
-    before = {hop: stage.index for stage in plan.stages for hop in stage.hops_out}
+    before = {exchange: stage.index for stage in plan.stages for exchange in stage.exchanges_out}
     for stage in plan.stages:
-        widths_before = {hop: tasks.get(before[hop], 1) for hop in stage.hops_in}
+        widths_before = {exchange: tasks.get(before[exchange], 1) for exchange in stage.exchanges_in}
         problems += _co_partition(list(_joins(stage)), widths, widths_before)
-        for hop in stage.hops_in:
-            widths.setdefault(hop, widths_before[hop])
-        read = (*stage.topics, *matched.get(stage.index, ()), *stage.hops_in)
+        for exchange in stage.exchanges_in:
+            widths.setdefault(exchange, widths_before[exchange])
+        read = (*stage.topics, *matched.get(stage.index, ()), *stage.exchanges_in)
         tasks[stage.index] = max((widths[topic] for topic in read), default=1)
     if problems:
         raise TopologyError(plan.name, problems)
-    return Assignment(tuple(tasks[stage.index] for stage in plan.stages), {hop: widths[hop] for hop in sinks})
+    return Assignment(
+        tuple(tasks[stage.index] for stage in plan.stages), {exchange: widths[exchange] for exchange in sinks}
+    )
 
 
 @dataclass(frozen=True)
 class _Join:
-    """A join of a stage, by the topics and hops from which its records come."""
+    """A join of a stage, by the topics and exchanges from which its records come."""
 
     node: AnyNode
     kind: str
@@ -103,12 +105,12 @@ def _joins(stage: Stage) -> Iterator[_Join]:
 
 
 def _co_partition(joins: Sequence[_Join], widths: dict[str, int], before: Mapping[str, int]) -> Iterator[Problem]:
-    """Gives the hops of joins the width of the other side; two sides of different width are a problem.
+    """Gives the exchanges of joins the width of the other side; two sides of different width are a problem.
 
     Args:
         joins: of one stage.
-        widths: what is known so far, by topic and hop; more is known afterwards.
-        before: hop -> tasks of the stage before it, which decide where a join has nothing but hops.
+        widths: what is known so far, by topic and exchange; more is known afterwards.
+        before: exchange -> tasks of the stage before it, which decide where a join has nothing but exchanges.
     """
     given = dict(widths)
     waiting = list(joins)
@@ -141,7 +143,7 @@ def _mismatch(join: _Join, given: Mapping[str, int], known: Mapping[str, int]) -
 
 
 def _topics_above(stage: Stage, names: Iterable[str]) -> tuple[str, ...]:
-    """The topics and hops from which records of this stage reach these nodes."""
+    """The topics and exchanges from which records of this stage reach these nodes."""
     nodes = {node.name: node for node in stage.nodes}
     topics: dict[str, None] = {}
     waiting, seen = list(names), set[str]()

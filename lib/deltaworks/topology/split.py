@@ -1,13 +1,13 @@
 """How a topology falls apart into stages, as Kafka Streams does it.
 
-Nodes belong to one stage if they are connected, or share a store. Hops and topics connect stages.
+Nodes belong to one stage if they are connected, or share a store. Exchanges and topics connect stages.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from deltaworks.topology.nodes import AnyNode, HopSink, Source
+from deltaworks.topology.nodes import AnyNode, ExchangeSink, Source
 from deltaworks.topology.stages import Stage, StoreSpec
 
 
@@ -76,7 +76,7 @@ def connected(nodes: Sequence[AnyNode]) -> list[list[AnyNode]]:
 
 
 def _in_flow_order(groups: list[list[AnyNode]]) -> list[list[AnyNode]]:
-    """Writers of a hop before its readers; else as Kafka Streams numbers them. A loop is cut at its first stage."""
+    """Writers of exchanges before readers; else as Kafka Streams numbers them. A cycle is cut at its first stage."""
     upstream = [_upstream(index, groups) for index in range(len(groups))]
     waiting = list(range(len(groups)))
     ordered: list[list[AnyNode]] = []
@@ -96,12 +96,15 @@ def _upstream(start: int, groups: list[list[AnyNode]]) -> set[int]:
     waiting = [start]
     while waiting:
         read = {
-            topic for node in groups[waiting.pop()] if isinstance(node, Source) and node.hop for topic in node.topics
+            topic
+            for node in groups[waiting.pop()]
+            if isinstance(node, Source) and node.exchange
+            for topic in node.topics
         }
         feeders = {
             index
             for index, group in enumerate(groups)
-            if any(isinstance(node, HopSink) and node.hop in read for node in group)
+            if any(isinstance(node, ExchangeSink) and node.exchange in read for node in group)
         }
         waiting += feeders - found
         found |= feeders

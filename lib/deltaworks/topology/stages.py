@@ -15,7 +15,7 @@ from deltaworks.topology import describe, fingerprint, mermaid, partitions
 from deltaworks.topology.migration import Migration
 from deltaworks.topology.nodes import AnyNode
 from deltaworks.topology.nodes.processor_api import FixedKeyProcessorNode, ProcessorNode
-from deltaworks.topology.nodes.repartition import HopSink
+from deltaworks.topology.nodes.repartition import ExchangeSink
 from deltaworks.topology.nodes.sinks import DeltaSink, TopicSink
 from deltaworks.topology.nodes.sources import Source
 from deltaworks.topology.state_stores import OrderedBytes
@@ -95,7 +95,7 @@ class Stage:
     @property
     def topics(self) -> tuple[str, ...]:
         """The external topics it reads, sorted."""
-        return tuple(sorted({topic for node in self.sources if not node.hop for topic in node.topics}))
+        return tuple(sorted({topic for node in self.sources if not node.exchange for topic in node.topics}))
 
     @property
     def patterns(self) -> tuple[str, ...]:
@@ -107,14 +107,14 @@ class Stage:
         return topic in self.topics or any(re.fullmatch(pattern, topic) for pattern in self.patterns)
 
     @property
-    def hops_in(self) -> tuple[str, ...]:
-        """The hops it reads, sorted."""
-        return tuple(sorted({topic for node in self.sources if node.hop for topic in node.topics}))
+    def exchanges_in(self) -> tuple[str, ...]:
+        """The exchanges it reads, sorted."""
+        return tuple(sorted({topic for node in self.sources if node.exchange for topic in node.topics}))
 
     @property
-    def hops_out(self) -> tuple[str, ...]:
-        """The hops it writes, sorted."""
-        return tuple(sorted({node.hop for node in self.nodes if isinstance(node, HopSink)}))
+    def exchanges_out(self) -> tuple[str, ...]:
+        """The exchanges it writes, sorted."""
+        return tuple(sorted({node.exchange for node in self.nodes if isinstance(node, ExchangeSink)}))
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -177,18 +177,25 @@ class Plan:
 
     @property
     def loops(self) -> tuple[str, ...]:
-        """The hops that lead back, to the stage that writes them or to one before it; sorted.
+        """The exchanges that lead back, to the stage that writes them or to one before it; sorted.
 
         With a foreign-key join, or a stream joined with a table made from itself, records go in a circle.
         """
-        readers = {hop: stage.index for stage in self.stages for hop in stage.hops_in}
-        return tuple(sorted(hop for stage in self.stages for hop in stage.hops_out if readers[hop] <= stage.index))
+        readers = {exchange: stage.index for stage in self.stages for exchange in stage.exchanges_in}
+        return tuple(
+            sorted(
+                exchange
+                for stage in self.stages
+                for exchange in stage.exchanges_out
+                if readers[exchange] <= stage.index
+            )
+        )
 
     @property
     def groups(self) -> tuple[StageGroup, ...]:
         """The stages in the order data flows; those among which records go in a circle are one group."""
-        readers = {hop: stage.index for stage in self.stages for hop in stage.hops_in}
-        onward = {stage.index: {readers[hop] for hop in stage.hops_out} for stage in self.stages}
+        readers = {exchange: stage.index for stage in self.stages for exchange in stage.exchanges_in}
+        onward = {stage.index: {readers[exchange] for exchange in stage.exchanges_out} for stage in self.stages}
         reached = {index: _reached(index, onward) for index in onward}
         groups: dict[int, list[int]] = {}
         for index in reached:
@@ -240,13 +247,13 @@ class Plan:
         """
         return partitions.assign(self, topic_partitions).tasks
 
-    def hop_partitions(self, topic_partitions: Mapping[str, int]) -> dict[str, int]:
-        """Number of tasks that each hop spreads its keys over; at most those of the stage that reads it.
+    def exchange_partitions(self, topic_partitions: Mapping[str, int]) -> dict[str, int]:
+        """Number of tasks that each exchange spreads its keys over; at most those of the stage that reads it.
 
         Raises:
             TopologyError: as `tasks`.
         """
-        return dict(partitions.assign(self, topic_partitions).hops)
+        return dict(partitions.assign(self, topic_partitions).exchanges)
 
     def describe(self) -> str:
         """The plan in the text format of Kafka Streams' `Topology#describe`."""
@@ -257,7 +264,7 @@ class Plan:
         return mermaid.text(self)
 
     def fingerprint(self) -> dict[str, Any]:
-        """What a checkpoint depends on (stages, stores, serdes, hops), as JSON; functions do not count."""
+        """What a checkpoint depends on (stages, stores, serdes, exchanges), as JSON; functions do not count."""
         return fingerprint.of(self)
 
 

@@ -20,7 +20,7 @@ class BufferConfig:
     """How much may be held back, per task, and what happens when that is full.
 
     Bytes are counted as Kafka Streams does: per key 8 + the key + the values held + 20 + the name of the topic + the
-    headers, all as they are serialized. Names of hops are shorter here than those of Kafka's repartition topics.
+    headers, all as they are serialized. Names of exchanges are shorter here than those of Kafka's repartition topics.
 
     Source: `Suppressed.BufferConfig`; differs: buffers are part of the checkpoint, so `withLoggingDisabled` is missing.
 

@@ -53,7 +53,7 @@ def variation(base: Case, other: Case, chance: Random) -> Case:
             inserted.insert_operator(spec, chance, may_fail=config.get("processing_handler") == "continue")
         if chance.random() < 0.35:
             continued.continue_after_last(spec, chance)
-        # The original moves hops past processors that may change the key; ours does not.
+        # The original moves exchanges past processors that may change the key; ours does not.
         if chance.random() < 0.08 and not any(node["op"] == "process" for node in spec["nodes"]):
             config["optimize"] = not config.get("optimize", False)
         if chance.random() < 0.05:

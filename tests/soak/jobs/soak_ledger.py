@@ -1,4 +1,4 @@
-"""Entries of accounts: rows, a table with its snapshot, windows in three ways, sessions, a global table, a hop, a
+"""Entries of accounts: rows, a table with its snapshot, windows in three ways, sessions, a global table, an exchange, a
 processor with a wall-clock punctuator, dead letters.
 """
 

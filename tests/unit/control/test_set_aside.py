@@ -67,9 +67,9 @@ def test_records_are_added_once_and_reach_every_host_with_the_pipeline(paths: Pi
 def test_what_the_pipeline_does_not_read_cannot_be_set_aside(paths: PipelinePaths) -> None:
     with pytest.raises(ConfigurationError, match=r"reads no 'out'.*\n.*what it reads: .*in"):
         add(paths, Coordinates("out", 0, 1))
-    (hop,) = (hop for stage in PIPELINE.plan().stages for hop in stage.hops_in)
-    with pytest.raises(ConfigurationError, match=f"reads no '{hop}'.*\n.*{hop}/TASK"):
-        add(paths, Coordinates(hop, 0, 1))
+    (exchange,) = (exchange for stage in PIPELINE.plan().stages for exchange in stage.exchanges_in)
+    with pytest.raises(ConfigurationError, match=f"reads no '{exchange}'.*\n.*{exchange}/TASK"):
+        add(paths, Coordinates(exchange, 0, 1))
     assert set_aside.entries(paths) == ()
 
 
@@ -79,10 +79,10 @@ def test_a_record_that_was_processed_cannot_be_set_aside(paths: PipelinePaths) -
 
     with pytest.raises(ConflictError, match="in-0@10 was processed in batch 4: it cannot be set aside any more"):
         add(paths, FIRST)
-    (hop,) = (hop for stage in PIPELINE.plan().stages for hop in stage.hops_in)
+    (exchange,) = (exchange for stage in PIPELINE.plan().stages for exchange in stage.exchanges_in)
     with pytest.raises(ConflictError, match="was processed in batch 4"):
-        add(paths, Coordinates(f"{hop}/1", 0, 4 << 32))
-    assert add(paths, Coordinates(f"{hop}/1", 0, 5 << 32), Coordinates("in", 0, 11))
+        add(paths, Coordinates(f"{exchange}/1", 0, 4 << 32))
+    assert add(paths, Coordinates(f"{exchange}/1", 0, 5 << 32), Coordinates("in", 0, 11))
 
 
 def test_a_record_of_a_topic_that_was_made_anew_was_not_processed_with_the_one_before_it(paths: PipelinePaths) -> None:

@@ -55,13 +55,13 @@ def test_streams_with_keys_of_different_types_cannot_share_a_store() -> None:
         builder.build()
 
 
-def test_two_hops_of_a_cogroup_need_names() -> None:
+def test_two_exchanges_of_a_cogroup_need_names() -> None:
     builder = StreamsBuilder()
     left, right = (builder.stream(topic, key=str, value=int) for topic in ("left", "right"))
     groups = [stream.group_by(lambda _, value: str(value), key=str) for stream in (left, right)]
     groups[0].cogroup(added).cogroup(groups[1], subtracted).aggregate(int, store="s")
 
-    with pytest.raises(TopologyError, match="the name 's' is already taken by another hop"):
+    with pytest.raises(TopologyError, match="the name 's' is already taken by another exchange"):
         builder.build()
 
 

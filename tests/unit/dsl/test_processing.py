@@ -68,7 +68,7 @@ def test_the_key_may_have_changed_behind_process_and_not_behind_process_values()
     stream.process_values(Length).group_by_key().count(store="same")
     plan = builder.build()
 
-    assert [hop for stage in plan.stages for hop in stage.hops_out] == ["rekeyed-repartition"]
+    assert [exchange for stage in plan.stages for exchange in stage.exchanges_out] == ["rekeyed-repartition"]
 
 
 def test_a_given_name_uses_up_no_number() -> None:

@@ -67,7 +67,7 @@ def placed(partitioner: Callable[..., Any], errors: ErrorPolicy | None = None) -
         state=MemoryState(),
         collector=out,
         errors=errors or ErrorPolicy(),
-        hop_partitions={},
+        exchange_partitions={},
     )
     values: list[bytes | None] = [Long().serialize(value) for value in (0, 1, 2)]
     task.process([RecordBatch("in", 0, [0, 1, 2], [0, 0, 0], [b"a", b"b", b"c"], values)], 0)
@@ -117,7 +117,7 @@ def test_record_whose_partitioner_fails_becomes_a_dead_letter() -> None:
 def test_partitioner_of_a_repartition_chooses_the_task() -> None:
     builder = StreamsBuilder()
     stream = builder.stream("in", key=str, value=int)
-    stream.repartition(partitions=3, partitioner=lambda hop, key, value, count: value % count, name="by-value").to(
+    stream.repartition(partitions=3, partitioner=lambda exchange, key, value, count: value % count, name="by-value").to(
         "out"
     )
     values: list[bytes | None] = [Long().serialize(value) for value in (2, 0, 4)]
@@ -140,7 +140,7 @@ def test_host_that_cannot_choose_partitions_says_so() -> None:
             state=MemoryState(),
             collector=Collected(),
             errors=ErrorPolicy(),
-            hop_partitions={},
+            exchange_partitions={},
         )
 
 

@@ -78,7 +78,7 @@ def test_group_by_takes_its_types_from_the_selector() -> None:
     assert driver.store("counts").all() == [(1, 1), (2, 1)]
 
 
-def test_a_hop_needs_the_types_of_a_grouping() -> None:
+def test_an_exchange_needs_the_types_of_a_grouping() -> None:
     builder = StreamsBuilder()
     table(builder, store="rows").group_by(lambda _, value: (value, value), key=int).count(store="counts")
 

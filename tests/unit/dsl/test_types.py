@@ -25,7 +25,7 @@ from deltaworks import (
     TimeWindows,
     TopologyError,
 )
-from deltaworks.topology.nodes import DeltaSink, HopSink, TopicSink
+from deltaworks.topology.nodes import DeltaSink, ExchangeSink, TopicSink
 
 UserId = NewType("UserId", str)
 
@@ -175,15 +175,15 @@ def test_the_type_of_an_aggregate(
     assert store.value == Json(Decimal)
 
 
-def test_hops_carry_the_types_that_were_given_to_the_grouping(
+def test_exchanges_carry_the_types_that_were_given_to_the_grouping(
     builder: StreamsBuilder, orders: KStream[str, Order]
 ) -> None:
     orders.map_values(lambda order: order.amount).group_by(lambda _, amount: int(amount), key=int, value=Decimal).count(
         store="counts"
     )
 
-    (hop,) = (node for node in builder.build().nodes if isinstance(node, HopSink))
-    assert (hop.key, hop.value) == (Long(), Json(Decimal))
+    (exchange,) = (node for node in builder.build().nodes if isinstance(node, ExchangeSink))
+    assert (exchange.key, exchange.value) == (Long(), Json(Decimal))
 
 
 def test_delta_tables_get_python_types(builder: StreamsBuilder, orders: KStream[str, Order]) -> None:

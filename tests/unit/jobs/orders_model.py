@@ -44,7 +44,7 @@ class Model:
     def batch(self, rows: Sequence[Row]) -> None:
         """One micro-batch."""
         tasks = range(self.partitions)
-        hops: dict[int, list[list[tuple[int, str]]]] = {target: [[] for _ in tasks] for target in tasks}
+        exchanges: dict[int, list[list[tuple[int, str]]]] = {target: [[] for _ in tasks] for target in tasks}
         for task in tasks:
             queues = [
                 sorted((r for r in rows if r.topic == topic and r.partition == task), key=lambda r: r.offset)
@@ -54,12 +54,12 @@ class Model:
                 if row.topic == "user-data":
                     self._user(task, row)
                     continue
-                verdict, hop = self._order(task, row)
+                verdict, exchange = self._order(task, row)
                 self.verdicts[row.partition, row.offset] = verdict
-                if hop is not None:
-                    target = (murmur2(hop.encode()) & 0x7FFFFFFF) % self.partitions
-                    hops[target][task].append((row.timestamp_ms, hop))
-        for target, upstream in hops.items():
+                if exchange is not None:
+                    target = (murmur2(exchange.encode()) & 0x7FFFFFFF) % self.partitions
+                    exchanges[target][task].append((row.timestamp_ms, exchange))
+        for target, upstream in exchanges.items():
             for timestamp_ms, user in merge_heads(upstream, lambda record: record[0]):
                 self._session(target, user, timestamp_ms)
 

@@ -284,7 +284,7 @@ def _table(schema: TableSchema, rows: Sequence[TableRow], cuts: Cuts, final: Seq
 
 
 def _batch_of(source: Coordinates, cuts: Cuts) -> int:
-    """The micro-batch of a record: by its offset in an input topic, or as hops write it into theirs."""
+    """The micro-batch of a record: by its offset in an input topic, or as exchanges write it into theirs."""
     bounds = cuts.get((source.topic, source.partition))
     return source.offset >> 32 if bounds is None else bisect_right(bounds, source.offset) - 1
 

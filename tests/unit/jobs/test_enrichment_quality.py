@@ -44,7 +44,7 @@ def test_what_the_job_writes_passes(count: int, batches: int, seed: int) -> None
 ONE = "(SELECT min(rowid) FROM {})"
 KNOWN = "(SELECT min(rowid) FROM {} WHERE tier <> 'unknown')"
 DEFECTS = [
-    ("enrichment_checked", f"INSERT INTO {{}} FROM {{}} WHERE rowid = {ONE}", "by the hop gave one row"),
+    ("enrichment_checked", f"INSERT INTO {{}} FROM {{}} WHERE rowid = {ONE}", "by the exchange gave one row"),
     ("enrichment_checked", f"UPDATE {{}} SET tier = 'tin' WHERE rowid = {KNOWN}", "tier values must belong"),
     (
         "enrichment_checked",

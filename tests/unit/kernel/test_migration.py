@@ -61,7 +61,7 @@ class Pipelines:
             state=self.state,
             collector=Collected(),
             errors=ErrorPolicy(),
-            hop_partitions={},
+            exchange_partitions={},
         )
         offsets = [self.offset + position for position in range(len(records))]
         self.offset += len(records)

@@ -170,7 +170,7 @@ def test_what_was_scheduled_in_init_goes_on_after_a_restart_and_nothing_else() -
             state=state,
             collector=Capture(topics, TablesInMemory(()), None),
             errors=ErrorPolicy(),
-            hop_partitions={},
+            exchange_partitions={},
             wall_clock_ms=wall_clock_ms,
         )
 
@@ -358,8 +358,10 @@ def test_stages_share_stream_time_only_if_they_are_asked_to_be_one_task() -> Non
 
     def ticks(one_task: bool) -> list[Any]:
         builder = StreamsBuilder()
-        hop = builder.stream("in", key=str, value=int).filter(lambda _, value: value > 0).repartition(name="hop")
-        hop.process(Clock, key=str, value=int).filter(lambda key, _: key == "tick").to("out")
+        exchange = (
+            builder.stream("in", key=str, value=int).filter(lambda _, value: value > 0).repartition(name="exchange")
+        )
+        exchange.process(Clock, key=str, value=int).filter(lambda key, _: key == "tick").to("out")
         driver = TopologyTestDriver(builder.build(), one_task=one_task)
         for value, timestamp_ms in ((1, 0), (0, 30)):
             driver.create_input_topic("in").pipe_input("k", value, timestamp_ms=timestamp_ms)

@@ -109,7 +109,7 @@ def test_any_cut_into_batches_sets_the_same_records_aside() -> None:
     assert whole == cut == ([b"one", b"three", *(str(n).encode() for n in range(300)), b"last"], 2)
 
 
-def test_a_record_after_a_hop_is_named_by_the_error_and_is_the_only_one_of_that_name() -> None:
+def test_a_record_after_an_exchange_is_named_by_the_error_and_is_the_only_one_of_that_name() -> None:
     plan = Pipeline(name="p", topology=counts).plan()
     words = ["bad", *(f"word {number}" for number in range(20))]
     run = MicroBatch(0, (batch(*words),))
@@ -124,7 +124,7 @@ def test_a_record_after_a_hop_is_named_by_the_error_and_is_the_only_one_of_that_
     (letter,) = (letter for task in found.tasks.values() for letter in task.dead_letters)
     assert letter.value == b"bad"
     assert sorted(each.value or b"" for each in found.topic("out")) == sorted(word.encode() for word in words[1:])
-    other_task = [hops[1, 1 - int(position.topic[-1])] for hops in found.hops]
+    other_task = [exchanges[1, 1 - int(position.topic[-1])] for exchanges in found.exchanges]
     assert position.offset in other_task[0][0].offsets, "the other task has a record at that offset too"
 
 

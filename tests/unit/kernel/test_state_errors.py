@@ -36,7 +36,7 @@ def task_of(builder: StreamsBuilder, state: MemoryState) -> Task:
         state=state,
         collector=Capture(Topics(), TablesInMemory(()), None),
         errors=ErrorPolicy.of("continue"),
-        hop_partitions={},
+        exchange_partitions={},
     )
 
 

@@ -42,8 +42,8 @@ class Collected:
     ) -> None:
         self.sent.append((topic, key, value, timestamp_ms, headers))
 
-    def hop(
-        self, hop: str, partition: int, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers
+    def exchange(
+        self, exchange: str, partition: int, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers
     ) -> None:
         self.hopped.append((partition, key))
 
@@ -88,7 +88,7 @@ class Harness:
             state=self.state,
             collector=self.out,
             errors=errors or ErrorPolicy(),
-            hop_partitions=dict.fromkeys(stage.hops_out, 4),
+            exchange_partitions=dict.fromkeys(stage.exchanges_out, 4),
         )
         self.offset = 0
 
@@ -364,7 +364,7 @@ def rekeyed(builder: StreamsBuilder) -> None:
     stream.group_by(lambda _, value: str(value), key=str, name="by-value").count(store="c").to_delta("c")
 
 
-def test_hop_sends_equal_keys_to_equal_tasks() -> None:
+def test_exchange_sends_equal_keys_to_equal_tasks() -> None:
     harness = Harness(rekeyed)
     harness.run(*((n, "x", number(n % 10)) for n in range(100)))
 

@@ -193,7 +193,7 @@ class Stream:
         for index in range(choose.randrange(12, 30)):
             time_ms = batch_ms(batch) - choose.randrange(2 * STEP_MS)
             offset = batch * 1000 + index
-            hop_offset = (batch << 32) + index
+            exchange_offset = (batch << 32) + index
             kind, key, gone = choose.choice(ALL), f"k{choose.randrange(8)}-{number}", choose.random() < 0.2
             value = offset * 10 + self.code
             if self.code and (offset + self.code) % 7 == 0:
@@ -209,8 +209,8 @@ class Stream:
                     task.append_row(kind, key, value, time_ms, source)
                     self._note(kind, row)
                 case "hopped":
-                    task.append_row(kind, key, value, time_ms, Coordinates("hop", number, hop_offset))
-                    self._note(kind, Row(batch, time_ms, key, value, hop_offset))
+                    task.append_row(kind, key, value, time_ms, Coordinates("exchange", number, exchange_offset))
+                    self._note(kind, Row(batch, time_ms, key, value, exchange_offset))
                 case "users":
                     task.change_row(kind, key, None if gone else value, time_ms, source)
                     self._note(kind, Row(batch, time_ms, key, None if gone else value, offset))

@@ -160,7 +160,7 @@ def test_the_replay_of_a_part_is_not_compared_with_what_the_stream_did_since(tmp
 
 def test_of_files_that_were_merged_the_rows_of_the_replays_batches_are_compared(tmp_path: Path) -> None:
     """Among them rows of earlier records, which a later batch has written, and rows of no record."""
-    sources = [Coordinates("raw", 0, 0), Coordinates("", -1, -1), Coordinates("hop", 0, 5)]
+    sources = [Coordinates("raw", 0, 0), Coordinates("", -1, -1), Coordinates("exchange", 0, 5)]
     rows = [row("orders", batch, "a", value(batch), source=sources[batch % 3]) for batch in range(40)]
     write(tmp_path / "production", rows)
     write(tmp_path / "staging", [each for each in rows if each.batch <= LAST_BATCH])
@@ -274,10 +274,10 @@ def test_days_with_windows_that_may_change_are_left_out_and_named(tmp_path: Path
     assert table(compare_all(tmp_path, to_ms=START_MS + DAY_MS, tables=("hours",)), "hours").open_days == ()
 
 
-def test_batches_and_hop_offsets_say_nothing_if_the_replay_made_its_own_batches(tmp_path: Path) -> None:
-    hop = [Coordinates("hop", 1, batch << 32) for batch in (1, 4)]
-    other = [Coordinates("hop", 0, batch << 32 | 5) for batch in (2, 3)]
-    for root, batches, sources in (("production", (1, 4), hop), ("staging", (2, 3), other)):
+def test_batches_and_exchange_offsets_say_nothing_if_the_replay_made_its_own_batches(tmp_path: Path) -> None:
+    exchange = [Coordinates("exchange", 1, batch << 32) for batch in (1, 4)]
+    other = [Coordinates("exchange", 0, batch << 32 | 5) for batch in (2, 3)]
+    for root, batches, sources in (("production", (1, 4), exchange), ("staging", (2, 3), other)):
         rows = [
             row(name, batch, Key(1, None) if name == "users" else "a", value(1), source=source)
             for name in ("orders", "users")
@@ -424,7 +424,7 @@ def stream(choose: random.Random) -> list[Row]:
             for number in range(choose.randrange(20)):
                 source = Coordinates("raw", task, max(0, batch - choose.randrange(3)) * 5 + number // 4)
                 if choose.random() < 0.3:
-                    source = Coordinates("hop", choose.randrange(2), batch << 32 | number // 4)
+                    source = Coordinates("exchange", choose.randrange(2), batch << 32 | number // 4)
                 if choose.random() < 0.1:
                     source = Coordinates("", -1, -1)
                 name = choose.choice(["orders", "users", "hours", DEAD])

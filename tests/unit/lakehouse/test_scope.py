@@ -70,9 +70,11 @@ def test_a_day_is_open_as_long_as_it_has_a_page() -> None:
 
 
 def _row(choose: random.Random) -> dict[str, Any]:
-    topic = choose.choice(["raw", "it's", "hop", ""])
-    hop = choose.randrange(10) << 32 | choose.randrange(3)
-    offset = choose.choice([-1, hop] if topic == "" else [hop] if topic == "hop" else [*range(5, 9), *range(38, 43)])
+    topic = choose.choice(["raw", "it's", "exchange", ""])
+    exchange = choose.randrange(10) << 32 | choose.randrange(3)
+    offset = choose.choice(
+        [-1, exchange] if topic == "" else [exchange] if topic == "exchange" else [*range(5, 9), *range(38, 43)]
+    )
     return {
         "topic": topic,
         "partition": choose.randrange(3),

@@ -40,7 +40,7 @@ def host(**options: Any) -> TaskHost:
     routes = Routes.of(builder.build(), (1,), 1)
     config = HostConfig(
         pipeline=b"", bootstrap="", query_id="run", generation=1, fence="", local_root="", tables_root="", tasks=(1,),
-        hop_partitions={}, **options,
+        exchange_partitions={}, **options,
     )  # fmt: skip
     return TaskHost(config, routes.operators[0], routes.by_task())
 

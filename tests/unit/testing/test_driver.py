@@ -104,7 +104,7 @@ def test_sessions_can_be_read_by_key() -> None:
     assert driver.store("s").all() == [(Windowed("a", 0, 30), 2), (Windowed("b", 60, 60), 1)]
 
 
-def test_record_crosses_a_hop_before_pipe_input_returns() -> None:
+def test_record_crosses_an_exchange_before_pipe_input_returns() -> None:
     def by_tier(builder: StreamsBuilder) -> None:
         orders = builder.stream("orders", key=str, value=Json(Order))
         orders.group_by(lambda _, order: order.tier, key=str, name="by-tier").count(store="tiers").to_stream().to(

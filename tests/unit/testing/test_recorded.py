@@ -40,10 +40,10 @@ BATCHES = [
 ]
 
 
-def test_hop_is_one_batch_per_upstream_task_with_offsets_of_the_micro_batch() -> None:
+def test_exchange_is_one_batch_per_upstream_task_with_offsets_of_the_micro_batch() -> None:
     result = run_recorded(totals(), {"in": 2}, BATCHES, first_batch_id=7)
 
-    arrived = {task: batches for task, batches in result.hops[0].items() if task[0] == 1}
+    arrived = {task: batches for task, batches in result.exchanges[0].items() if task[0] == 1}
     assert {batch.topic for batches in arrived.values() for batch in batches} == {"by-letter-repartition"}
     for batches in arrived.values():
         assert [batch.partition for batch in batches] == sorted(batch.partition for batch in batches)
@@ -98,7 +98,7 @@ def test_rows_of_a_task_are_kept_in_order() -> None:
 
 
 @pytest.mark.parametrize("partitions", [1, 3])
-def test_record_keeps_its_timestamp_and_headers_across_a_hop(partitions: int) -> None:
+def test_record_keeps_its_timestamp_and_headers_across_an_exchange(partitions: int) -> None:
     builder = StreamsBuilder()
     builder.stream("in", key=str, value=str).repartition(name="r").to("out")
     batch = RecordBatch("in", 0, [0, 1], [5, 6], [b"a", b"b"], [b"1", b"2"], [(("h", b"x"),), ()])

@@ -7,7 +7,7 @@ from textwrap import dedent
 from deltaworks import StreamsBuilder
 
 
-def test_stages_stores_and_hops_are_shown() -> None:
+def test_stages_stores_and_exchanges_are_shown() -> None:
     builder = StreamsBuilder()
     words = builder.stream("words", key=str, value=str)
     words.group_by(lambda _, word: word, key=str).count(store="counts").to_stream().to("totals")

@@ -99,7 +99,7 @@ def test_values_that_cannot_be_read_are_told_with_the_field_and_the_way_out() ->
     assert "migrate=(old_serde, old_to_new)" in difference.hint
 
 
-def test_the_number_in_a_generated_hop_name_does_not_count() -> None:
+def test_the_number_in_a_generated_exchange_name_does_not_count() -> None:
     def looked_up(words: Words) -> None:
         rekeyed = words.select_key(lambda _, word: word, key=str)
         rekeyed.repartition().to_table(store="last")
@@ -154,7 +154,7 @@ def test_the_number_in_a_generated_hop_name_does_not_count() -> None:
             ["table 'last' is new, and would lack the rows that have not changed since"],
         ),
     ],
-    ids=["renamed store", "window size", "emit strategy", "value type", "table kind", "hop", "new table"],
+    ids=["renamed store", "window size", "emit strategy", "value type", "table kind", "exchange", "new table"],
 )
 def test_what_state_depends_on_is_told_in_a_sentence_with_a_hint(
     before: Callable[[Words], object], after: Callable[[Words], object], what: list[str]

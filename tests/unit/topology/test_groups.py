@@ -31,7 +31,7 @@ def test_the_stages_of_a_foreign_key_join_are_one_group_and_what_follows_is_anot
 def test_a_stage_that_writes_to_itself_is_a_circle_of_its_own() -> None:
     builder = StreamsBuilder()
     stream = builder.stream("in", key=str, value=str)
-    table = stream.select_key(lambda _, value: value, key=str).to_table(store="latest", name="hop")
+    table = stream.select_key(lambda _, value: value, key=str).to_table(store="latest", name="exchange")
     stream.join(table, lambda value, row: value + row, value=str).to("out")
 
     (group,) = builder.build().groups

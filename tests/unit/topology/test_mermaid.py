@@ -1,4 +1,4 @@
-"""The chart shows stages, stores, topics, tables and hops."""
+"""The chart shows stages, stores, topics, tables and exchanges."""
 
 from __future__ import annotations
 

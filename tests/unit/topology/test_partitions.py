@@ -43,11 +43,11 @@ def test_joined_topics_must_have_as_many_partitions() -> None:
     assert hint == "    Hint: repartition(partitions=6) the stream before the join"
 
 
-def test_a_hop_to_a_join_takes_the_width_of_the_table() -> None:
+def test_an_exchange_to_a_join_takes_the_width_of_the_table() -> None:
     plan = join(rekeyed=True)
 
     assert plan.tasks({"orders": 4, "users": 6}) == (4, 6)
-    assert plan.hop_partitions({"orders": 4, "users": 6}) == {"enrich-repartition": 6}
+    assert plan.exchange_partitions({"orders": 4, "users": 6}) == {"enrich-repartition": 6}
 
 
 def test_an_explicit_width_must_fit_the_join() -> None:
@@ -71,16 +71,16 @@ def stream_join(*, left: bool, right: bool) -> Plan:
     return builder.build()
 
 
-def test_a_hop_to_a_join_of_streams_takes_the_width_of_the_other_side() -> None:
+def test_an_exchange_to_a_join_of_streams_takes_the_width_of_the_other_side() -> None:
     plan = stream_join(left=True, right=False)
 
-    assert plan.hop_partitions({"clicks": 2, "views": 3}) == {"pair-left-repartition": 3}
+    assert plan.exchange_partitions({"clicks": 2, "views": 3}) == {"pair-left-repartition": 3}
 
 
-def test_two_hops_to_a_join_are_as_wide_as_the_wider_stage_before_them() -> None:
+def test_two_exchanges_to_a_join_are_as_wide_as_the_wider_stage_before_them() -> None:
     plan = stream_join(left=True, right=True)
 
-    widths = plan.hop_partitions({"clicks": 2, "views": 3})
+    widths = plan.exchange_partitions({"clicks": 2, "views": 3})
 
     assert widths == {"pair-left-repartition": 3, "pair-right-repartition": 3}
 
@@ -90,7 +90,7 @@ def test_streams_that_join_must_have_as_many_partitions() -> None:
         stream_join(left=False, right=False).tasks({"clicks": 2, "views": 3})
 
 
-def test_a_hop_is_as_wide_as_the_stage_before_it() -> None:
+def test_an_exchange_is_as_wide_as_the_stage_before_it() -> None:
     builder = StreamsBuilder()
     words = builder.stream("words", key=str, value=str)
     words.group_by(lambda _, word: word, key=str).count(store="counts").to_stream().to("out")
@@ -98,7 +98,7 @@ def test_a_hop_is_as_wide_as_the_stage_before_it() -> None:
     plan = builder.build()
 
     assert plan.tasks({"words": 7}) == (7, 7)
-    assert plan.hop_partitions({"words": 7}) == {"counts-repartition": 7}
+    assert plan.exchange_partitions({"words": 7}) == {"counts-repartition": 7}
 
 
 def test_a_topic_that_does_not_exist_is_named() -> None:
@@ -106,7 +106,7 @@ def test_a_topic_that_does_not_exist_is_named() -> None:
         join(rekeyed=False).tasks({"orders": 4})
 
 
-def test_a_foreign_key_join_needs_no_co_partitioning_and_its_hops_are_as_wide_as_the_tables() -> None:
+def test_a_foreign_key_join_needs_no_co_partitioning_and_its_exchanges_are_as_wide_as_the_tables() -> None:
     builder = StreamsBuilder()
     orders = builder.table("orders", key=str, value=str, store="orders")
     users = builder.table("users", key=str, value=str, store="users")
@@ -115,13 +115,13 @@ def test_a_foreign_key_join_needs_no_co_partitioning_and_its_hops_are_as_wide_as
     plan = builder.build()
 
     assert plan.tasks({"orders": 2, "users": 5}) == (2, 5)
-    assert plan.hop_partitions({"orders": 2, "users": 5}) == {
+    assert plan.exchange_partitions({"orders": 2, "users": 5}) == {
         "join-subscription-registration-topic": 5,
         "join-subscription-response-topic": 2,
     }
 
 
-def test_the_way_back_of_a_foreign_key_join_is_as_wide_as_the_hop_that_fills_the_left_table() -> None:
+def test_the_way_back_of_a_foreign_key_join_is_as_wide_as_the_exchange_that_fills_the_left_table() -> None:
     builder = StreamsBuilder()
     latest = (
         builder.stream("orders", key=str, value=str).repartition(partitions=3, name="by-id").to_table(store="orders")
@@ -131,7 +131,7 @@ def test_the_way_back_of_a_foreign_key_join_is_as_wide_as_the_hop_that_fills_the
 
     plan = builder.build()
 
-    assert plan.hop_partitions({"orders": 2, "users": 5})["join-subscription-response-topic"] == 3
+    assert plan.exchange_partitions({"orders": 2, "users": 5})["join-subscription-response-topic"] == 3
 
 
 def test_joined_tables_must_have_as_many_partitions() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from deltaworks import Plan, StreamsBuilder
 
 
-def test_nodes_without_a_hop_between_them_are_one_stage() -> None:
+def test_nodes_without_an_exchange_between_them_are_one_stage() -> None:
     builder = StreamsBuilder()
     builder.stream("in", key=str, value=str).group_by_key().count(store="counts").to_stream().to("out")
 
@@ -47,13 +47,13 @@ def rekeyed_join() -> Plan:
     return builder.build()
 
 
-def test_the_stage_that_writes_a_hop_comes_before_the_one_that_reads_it() -> None:
+def test_the_stage_that_writes_an_exchange_comes_before_the_one_that_reads_it() -> None:
     first, second = rekeyed_join().stages
 
     assert first.topics == ("orders",)
-    assert first.hops_out == ("enrich-repartition",)
+    assert first.exchanges_out == ("enrich-repartition",)
     assert second.topics == ("users",)
-    assert second.hops_in == ("enrich-repartition",)
+    assert second.exchanges_in == ("enrich-repartition",)
     assert (first.index, second.index) == (0, 1)
 
 
@@ -96,7 +96,7 @@ def test_what_comes_after_a_loop_is_not_a_part_of_it() -> None:
     plan = builder.build()
 
     assert plan.loops == ("join-subscription-response-topic",)
-    assert [stage.hops_in for stage in plan.stages] == [
+    assert [stage.exchanges_in for stage in plan.stages] == [
         ("join-subscription-response-topic",),
         ("join-subscription-registration-topic",),
         ("after-repartition",),

@@ -31,6 +31,7 @@ from deltaworks.topology.nodes import (
     Branch,
     CogroupMerge,
     DeltaSink,
+    ExchangeSink,
     ExtractedTopicSink,
     Filter,
     FixedKeyProcessorNode,
@@ -42,7 +43,6 @@ from deltaworks.topology.nodes import (
     ForeignKeySubscribe,
     ForeignKeyUpdate,
     GlobalTableJoin,
-    HopSink,
     JoinWindow,
     Map,
     MapValues,
@@ -96,8 +96,8 @@ def processor(node: AnyNode, wiring: Wiring) -> Process:
             return stateless.peeking(node, wiring)
         case Branch():
             return stateless.branching(node, wiring)
-        case HopSink():
-            return repartition.hop_sink(node, wiring)
+        case ExchangeSink():
+            return repartition.exchange_sink(node, wiring)
         case TableFilter() | TableMapValues():
             return tables.table_view(node, wiring)
         case TableTransformValues():

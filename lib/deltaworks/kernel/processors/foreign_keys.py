@@ -1,8 +1,8 @@
 """Joins of tables by a foreign key; `topology/nodes/foreign_keys.py` tells how the five operators work together.
 
-Between the hops a record carries a `Subscription` or an `Answer` in place of a value. A left value is known by a digest
-of its bytes: if its serde begins to write it otherwise, answers to older subscriptions are dropped until the row comes
-again (so it is in Kafka Streams).
+Between the exchanges a record carries a `Subscription` or an `Answer` in place of a value. A left value is known by a
+digest of its bytes: if its serde begins to write it otherwise, answers to older subscriptions are dropped until the row
+comes again (so it is in Kafka Streams).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The near side of a hop: which task of the later stage a record goes to."""
+"""The near side of an exchange: which task of the later stage a record goes to."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from deltaworks.kernel.context import Process
 from deltaworks.kernel.partitioning import chosen_partitions, partition_of
 from deltaworks.kernel.processors.wiring import Wiring
 from deltaworks.kernel.records import Headers
-from deltaworks.topology.nodes.repartition import HopSink
+from deltaworks.topology.nodes.repartition import ExchangeSink
 from deltaworks.topology.routing import StreamPartitioner
 
 _REMEMBERED_KEYS = 100_000
 
 
-def hop_sink(node: HopSink, wiring: Wiring) -> Process:
+def exchange_sink(node: ExchangeSink, wiring: Wiring) -> Process:
     """A record without a key goes to the task of the same number, so that the same batch always takes the same way."""
-    name, hop, context, collector = node.name, node.hop, wiring.context, wiring.context.collector
-    partitions = wiring.hop_partitions[hop]
+    name, exchange, context, collector = node.name, node.exchange, wiring.context, wiring.context.collector
+    partitions = wiring.exchange_partitions[exchange]
     write_key, write_value = node.key.serialize, node.value.serialize
     known: dict[bytes, int] = {}
     taken = wiring.raw_records.taken_by(name, context)
-    choose = None if node.partitioner is None else _choosing(node.partitioner, hop, partitions)
+    choose = None if node.partitioner is None else _choosing(node.partitioner, exchange, partitions)
 
     def process(key: Any, value: Any, timestamp_ms: int, headers: Headers) -> None:
         try:
             key_bytes = None if key is None else write_key(key)
             value_bytes = None if value is None else write_value(value)
         except Exception as error:
-            return context.unwritable(name, error, hop, process, key, value, timestamp_ms, headers)
+            return context.unwritable(name, error, exchange, process, key, value, timestamp_ms, headers)
         if taken is not None:
             taken(key, value, timestamp_ms, headers)
         if choose is not None:
@@ -39,7 +39,7 @@ def hop_sink(node: HopSink, wiring: Wiring) -> Process:
                 return context.failed(name, error, key, value, timestamp_ms, headers)
             if targets is not None:
                 for partition in targets:
-                    collector.hop(hop, partition, key_bytes, value_bytes, timestamp_ms, headers)
+                    collector.exchange(exchange, partition, key_bytes, value_bytes, timestamp_ms, headers)
                 return None if targets else context.drop()
         if key_bytes is None:
             partition = context.partition % partitions
@@ -50,12 +50,12 @@ def hop_sink(node: HopSink, wiring: Wiring) -> Process:
                     known.clear()
                 found = known[key_bytes] = partition_of(key_bytes, partitions)
             partition = found
-        return collector.hop(hop, partition, key_bytes, value_bytes, timestamp_ms, headers)
+        return collector.exchange(exchange, partition, key_bytes, value_bytes, timestamp_ms, headers)
 
     return process
 
 
 def _choosing(
-    partitioner: StreamPartitioner, hop: str, partitions: int
+    partitioner: StreamPartitioner, exchange: str, partitions: int
 ) -> Callable[[Any, Any], tuple[int, ...] | None]:
-    return lambda key, value: chosen_partitions(partitioner, hop, key, value, partitions)
+    return lambda key, value: chosen_partitions(partitioner, exchange, key, value, partitions)

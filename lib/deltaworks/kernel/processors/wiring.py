@@ -33,7 +33,7 @@ class Wiring:
 
     context: TaskContext
     stores: Mapping[str, Store]
-    hop_partitions: Mapping[str, int]
+    exchange_partitions: Mapping[str, int]
     observed_ms: Mapping[str, int]
     """Store of an aggregate -> the largest timestamp the aggregate has seen."""
     nodes: Mapping[str, AnyNode]

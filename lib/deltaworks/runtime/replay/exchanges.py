@@ -28,7 +28,7 @@ class _Frame(msgspec.Struct, frozen=True, array_like=True):
 _decoder = msgspec.msgpack.Decoder(_Frame)
 
 
-class HopWriter:
+class ExchangeWriter:
     """What one unit sends."""
 
     def __init__(self, folder: Path, unit: str) -> None:
@@ -66,7 +66,7 @@ class HopWriter:
         return self._folder / f"{to[0]}-{to[1]}-from-{self._unit}"
 
 
-class HopReader:
+class ExchangeReader:
     """What one task gets."""
 
     def __init__(self, files: Iterable[str]) -> None:

@@ -68,7 +68,7 @@ class ReplayHost:
         pipeline: Pipeline,
         *,
         tasks: tuple[int, ...],
-        hop_partitions: Mapping[str, int],
+        exchange_partitions: Mapping[str, int],
         sink_partitions: Mapping[str, int],
         root: Path,
         run_id: str,
@@ -81,7 +81,7 @@ class ReplayHost:
         Args:
             pipeline: with the code to replay with.
             tasks: number of tasks per stage.
-            hop_partitions: hop -> number of tasks that it spreads its keys over.
+            exchange_partitions: exchange -> number of tasks that it spreads its keys over.
             sink_partitions: partitions of output topics; a topic that is not named has 1.
             root: folder of this run.
             run_id: identity of its tables.
@@ -94,7 +94,7 @@ class ReplayHost:
         self._work = Work(
             pipeline=pipeline,
             tasks=tasks,
-            hop_partitions=dict(hop_partitions),
+            exchange_partitions=dict(exchange_partitions),
             sink_partitions=dict(sink_partitions),
             root=root,
             run_id=run_id,
@@ -182,15 +182,15 @@ class ReplayHost:
     def _run_groups(self, chunk: Sequence[Step]) -> list[UnitResult]:
         """All groups of stages, one after the other."""
         results: list[UnitResult] = []
-        hops: dict[TaskId, list[str]] = defaultdict(list)
+        exchanges: dict[TaskId, list[str]] = defaultdict(list)
         inputs = self._inputs(chunk)
         positions = self._positions(chunk)
         for group in self._plan.groups:
-            units = list(self._units(group, chunk, inputs, positions, hops))
+            units = list(self._units(group, chunk, inputs, positions, exchanges))
             for result in self._executor.run(self._work, units) if units else ():
                 results.append(result)
-                for task, file in result.hops:
-                    hops[task].append(file)
+                for task, file in result.exchanges:
+                    exchanges[task].append(file)
         return results
 
     def _inputs(self, chunk: Sequence[Step]) -> dict[TaskId, dict[int, list[Range]]]:
@@ -225,13 +225,13 @@ class ReplayHost:
         chunk: Sequence[Step],
         inputs: Mapping[TaskId, Mapping[int, list[Range]]],
         positions: Sequence[bytes],
-        hops: Mapping[TaskId, list[str]],
+        exchanges: Mapping[TaskId, list[str]],
     ) -> Iterator[Unit]:
         """Of those tasks that have something to do."""
         every = circle(group, self._work.tasks)
         for members in [every] if group.circular else [[task] for task in every]:
             given = {place: inputs[task] for place, task in enumerate(members) if task in inputs}
-            files = tuple((place, file) for place, task in enumerate(members) for file in hops.get(task, ()))
+            files = tuple((place, file) for place, task in enumerate(members) for file in exchanges.get(task, ()))
             if not given and not files:
                 continue
             steps = tuple(
@@ -246,7 +246,7 @@ class ReplayHost:
 
     def _clear(self, last_batch: int) -> None:
         """What a chunk that is committed has left."""
-        for folder in (self._paths.results(last_batch), self._paths.hops(last_batch)):
+        for folder in (self._paths.results(last_batch), self._paths.exchanges(last_batch)):
             shutil.rmtree(folder, ignore_errors=True)
 
 

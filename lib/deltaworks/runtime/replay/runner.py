@@ -27,7 +27,7 @@ from deltaworks.kernel.task import Task, TaskMetrics
 from deltaworks.lakehouse.writes import TableWrite
 from deltaworks.runtime.collector import TaskCollector
 from deltaworks.runtime.global_tables import GlobalTables
-from deltaworks.runtime.replay.exchanges import HopReader, HopWriter
+from deltaworks.runtime.replay.exchanges import ExchangeReader, ExchangeWriter
 from deltaworks.runtime.replay.layers import Layers
 from deltaworks.runtime.replay.reading import read_steps
 from deltaworks.runtime.replay.units import Unit, UnitResult, UnitStep, Work
@@ -102,7 +102,7 @@ class UnitRunner:
     ) -> tuple[UnitResult, list[dict[str, StoreChanges]]]:
         """What it has done, and what each member of a circle has changed in its stores."""
         paths = self.work.paths
-        with HopWriter(paths.hops(unit.commit_id), unit.name) as hops, ExitStack() as opened:
+        with ExchangeWriter(paths.exchanges(unit.commit_id), unit.name) as exchanges, ExitStack() as opened:
             tables = self._global_tables(unit, opened)
             members = {
                 task: self._member(unit, place, transaction, opened)
@@ -113,7 +113,7 @@ class UnitRunner:
                 inputs = {unit.members[place]: Inputs([*ranges]) for place, ranges in step.inputs.items()}
                 for task, member in members.items():
                     if arrived := member.arrived(step.batch):
-                        inputs.setdefault(task, Inputs()).hops.extend(arrived)
+                        inputs.setdefault(task, Inputs()).exchanges.extend(arrived)
                 if not inputs:
                     continue
                 if tables is not None and step.position != position:
@@ -123,13 +123,13 @@ class UnitRunner:
                 for member in members.values():
                     member.begin(step, globals_)
                 for to, records in take_turns(unit.members, inputs, members.__getitem__, circular=unit.circular):
-                    hops.add(step.batch, to, records)
+                    exchanges.add(step.batch, to, records)
                 reach("replay.step")
             writes = [write for member in members.values() for write in member.finish()]
         metrics = [member.metrics for member in members.values()]
         result = UnitResult(
             writes=tuple(writes),
-            hops=hops.files,
+            exchanges=exchanges.files,
             sent=dict(sum((member.sink.sent for member in members.values()), Counter())),
             dropped=sum(each.dropped for each in metrics),
             late=sum(each.late for each in metrics),
@@ -165,10 +165,10 @@ class UnitRunner:
             reader = opened.enter_context(closing(work.clients()))
             records = opened.enter_context(closing(read_steps(reader, ranges)))
         kernel = partial(
-            new_kernel, work.pipeline, plan, task, transaction, collector, hop_partitions=work.hop_partitions
+            new_kernel, work.pipeline, plan, task, transaction, collector, exchange_partitions=work.exchange_partitions
         )
-        hops = HopReader(file for to, file in unit.hops if to == place)
-        return _Member(kernel, transaction, collector, sink, records, hops, keep_changes=len(unit.members) > 1)
+        exchanges = ExchangeReader(file for to, file in unit.exchanges if to == place)
+        return _Member(kernel, transaction, collector, sink, records, exchanges, keep_changes=len(unit.members) > 1)
 
 
 class _Member:
@@ -181,7 +181,7 @@ class _Member:
         collector: TaskCollector,
         sink: CountingSink,
         records: Iterator[Iterable[list[RecordBatch]]],
-        hops: HopReader,
+        exchanges: ExchangeReader,
         *,
         keep_changes: bool,
     ) -> None:
@@ -192,16 +192,16 @@ class _Member:
             collector: has begun.
             sink: of the collector.
             records: for each step in which it reads topics.
-            hops: what others have sent to it.
+            exchanges: what others have sent to it.
             keep_changes: they are asked for at the end.
         """
         self._new, self._transaction, self._collector, self._keep_changes = new, transaction, collector, keep_changes
         self.changes: list[dict[str, StoreChanges]] = []
-        self._records, self._hops = records, hops
+        self._records, self._exchanges = records, exchanges
         self._kernel: Task | None = None
         self._globals: Mapping[str, Store] = {}
         self._step: UnitStep | None = None
-        self.arrived = hops.take
+        self.arrived = exchanges.take
         self.sink = sink
         self.metrics = TaskMetrics()
 
@@ -222,7 +222,7 @@ class _Member:
         if self._keep_changes:
             self.changes.append(changes)
         self.metrics = self._kernel.metrics.after(self.metrics)
-        return self._collector.take_hops()
+        return self._collector.take_exchanges()
 
     def finish(self) -> list[TableWrite]:
         """Writes the files of its tables."""

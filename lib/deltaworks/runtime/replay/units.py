@@ -48,9 +48,9 @@ class RunPaths:
         """What units of a circle have changed in the stores of their members."""
         return self.results(commit_id) / "changes"
 
-    def hops(self, commit_id: int) -> Path:
+    def exchanges(self, commit_id: int) -> Path:
         """What tasks of a chunk have sent to others, until it is committed."""
-        return self.root / "hops" / str(commit_id)
+        return self.root / "exchanges" / str(commit_id)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,8 +60,8 @@ class Work:
     pipeline: Pipeline
     tasks: tuple[int, ...]
     """Number of tasks per stage."""
-    hop_partitions: Mapping[str, int]
-    """Hop -> number of tasks that it spreads its keys over."""
+    exchange_partitions: Mapping[str, int]
+    """Exchange -> number of tasks that it spreads its keys over."""
     sink_partitions: Mapping[str, int]
     """Partitions of output topics; a topic that is not named has 1."""
     root: Path
@@ -97,7 +97,7 @@ class Unit(msgspec.Struct, frozen=True):
     steps: tuple[UnitStep, ...]
     position: bytes
     """Of global tables, at the first step of the chunk."""
-    hops: tuple[tuple[int, str], ...]
+    exchanges: tuple[tuple[int, str], ...]
     """Member, by its place, and a file with what another unit has sent to it."""
 
     @property
@@ -111,7 +111,7 @@ class UnitResult(msgspec.Struct, frozen=True, kw_only=True):
     """What a unit has done."""
 
     writes: tuple[TableWrite, ...]
-    hops: tuple[tuple[TaskId, str], ...]
+    exchanges: tuple[tuple[TaskId, str], ...]
     """Tasks, and files with what it has sent to them."""
     sent: dict[str, int]
     """Topic -> records that would have been written to it."""

@@ -27,7 +27,7 @@ from deltaworks.topology.nodes.joins import (
     StreamTableJoin,
 )
 from deltaworks.topology.nodes.processor_api import FixedKeyProcessorNode, ProcessorNode
-from deltaworks.topology.nodes.repartition import HopSink
+from deltaworks.topology.nodes.repartition import ExchangeSink
 from deltaworks.topology.nodes.sinks import DeltaSink, ExtractedTopicSink, TopicSink
 from deltaworks.topology.nodes.sources import Source, TableSource
 from deltaworks.topology.nodes.stateless import (
@@ -59,7 +59,7 @@ AnyNode = (
     | Merge
     | Branch
     | Passthrough
-    | HopSink
+    | ExchangeSink
     | TableFilter
     | TableMapValues
     | TableTransformValues
@@ -96,6 +96,7 @@ __all__ = [
     "Branch",
     "CogroupMerge",
     "DeltaSink",
+    "ExchangeSink",
     "ExtractedTopicSink",
     "Filter",
     "FixedKeyProcessorNode",
@@ -107,7 +108,6 @@ __all__ = [
     "ForeignKeySubscribe",
     "ForeignKeyUpdate",
     "GlobalTableJoin",
-    "HopSink",
     "JoinWindow",
     "Map",
     "MapValues",

@@ -1,9 +1,9 @@
 """A join of tables by a foreign key: five operators in a ring of two stages.
 
-A row of the left table subscribes to a row of the right one (`ForeignKeySubscribe`, a hop by foreign key). The right
-side keeps the subscription (`ForeignKeyRegister`) and answers with the row (`ForeignKeyAnswer`), now and whenever the
-row changes (`ForeignKeyUpdate`). The answer goes back (a hop by the key of the left row), where it is joined if the
-left row is still the same (`ForeignKeyResolve`); what comes out is a table again, a `TableSource`.
+A row of the left table subscribes to a row of the right one (`ForeignKeySubscribe`, an exchange by foreign key). The
+right side keeps the subscription (`ForeignKeyRegister`) and answers with the row (`ForeignKeyAnswer`), now and whenever
+the row changes (`ForeignKeyUpdate`). The answer goes back (an exchange by the key of the left row), where it is joined
+if the left row is still the same (`ForeignKeyResolve`); what comes out is a table again, a `TableSource`.
 Source: KIP-213; `KTableImpl#doJoinOnForeignKey`.
 """
 

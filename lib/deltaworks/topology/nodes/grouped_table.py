@@ -11,7 +11,7 @@ from deltaworks.topology.nodes.base import Node
 
 @dataclass(frozen=True, kw_only=True)
 class TableGroupBy(Node):
-    """An update becomes what leaves a group and what comes into one; goes into a hop."""
+    """An update becomes what leaves a group and what comes into one; goes into an exchange."""
 
     selector: Callable[[Any, Any], tuple[Any, Any]]
     """`(key, value) -> (group, value)`"""

@@ -11,14 +11,14 @@ from deltaworks.topology.routing import StreamPartitioner
 
 
 @dataclass(frozen=True, kw_only=True)
-class HopSink(Node):
-    """The near side of a hop; the far side is the `Source` whose topic is `hop`.
+class ExchangeSink(Node):
+    """The near side of an exchange; the far side is the `Source` whose topic is `exchange`.
 
     In the place of Kafka Streams' repartition topic: a shuffle, partitioned by Kafka's murmur2 of the key bytes.
-    Null keys are dropped by the `Filter` before it, unless a left join behind the hop wants them.
+    Null keys are dropped by the `Filter` before it, unless a left join behind the exchange wants them.
     """
 
-    hop: str
+    exchange: str
     """`<name>-repartition`"""
     key: Serde[Any]
     value: Serde[Any]

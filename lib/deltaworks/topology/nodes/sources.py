@@ -1,4 +1,4 @@
-"""Where records enter: topics, read as a stream or as a table, and hops between stages."""
+"""Where records enter: topics, read as a stream or as a table, and exchanges between stages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from deltaworks.topology.timestamps import TimestampExtractor, Timestamps
 
 @dataclass(frozen=True, kw_only=True)
 class Source(Node):
-    """Reads topics (`StreamsBuilder.stream`, the source half of `.table`, the far side of a hop)."""
+    """Reads topics (`StreamsBuilder.stream`, the source half of `.table`, the far side of an exchange)."""
 
     topics: tuple[str, ...]
     key: Serde[Any]
@@ -26,8 +26,8 @@ class Source(Node):
     """Topic -> which timestamps its records may have; of a topic that is not there, any."""
     offset_reset: Literal["earliest", "latest"] | None = None
     """Where a new pipeline begins to read; None: as the host is set up."""
-    hop: bool = False
-    """The topic is a hop between two stages, not a topic of the user's."""
+    exchange: bool = False
+    """The topic is an exchange between two stages, not a topic of the user's."""
     whole: bool = False
     """Every task reads all of its partitions (`global_table`); its stage is not cut into tasks."""
 

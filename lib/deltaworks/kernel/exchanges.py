@@ -1,7 +1,7 @@
 """What one task of a stage hands to the tasks of a later stage within a micro-batch.
 
-Every host uses this, so that offsets after a hop are the same everywhere: each upstream task is a partition, and the
-offset is `batch id * 2**32 + position within (hop, upstream task, downstream task)`.
+Every host uses this, so that offsets after an exchange are the same everywhere: each upstream task is a partition, and
+the offset is `batch id * 2**32 + position within (exchange, upstream task, downstream task)`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ _BATCH_SHIFT = 32
 
 
 def batch_of(offset: int) -> int:
-    """The batch in which a record after a hop was made."""
+    """The batch in which a record after an exchange was made."""
     return offset >> _BATCH_SHIFT
 
 
-class HopOutput:
+class ExchangeOutput:
     """Collects the records of one upstream task and one micro-batch."""
 
     def __init__(self, task: int, batch_id: int) -> None:
@@ -27,13 +27,13 @@ class HopOutput:
         self._taken: dict[tuple[str, int], int] = {}
 
     def add(
-        self, hop: str, partition: int, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers
+        self, exchange: str, partition: int, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers
     ) -> None:
-        """Appends a record for task `partition` of the stage that reads `hop`; the `hop` of a `Collector`."""
-        to = hop, partition
+        """Appends a record for task `partition` of the stage that reads `exchange`; the `exchange` of a `Collector`."""
+        to = exchange, partition
         batch = self._batches.get(to)
         if batch is None:
-            batch = self._batches[to] = RecordBatch(hop, self._task, [], [], [], [])
+            batch = self._batches[to] = RecordBatch(exchange, self._task, [], [], [], [])
         if headers or to in self._headers:
             self._note_headers(to, len(batch.keys), headers)
         batch.timestamps_ms.append(timestamp_ms)
@@ -41,7 +41,7 @@ class HopOutput:
         batch.values.append(value)
 
     def batches(self) -> dict[tuple[str, int], RecordBatch]:
-        """`(hop, downstream task)` -> its records, in the order in which they were added."""
+        """`(exchange, downstream task)` -> its records, in the order in which they were added."""
         return {to: self._finished(to, batch) for to, batch in sorted(self._batches.items())}
 
     def take(self) -> dict[tuple[str, int], RecordBatch]:

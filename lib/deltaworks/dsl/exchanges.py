@@ -1,4 +1,4 @@
-"""Hops: where the DSL sends records to the task that owns their new key."""
+"""Exchanges: where the DSL sends records to the task that owns their new key."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from deltaworks.dsl.point import Point
 from deltaworks.serdes.change import ChangeSerde
 from deltaworks.topology.nodes import (
     AnyNode,
+    ExchangeSink,
     Filter,
     GlobalTableJoin,
-    HopSink,
     Source,
     StreamStreamJoin,
     StreamTableJoin,
@@ -27,27 +27,27 @@ _GENERATED = re.compile(r"K(STREAM|TABLE).*-\d{10}")
 
 
 def key_is_not_null(key: Any, _value: Any) -> bool:
-    """The predicate before a hop: nobody owns a null key."""
+    """The predicate before an exchange: nobody owns a null key."""
     return key is not None
 
 
 def always(_key: Any, _value: Any) -> bool:
-    """The predicate before a hop to a left join, which keeps null keys."""
+    """The predicate before an exchange to a left join, which keeps null keys."""
     return True
 
 
 def keep_null_keys(nodes: Sequence[AnyNode]) -> list[AnyNode]:
-    """The same nodes; before hops behind which a left join follows, the guard lets null keys pass.
+    """The same nodes; before exchanges behind which a left join follows, the guard lets null keys pass.
 
     Source: `InternalStreamsBuilder#rewriteRepartitionNodes`, KIP-962.
     """
     above: set[str] = set()
-    hops = {node.hop: node.name for node in nodes if isinstance(node, HopSink)}
+    exchanges = {node.exchange: node.name for node in nodes if isinstance(node, ExchangeSink)}
     for node in reversed(nodes):
         if node.name in above or _keeps_null_keys(node):
             above.update(node.parents)
-            if isinstance(node, Source) and node.hop:
-                above.update(hops[topic] for topic in node.topics)
+            if isinstance(node, Source) and node.exchange:
+                above.update(exchanges[topic] for topic in node.topics)
     return [
         replace(node, predicate=always)
         if isinstance(node, Filter) and node.predicate is key_is_not_null and node.name in above
@@ -67,7 +67,7 @@ def _keeps_null_keys(node: AnyNode) -> bool:
             return False
 
 
-def hop(
+def exchange(
     point: Point,
     name: str,
     *,
@@ -77,7 +77,7 @@ def hop(
     partitioner: StreamPartitioner | None = None,
     named: bool | None = None,
 ) -> Point:
-    """Connects a hop; a second one of the same name at the same point is the first one.
+    """Connects an exchange; a second one of the same name at the same point is the first one.
 
     Args:
         named: the user has given the name; None: unless it looks generated.
@@ -90,11 +90,11 @@ def hop(
     sink, guard, source = (
         generated if _GENERATED.fullmatch(name) else (f"{topic}-sink", f"{topic}-filter", f"{topic}-source")
     )
-    if (parent_and_source := graph.hops.get(topic)) is not None:
+    if (parent_and_source := graph.exchanges.get(topic)) is not None:
         parent, source = parent_and_source
         if parent != point.node:
             graph.report(
-                f"{operator}: the name '{name}' is already taken by another hop.",
+                f"{operator}: the name '{name}' is already taken by another exchange.",
                 where,
                 "give each grouping and repartition a name of its own",
             )
@@ -102,13 +102,13 @@ def hop(
     _demand_name(graph, name, named, operator, where)
     key = point.need(point.key, operator=operator, argument="key", where=where)
     value = point.need(point.value, operator=operator, argument="value", where=where)
-    graph.hops[topic] = (point.node, source)
+    graph.exchanges[topic] = (point.node, source)
     graph.add(Filter(name=guard, parents=(point.node,), predicate=key_is_not_null, origin=where))
     graph.add(
-        HopSink(
+        ExchangeSink(
             name=sink,
             parents=(guard,),
-            hop=topic,
+            exchange=topic,
             key=key,
             value=value,
             partitions=partitions,
@@ -116,27 +116,27 @@ def hop(
             origin=where,
         )
     )
-    graph.add(Source(name=source, topics=(topic,), key=key, value=value, hop=True, origin=where))
+    graph.add(Source(name=source, topics=(topic,), key=key, value=value, exchange=True, origin=where))
     if operator != "repartition":
-        graph.mergeable_hops.append(source)
+        graph.mergeable_exchanges.append(source)
     return replace(point, node=source, rekeyed=False)
 
 
-def table_hop(point: Point, name: str, ends: tuple[str, str], *, operator: str, where: Origin) -> Point:
-    """Connects a hop for the updates of a table that is grouped anew; old and new values go over it.
+def table_exchange(point: Point, name: str, ends: tuple[str, str], *, operator: str, where: Origin) -> Point:
+    """Connects an exchange for the updates of a table that is grouped anew; old and new values go over it.
 
     Args:
-        name: of the hop; one grouping connects it once.
+        name: of the exchange; one grouping connects it once.
         ends: names of its sink and of its source.
 
     Source: `KGroupedTableImpl#createRepartitionNode`.
     """
     graph, topic, (sink, source) = point.graph, name + _SUFFIX, ends
-    if (parent_and_source := graph.hops.get(topic)) is not None:
+    if (parent_and_source := graph.exchanges.get(topic)) is not None:
         parent, source = parent_and_source
         if parent != point.node:
             graph.report(
-                f"{operator}: the name '{name}' is already taken by another hop.",
+                f"{operator}: the name '{name}' is already taken by another exchange.",
                 where,
                 "give each grouping and repartition a name of its own",
             )
@@ -144,19 +144,19 @@ def table_hop(point: Point, name: str, ends: tuple[str, str], *, operator: str, 
     _demand_name(graph, name, None, operator, where)
     key = point.need(point.key, operator=operator, argument="key", where=where)
     value = ChangeSerde(point.need(point.value, operator=operator, argument="value", where=where))
-    graph.hops[topic] = (point.node, source)
-    graph.add(HopSink(name=sink, parents=(point.node,), hop=topic, key=key, value=value, origin=where))
-    graph.add(Source(name=source, topics=(topic,), key=key, value=value, hop=True, origin=where))
+    graph.exchanges[topic] = (point.node, source)
+    graph.add(ExchangeSink(name=sink, parents=(point.node,), exchange=topic, key=key, value=value, origin=where))
+    graph.add(Source(name=source, topics=(topic,), key=key, value=value, exchange=True, origin=where))
     return replace(point, node=source)
 
 
 def _demand_name(graph: Graph, name: str, named: bool | None, operator: str, where: Origin) -> None:
-    """Reports a hop without a name of the user's, if the builder wants all to have one."""
+    """Reports an exchange without a name of the user's, if the builder wants all to have one."""
     if named is None:
         named = not _GENERATED.fullmatch(name)
     if not named and graph.config.explicit_names == "all":
         graph.report(
-            f"{operator} sends records over a hop that has no name of yours.",
+            f"{operator} sends records over an exchange that has no name of yours.",
             where,
             "give a name to the repartition, the join or the grouping (name='...'), or to the store of the aggregate",
         )

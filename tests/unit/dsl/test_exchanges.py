@@ -1,4 +1,4 @@
-"""Hops are made where Kafka Streams makes repartition topics, and nowhere else."""
+"""Exchanges are made where Kafka Streams makes repartition topics, and nowhere else."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from deltaworks.topology.nodes import Filter
 Words = KStream[str, str]
 
 
-def hops(topology: Callable[[StreamsBuilder, Words], object]) -> list[str]:
-    return [hop for stage in plan(topology).stages for hop in stage.hops_in]
+def exchanges(topology: Callable[[StreamsBuilder, Words], object]) -> list[str]:
+    return [exchange for stage in plan(topology).stages for exchange in stage.exchanges_in]
 
 
 def plan(topology: Callable[[StreamsBuilder, Words], object]) -> Plan:
@@ -37,12 +37,12 @@ def users(builder: StreamsBuilder) -> KTable[str, str]:
     ],
     ids=["same key", "sink", "table sink", "join"],
 )
-def test_without_need_there_is_no_hop(topology: Any) -> None:
-    assert hops(topology) == []
+def test_without_need_there_is_no_exchange(topology: Any) -> None:
+    assert exchanges(topology) == []
 
 
 @pytest.mark.parametrize(
-    ("topology", "hop"),
+    ("topology", "exchange"),
     [
         (lambda _, words: words.map(lambda k, v: (v, k), key=str, value=str).group_by_key().count(store="n"), "n"),
         (lambda _, words: words.flat_map(lambda k, v: [(v, k)], key=str, value=str).to_table(store="n", name="t"), "t"),
@@ -62,34 +62,34 @@ def test_without_need_there_is_no_hop(topology: Any) -> None:
     ],
     ids=["map", "flat_map to_table", "group_by", "named", "repartition", "join", "merge"],
 )
-def test_an_operator_by_key_makes_a_hop_when_the_key_may_have_changed(topology: Any, hop: str) -> None:
-    assert hops(topology) == [f"{hop}-repartition"]
+def test_an_operator_by_key_makes_an_exchange_when_the_key_may_have_changed(topology: Any, exchange: str) -> None:
+    assert exchanges(topology) == [f"{exchange}-repartition"]
 
 
-def test_a_second_operator_by_key_needs_no_second_hop() -> None:
+def test_a_second_operator_by_key_needs_no_second_exchange() -> None:
     def topology(builder: StreamsBuilder, words: Words) -> None:
         joined = words.select_key(lambda _, v: v, key=str).join(users(builder), str.__add__, value=str, name="j")
         joined.group_by_key().count(store="n")
 
-    assert hops(topology) == ["j-repartition"]
+    assert exchanges(topology) == ["j-repartition"]
 
 
-def test_aggregates_of_one_grouping_share_a_hop_that_has_a_name() -> None:
+def test_aggregates_of_one_grouping_share_an_exchange_that_has_a_name() -> None:
     def topology(words: Words, name: str | None) -> None:
         group = words.group_by(lambda _, v: v, key=str, name=name)
         group.count(store="a")
         group.reduce(lambda old, new: new, store="b")
 
-    assert hops(lambda _, words: topology(words, "shared")) == ["shared-repartition"]
-    assert hops(lambda _, words: topology(words, None)) == ["a-repartition", "b-repartition"]
+    assert exchanges(lambda _, words: topology(words, "shared")) == ["shared-repartition"]
+    assert exchanges(lambda _, words: topology(words, None)) == ["a-repartition", "b-repartition"]
 
 
-def test_a_hop_name_belongs_to_one_grouping() -> None:
+def test_an_exchange_name_belongs_to_one_grouping() -> None:
     def topology(_: StreamsBuilder, words: Words) -> None:
         words.repartition(name="spread")
         words.map_values(str.upper, value=str).repartition(name="spread")
 
-    with pytest.raises(TopologyError, match="the name 'spread' is already taken by another hop"):
+    with pytest.raises(TopologyError, match="the name 'spread' is already taken by another exchange"):
         plan(topology)
 
 
@@ -99,7 +99,7 @@ def lets_null_keys_pass(topology: Callable[[StreamsBuilder, Words], object]) -> 
     return guard.predicate(None, "value")
 
 
-def test_a_hop_drops_null_keys_unless_a_left_join_follows() -> None:
+def test_an_exchange_drops_null_keys_unless_a_left_join_follows() -> None:
     def joined(builder: StreamsBuilder, words: Words, kind: str) -> None:
         rekeyed = words.select_key(lambda _, v: v, key=str)
         join = rekeyed.join if kind == "inner" else rekeyed.left_join
@@ -122,7 +122,7 @@ def test_a_hop_drops_null_keys_unless_a_left_join_follows() -> None:
     ],
     ids=["repartition", "named repartition", "store", "grouping", "to_table", "named to_table"],
 )
-def test_a_builder_can_demand_a_name_for_every_hop(topology: Callable[[Words], object], named: bool) -> None:
+def test_a_builder_can_demand_a_name_for_every_exchange(topology: Callable[[Words], object], named: bool) -> None:
     builder = StreamsBuilder(explicit_names="all")
     topology(builder.stream("words", key=str, value=str).select_key(lambda _, word: word, key=str, name="by-word"))
     if named:
@@ -132,13 +132,13 @@ def test_a_builder_can_demand_a_name_for_every_hop(topology: Callable[[Words], o
         builder.build()
 
     (problem,) = error.value.problems
-    assert problem.what.endswith(" sends records over a hop that has no name of yours.")
+    assert problem.what.endswith(" sends records over an exchange that has no name of yours.")
 
 
-def test_the_name_of_an_operator_before_a_join_is_not_the_name_of_its_hop() -> None:
+def test_the_name_of_an_operator_before_a_join_is_not_the_name_of_its_exchange() -> None:
     builder = StreamsBuilder(explicit_names="all")
     words = builder.stream("words", key=str, value=str).select_key(lambda _, word: word, key=str, name="by-word")
     words.join(users(builder), str.__add__, value=str).to("out")
 
-    with pytest.raises(TopologyError, match="join sends records over a hop that has no name of yours"):
+    with pytest.raises(TopologyError, match="join sends records over an exchange that has no name of yours"):
         builder.build()

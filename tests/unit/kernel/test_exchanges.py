@@ -1,8 +1,8 @@
-from deltaworks.kernel.hops import HopOutput
+from deltaworks.kernel.exchanges import ExchangeOutput
 
 
-def test_offsets_count_per_hop_and_task_from_the_batch_id() -> None:
-    output = HopOutput(task=2, batch_id=3)
+def test_offsets_count_per_exchange_and_task_from_the_batch_id() -> None:
+    output = ExchangeOutput(task=2, batch_id=3)
     output.add("h", 1, b"a", b"1", 10, ())
     output.add("h", 0, b"b", b"2", 11, ())
     output.add("h", 1, b"c", None, 12, ())
@@ -21,7 +21,7 @@ def test_offsets_count_per_hop_and_task_from_the_batch_id() -> None:
 
 
 def test_headers_are_left_out_until_a_record_has_one() -> None:
-    output = HopOutput(task=0, batch_id=0)
+    output = ExchangeOutput(task=0, batch_id=0)
     output.add("h", 0, b"a", b"1", 1, ())
     assert output.batches()["h", 0].headers is None
 
@@ -32,7 +32,7 @@ def test_headers_are_left_out_until_a_record_has_one() -> None:
 
 
 def test_what_is_taken_in_parts_has_the_offsets_of_the_whole() -> None:
-    output = HopOutput(task=0, batch_id=1)
+    output = ExchangeOutput(task=0, batch_id=1)
     output.add("h", 0, b"a", b"1", 10, ())
     first = output.take()
     output.add("h", 0, b"b", b"2", 20, ())
