@@ -10,7 +10,7 @@ Alone stays an input
 - that leads to an error, and an advance of the wall clock (a tick);
 - that the topology has written itself, into a topic that it reads;
 - where commits show: with a record cache;
-- where records go in a circle: with a foreign-key join;
+- where records go in a cycle: with a foreign-key join;
 - where two stages write to one topic: what the later stage writes comes after all of the earlier one.
 
 Records of global tables are applied before all others of their batch, so they can only come first in it.

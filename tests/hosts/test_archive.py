@@ -158,7 +158,7 @@ def test_what_kafka_has_removed_is_replayed(settings: Settings, seed: int) -> No
     stream.close()
 
 
-def test_records_that_go_in_a_circle_are_kept_once(settings: Settings) -> None:
+def test_records_that_go_in_a_cycle_are_kept_once(settings: Settings) -> None:
     def topology(builder: StreamsBuilder) -> None:
         orders = builder.table("orders", key=str, value=str, store="orders")
         users = builder.table("users", key=str, value=str, store="users")

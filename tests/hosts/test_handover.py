@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +127,7 @@ class Words:
     joint = "+"
 
 
-def circle(builder: StreamsBuilder) -> None:
+def cycle(builder: StreamsBuilder) -> None:
     left = builder.table("left", key=str, value=str, store="left")
     right = builder.table("right", key=str, value=str, store="right")
     joined = left.left_join_foreign_key(
@@ -161,7 +161,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "invoices": lambda: job(invoices.pipeline, invoices_data, (invoices, "POINTS_PER_AMOUNT", Decimal("0.03"))),
     "fraud": lambda: job(fraud.pipeline, fraud_data, (Profile, "after", lambda profile, *_: profile), ticks=0.4),
     "inventory": lambda: job(inventory.pipeline, inventory_data, (inventory.Stock, "after", without_counts)),
-    "a circle": lambda: small(circle, {"left": 3, "right": 3}, WRONG_JOINT),
+    "a cycle": lambda: small(cycle, {"left": 3, "right": 3}, WRONG_JOINT),
     "a global table": lambda: small(global_names, {"ids": 3, "names": 2}, WRONG_JOINT),
 }
 
@@ -334,7 +334,7 @@ class Handover:
         whole.close()
 
 
-@pytest.mark.parametrize(("name", "slots"), list(zip(CASES, cycle([1, 2]), strict=False)))
+@pytest.mark.parametrize(("name", "slots"), list(zip(CASES, itertools.cycle([1, 2]), strict=False)))
 def test_the_new_line_goes_on_without_gap_and_without_double(tmp_path: Path, name: str, slots: int) -> None:
     rng, case = random.Random(f"{name} {slots}"), CASES[name]()
     handed = Handover(case, tmp_path, case.steps(tmp_path / "cuts", rng, 12), done=7)
@@ -373,7 +373,7 @@ def test_failures_right_after_the_switch_change_nothing(tmp_path: Path, name: st
 
 
 def test_the_first_batch_of_the_line_may_run_on_another_machine(tmp_path: Path) -> None:
-    case = CASES["a circle"]()
+    case = CASES["a cycle"]()
     steps = case.steps(tmp_path / "cuts", random.Random(1), 9)
     handed = Handover(case, tmp_path, steps, done=4)
 
@@ -386,7 +386,7 @@ def test_the_first_batch_of_the_line_may_run_on_another_machine(tmp_path: Path) 
 
 
 def test_a_line_may_follow_a_line(tmp_path: Path) -> None:
-    case = CASES["a circle"]()
+    case = CASES["a cycle"]()
     handed = Handover(case, tmp_path, case.steps(tmp_path / "cuts", random.Random(3), 9), done=3)
     first = handed.switch("first", done=3)
     run(first, handed.steps[3:6])
@@ -465,7 +465,7 @@ POINTS_OF_TAKE_OVER = [
 
 
 def test_an_interrupted_hand_over_is_completed_or_taken_back(tmp_path: Path) -> None:
-    case = CASES["a circle"]()
+    case = CASES["a cycle"]()
     handed = Handover(case, tmp_path, case.steps(tmp_path / "cuts", random.Random(4), 6), done=3)
     line = handed.switch("run", done=3, interrupted_at=POINTS_OF_TAKE_OVER)
     run(line, handed.steps[3:])
@@ -473,7 +473,7 @@ def test_an_interrupted_hand_over_is_completed_or_taken_back(tmp_path: Path) -> 
 
 
 def test_tables_that_have_gone_over_half_way_are_refused_by_both_lines(tmp_path: Path) -> None:
-    case = CASES["a circle"]()
+    case = CASES["a cycle"]()
     handed = Handover(case, tmp_path, case.steps(tmp_path / "cuts", random.Random(4), 6), done=3)
     before = tables_of(handed.settings)
 
@@ -497,7 +497,7 @@ def test_tables_that_have_gone_over_half_way_are_refused_by_both_lines(tmp_path:
 
 
 def test_a_driver_of_before_that_wakes_up_cannot_write_to_tables_that_have_gone_over(tmp_path: Path) -> None:
-    case = CASES["a circle"]()
+    case = CASES["a cycle"]()
     handed = Handover(case, tmp_path, case.steps(tmp_path / "cuts", random.Random(4), 6), done=3)
     sleeping = DeltaLog(handed.settings.tables / "joined_changelog")
     sleeping.load()

@@ -1,4 +1,4 @@
-"""The streaming host's tasks: global tables, records that go in a circle, ticks, partitions that a topology chooses."""
+"""The streaming host's tasks: global tables, records that go in a cycle, ticks, partitions that a topology chooses."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def foreign_keys(builder: StreamsBuilder) -> None:
 
 @pytest.mark.parametrize("slots", [1, 2])
 @pytest.mark.parametrize("seed", range(4))
-def test_records_that_go_in_a_circle_survive_failures(settings: Settings, seed: int, slots: int) -> None:
+def test_records_that_go_in_a_cycle_survive_failures(settings: Settings, seed: int, slots: int) -> None:
     rng = random.Random(seed)
     kafka = MemoryKafka({"orders": 3, "users": 3, "out": 2})
     rows: dict[str, str] = {}
@@ -105,7 +105,7 @@ def test_records_that_go_in_a_circle_survive_failures(settings: Settings, seed: 
     stream.close()
 
 
-def test_a_circle_that_cannot_write_to_kafka_begins_anew(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cycle_that_cannot_write_to_kafka_begins_anew(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     kafka = MemoryKafka({"orders": 2, "users": 2, "out": 1})
     for number in range(8):
         write(kafka, "orders", (f"o{number}", f"u{number % 3}"))

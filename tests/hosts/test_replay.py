@@ -1,4 +1,4 @@
-"""The replay host: circles that die in the middle, later batches, readers that fail, what it counts and refuses."""
+"""The replay host: cycles that die in the middle, later batches, readers that fail, what it counts and refuses."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def words(builder: StreamsBuilder) -> None:
     words.to_delta("said")
 
 
-def in_circles(builder: StreamsBuilder) -> None:
-    """Counts in each stage of the circle: whatever is done twice is seen."""
+def in_cycles(builder: StreamsBuilder) -> None:
+    """Counts in each stage of the cycle: whatever is done twice is seen."""
     orders = builder.stream("words", key=str, value=str).group_by_key().count(store="orders")
     users = builder.stream("users", key=str, value=str).group_by_key().count(store="users")
     joined = orders.left_join_foreign_key(
@@ -67,8 +67,8 @@ def stream(tmp_path: Path) -> InProcessStream:
 
 
 @pytest.mark.parametrize("committed", range(1, 10))
-def test_a_circle_that_dies_between_its_stores_begins_the_chunk_again(committed: int, tmp_path: Path) -> None:
-    stream = streamed(in_circles, tmp_path)
+def test_a_cycle_that_dies_between_its_stores_begins_the_chunk_again(committed: int, tmp_path: Path) -> None:
+    stream = streamed(in_cycles, tmp_path)
     steps, root, reached = steps_of(stream), tmp_path / "replay", 0
 
     def hook(point: str) -> None:

@@ -1,4 +1,4 @@
-"""Recorded cases of every kind, streamed and then replayed: circles, global tables, caches, windows, ticks."""
+"""Recorded cases of every kind, streamed and then replayed: cycles, global tables, caches, windows, ticks."""
 
 from __future__ import annotations
 

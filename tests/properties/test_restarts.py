@@ -41,7 +41,7 @@ def streams_and_global_table(builder: StreamsBuilder) -> None:
 
 
 def foreign_keys(builder: StreamsBuilder) -> None:
-    """Two stages in a circle; a result that is joined again by another foreign key; updates that are held back."""
+    """Two stages in a cycle; a result that is joined again by another foreign key; updates that are held back."""
     left = builder.table(TOPIC, key=str, value=int, store="left")
     right = builder.table("rows", key=str, value=int, store="right").map_values(cases.failing, value=int)
     inner = left.join_foreign_key(

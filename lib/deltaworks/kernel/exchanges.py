@@ -45,7 +45,7 @@ class ExchangeOutput:
         return {to: self._finished(to, batch) for to, batch in sorted(self._batches.items())}
 
     def take(self) -> dict[tuple[str, int], RecordBatch]:
-        """As `batches`, but only what was added since the last call; where records go in a circle there are several."""
+        """As `batches`, but only what was added since the last call; where records go in a cycle there are several."""
         taken = self.batches()
         for to, batch in taken.items():
             self._taken[to] = self._taken.get(to, 0) + len(batch.keys)

@@ -1,7 +1,7 @@
 """One batch of the tasks of one slot: open the stores, process, make durable, answer.
 
 A slot gets a few rows per batch: the offset ranges to read, or the records that upstream tasks sent. The kernel does
-the rest (`turns` says in which order). Where records go in a circle between stages, their tasks are in one slot.
+the rest (`task_loop` says in which order). Where records go in a cycle between stages, their tasks are in one slot.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def run_slot(
     worker.open_globals(batch.position)
     here = frozenset(operator.stages)
     for group, members, mine in rounds(operator.groups, worker.config.tasks, waiting):
-        sent, results = _try_turns(worker, batch, members, mine, truths, circular=group.circular)
+        sent, results = _try_turns(worker, batch, members, mine, truths, cyclic=group.cyclic)
         for to, records in sent:
             if to[0] in here:
                 waiting.setdefault(to, Inputs()).exchanges.append(records)
@@ -116,7 +116,7 @@ def _try_turns(
     inputs: dict[TaskId, Inputs],
     truths: Truths,
     *,
-    circular: bool,
+    cyclic: bool,
 ) -> tuple[_Sent, list[TaskResult]]:
     """Once more with new clients if Kafka failed the first attempt: a broker that was restarted.
 
@@ -124,12 +124,12 @@ def _try_turns(
     or write has left nothing but transactions, which are recognised.
     """
     try:
-        return _take_turns(worker, batch, members, inputs, truths, circular=circular)
+        return _take_turns(worker, batch, members, inputs, truths, cyclic=cyclic)
     except (KafkaReadError, KafkaWriteError):
         for task in members:
             worker.forget_reader(task)
     # Outside the handler: dead letters tell of what they were raised in.
-    return _take_turns(worker, batch, members, inputs, truths, circular=circular)
+    return _take_turns(worker, batch, members, inputs, truths, cyclic=cyclic)
 
 
 def _take_turns(
@@ -139,7 +139,7 @@ def _take_turns(
     inputs: dict[TaskId, Inputs],
     truths: Truths,
     *,
-    circular: bool,
+    cyclic: bool,
 ) -> tuple[_Sent, list[TaskResult]]:
     """Every member runs until none has anything to do; then all become durable.
 
@@ -155,7 +155,7 @@ def _take_turns(
         return runs[task]
 
     try:
-        sent = take_turns(members, inputs, run_of, circular=circular)
+        sent = take_turns(members, inputs, run_of, cyclic=cyclic)
         worker.check_fence()
         for run in runs.values():
             run.require_same_store()
@@ -202,7 +202,7 @@ class _TaskRun:
         self._changes.append(changes)
         self._metrics = self._kernel.metrics.after(self._metrics)
         if not last:
-            assert self._hosted.overlay is not None, "a task outside a circle has several turns"
+            assert self._hosted.overlay is not None, "a task outside a cycle has several turns"
             self._hosted.overlay.apply(changes)
         reach("task.flushed")
         return list(self._hosted.collector.take_exchanges())

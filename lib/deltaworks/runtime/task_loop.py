@@ -1,6 +1,6 @@
 """How tasks take their turns in a micro-batch, the same in a stream and in a replay.
 
-A task runs once, in its turn, with everything that is there for it. Where records go in a circle between stages, their
+A task runs once, in its turn, with everything that is there for it. Where records go in a cycle between stages, their
 tasks take turns until nothing is left.
 """
 
@@ -42,11 +42,11 @@ class Member(Protocol):
         """
 
 
-def circle(group: StageGroup, tasks: Sequence[int]) -> list[TaskId]:
-    """All tasks of a circular group, in the order of their turns.
+def cycle(group: StageGroup, tasks: Sequence[int]) -> list[TaskId]:
+    """All tasks of a cyclic group, in the order of their turns.
 
     Args:
-        group: is circular.
+        group: is cyclic.
         tasks: number of tasks per stage.
     """
     return [(stage, task) for stage in group.stages for task in range(tasks[stage])]
@@ -55,7 +55,7 @@ def circle(group: StageGroup, tasks: Sequence[int]) -> list[TaskId]:
 def rounds(
     groups: Iterable[StageGroup], tasks: Sequence[int], waiting: dict[TaskId, Inputs]
 ) -> Iterator[tuple[StageGroup, list[TaskId], dict[TaskId, Inputs]]]:
-    """Who takes turns with whom, in the order in which data flows: all tasks of a circle, every other one alone.
+    """Who takes turns with whom, in the order in which data flows: all tasks of a cycle, every other one alone.
 
     Args:
         groups: the stages.
@@ -66,23 +66,23 @@ def rounds(
         The group, the members, and what is there for them, which is no longer waiting.
     """
     for group in groups:
-        every = circle(group, tasks) if group.circular else sorted(waiting)
+        every = cycle(group, tasks) if group.cyclic else sorted(waiting)
         mine = [task for task in every if task[0] in group.stages]
-        for members in [mine] if group.circular else [[task] for task in mine]:
+        for members in [mine] if group.cyclic else [[task] for task in mine]:
             if inputs := {task: waiting.pop(task) for task in members if task in waiting}:
                 yield group, members, inputs
 
 
 def take_turns(
-    members: Sequence[TaskId], inputs: Mapping[TaskId, Inputs], member: Callable[[TaskId], Member], *, circular: bool
+    members: Sequence[TaskId], inputs: Mapping[TaskId, Inputs], member: Callable[[TaskId], Member], *, cyclic: bool
 ) -> list[tuple[TaskId, RecordBatch]]:
     """Every member runs until none has anything to do.
 
     Args:
-        members: one task, or all of a circle.
+        members: one task, or all of a cycle.
         inputs: of those that have any; a task without inputs runs when others send it something.
         member: is called before the first turn of a task.
-        circular: members send records to each other.
+        cyclic: members send records to each other.
 
     Returns:
         What they have sent to others than themselves.
@@ -94,7 +94,7 @@ def take_turns(
             given = waiting.pop(task, None)
             if given is None:
                 continue
-            for to, records in member(task).turn(given, last=not circular):
+            for to, records in member(task).turn(given, last=not cyclic):
                 if to in members:
                     waiting.setdefault(to, Inputs()).exchanges.append(records)
                 else:

@@ -292,12 +292,12 @@ class Worker:
         collector = TaskCollector(
             self.pipeline, self.plan, Path(config.tables_root), stage, task, partial(self.clients.sink, stage, task)
         )
-        return HostedTask(local, collector, Overlay(local) if stage in self._circular else None)
+        return HostedTask(local, collector, Overlay(local) if stage in self._cyclic else None)
 
     @cached_property
-    def _circular(self) -> frozenset[int]:
+    def _cyclic(self) -> frozenset[int]:
         """Stages whose tasks have several turns in a batch."""
-        return frozenset(stage for group in self.plan.groups if group.circular for stage in group.stages)
+        return frozenset(stage for group in self.plan.groups if group.cyclic for stage in group.stages)
 
     @property
     def _global_stores(self) -> Mapping[str, Store]:

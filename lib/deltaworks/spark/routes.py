@@ -59,7 +59,7 @@ class Routes:
         if self.slots == 1:
             return (Operator(self.groups, 1),)
         return tuple(
-            Operator((group,), 1 if group.circular else min(self.tasks[group.stages[0]], self.slots))
+            Operator((group,), 1 if group.cyclic else min(self.tasks[group.stages[0]], self.slots))
             for group in self.groups
         )
 

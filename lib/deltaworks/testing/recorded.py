@@ -103,7 +103,7 @@ def run_recorded(
     """Runs micro-batches through every stage of a plan.
 
     A task runs in a batch if it has input, and in a tick if it depends on the wall clock. Stages run in order, so what
-    one hands to a later one arrives in the same batch; those among which records go in a circle go round until nothing
+    one hands to a later one arrives in the same batch; those among which records go in a cycle go round until nothing
     is left, before the next stage runs. Global tables take what the batch has for them before any task runs.
 
     Args:
@@ -218,7 +218,7 @@ class _Host:
 
         waiting = self._inputs(batch)
         for group, members, inputs in rounds(self._groups, self._counts, waiting):
-            for to, records in take_turns(members, inputs, run_of, circular=group.circular):
+            for to, records in take_turns(members, inputs, run_of, cyclic=group.cyclic):
                 waiting.setdefault(to, Inputs()).exchanges.append(records)
         self._exchanges.append({task: run.received for task, run in runs.items() if run.received})
         self._metrics.append({task: run.metrics for task, run in runs.items() if run.metrics is not None})

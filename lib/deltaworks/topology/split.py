@@ -91,7 +91,7 @@ def _in_flow_order(groups: list[list[AnyNode]]) -> list[list[AnyNode]]:
 
 
 def _upstream(start: int, groups: list[list[AnyNode]]) -> set[int]:
-    """The groups from which records reach one; itself too if they go in a circle."""
+    """The groups from which records reach one; itself too if they go in a cycle."""
     found: set[int] = set()
     waiting = [start]
     while waiting:

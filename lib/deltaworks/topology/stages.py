@@ -151,7 +151,7 @@ class StageGroup:
 
     stages: tuple[int, ...]
     """By index."""
-    circular: bool
+    cyclic: bool
     """Records go round among them; they take turns until none is left, before the next group begins."""
 
 
@@ -179,7 +179,7 @@ class Plan:
     def loops(self) -> tuple[str, ...]:
         """The exchanges that lead back, to the stage that writes them or to one before it; sorted.
 
-        With a foreign-key join, or a stream joined with a table made from itself, records go in a circle.
+        With a foreign-key join, or a stream joined with a table made from itself, records go in a cycle.
         """
         readers = {exchange: stage.index for stage in self.stages for exchange in stage.exchanges_in}
         return tuple(
@@ -193,14 +193,14 @@ class Plan:
 
     @property
     def groups(self) -> tuple[StageGroup, ...]:
-        """The stages in the order data flows; those among which records go in a circle are one group."""
+        """The stages in the order data flows; those among which records go in a cycle are one group."""
         readers = {exchange: stage.index for stage in self.stages for exchange in stage.exchanges_in}
         onward = {stage.index: {readers[exchange] for exchange in stage.exchanges_out} for stage in self.stages}
         reached = {index: _reached(index, onward) for index in onward}
         groups: dict[int, list[int]] = {}
         for index in reached:
-            circle = [other for other in reached[index] if index in reached[other]]
-            groups.setdefault(min(circle, default=index), []).append(index)
+            cycle = [other for other in reached[index] if index in reached[other]]
+            groups.setdefault(min(cycle, default=index), []).append(index)
         return tuple(StageGroup(tuple(group), first in reached[first]) for first, group in groups.items())
 
     @property

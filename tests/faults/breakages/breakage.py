@@ -14,7 +14,7 @@ Patch = Callable[[Any, str, Any], None]
 class Hole(Enum):
     """A way to lose records, or to have them twice, without an error."""
 
-    CIRCLE = "a circle that is tried again on its own result"
+    CIRCLE = "a cycle that is tried again on its own result"
     TORN_TABLE = "a table's log or data that a loss of power has torn"
     TAKEN_BACK = "a checkpoint that was rewound, restored or repaired"
     LOCAL_STORE = "a local store after a crash of the machine"

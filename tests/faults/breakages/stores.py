@@ -1,4 +1,4 @@
-"""Breakages of what tasks keep: circles, local stores and their stamps."""
+"""Breakages of what tasks keep: cycles, local stores and their stamps."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.faults.breakages.breakage import Breakage, Hole, Patch, Stall, nothing
 
-_CIRCLES = "tests/hosts/test_circles.py"
+_CIRCLES = "tests/hosts/test_cycles.py"
 _HOSTS = "tests/hosts/test_local_stores.py"
 _FILES = "tests/unit/runtime/state/test_local_files.py"
 
@@ -97,7 +97,7 @@ def _third_attempt_as_the_others(patch: Patch) -> None:
 
 
 BREAKAGES: dict[str, Breakage] = {
-    "circle commits members one by one": Breakage(
+    "cycle commits members one by one": Breakage(
         Hole.CIRCLE,
         _members_one_by_one,
         (f"{_CIRCLES}::test_whichever_member_cannot_commit_every_order_counts_once[None-{{2}}]",),

@@ -1,4 +1,4 @@
-"""Asks that meet bids (stream-stream left join), parcels that meet depots (foreign-key join, a circle of stages)."""
+"""Asks that meet bids (stream-stream left join), parcels that meet depots (foreign-key join, a cycle of stages)."""
 
 from __future__ import annotations
 

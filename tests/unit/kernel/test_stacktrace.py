@@ -78,7 +78,7 @@ def group_as_cause() -> NoReturn:
         raise ValueError from error
 
 
-def in_a_circle() -> NoReturn:
+def in_a_cycle() -> NoReturn:
     first, second = ValueError(1), ValueError(2)
     first.__context__, second.__context__ = second, first
     raise first
@@ -110,7 +110,7 @@ def unprintable() -> NoReturn:
 
 SHAPES: list[Callable[[], Any]] = [
     plain, within_an_expression, with_cause, while_another, without_context, with_notes, syntax, without_source,
-    recursive, three_deep, group, group_as_cause, in_a_circle, long_chain, over_lines, unprintable,
+    recursive, three_deep, group, group_as_cause, in_a_cycle, long_chain, over_lines, unprintable,
 ]  # fmt: skip
 
 

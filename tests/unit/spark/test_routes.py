@@ -7,7 +7,7 @@ from deltaworks.topology.stages import StageGroup
 
 
 def alone(tasks: tuple[int, ...]) -> tuple[StageGroup, ...]:
-    return tuple(StageGroup((stage,), circular=False) for stage in range(len(tasks)))
+    return tuple(StageGroup((stage,), cyclic=False) for stage in range(len(tasks)))
 
 
 @pytest.mark.parametrize("tasks", [(1,), (4,), (4, 4), (8, 3, 5), (16, 1)])
@@ -32,7 +32,7 @@ def test_one_slot_runs_all_stages_in_one_operator() -> None:
 
 
 def test_stages_among_which_records_go_round_share_one_slot() -> None:
-    routes = Routes((4, 4, 4), 2, (StageGroup((0, 2), circular=True), StageGroup((1,), circular=False)))
+    routes = Routes((4, 4, 4), 2, (StageGroup((0, 2), cyclic=True), StageGroup((1,), cyclic=False)))
     assert [(operator.stages, operator.slots) for operator in routes.operators] == [((0, 2), 1), ((1,), 2)]
     assert len({route for (stage, _), route in routes.by_task().items() if stage != 1}) == 1
 

@@ -6,7 +6,7 @@ from deltaworks import Plan, StreamsBuilder
 
 
 def grouped(plan: Plan) -> list[tuple[tuple[int, ...], bool]]:
-    return [(group.stages, group.circular) for group in plan.groups]
+    return [(group.stages, group.cyclic) for group in plan.groups]
 
 
 def test_stages_follow_each_other_unless_records_come_back() -> None:
@@ -28,11 +28,11 @@ def test_the_stages_of_a_foreign_key_join_are_one_group_and_what_follows_is_anot
     assert grouped(builder.build()) == [((0, 1), True), ((2,), False)]
 
 
-def test_a_stage_that_writes_to_itself_is_a_circle_of_its_own() -> None:
+def test_a_stage_that_writes_to_itself_is_a_cycle_of_its_own() -> None:
     builder = StreamsBuilder()
     stream = builder.stream("in", key=str, value=str)
     table = stream.select_key(lambda _, value: value, key=str).to_table(store="latest", name="exchange")
     stream.join(table, lambda value, row: value + row, value=str).to("out")
 
     (group,) = builder.build().groups
-    assert group.circular
+    assert group.cyclic

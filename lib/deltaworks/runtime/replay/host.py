@@ -24,7 +24,7 @@ from deltaworks.runtime.global_tables import Reader
 from deltaworks.runtime.replay.executors import Executor
 from deltaworks.runtime.replay.steps import Step, chunks
 from deltaworks.runtime.replay.units import Unit, UnitResult, UnitStep, Work
-from deltaworks.runtime.task_loop import TaskId, circle
+from deltaworks.runtime.task_loop import TaskId, cycle
 from deltaworks.topology.stages import StageGroup
 
 _KEEP_REPLACED_MS = 60_000
@@ -228,8 +228,8 @@ class ReplayHost:
         exchanges: Mapping[TaskId, list[str]],
     ) -> Iterator[Unit]:
         """Of those tasks that have something to do."""
-        every = circle(group, self._work.tasks)
-        for members in [every] if group.circular else [[task] for task in every]:
+        every = cycle(group, self._work.tasks)
+        for members in [every] if group.cyclic else [[task] for task in every]:
             given = {place: inputs[task] for place, task in enumerate(members) if task in inputs}
             files = tuple((place, file) for place, task in enumerate(members) for file in exchanges.get(task, ()))
             if not given and not files:
@@ -239,7 +239,7 @@ class ReplayHost:
                 for number, (step, position) in enumerate(zip(chunk, positions, strict=True))
                 if (mine := {place: tuple(steps[number]) for place, steps in given.items() if number in steps}) or files
             )
-            yield Unit(chunk[-1].batch, tuple(members), group.circular, steps, positions[0], files)
+            yield Unit(chunk[-1].batch, tuple(members), group.cyclic, steps, positions[0], files)
 
     def _note(self, progress: Progress) -> None:
         replace_file(self._paths.progress, msgspec.json.format(msgspec.json.encode(progress), indent=1))

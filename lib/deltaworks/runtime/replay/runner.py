@@ -1,7 +1,7 @@
 """Runs units: step by step as a stream runs micro-batches, with one transaction per local store for the whole chunk.
 
-The order at the end is table files, what a circle has changed, result, local stores. A unit that died before its first
-local store was written does everything again; if all of them are written it answers from the result; a circle that died
+The order at the end is table files, what a cycle has changed, result, local stores. A unit that died before its first
+local store was written does everything again; if all of them are written it answers from the result; a cycle that died
 in between first writes those that are not.
 """
 
@@ -87,7 +87,7 @@ class UnitRunner:
         return result
 
     def _complete(self, transactions: Sequence[LocalTransaction], changes_path: Path, stamp: Stamp) -> None:
-        """What a circle did not get to: the stores that lack its changes get them."""
+        """What a cycle did not get to: the stores that lack its changes get them."""
         if all(transaction.stamp() == stamp for transaction in transactions):
             return
         kept = msgspec.msgpack.decode(changes_path.read_bytes(), type=list[dict[str, StoreChanges]])
@@ -100,7 +100,7 @@ class UnitRunner:
     def _process(
         self, unit: Unit, transactions: Sequence[LocalTransaction]
     ) -> tuple[UnitResult, list[dict[str, StoreChanges]]]:
-        """What it has done, and what each member of a circle has changed in its stores."""
+        """What it has done, and what each member of a cycle has changed in its stores."""
         paths = self.work.paths
         with ExchangeWriter(paths.exchanges(unit.commit_id), unit.name) as exchanges, ExitStack() as opened:
             tables = self._global_tables(unit, opened)
@@ -122,7 +122,7 @@ class UnitRunner:
                 globals_ = {} if tables is None else tables.stores
                 for member in members.values():
                     member.begin(step, globals_)
-                for to, records in take_turns(unit.members, inputs, members.__getitem__, circular=unit.circular):
+                for to, records in take_turns(unit.members, inputs, members.__getitem__, cyclic=unit.cyclic):
                     exchanges.add(step.batch, to, records)
                 reach("replay.step")
             writes = [write for member in members.values() for write in member.finish()]

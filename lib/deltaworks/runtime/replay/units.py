@@ -1,4 +1,4 @@
-"""A unit of work: one chunk of one task, or of all tasks of a circle. What it needs, and what it says afterwards."""
+"""A unit of work: one chunk of one task, or of all tasks of a cycle. What it needs, and what it says afterwards."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class RunPaths:
         return self.root / "results" / str(commit_id)
 
     def changes(self, commit_id: int) -> Path:
-        """What units of a circle have changed in the stores of their members."""
+        """What units of a cycle have changed in the stores of their members."""
         return self.results(commit_id) / "changes"
 
     def exchanges(self, commit_id: int) -> Path:
@@ -88,12 +88,12 @@ class UnitStep(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Unit(msgspec.Struct, frozen=True):
-    """One chunk of one task, or of all tasks of a circle."""
+    """One chunk of one task, or of all tasks of a cycle."""
 
     commit_id: int
     """The last batch of the chunk."""
     members: tuple[TaskId, ...]
-    circular: bool
+    cyclic: bool
     steps: tuple[UnitStep, ...]
     position: bytes
     """Of global tables, at the first step of the chunk."""

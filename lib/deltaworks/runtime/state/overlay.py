@@ -1,6 +1,6 @@
 """Changes in memory above a store that does not change: what a task reads of its own while nothing is committed yet.
 
-The stores of a task in a circle, between its turns in a batch; global tables in a chunk of a replay (`replay.layers`).
+The stores of a task in a cycle, between its turns in a batch; global tables in a chunk of a replay (`replay.layers`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tasks of a circle become durable together: table, topic and stores say the same, whatever fails."""
+"""Tasks of a cycle become durable together: table, topic and stores say the same, whatever fails."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ORDERS, USERS = 12, 10
 Rows = list[tuple[str, str]]
 
 
-def circle(builder: StreamsBuilder) -> None:
+def cycle(builder: StreamsBuilder) -> None:
     """How many orders there are of a key, beside the name of a user: the foreign key leads to another task and back."""
     counts = builder.stream("orders", key=str, value=str).group_by_key().count(store="counts")
     users = builder.table("users", key=str, value=str, store="users")
@@ -35,7 +35,7 @@ def circle(builder: StreamsBuilder) -> None:
     joined.to_delta("joined")
 
 
-pipeline = Pipeline(name="circle", topology=circle, record_cache=False)
+pipeline = Pipeline(name="cycle", topology=cycle, record_cache=False)
 
 
 @pytest.fixture
