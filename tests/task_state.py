@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from deltaworks.runtime.state.recovery import TruthHeader
+from deltaworks.runtime.state.recovery import StateHeader
 
 
 @dataclass
 class TaskState:
-    """`protocol.Truth`: an attempt works on a copy, the checkpoint keeps it or not."""
+    """`recovery.CheckpointState`: an attempt works on a copy, the checkpoint keeps it or not."""
 
-    stamp: TruthHeader | None = None
+    version: StateHeader | None = None
     segments: dict[int, bytes] = field(default_factory=dict)
 
-    def header(self) -> TruthHeader | None:
-        return self.stamp
+    def header(self) -> StateHeader | None:
+        return self.version
 
-    def update(self, header: TruthHeader) -> None:
-        self.stamp = header
+    def update(self, header: StateHeader) -> None:
+        self.version = header
 
     def segment(self, segment_id: int) -> bytes:
         return self.segments[segment_id]

@@ -105,7 +105,7 @@ def _stores(stream: InProcessStream) -> dict[TaskId, dict[str, Entries]]:
     """What the tasks have committed."""
     found: dict[TaskId, dict[str, Entries]] = {}
     for task, state in stream.states.items():
-        stream.worker.open(task, stream.truth(task, state))
+        stream.worker.open(task, stream.committed(task, state))
         local = stream.worker.task(*task).local
         names = [*(store.name for store in stream.plan.stages[task[0]].stores), TASK_STORE]
         found[task] = _contents({name: local.reader(name) for name in names})

@@ -15,7 +15,7 @@ WORKER = (
     "kafka.before_commit",
     "kafka.after_commit",
     "store.after_append",
-    "store.after_stamp",
+    "store.after_version",
     "task.end",
 )
 """Reached by tasks of every batch, in this order (the transaction begins with the first record for a topic)."""

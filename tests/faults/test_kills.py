@@ -14,7 +14,7 @@ from tests.faults.sample_data import flowing
 from tests.faults.stores import compare_topics, replay
 
 VICTIMS = ("worker", "driver", "worker", "jvm")
-POINTS = ("kafka.before_commit", "kafka.after_commit", "store.after_apply", "store.after_stamp")
+POINTS = ("kafka.before_commit", "kafka.after_commit", "store.after_apply", "store.after_version")
 
 
 @pytest.mark.timeout(900)

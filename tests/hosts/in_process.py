@@ -34,7 +34,7 @@ from deltaworks.runtime.messages import BatchHeader, Row, TaskResult
 from deltaworks.runtime.slot import Operator, run_slot
 from deltaworks.runtime.state.initial_state import seeded
 from deltaworks.runtime.state.local_store import discard
-from deltaworks.runtime.state.recovery import Truth
+from deltaworks.runtime.state.recovery import CheckpointState
 from deltaworks.runtime.task_loop import TaskId
 from deltaworks.runtime.worker import Clients, HostConfig, KafkaClients, Worker
 from deltaworks.settings import Settings
@@ -161,7 +161,7 @@ class InProcessStream:
             pending = hosted.pending
             if pending is not None and pending.batch == self.batch_id:  # not one that is committed
                 changes = {name: _other_values(change) for name, change in pending.changes.items()}
-                hosted.local.commit(changes, pending.stamp, pending.base)
+                hosted.local.commit(changes, pending.version, pending.base)
         self._close()
         self._local.rename(self._local.with_name("elsewhere"))
         self.restart()
@@ -286,12 +286,12 @@ class InProcessStream:
         self.open_globals()
         opened = {}
         for task, state in self.states.items():
-            header, _ = self.worker.open(task, self.truth(task, state))
+            header, _ = self.worker.open(task, self.committed(task, state))
             hosted = self.worker.task(*task)
-            opened[task] = self.worker.kernel(hosted, *task, header.stamp, self._next_wall_ms)
+            opened[task] = self.worker.kernel(hosted, *task, header.version, self._next_wall_ms)
         return opened
 
-    def truth(self, task: TaskId, state: TaskState) -> Truth:
+    def committed(self, task: TaskId, state: TaskState) -> CheckpointState:
         """What Spark's state says of a task."""
         return state if self._seeds is None else seeded(state, self._seeds, *task)
 
@@ -326,13 +326,13 @@ class InProcessStream:
         while True:
             changed: dict[TaskId, TaskState] = {}
 
-            def truth(task: TaskId, changed: dict[TaskId, TaskState] = changed) -> Truth:
+            def committed(task: TaskId, changed: dict[TaskId, TaskState] = changed) -> CheckpointState:
                 if task not in changed:
                     changed[task] = copy.deepcopy(self.states[task])
-                return self.truth(task, changed[task])
+                return self.committed(task, changed[task])
 
             try:
-                output = list(run_slot(self.worker, operator, self.batch_id, inputs, truth))
+                output = list(run_slot(self.worker, operator, self.batch_id, inputs, committed))
             except InjectedFault:
                 self.lose_worker()
                 continue
@@ -353,7 +353,7 @@ class InProcessStream:
         faults.reach("driver.after_tables")
         record = batches.record_of(intent.batch, intent.clock_ms, intent.ranges, tick=intent.tick, topics=intent.topics)
         batches.append(self.batches, record)
-        self.openings += [result.opened for result in results]
+        self.openings += [result.recovery for result in results]
         self.skipped_transactions += sum(result.skipped_transaction for result in results)
         faults.reach("driver.end")
 
@@ -418,7 +418,7 @@ class InProcessStream:
     def close(self) -> None:
         """Brings every local store to the committed state, then lets go of stores, consumers and producers."""
         for task, state in self.states.items():
-            self.worker.open(task, self.truth(task, state))
+            self.worker.open(task, self.committed(task, state))
         self.worker.close()
 
 

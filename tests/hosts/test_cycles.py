@@ -14,7 +14,7 @@ from deltaworks import Pipeline, StreamsBuilder
 from deltaworks.errors import KafkaWriteError, StateError
 from deltaworks.lakehouse.catalog import duckdb_connection
 from deltaworks.runtime import slot
-from deltaworks.runtime.state.recovery import next_stamp
+from deltaworks.runtime.state.recovery import next_version
 from deltaworks.settings import Settings
 from deltaworks.testing.topics import RawRecord
 from tests.hosts.in_process import InProcessStream
@@ -93,7 +93,9 @@ EXPECTED = sorted((f"o{n}", f"1:n{n % 10}") for n in range(ORDERS))
 
 
 @pytest.mark.parametrize("fail", [set(), {1}, {2}, {3}, {1, 2}, {2, 3}, {1, 2, 3, 4}, {2, 3, 4}], ids=str)
-@pytest.mark.parametrize("point", [None, "task.tables_written", "store.after_append", "store.after_stamp", "task.end"])
+@pytest.mark.parametrize(
+    "point", [None, "task.tables_written", "store.after_append", "store.after_version", "task.end"]
+)
 def test_whichever_member_cannot_commit_every_order_counts_once(
     settings: Settings, fail: set[int], point: str | None
 ) -> None:
@@ -119,7 +121,7 @@ def test_a_member_whose_store_was_written_by_somebody_else_makes_nothing_durable
     def disturbed(self: slot._TaskRun, *args: object, **options: object) -> object:
         if late and late.pop():
             local = self._hosted.local
-            local.rebuild(iter(()), next_stamp(self._header), local.stamp())
+            local.rebuild(iter(()), next_version(self._header), local.version())
         return turn(self, *args, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(slot._TaskRun, "turn", disturbed)

@@ -46,7 +46,7 @@ from tests.hosts.replays import steps_of
 
 POINTS = [
     "task.opened", "task.processed", "task.flushed", "store.after_apply", "store.after_append",
-    "store.after_stamp", "driver.after_tasks", "driver.after_tables", "driver.end",
+    "store.after_version", "driver.after_tasks", "driver.after_tables", "driver.end",
 ]  # fmt: skip
 GENERATION = 1
 """All streams in process are of this one."""

@@ -16,7 +16,7 @@ from deltaworks.errors import StateError
 from deltaworks.runtime import slot
 from deltaworks.runtime.state import applier
 from deltaworks.runtime.state.local_files import DATA
-from deltaworks.runtime.state.local_store import EMPTY, LocalReader, LocalStore, Stamp
+from deltaworks.runtime.state.local_store import EMPTY, LocalReader, LocalStore, StateVersion
 from deltaworks.runtime.state.recovery import local_path
 from deltaworks.runtime.task_loop import process
 from deltaworks.settings import Settings
@@ -61,7 +61,7 @@ class Counting(InProcessStream):
     def assert_exact(self) -> None:
         """Every record was counted once, in the topic and on the disk."""
         state = self.states[0, 0]
-        self.worker.open((0, 0), self.truth((0, 0), state))
+        self.worker.open((0, 0), self.committed((0, 0), state))
         assert self.on_disk() == {self.written}
         values = [int.from_bytes(record.value or b"", "big") for _, _, record in self.topics.read("out")]
         assert sorted(values) == sorted([*range(1, self.written + 1)] * KEYS)
@@ -76,14 +76,14 @@ def stream(tmp_path: Path) -> Any:
 
 def test_a_batch_is_on_the_disk_when_the_next_one_begins_and_not_before(stream: Counting) -> None:
     stream.batch()
-    assert (stream.local.stamp(), stream.on_disk()) == (EMPTY, set())
+    assert (stream.local.version(), stream.on_disk()) == (EMPTY, set())
     stream.batch()
     assert stream.on_disk() == {1}
     assert stream.openings == ["new", "applied"]
     stream.assert_exact()
 
 
-@pytest.mark.parametrize("point", ["driver.after_tasks", "driver.after_tables", "task.end", "store.after_stamp"])
+@pytest.mark.parametrize("point", ["driver.after_tasks", "driver.after_tables", "task.end", "store.after_version"])
 def test_an_attempt_that_fails_has_never_been_on_the_disk(stream: Counting, point: str) -> None:
     stream.batch()
     stream.batch([point])
@@ -183,12 +183,12 @@ def test_a_worker_that_is_late_writes_nothing(
     stream = quiet.stream
     stream.batch()
     hosted = stream.worker.task(0, 0)
-    late, stamp = hosted.pending, hosted.local.stamp()
-    assert late is not None and stamp == late.base
+    late, version = hosted.pending, hosted.local.version()
+    assert late is not None and version == late.base
     stream.batch()
     stream.batch()
     with pytest.raises(StateError, match="another process has written it meanwhile"):
-        stream.local.commit(late.changes, late.stamp, late.base)
+        stream.local.commit(late.changes, late.version, late.base)
     with hosted.lock:
         kept, hosted.pending = hosted.pending, replace(late, batch=stream.batch_id - 1)
     quiet.commit()
@@ -206,12 +206,12 @@ def test_a_store_that_somebody_rebuilt_meanwhile_ends_the_attempt_before_anythin
     stream: Counting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream.batch()
-    late = [Stamp(2, b"late")]
+    late = [StateVersion(2, b"late")]
 
     def process_and_be_disturbed(*args: Any, **options: Any) -> None:
         process(*args, **options)
         if late:
-            stream.local.rebuild(iter(()), late.pop(), stream.local.stamp())
+            stream.local.rebuild(iter(()), late.pop(), stream.local.version())
 
     monkeypatch.setattr(slot, "process", process_and_be_disturbed)
     with pytest.raises(StateError, match="another process has written it meanwhile"):

@@ -41,7 +41,7 @@ def lasting(stream: InProcessStream, folder: Path) -> Path:
             kept.transaction() as transaction,
         ):
             transaction.apply({name: StoreChanges([*held.reader(name).scan(b"", None)]) for name in stores})
-            transaction.commit(held.stamp())
+            transaction.commit(held.version())
     return folder
 
 

@@ -21,7 +21,7 @@ from deltaworks.kernel.records import Coordinates, DeadLetter, Headers, RecordBa
 from deltaworks.kernel.stores.build import Store
 from deltaworks.kernel.stores.state import StateReader
 from deltaworks.kernel.task import Task
-from deltaworks.runtime.state.local_store import Changes, LocalStore, Stamp, stores_of
+from deltaworks.runtime.state.local_store import Changes, LocalStore, StateVersion, stores_of
 from deltaworks.topology.stages import Plan, Stage
 
 _COMMIT_RECORDS = 100_000
@@ -103,13 +103,13 @@ def global_path(root: Path, stage: Stage) -> Path:
 class Kept(Protocol):
     """Where a global table keeps its entries; see `LocalStore`."""
 
-    def stamp(self) -> Stamp: ...
+    def version(self) -> StateVersion: ...
 
     def reader(self, store: str) -> StateReader: ...
 
-    def commit(self, changes: Changes, stamp: Stamp, previous: Stamp | None) -> None: ...
+    def commit(self, changes: Changes, version: StateVersion, previous: StateVersion | None) -> None: ...
 
-    def rebuild(self, history: Iterator[Changes], stamp: Stamp, previous: Stamp | None) -> None: ...
+    def rebuild(self, history: Iterator[Changes], version: StateVersion, previous: StateVersion | None) -> None: ...
 
     def refresh(self) -> bool: ...
 
@@ -125,7 +125,7 @@ class GlobalTable:
         self.stage, self.local = stage, local
         self._errors, self._connect = pipeline.errors, connect
         self._task: Task | None = None
-        self._stamp: Stamp | None = None
+        self._version: StateVersion | None = None
         """Of the state that the task's caches are valid for."""
 
     @property
@@ -151,16 +151,16 @@ class GlobalTable:
         return self._brought_to(wanted)
 
     def _brought_to(self, wanted: Offsets) -> bool:
-        stamp = self.local.stamp()
-        found = msgspec.msgpack.decode(stamp.nonce, type=Offsets) if stamp.nonce else {}
+        version = self.local.version()
+        found = msgspec.msgpack.decode(version.nonce, type=Offsets) if version.nonce else {}
         if any(stop < found.get(topic, {}).get(p, 0) for topic, parts in wanted.items() for p, stop in parts.items()):
             # An older batch runs again: it must not see what came later.
-            before, stamp, found = stamp, Stamp(stamp.version + 1, b""), {}
-            self.local.rebuild(iter(()), stamp, before)
-        new = self._task is None or self._stamp != stamp
+            before, version, found = version, StateVersion(version.number + 1, b""), {}
+            self.local.rebuild(iter(()), version, before)
+        new = self._task is None or self._version != version
         if new:
             self._task = self._new_task()
-        self._stamp = stamp
+        self._version = version
         if found != wanted:
             self._read(found, wanted)
         return new
@@ -190,10 +190,10 @@ class GlobalTable:
         self._task = task
 
     def _commit(self, task: Task, position: Offsets) -> None:
-        before = self._stamp
+        before = self._version
         assert before is not None
-        self._stamp = Stamp(before.version + 1, msgspec.msgpack.encode(position))
-        self.local.commit(task.commit(), self._stamp, before)
+        self._version = StateVersion(before.number + 1, msgspec.msgpack.encode(position))
+        self.local.commit(task.commit(), self._version, before)
 
     def _new_task(self) -> Task:
         return Task(self.stage, 0, state=self.local, collector=_Nowhere(), errors=self._errors, exchange_partitions={})

@@ -92,7 +92,7 @@ class TaskResult(msgspec.Struct, frozen=True, array_like=True):
     ranges: list[Range]
     counts: TaskCounts
     writes: list[TableWrite]
-    opened: str
-    """What the store protocol had to do: same, undo, rebuild, new."""
+    recovery: str
+    """What had to be done to its local store; a `RecoveryAction`."""
     skipped_transaction: bool
     """The Kafka transaction of this batch had been committed by an earlier attempt."""

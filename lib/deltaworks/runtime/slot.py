@@ -22,7 +22,7 @@ from deltaworks.runtime import messages
 from deltaworks.runtime.messages import BatchHeader, ReadSize, Row, TaskCounts, TaskResult
 from deltaworks.runtime.state import changelog
 from deltaworks.runtime.state.local_store import Changes
-from deltaworks.runtime.state.recovery import Pending, Truth, append, next_stamp
+from deltaworks.runtime.state.recovery import CheckpointState, Pending, append, next_version
 from deltaworks.runtime.task_loop import Inputs, TaskId, process, rounds, take_turns
 from deltaworks.runtime.worker import Worker
 from deltaworks.topology.stages import StageGroup
@@ -30,7 +30,7 @@ from deltaworks.topology.stages import StageGroup
 _encode = msgspec.msgpack.Encoder().encode
 _DISTRUST_FROM = 2
 """Attempts before that have opened the local stores."""
-Truths = Callable[[TaskId], Truth]
+CheckpointStates = Callable[[TaskId], CheckpointState]
 """The state of each task in Spark's checkpoint."""
 
 
@@ -49,7 +49,12 @@ class Operator:
 
 
 def run_slot(
-    worker: Worker, operator: Operator, batch_id: int, rows: Iterable[Row], truths: Truths, attempt: int = 0
+    worker: Worker,
+    operator: Operator,
+    batch_id: int,
+    rows: Iterable[Row],
+    committed: CheckpointStates,
+    attempt: int = 0,
 ) -> Iterator[Row]:
     """Runs the tasks that the rows are for; what is for others, or for the driver, passes through.
 
@@ -58,7 +63,7 @@ def run_slot(
         operator: which tasks.
         batch_id: what Spark takes the batch for.
         rows: of one slot.
-        truths: their state.
+        committed: their state.
         attempt: how many times Spark has tried before. Two workers that have ended without an error may have died of
             what is in the local stores, so the third begins without them.
 
@@ -96,7 +101,7 @@ def run_slot(
     worker.open_globals(batch.position)
     here = frozenset(operator.stages)
     for group, members, mine in rounds(operator.groups, worker.config.tasks, waiting):
-        sent, results = _try_turns(worker, batch, members, mine, truths, cyclic=group.cyclic)
+        sent, results = _try_turns(worker, batch, members, mine, committed, cyclic=group.cyclic)
         for to, records in sent:
             if to[0] in here:
                 waiting.setdefault(to, Inputs()).exchanges.append(records)
@@ -114,7 +119,7 @@ def _try_turns(
     batch: BatchHeader,
     members: Sequence[TaskId],
     inputs: dict[TaskId, Inputs],
-    truths: Truths,
+    committed: CheckpointStates,
     *,
     cyclic: bool,
 ) -> tuple[_Sent, list[TaskResult]]:
@@ -124,12 +129,12 @@ def _try_turns(
     or write has left nothing but transactions, which are recognised.
     """
     try:
-        return _take_turns(worker, batch, members, inputs, truths, cyclic=cyclic)
+        return _take_turns(worker, batch, members, inputs, committed, cyclic=cyclic)
     except (KafkaReadError, KafkaWriteError):
         for task in members:
             worker.forget_reader(task)
     # Outside the handler: dead letters tell of what they were raised in.
-    return _take_turns(worker, batch, members, inputs, truths, cyclic=cyclic)
+    return _take_turns(worker, batch, members, inputs, committed, cyclic=cyclic)
 
 
 def _take_turns(
@@ -137,7 +142,7 @@ def _take_turns(
     batch: BatchHeader,
     members: Sequence[TaskId],
     inputs: dict[TaskId, Inputs],
-    truths: Truths,
+    committed: CheckpointStates,
     *,
     cyclic: bool,
 ) -> tuple[_Sent, list[TaskResult]]:
@@ -145,13 +150,13 @@ def _take_turns(
 
     The order is the Kafka transactions of all members, then the changelogs of all, in Spark's state. Whatever is lost
     in between is done again from the same state with the same result, and the transaction markers recognise what was
-    already done. Local stores get the changes when Spark has committed the batch (`protocol`).
+    already done. Local stores get the changes when Spark has committed the batch (`recovery`).
     """
     runs: dict[TaskId, _TaskRun] = {}
 
     def run_of(task: TaskId) -> _TaskRun:
         if task not in runs:
-            runs[task] = _TaskRun(worker, task, batch, truths(task))
+            runs[task] = _TaskRun(worker, task, batch, committed(task))
         return runs[task]
 
     try:
@@ -173,14 +178,14 @@ def _take_turns(
 class _TaskRun:
     """One task in one batch."""
 
-    def __init__(self, worker: Worker, task: TaskId, batch: BatchHeader, truth: Truth) -> None:
+    def __init__(self, worker: Worker, task: TaskId, batch: BatchHeader, committed: CheckpointState) -> None:
         reach("task.start")
-        self._worker, self._task, self._batch, self._truth = worker, task, batch, truth
-        self._header, self._opened = worker.open(task, truth)
+        self._worker, self._task, self._batch, self._committed = worker, task, batch, committed
+        self._header, self._recovery = worker.open(task, committed)
         self._hosted = hosted = worker.task(*task)
         reach("task.opened")
-        self._kernel = worker.kernel(hosted, *task, self._header.stamp, batch.clock_ms)
-        hosted.kernel = hosted.stamp = None  # not to be trusted again unless this batch ends well
+        self._kernel = worker.kernel(hosted, *task, self._header.version, batch.clock_ms)
+        hosted.kernel = hosted.version = None  # not to be trusted again unless this batch ends well
         hosted.collector.begin(batch.id, batch.intent, batch.known)
         self._ranges: list[Range] = []
         self._changes: list[Changes] = []
@@ -209,7 +214,7 @@ class _TaskRun:
 
     def require_same_store(self) -> None:
         """Raises `StateError` if somebody has written the local store while it was read."""
-        self._hosted.local.require(self._header.stamp)
+        self._hosted.local.require(self._header.version)
 
     def write(self) -> None:
         """Writes its files and commits its transaction."""
@@ -218,10 +223,10 @@ class _TaskRun:
     def keep(self) -> None:
         """Makes its changes part of Spark's state; they wait in memory until Spark commits that."""
         changes = self._changes[0] if len(self._changes) == 1 else changelog.merge(self._changes, oldest=False)
-        base, stamp = self._header.stamp, next_stamp(self._header)
-        append(self._truth, self._header, stamp, changes)
+        base, version = self._header.version, next_version(self._header)
+        append(self._committed, self._header, version, changes)
         spark_batch = self._batch.id - self._worker.config.first_batch
-        self._worker.keep(self._task, self._kernel, Pending(spark_batch, base, stamp, changes, clock.ticks_s()))
+        self._worker.keep(self._task, self._kernel, Pending(spark_batch, base, version, changes, clock.ticks_s()))
         reach("task.end")
 
     def result(self) -> TaskResult:
@@ -239,8 +244,8 @@ class _TaskRun:
             next_tick_ms=self._kernel.next_tick_ms(),
             sizes=self._sizes,
         )
-        opened, skipped = self._opened.value, hosted.collector.skipping
-        return TaskResult(*self._task, self._ranges, counts, self._writes, opened, skipped)
+        recovery, skipped = self._recovery.value, hosted.collector.skipping
+        return TaskResult(*self._task, self._ranges, counts, self._writes, recovery, skipped)
 
     def _read(self, ranges: list[Range]) -> Iterable[list[RecordBatch]]:
         portions = self._worker.reader(self._hosted).read(ranges)

@@ -35,9 +35,16 @@ from deltaworks.runtime.consumer import RangeReader
 from deltaworks.runtime.global_tables import GlobalTables, Reader, global_path
 from deltaworks.runtime.history import History, LiveReader
 from deltaworks.runtime.state.applier import Applier
-from deltaworks.runtime.state.local_store import LocalStore, Stamp, discard, stores_of
+from deltaworks.runtime.state.local_store import LocalStore, StateVersion, discard, stores_of
 from deltaworks.runtime.state.overlay import Overlay
-from deltaworks.runtime.state.recovery import Opened, Pending, Truth, TruthHeader, local_path, open_store
+from deltaworks.runtime.state.recovery import (
+    CheckpointState,
+    Pending,
+    RecoveryAction,
+    StateHeader,
+    local_path,
+    open_store,
+)
 from deltaworks.runtime.task_loop import TaskId
 from deltaworks.topology.archives import Archives
 from deltaworks.topology.stages import Plan
@@ -86,8 +93,8 @@ class HostedTask:
     overlay: Overlay | None
     """What it has changed in the turns of a batch; only of tasks that have several."""
     kernel: Task | None = None
-    """Its object caches are valid for the state `stamp`."""
-    stamp: Stamp | None = None
+    """Its object caches are valid for the state `version`."""
+    version: StateVersion | None = None
     reader: Reader | None = None
     pending: Pending | None = None
     """The changes of its last batch, unless they are in the local store or the next one has begun."""
@@ -101,7 +108,7 @@ class HostedTask:
 
     def forget(self) -> None:
         """The local store has been opened again, so nothing that reads from it is good any more."""
-        self.kernel = self.stamp = None
+        self.kernel = self.version = None
         if self.overlay is not None:
             self.overlay = Overlay(self.local)
 
@@ -188,9 +195,9 @@ class Worker:
             self.globals = GlobalTables(self.plan, self.pipeline, root, self.clients.reader)
         if self.globals.at(position):
             for hosted in self._tasks.values():
-                hosted.kernel = hosted.stamp = None  # they read the stores of before
+                hosted.kernel = hosted.version = None  # they read the stores of before
 
-    def open(self, task: TaskId, truth: Truth) -> tuple[TruthHeader, Opened]:
+    def open(self, task: TaskId, committed: CheckpointState) -> tuple[StateHeader, RecoveryAction]:
         """Brings the local store of a task to the committed state; what waited in memory is in it, or forgotten.
 
         A store that cannot be trusted is thrown away and filled again.
@@ -204,12 +211,12 @@ class Worker:
             try:
                 if hosted.local.refresh():
                     hosted.forget()
-                opened = open_store(hosted.local, truth, pending)
+                opened = open_store(hosted.local, committed, pending)
             except StateError as error:
                 _log.warning("%s It is thrown away and filled again.", error.message)
                 hosted.local.discard()
                 hosted.forget()
-                opened = open_store(hosted.local, truth)
+                opened = open_store(hosted.local, committed)
             if hosted.overlay is not None:
                 hosted.overlay.clear()
             return opened
@@ -217,7 +224,7 @@ class Worker:
     def keep(self, task: TaskId, kernel: Task, pending: Pending) -> None:
         """A batch has ended well, as far as this process knows."""
         hosted = self.task(*task)
-        hosted.kernel, hosted.stamp = kernel, pending.stamp
+        hosted.kernel, hosted.version = kernel, pending.version
         with hosted.lock:
             hosted.pending = pending
         if self.config.commits is not None:
@@ -245,9 +252,9 @@ class Worker:
             hosted = self._tasks[stage, task] = self._host(stage, task)
         return hosted
 
-    def kernel(self, hosted: HostedTask, stage: int, task: int, stamp: Stamp, wall_clock_ms: int) -> Task:
+    def kernel(self, hosted: HostedTask, stage: int, task: int, version: StateVersion, wall_clock_ms: int) -> Task:
         """The kernel task for a committed state: the kept one if it holds that state, else a new one."""
-        if hosted.kernel is not None and hosted.stamp == stamp:
+        if hosted.kernel is not None and hosted.version == version:
             return hosted.kernel
         return new_kernel(
             self.pipeline,

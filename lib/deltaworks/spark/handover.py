@@ -214,8 +214,8 @@ def settle(paths: PipelinePaths) -> None:
 
 
 def _require_stand(local: LocalStore | None, path: Path, last_batch: int) -> None:
-    """A stamp counts batches. (Of a task that had nothing to do in some of them, it is lower.)"""
-    version = 0 if local is None else local.stamp().version
+    """A version counts batches. (Of a task that had nothing to do in some of them, it is lower.)"""
+    version = 0 if local is None else local.version().number
     if version > last_batch + 1:
         raise ConflictError(
             f"The store {path} is at batch {version - 1}, after batch {last_batch}.",

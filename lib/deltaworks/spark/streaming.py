@@ -147,7 +147,7 @@ class _Totals:
         self.late += counts.late
         self.dead_letters += counts.dead_letters
         self.skipped_transactions += result.skipped_transaction
-        self.openings[result.opened] = self.openings.get(result.opened, 0) + 1
+        self.openings[result.recovery] = self.openings.get(result.recovery, 0) + 1
         self.stream_time_ms[name] = counts.stream_time_ms
         self.state_entries[name] = counts.state_entries
         self.next_ticks_ms[name] = counts.next_tick_ms

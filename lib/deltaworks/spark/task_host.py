@@ -1,6 +1,6 @@
 """Kafka Streams tasks inside Spark: one group of `transformWithState` hosts the kernel tasks of one slot.
 
-Spark's state keeps the stamp and the changelog of every task, all in one map: Spark prepares each variable of a state
+Spark's state keeps the version and the changelog of every task, all in one map: Spark prepares each variable of a state
 anew in every batch and partition, which costs more than what is done with it. Rows of other operators pass through,
 because a branch in a streaming plan would run an operator twice.
 """
@@ -25,7 +25,7 @@ from deltaworks import disk
 from deltaworks.runtime import messages
 from deltaworks.runtime.slot import Operator, run_slot
 from deltaworks.runtime.state.initial_state import seeded
-from deltaworks.runtime.state.recovery import Truth, TruthHeader, decode_header, encode_header
+from deltaworks.runtime.state.recovery import CheckpointState, StateHeader, decode_header, encode_header
 from deltaworks.runtime.task_loop import TaskId
 from deltaworks.runtime.worker import HostConfig, worker_for
 
@@ -34,19 +34,19 @@ _TASK, _SEGMENT = Struct(">ii"), Struct(">q")
 """Keys of the state: of a task's header, and what follows in the key of one of its segments."""
 
 
-class SparkTruth:
-    """`recovery.Truth` of one task over the state of its slot."""
+class SparkState:
+    """`recovery.CheckpointState` of one task over the state of its slot."""
 
     def __init__(self, task: TaskId, state: MapState) -> None:
         self._task = _TASK.pack(*task)
         self._said_by = f"the state of task {task} in Spark's checkpoint"
         self._state = state
 
-    def header(self) -> TruthHeader | None:
+    def header(self) -> StateHeader | None:
         value = self._state.getValue((self._task,))
         return decode_header(bytes(value[0]), self._said_by) if value is not None else None
 
-    def update(self, header: TruthHeader) -> None:
+    def update(self, header: StateHeader) -> None:
         self._state.updateValue((self._task,), (encode_header(header),))
 
     def segment(self, segment_id: int) -> bytes:
@@ -86,13 +86,18 @@ class TaskHost(StatefulProcessor):
         batch_id = self._config.first_batch + int(context.getLocalProperty("streaming.sql.batchId") or -1)
         with disk.told(Path(self._config.local_root)):
             for row in run_slot(
-                worker, self._operator, batch_id, map(messages.Row._make, rows), self._truth, context.attemptNumber()
+                worker,
+                self._operator,
+                batch_id,
+                map(messages.Row._make, rows),
+                self._committed,
+                context.attemptNumber(),
             ):
                 yield _ROW(*row)
 
     def close(self) -> None:
         pass
 
-    def _truth(self, task: TaskId) -> Truth:
-        truth, seed = SparkTruth(task, self._state), self._config.seed
-        return truth if seed is None else seeded(truth, Path(seed), *task)
+    def _committed(self, task: TaskId) -> CheckpointState:
+        committed, seed = SparkState(task, self._state), self._config.seed
+        return committed if seed is None else seeded(committed, Path(seed), *task)

@@ -1,4 +1,4 @@
-"""Breakages of what tasks keep: cycles, local stores and their stamps."""
+"""Breakages of what tasks keep: cycles, local stores and their versions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _members_one_by_one(patch: Patch) -> None:
         keep(self)
         with self._hosted.local.transaction() as transaction:  # as if the next turn were not in this batch
             transaction.apply(self._hosted.pending.changes)
-            transaction.commit(self._header.stamp)
+            transaction.commit(self._header.version)
 
     patch(slot._TaskRun, "write", write_and_keep)
     patch(slot._TaskRun, "keep", nothing)
@@ -39,7 +39,7 @@ def _local_store_written_at_once(patch: Patch) -> None:
         sent = original(self, inputs, last=last)
         with self._hosted.local.transaction() as transaction:
             transaction.apply(self._changes[-1])
-            transaction.commit(self._header.stamp)
+            transaction.commit(self._header.version)
         return sent
 
     patch(slot._TaskRun, "turn", turn)
@@ -48,10 +48,10 @@ def _local_store_written_at_once(patch: Patch) -> None:
 def _nonce_not_compared(patch: Patch) -> None:
     from deltaworks.runtime.state import recovery
 
-    patch(recovery, "same_stamp", lambda local, truth: local.version == truth.version)
+    patch(recovery, "same_version", lambda local, committed: local.number == committed.number)
 
 
-def _stamp_not_required(patch: Patch) -> None:
+def _version_not_required(patch: Patch) -> None:
     from deltaworks.runtime.state import local_store
 
     patch(local_store, "_require", nothing)
@@ -131,9 +131,9 @@ BREAKAGES: dict[str, Breakage] = {
     "size of a local store not checked": Breakage(
         Hole.LOCAL_STORE, _size_not_checked, (f"{_FILES}::test_a_damaged_file_is_filled_again[half]",)
     ),
-    "stamp not compared when a store is written": Breakage(
+    "version not compared when a store is written": Breakage(
         Hole.LATE_OR_OTHER_CODE,
-        _stamp_not_required,
+        _version_not_required,
         ("tests/unit/runtime/state/test_local_store.py::test_a_late_writer_changes_nothing",),
     ),
     "damage of a local store forgotten": Breakage(

@@ -15,7 +15,7 @@ from deltaworks.control.paths import PipelinePaths
 from deltaworks.errors import ConfigurationError, ConflictError, IncompatibleCheckpointError
 from deltaworks.kafka.ranges import Offsets
 from deltaworks.kernel.stores.state import StoreChanges
-from deltaworks.runtime.state.local_store import LocalStore, Stamp
+from deltaworks.runtime.state.local_store import LocalStore, StateVersion
 from deltaworks.runtime.state.recovery import local_path
 from deltaworks.spark import handover
 from deltaworks.spark.source import TICK
@@ -222,7 +222,7 @@ def test_a_line_that_was_not_finished_is_not_there(folder: Folder, monkeypatch: 
 
 def test_a_store_that_is_further_than_the_batch_is_refused(folder: Folder) -> None:
     local = LocalStore(local_path(folder.state, 0, 1), {"counts": False, "__task__": False}, durable=True)
-    local.commit({"counts": StoreChanges([(b"k", b"v")])}, Stamp(4, b"replay"), None)
+    local.commit({"counts": StoreChanges([(b"k", b"v")])}, StateVersion(4, b"replay"), None)
     local.close()
 
     with pytest.raises(ConflictError, match=r"0-1 is at batch 3, after batch 2"):

@@ -15,11 +15,11 @@ from deltaworks.errors import IncompatibleCheckpointError
 from deltaworks.runtime import messages
 from deltaworks.runtime.state import initial_state
 from deltaworks.runtime.state.local_store import EMPTY
-from deltaworks.runtime.state.recovery import Truth
+from deltaworks.runtime.state.recovery import CheckpointState
 from deltaworks.runtime.worker import HostConfig
 from deltaworks.spark import task_host
 from deltaworks.spark.routes import Routes
-from deltaworks.spark.task_host import SparkTruth, TaskHost
+from deltaworks.spark.task_host import SparkState, TaskHost
 
 ROW = messages.Row(7, 0, 3, messages.RESULT, b"result", b"batch")
 
@@ -45,20 +45,20 @@ def host(**options: Any) -> TaskHost:
     return TaskHost(config, routes.operators[0], routes.by_task())
 
 
-Ran = Callable[[TaskHost, str], tuple[int, Truth]]
+Ran = Callable[[TaskHost, str], tuple[int, CheckpointState]]
 
 
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch) -> Ran:
     """Runs one of Spark's batches; the id that its tasks are told, and the state of task (0, 0)."""
 
-    def run(host: TaskHost, spark_batch: str) -> tuple[int, Truth]:
+    def run(host: TaskHost, spark_batch: str) -> tuple[int, CheckpointState]:
         found: list[Any] = []
 
         def run_slot(
-            worker: Any, operator: Any, batch_id: int, rows: Any, truths: Any, attempt: int
+            worker: Any, operator: Any, batch_id: int, rows: Any, committed: Any, attempt: int
         ) -> Iterator[messages.Row]:
-            found.extend((batch_id, truths((0, 0)), attempt))
+            found.extend((batch_id, committed((0, 0)), attempt))
             yield ROW
 
         monkeypatch.setattr(task_host, "run_slot", run_slot)
@@ -87,7 +87,7 @@ def test_tasks_of_a_line_with_seeds_take_them(ran: Ran, tmp_path: Path) -> None:
 
     header = seeded.header()
     assert alone.header() is None
-    assert header is not None and header.stamp == EMPTY
+    assert header is not None and header.version == EMPTY
 
 
 def test_what_spark_holds_of_another_format_is_refused() -> None:
@@ -97,4 +97,4 @@ def test_what_spark_holds_of_another_format_is_refused() -> None:
 
     state: Any = FirstFormat()
     with pytest.raises(IncompatibleCheckpointError, match=r"task \(0, 1\) in Spark's checkpoint has no format"):
-        SparkTruth((0, 1), state).header()
+        SparkState((0, 1), state).header()

@@ -17,7 +17,7 @@ from deltaworks.kafka.ranges import Offsets, Range
 from deltaworks.kernel.records import RecordBatch
 from deltaworks.kernel.stores.build import Store
 from deltaworks.runtime.global_tables import GlobalTable, GlobalTables, Kept, Reader
-from deltaworks.runtime.state.local_store import Changes, Stamp
+from deltaworks.runtime.state.local_store import Changes, StateVersion
 from deltaworks.runtime.state.overlay import OverlayReader
 
 
@@ -79,23 +79,23 @@ class _Layer:
     """`Kept` in memory, above entries that do not change."""
 
     def __init__(self, below: Kept) -> None:
-        self._below, self._stamp = below, below.stamp()
+        self._below, self._version = below, below.version()
         self._readers: dict[str, OverlayReader] = {}
 
-    def stamp(self) -> Stamp:
-        return self._stamp
+    def version(self) -> StateVersion:
+        return self._version
 
     def reader(self, store: str) -> OverlayReader:
         if store not in self._readers:
             self._readers[store] = OverlayReader(self._below.reader(store))
         return self._readers[store]
 
-    def commit(self, changes: Changes, stamp: Stamp, previous: Stamp | None) -> None:
+    def commit(self, changes: Changes, version: StateVersion, previous: StateVersion | None) -> None:
         for name, change in changes.items():
             self.reader(name).apply(change)
-        self._stamp = stamp
+        self._version = version
 
-    def rebuild(self, history: Iterator[Changes], stamp: Stamp, previous: Stamp | None) -> None:
+    def rebuild(self, history: Iterator[Changes], version: StateVersion, previous: StateVersion | None) -> None:
         raise AssertionError("the steps of a unit go back")
 
     def refresh(self) -> bool:

@@ -32,7 +32,7 @@ from deltaworks.runtime.replay.layers import Layers
 from deltaworks.runtime.replay.reading import read_steps
 from deltaworks.runtime.replay.units import Unit, UnitResult, UnitStep, Work
 from deltaworks.runtime.state import changelog
-from deltaworks.runtime.state.local_store import LocalStore, LocalTransaction, Stamp, stores_of
+from deltaworks.runtime.state.local_store import LocalStore, LocalTransaction, StateVersion, stores_of
 from deltaworks.runtime.state.recovery import local_path
 from deltaworks.runtime.task_loop import Inputs, Sent, TaskId, process, take_turns
 from deltaworks.runtime.worker import new_kernel
@@ -62,19 +62,19 @@ class UnitRunner:
         return self._attempt(unit)  # outside the handler: dead letters tell of what they were raised in
 
     def _attempt(self, unit: Unit) -> UnitResult:
-        paths, stamp = self.work.paths, Stamp(unit.commit_id + 1, _NONCE)
+        paths, version = self.work.paths, StateVersion(unit.commit_id + 1, _NONCE)
         result_path = paths.results(unit.commit_id) / unit.name
         with ExitStack() as opened:
             stores = [opened.enter_context(closing(self._local(task))) for task in unit.members]
             transactions = [opened.enter_context(store.transaction()) for store in stores]
             reach("replay.opened")
-            found = [transaction.stamp() for transaction in transactions]
-            if any(each.version > stamp.version for each in found):
+            found = [transaction.version() for transaction in transactions]
+            if any(each.number > version.number for each in found):
                 raise StateError(f"the stores of task {unit.name} are ahead of batch {unit.commit_id}")
             changes_path = paths.changes(unit.commit_id) / unit.name
-            if stamp in found:
+            if version in found:
                 result = msgspec.msgpack.decode(result_path.read_bytes(), type=UnitResult)
-                self._complete(transactions, changes_path, stamp)
+                self._complete(transactions, changes_path, version)
                 return result
             result, changes = self._process(unit, transactions)
             if len(transactions) > 1:
@@ -82,19 +82,19 @@ class UnitRunner:
             replace_file(result_path, msgspec.msgpack.encode(result))
             reach("replay.result_written")
             for transaction in transactions:
-                transaction.commit(stamp)
+                transaction.commit(version)
                 reach("replay.local_committed")
         return result
 
-    def _complete(self, transactions: Sequence[LocalTransaction], changes_path: Path, stamp: Stamp) -> None:
+    def _complete(self, transactions: Sequence[LocalTransaction], changes_path: Path, version: StateVersion) -> None:
         """What a cycle did not get to: the stores that lack its changes get them."""
-        if all(transaction.stamp() == stamp for transaction in transactions):
+        if all(transaction.version() == version for transaction in transactions):
             return
         kept = msgspec.msgpack.decode(changes_path.read_bytes(), type=list[dict[str, StoreChanges]])
         for transaction, changes in zip(transactions, kept, strict=True):
-            if transaction.stamp() != stamp:
+            if transaction.version() != version:
                 transaction.apply(changes)
-                transaction.commit(stamp)
+                transaction.commit(version)
                 reach("replay.local_committed")
 
     def _process(

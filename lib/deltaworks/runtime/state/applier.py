@@ -2,8 +2,8 @@
 
 A thread of the worker looks for Spark's note that the batch is committed, and applies what waits in memory. It is
 never needed: a batch that begins does the same itself, from memory or from Spark's state, and then nothing is left to
-do here. Spark's note says that the batch is committed, not whose attempt: if that was another one, its stamp is another
-one too, and the next batch on this machine rebuilds the store.
+do here. Spark's note says that the batch is committed, not whose attempt: if that was another one, its version is
+another one too, and the next batch on this machine rebuilds the store.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Applier:
             task.pending = None  # also if it fails: the next batch finds it in Spark's state
             try:
                 reach("store.before_apply")
-                task.local.commit(pending.changes, pending.stamp, pending.base)
+                task.local.commit(pending.changes, pending.version, pending.base)
                 reach("store.after_apply")
             except StateError as error:
                 if not _has_gone_on(task.local, pending):
@@ -98,6 +98,6 @@ class Applier:
 def _has_gone_on(local: LocalStore, pending: Pending) -> bool:
     """Another process had the task since: it has found the changes in Spark's state."""
     try:
-        return local.stamp().version >= pending.stamp.version
+        return local.version().number >= pending.version.number
     except StateError:
         return False

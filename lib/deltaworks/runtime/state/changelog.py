@@ -1,6 +1,6 @@
 """The changelog of a task's stores: binary segments in Spark's state, merged in tiers.
 
-Each batch appends one segment, which leads from the stamp of the one before to its own. When a tier holds `FANOUT`
+Each batch appends one segment, which leads from the version of the one before to its own. When a tier holds `FANOUT`
 segments they become one of the next tier before another one comes, so that a restore reads about as much as is alive
 and every entry is rewritten a logarithmic number of times. The newest segment is never part of a merge in its own
 batch: a local store that is one batch behind always finds it.
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import msgspec
 
 from deltaworks.kernel.stores.state import StoreChanges
-from deltaworks.runtime.state.local_store import Changes, Stamp
+from deltaworks.runtime.state.local_store import Changes, StateVersion
 
 FANOUT = 8
 _CHUNK_BYTES = 4 << 20
@@ -29,7 +29,7 @@ class SegmentRef(msgspec.Struct, frozen=True, array_like=True):
     chunks: int
     tier: int
     entries: int
-    stamp: Stamp
+    version: StateVersion
     """Of the state that it leads to."""
 
 

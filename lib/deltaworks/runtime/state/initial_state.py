@@ -23,7 +23,14 @@ from deltaworks.kernel.stores.state import StoreChanges
 from deltaworks.runtime.state import changelog
 from deltaworks.runtime.state.changelog import FANOUT, SegmentRef
 from deltaworks.runtime.state.local_store import LocalStore
-from deltaworks.runtime.state.recovery import NOTHING, Truth, TruthHeader, decode_header, encode_header, next_stamp
+from deltaworks.runtime.state.recovery import (
+    NOTHING,
+    CheckpointState,
+    StateHeader,
+    decode_header,
+    encode_header,
+    next_version,
+)
 
 _MIN_ENTRIES = 50_000
 """Of a segment, so that a small store is not cut into many."""
@@ -57,10 +64,10 @@ def write(path: Path, local: LocalStore | None, stores: Mapping[str, bool], batc
     checksums: list[int] = []
     with path.open("wb") as file:
         for changes in _segments(local, stores) if local is not None else ():
-            chunks, stamp = changelog.encode(changes), next_stamp(header)
+            chunks, version = changelog.encode(changes), next_version(header)
             entries = changelog.entry_count(changes)
-            segment = SegmentRef(header.next_segment, len(chunks), _tier(batches), entries, stamp)
-            header = TruthHeader(stamp, (*header.segments, segment), header.next_segment + len(chunks))
+            segment = SegmentRef(header.next_segment, len(chunks), _tier(batches), entries, version)
+            header = StateHeader(version, (*header.segments, segment), header.next_segment + len(chunks))
             for chunk in chunks:
                 file.write(chunk)
                 sizes.append(len(chunk))
@@ -130,47 +137,47 @@ class Seed:
         )
 
 
-def seeded(truth: Truth, root: Path, stage: int, task: int) -> Truth:
+def seeded(committed: CheckpointState, root: Path, stage: int, task: int) -> CheckpointState:
     """What Spark's state says of a task of a line that began with seeds."""
-    return _SeededTruth(truth, seed_path(root, stage, task))
+    return _WithInitialState(committed, seed_path(root, stage, task))
 
 
-class _SeededTruth:
-    """`protocol.Truth` that shows the seed until the first update, which makes it part of the state below."""
+class _WithInitialState:
+    """`recovery.CheckpointState` that shows the seed until the first update, which makes it part of the state below."""
 
-    def __init__(self, truth: Truth, path: Path) -> None:
-        self._truth, self._path = truth, path
+    def __init__(self, committed: CheckpointState, path: Path) -> None:
+        self._committed, self._path = committed, path
         self._seed: Seed | None = None
         self._pending: dict[int, None] = {}
         """Segments that are only in the seed so far, in order."""
 
-    def header(self) -> TruthHeader | None:
-        header = self._truth.header()
+    def header(self) -> StateHeader | None:
+        header = self._committed.header()
         if header is None:
             self._seed = Seed(self._path)
             header = self._seed.header
             self._pending = dict.fromkeys(range(header.next_segment))
         return header
 
-    def update(self, header: TruthHeader) -> None:
+    def update(self, header: StateHeader) -> None:
         for segment_id in self._pending:
-            self._truth.put_segment(segment_id, self.segment(segment_id))
+            self._committed.put_segment(segment_id, self.segment(segment_id))
         self._pending.clear()
-        self._truth.update(header)
+        self._committed.update(header)
 
     def segment(self, segment_id: int) -> bytes:
         if self._seed is not None and segment_id in self._pending:
             return self._seed.segment(segment_id)
-        return self._truth.segment(segment_id)
+        return self._committed.segment(segment_id)
 
     def put_segment(self, segment_id: int, data: bytes) -> None:
-        self._truth.put_segment(segment_id, data)
+        self._committed.put_segment(segment_id, data)
 
     def remove_segment(self, segment_id: int) -> None:
         if segment_id in self._pending:
             del self._pending[segment_id]
         else:
-            self._truth.remove_segment(segment_id)
+            self._committed.remove_segment(segment_id)
 
 
 def _segments(local: LocalStore, stores: Mapping[str, bool]) -> Iterator[dict[str, StoreChanges]]:

@@ -1,10 +1,10 @@
 """The stores of one task on the executor's disk: LMDB, readable by every Python worker that may get the task.
 
-It holds what committed batches have left, and a `Stamp` that says up to which one. Whoever changes it names the stamp
-that he has seen; if another one is there, nothing is changed. For a stream it is a cache of what Spark's checkpoint
-holds, thrown away at the slightest doubt: another boot of the machine, another format, a page or a value that is not
-what was written (`local_files`). When it is written, and what from, is in `protocol.py`. A replay keeps its state in
-it (`replay/`): then each commit waits for the disk.
+It holds what committed batches have left, and a `StateVersion` that says up to which one. Whoever changes it names the
+version that he has seen; if another one is there, nothing is changed. For a stream it is a cache of what Spark's
+checkpoint holds, thrown away at the slightest doubt: another boot of the machine, another format, a page or a value
+that is not what was written (`local_files`). When it is written, and what from, is in `recovery.py`. A replay keeps its
+state in it (`replay/`): then each commit waits for the disk.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from deltaworks.runtime.state import local_files
 from deltaworks.runtime.state.local_files import discard
 from deltaworks.topology.stages import Stage
 
-__all__ = ["EMPTY", "Changes", "LocalReader", "LocalStore", "LocalTransaction", "Stamp", "discard", "stores_of"]
+__all__ = ["EMPTY", "Changes", "LocalReader", "LocalStore", "LocalTransaction", "StateVersion", "discard", "stores_of"]
 
 _MAP_SIZE = 1 << 38
 _MAX_STORES = 256
@@ -38,7 +38,7 @@ _DIGEST = 24
 _MARK = b"."
 """Before every key, because LMDB has no empty key."""
 _META = b"!meta"
-_STAMP = b"stamp"
+_STAMP = b"version"
 _CHECK_BYTES = 4
 """After every value: the checksum of key and value, so that the checksum of all three is always the same."""
 _INTACT = 0x2144DF1C
@@ -52,17 +52,17 @@ if TYPE_CHECKING:
 Changes = Mapping[str, StoreChanges]
 
 
-class Stamp(msgspec.Struct, frozen=True, array_like=True):
+class StateVersion(msgspec.Struct, frozen=True, array_like=True):
     """Identity of one committed state of a task.
 
-    The nonce is random: a failed attempt may have used the same version number, never the same nonce.
+    The nonce is random: a failed attempt may have used the same number, never the same nonce.
     """
 
-    version: int
+    number: int
     nonce: bytes
 
 
-EMPTY = Stamp(0, b"")
+EMPTY = StateVersion(0, b"")
 """Of a store to which nothing was ever committed."""
 
 
@@ -105,10 +105,10 @@ class LocalStore:
             discard(path)
         return cls(path, timed)
 
-    def stamp(self) -> Stamp:
+    def version(self) -> StateVersion:
         """Of the last commit."""
         with self._guarded(), self._env.begin() as txn:
-            return _stamp(txn, self._databases)
+            return _version(txn, self._databases)
 
     def reader(self, store: str) -> LocalReader:
         """Every call sees the last commit. Good until the store is opened again (`discard`, `refresh`)."""
@@ -127,12 +127,12 @@ class LocalStore:
             if transaction.committed:
                 local_files.extend(self._path, self._size_bytes())
 
-    def commit(self, changes: Changes, stamp: Stamp, previous: Stamp | None) -> None:
+    def commit(self, changes: Changes, version: StateVersion, previous: StateVersion | None) -> None:
         """Applies changes of one batch in one transaction.
 
         Args:
             changes: What it changed.
-            stamp: Of the state that they lead to.
+            version: Of the state that they lead to.
             previous: Of the state that they were made from; None: of an empty store.
 
         Raises:
@@ -141,20 +141,20 @@ class LocalStore:
         with self.transaction() as transaction:
             transaction.require(previous or EMPTY)
             transaction.apply(changes)
-            transaction.commit(stamp)
+            transaction.commit(version)
 
-    def require(self, stamp: Stamp) -> None:
+    def require(self, version: StateVersion) -> None:
         """Raises `StateError` if the store is at another state."""
-        _require(self._path, self.stamp(), stamp)
+        _require(self._path, self.version(), version)
 
-    def rebuild(self, history: Iterator[Changes], stamp: Stamp, previous: Stamp | None) -> None:
+    def rebuild(self, history: Iterator[Changes], version: StateVersion, previous: StateVersion | None) -> None:
         """Replaces everything by the changelog, oldest segment first; `previous` as for `commit`."""
         with self.transaction() as transaction:
             transaction.require(previous or EMPTY)
             transaction.clear()
             for changes in history:
                 transaction.apply(changes)
-            transaction.commit(stamp)
+            transaction.commit(version)
 
     def entry_count(self) -> int:
         with self._guarded(), self._env.begin() as txn:
@@ -238,13 +238,13 @@ class LocalTransaction:
         self._path, self._txn, self._databases = path, txn, databases
         self.committed = False
 
-    def stamp(self) -> Stamp:
+    def version(self) -> StateVersion:
         """Of the last commit."""
-        return _stamp(self._txn, self._databases)
+        return _version(self._txn, self._databases)
 
-    def require(self, stamp: Stamp) -> None:
+    def require(self, version: StateVersion) -> None:
         """Raises `StateError` if the store is at another state."""
-        _require(self._path, self.stamp(), stamp)
+        _require(self._path, self.version(), version)
 
     def reader(self, store: str) -> LocalReader:
         """Sees what was applied so far."""
@@ -265,13 +265,13 @@ class LocalTransaction:
         for database in (*self._databases.entries.values(), *self._databases.times.values()):
             self._txn.drop(database, delete=False)
 
-    def commit(self, stamp: Stamp) -> None:
+    def commit(self, version: StateVersion) -> None:
         """All changes count from now on.
 
         Args:
-            stamp: of the state that they lead to.
+            version: of the state that they lead to.
         """
-        self._txn.put(_STAMP, _checked(_STAMP, msgspec.msgpack.encode(stamp)), db=self._databases.meta)
+        self._txn.put(_STAMP, _checked(_STAMP, msgspec.msgpack.encode(version)), db=self._databases.meta)
         self._txn.commit()
         self.committed = True
 
@@ -390,19 +390,19 @@ class LocalReader:
         return local_files.doubt(self._path, "an entry is not as it was written")
 
 
-def _stamp(txn: _Transaction, databases: _Databases) -> Stamp:
+def _version(txn: _Transaction, databases: _Databases) -> StateVersion:
     raw = txn.get(_STAMP, db=databases.meta)
     if raw is None:
         return EMPTY
     if crc32(raw, crc32(_STAMP)) != _INTACT:
-        raise lmdb.CorruptedError("the stamp is not as it was written")
-    return msgspec.msgpack.decode(raw[:-_CHECK_BYTES], type=Stamp)
+        raise lmdb.CorruptedError("the version is not as it was written")
+    return msgspec.msgpack.decode(raw[:-_CHECK_BYTES], type=StateVersion)
 
 
-def _require(path: Path, found: Stamp, wanted: Stamp) -> None:
+def _require(path: Path, found: StateVersion, wanted: StateVersion) -> None:
     if found != wanted:
         raise StateError(
-            f"The local store {path} is at version {found.version}, and version {wanted.version} of it was read: "
+            f"The local store {path} is at version {found.number}, and version {wanted.number} of it was read: "
             "another process has written it meanwhile.",
             hint="nothing of this attempt was kept; the batch is run again",
         )

@@ -1,16 +1,17 @@
-"""The store protocol: which state a task may trust, and how a batch becomes part of it.
+"""Recovery of stores: which state a task may trust, and how a batch becomes part of it.
 
-Spark's checkpoint is the only truth. Per task it holds the stamp `(version, nonce)`, the list of changelog segments and
-the segments, each with the stamp that it leads to. A local store holds what committed batches have left, with their
-stamp, and nothing else. At the start of a batch:
+Only the checkpoint counts. Per task it holds the version `(number, nonce)` of the state, the list of changelog
+segments, and the segments, each with the version that it leads to. A local store holds what committed batches have
+left, with their version, and nothing else. At the start of a batch:
 
-- same stamp: go on;
-- the stamp from which the last batch of this process has gone on: apply its changes, which have waited in memory;
-- the stamp of a segment: apply the segments after it;
+- same version: go on;
+- the version from which the last batch of this process has gone on: apply its changes, which have waited in memory;
+- the version of a segment: apply the segments after it;
 - anything else: rebuild from the changelog.
 
-At the end of a batch its changes become a changelog segment with the next stamp, which has a new random nonce, and wait
-in memory (`Pending`) until Spark has committed the batch. So an attempt that fails has never been in a local store.
+At the end of a batch its changes become a changelog segment with the next version, which has a new random nonce, and
+wait in memory (`Pending`) until Spark has committed the batch. So an attempt that fails has never been in a local
+store.
 """
 
 from __future__ import annotations
@@ -29,17 +30,17 @@ from deltaworks.faults import reach
 from deltaworks.kernel.stores.state import StoreChanges
 from deltaworks.runtime.state import changelog
 from deltaworks.runtime.state.changelog import SegmentRef
-from deltaworks.runtime.state.local_store import EMPTY, Changes, LocalStore, LocalTransaction, Stamp
+from deltaworks.runtime.state.local_store import EMPTY, Changes, LocalStore, LocalTransaction, StateVersion
 
 FORMAT = 2
 """Of what Spark's state holds of a task."""
 _NONCE_BYTES = 12
 
 
-class TruthHeader(msgspec.Struct, frozen=True, array_like=True):
+class StateHeader(msgspec.Struct, frozen=True, array_like=True):
     """What Spark's state says about a task."""
 
-    stamp: Stamp
+    version: StateVersion
     segments: tuple[SegmentRef, ...]
     next_segment: int
 
@@ -49,16 +50,16 @@ class _Encoded(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     header: msgspec.Raw
 
 
-NOTHING = TruthHeader(EMPTY, (), 0)
+NOTHING = StateHeader(EMPTY, (), 0)
 """About a task that has never run."""
 
 
-def encode_header(header: TruthHeader) -> bytes:
+def encode_header(header: StateHeader) -> bytes:
     """A header with its format."""
     return msgspec.msgpack.encode(_Encoded(FORMAT, msgspec.Raw(msgspec.msgpack.encode(header))))
 
 
-def decode_header(data: bytes, what: str) -> TruthHeader:
+def decode_header(data: bytes, what: str) -> StateHeader:
     """What `encode_header` has made.
 
     Args:
@@ -71,7 +72,7 @@ def decode_header(data: bytes, what: str) -> TruthHeader:
     try:
         encoded = msgspec.msgpack.decode(data, type=_Encoded)
         if encoded.format == FORMAT:
-            return msgspec.msgpack.decode(encoded.header, type=TruthHeader)
+            return msgspec.msgpack.decode(encoded.header, type=StateHeader)
         found = f"format {encoded.format}"
     except msgspec.DecodeError:
         found = "no format that is known"
@@ -81,12 +82,12 @@ def decode_header(data: bytes, what: str) -> TruthHeader:
     )
 
 
-class Truth(Protocol):
+class CheckpointState(Protocol):
     """The state of one task in Spark's checkpoint."""
 
-    def header(self) -> TruthHeader | None: ...
+    def header(self) -> StateHeader | None: ...
 
-    def update(self, header: TruthHeader) -> None: ...
+    def update(self, header: StateHeader) -> None: ...
 
     def segment(self, segment_id: int) -> bytes: ...
 
@@ -95,7 +96,7 @@ class Truth(Protocol):
     def remove_segment(self, segment_id: int) -> None: ...
 
 
-class Opened(Enum):
+class RecoveryAction(Enum):
     """What had to be done to the local store."""
 
     SAME = "same"
@@ -113,124 +114,128 @@ class Pending:
 
     batch: int
     """By Spark's count."""
-    base: Stamp
+    base: StateVersion
     """Of the state that they were made from."""
-    stamp: Stamp
+    version: StateVersion
     """Of the state that they lead to."""
     changes: Changes
     since_s: float
     """By `clock.ticks_s`."""
 
 
-def same_stamp(local: Stamp, truth: Stamp) -> bool:
-    """Whether the local store holds exactly the committed state: the version alone may be another attempt's."""
-    return local.version == truth.version and local.nonce == truth.nonce
+def same_version(local: StateVersion, committed: StateVersion) -> bool:
+    """Whether the local store holds exactly the committed state: the number alone may be another attempt's."""
+    return local.number == committed.number and local.nonce == committed.nonce
 
 
-def open_store(local: LocalStore, truth: Truth, pending: Pending | None = None) -> tuple[TruthHeader, Opened]:
+def open_store(
+    local: LocalStore, committed: CheckpointState, pending: Pending | None = None
+) -> tuple[StateHeader, RecoveryAction]:
     """Brings the local store to the committed state.
 
     Args:
         local: The store.
-        truth: What Spark's state says.
+        committed: What Spark's state says.
         pending: What this process has kept of the batch before, committed or not.
 
     Raises:
         StateError: the local store cannot be read.
         IncompatibleCheckpointError: Spark's state has another format.
     """
-    header = truth.header() or NOTHING
-    found = local.stamp()
-    if same_stamp(found, header.stamp):
-        return header, Opened.NEW if found == EMPTY else Opened.SAME
+    header = committed.header() or NOTHING
+    found = local.version()
+    if same_version(found, header.version):
+        return header, RecoveryAction.NEW if found == EMPTY else RecoveryAction.SAME
     with local.transaction() as transaction:  # what is there now cannot change until it ends
-        return header, _bring_forward(transaction, truth, header, pending)
+        return header, _bring_forward(transaction, committed, header, pending)
 
 
-def _bring_forward(transaction: LocalTransaction, truth: Truth, header: TruthHeader, pending: Pending | None) -> Opened:
-    found = transaction.stamp()
-    if same_stamp(found, header.stamp):
-        return Opened.SAME
-    if pending is not None and same_stamp(pending.stamp, header.stamp) and same_stamp(found, pending.base):
-        _apply(transaction, iter([pending.changes]), header.stamp)
-        return Opened.APPLIED
+def _bring_forward(
+    transaction: LocalTransaction, committed: CheckpointState, header: StateHeader, pending: Pending | None
+) -> RecoveryAction:
+    found = transaction.version()
+    if same_version(found, header.version):
+        return RecoveryAction.SAME
+    if pending is not None and same_version(pending.version, header.version) and same_version(found, pending.base):
+        _apply(transaction, iter([pending.changes]), header.version)
+        return RecoveryAction.APPLIED
     newer = _after(header.segments, found)
     if newer is not None:
-        _apply(transaction, _history(truth, newer), header.stamp)
-        return Opened.CAUGHT_UP
+        _apply(transaction, _history(committed, newer), header.version)
+        return RecoveryAction.CAUGHT_UP
     reach("store.before_rebuild")
     transaction.clear()
-    for changes in _history(truth, header.segments):
+    for changes in _history(committed, header.segments):
         transaction.apply(changes)
-    transaction.commit(header.stamp)
+    transaction.commit(header.version)
     reach("store.after_rebuild")
-    return Opened.REBUILD
+    return RecoveryAction.REBUILD
 
 
-def _apply(transaction: LocalTransaction, history: Iterator[Changes], stamp: Stamp) -> None:
+def _apply(transaction: LocalTransaction, history: Iterator[Changes], version: StateVersion) -> None:
     reach("store.before_apply")
     for changes in history:
         transaction.apply(changes)
-    transaction.commit(stamp)
+    transaction.commit(version)
     reach("store.after_apply")
 
 
-def _after(segments: Sequence[SegmentRef], found: Stamp) -> Sequence[SegmentRef] | None:
+def _after(segments: Sequence[SegmentRef], found: StateVersion) -> Sequence[SegmentRef] | None:
     """The segments that lead from a state to the last one; None if they do not.
 
     The oldest one is never among them: it keeps no deletes once it has been merged.
     """
     for number, segment in enumerate(segments, start=1):
-        if same_stamp(found, segment.stamp):
+        if same_version(found, segment.version):
             return segments[number:]
     return None
 
 
-def next_stamp(header: TruthHeader) -> Stamp:
+def next_version(header: StateHeader) -> StateVersion:
     """Of the state after this batch; never the same twice."""
-    return Stamp(header.stamp.version + 1, os.urandom(_NONCE_BYTES))
+    return StateVersion(header.version.number + 1, os.urandom(_NONCE_BYTES))
 
 
-def append(truth: Truth, header: TruthHeader, stamp: Stamp, changes: Changes) -> TruthHeader:
-    """All changes of a batch as one segment, then the stamp; they count once Spark commits its checkpoint."""
-    segments, next_id = _merged(truth, header)
-    ref = _write(truth, next_id, 0, changes, stamp)
+def append(committed: CheckpointState, header: StateHeader, version: StateVersion, changes: Changes) -> StateHeader:
+    """All changes of a batch as one segment, then the version; they count once Spark commits its checkpoint."""
+    segments, next_id = _merged(committed, header)
+    ref = _write(committed, next_id, 0, changes, version)
     reach("store.after_append")
-    header = TruthHeader(stamp, (*segments, ref), next_id + ref.chunks)
-    truth.update(header)
-    reach("store.after_stamp")
+    header = StateHeader(version, (*segments, ref), next_id + ref.chunks)
+    committed.update(header)
+    reach("store.after_version")
     return header
 
 
-def _merged(truth: Truth, header: TruthHeader) -> tuple[list[SegmentRef], int]:
+def _merged(committed: CheckpointState, header: StateHeader) -> tuple[list[SegmentRef], int]:
     """The segments, with no tier full, and the next id."""
     segments, next_id = list(header.segments), header.next_segment
     while run := changelog.tier_to_merge(segments):
         oldest = len(run) == len(segments)
-        merged = changelog.merge([_read(truth, segment) for segment in run], oldest=oldest)
+        merged = changelog.merge([_read(committed, segment) for segment in run], oldest=oldest)
         for segment in run:
             for segment_id in range(segment.first, segment.first + segment.chunks):
-                truth.remove_segment(segment_id)
-        ref = _write(truth, next_id, run[0].tier + 1, merged, run[-1].stamp)
+                committed.remove_segment(segment_id)
+        ref = _write(committed, next_id, run[0].tier + 1, merged, run[-1].version)
         segments[-len(run) :] = [ref]
         next_id += ref.chunks
     return segments, next_id
 
 
-def _write(truth: Truth, first: int, tier: int, changes: Changes, stamp: Stamp) -> SegmentRef:
+def _write(committed: CheckpointState, first: int, tier: int, changes: Changes, version: StateVersion) -> SegmentRef:
     chunks = changelog.encode(changes)
     for number, chunk in enumerate(chunks):
-        truth.put_segment(first + number, chunk)
-    return SegmentRef(first, len(chunks), tier, changelog.entry_count(changes), stamp)
+        committed.put_segment(first + number, chunk)
+    return SegmentRef(first, len(chunks), tier, changelog.entry_count(changes), version)
 
 
-def _read(truth: Truth, segment: SegmentRef) -> dict[str, StoreChanges]:
-    return changelog.decode([truth.segment(i) for i in range(segment.first, segment.first + segment.chunks)])
+def _read(committed: CheckpointState, segment: SegmentRef) -> dict[str, StoreChanges]:
+    return changelog.decode([committed.segment(i) for i in range(segment.first, segment.first + segment.chunks)])
 
 
-def _history(truth: Truth, segments: Sequence[SegmentRef]) -> Iterator[Changes]:
+def _history(committed: CheckpointState, segments: Sequence[SegmentRef]) -> Iterator[Changes]:
     for segment in segments:
-        yield _read(truth, segment)
+        yield _read(committed, segment)
 
 
 def local_path(root: Path, stage: int, task: int) -> Path:

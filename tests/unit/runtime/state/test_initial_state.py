@@ -12,8 +12,8 @@ from deltaworks.errors import IncompatibleCheckpointError
 from deltaworks.kernel.stores.state import StoreChanges
 from deltaworks.runtime.state import changelog, initial_state
 from deltaworks.runtime.state.changelog import FANOUT
-from deltaworks.runtime.state.local_store import LocalStore, Stamp
-from deltaworks.runtime.state.recovery import Opened, append, next_stamp, open_store
+from deltaworks.runtime.state.local_store import LocalStore, StateVersion
+from deltaworks.runtime.state.recovery import RecoveryAction, append, next_version, open_store
 from tests.task_state import TaskState
 
 STORES = {"counts": False, "windows": True, "empty": False}
@@ -30,7 +30,7 @@ def filled(path: Path, entries: int) -> LocalStore:
     counts = [(b"k%d" % n, rng.randbytes(20)) for n in range(entries // 2)] + [(b"long" * 200, b"value")]
     windows = [(b"w%d" % n + (n * 10).to_bytes(8, "big"), rng.randbytes(20)) for n in range(entries // 2)]
     changes = {"counts": StoreChanges([*counts]), "windows": StoreChanges([*windows])}
-    local.commit(changes, Stamp(7, b"replay"), None)
+    local.commit(changes, StateVersion(7, b"replay"), None)
     return local
 
 
@@ -51,19 +51,19 @@ def test_a_task_of_which_nothing_is_known_takes_its_seed(tmp_path: Path, made: C
 
     header, opened = open_store(local, initial_state.seeded(state, tmp_path, 0, 3))
 
-    assert opened is Opened.REBUILD
+    assert opened is RecoveryAction.REBUILD
     assert content(local) == made
     assert 1 <= len(header.segments) < FANOUT
     assert {segment.tier for segment in header.segments} == {2}
     assert state == TaskState(), "written before there was a batch"
 
 
-def batch(local: LocalStore, state: TaskState, root: Path, key: bytes) -> tuple[TaskState, Opened]:
+def batch(local: LocalStore, state: TaskState, root: Path, key: bytes) -> tuple[TaskState, RecoveryAction]:
     """One batch that ends well, on a copy of Spark's state."""
     working = copy.deepcopy(state)
-    truth = initial_state.seeded(working, root, 0, 3)
-    header, opened = open_store(local, truth)
-    append(truth, header, next_stamp(header), {"counts": StoreChanges([(key, b"new"), (b"k0", None)])})
+    committed = initial_state.seeded(working, root, 0, 3)
+    header, opened = open_store(local, committed)
+    append(committed, header, next_version(header), {"counts": StoreChanges([(key, b"new"), (b"k0", None)])})
     return working, opened
 
 
@@ -76,12 +76,12 @@ def test_with_its_first_batch_the_seed_becomes_part_of_the_state(tmp_path: Path,
     local = LocalStore(tmp_path / "local", STORES)
     state, _ = batch(local, TaskState(), tmp_path, b"k1")
     initial_state.seed_path(tmp_path, 0, 3).unlink()
-    assert open_store(local, initial_state.seeded(state, tmp_path, 0, 3))[1] is Opened.CAUGHT_UP
+    assert open_store(local, initial_state.seeded(state, tmp_path, 0, 3))[1] is RecoveryAction.CAUGHT_UP
 
     again = LocalStore(tmp_path / "another disk", STORES)
     _, opened = open_store(again, initial_state.seeded(state, tmp_path, 0, 3))
 
-    assert opened is Opened.REBUILD
+    assert opened is RecoveryAction.REBUILD
     assert content(local) == content(again) == after(made, b"k1")
 
 
@@ -90,19 +90,19 @@ def test_an_attempt_that_failed_leaves_nothing_and_a_lost_disk_is_filled_again(t
     batch(local, state, tmp_path, b"k1")  # what it wrote to the state is lost
 
     state, opened = batch(local, state, tmp_path, b"k2")
-    assert opened is Opened.SAME
+    assert opened is RecoveryAction.SAME
     assert content(local) == made
     batch(local, state, tmp_path, b"k5")
     assert content(local) == after(made, b"k2")
 
     again = LocalStore(tmp_path / "another disk", STORES)
     state, opened = batch(again, TaskState(), tmp_path, b"k3")
-    assert opened is Opened.REBUILD
+    assert opened is RecoveryAction.REBUILD
     _, opened = batch(again, state, tmp_path, b"k4")
-    assert opened is Opened.CAUGHT_UP
+    assert opened is RecoveryAction.CAUGHT_UP
     assert content(again) == after(made, b"k3")
     _, opened = batch(local, state, tmp_path, b"k4")
-    assert opened is Opened.REBUILD, "that state is of another attempt"
+    assert opened is RecoveryAction.REBUILD, "that state is of another attempt"
     assert content(local) == after(made, b"k3")
 
 
@@ -134,7 +134,7 @@ def test_a_task_without_stores_begins_empty(tmp_path: Path) -> None:
 
     header, opened = open_store(local, initial_state.seeded(TaskState(), tmp_path, 1, 0))
 
-    assert opened is Opened.NEW
+    assert opened is RecoveryAction.NEW
     assert header.segments == ()
 
 

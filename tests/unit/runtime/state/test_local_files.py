@@ -18,8 +18,8 @@ from deltaworks.errors import StateError
 from deltaworks.kernel.stores.state import StoreChanges
 from deltaworks.runtime.state import local_files
 from deltaworks.runtime.state.local_files import DATA
-from deltaworks.runtime.state.local_store import EMPTY, LocalStore, Stamp
-from deltaworks.runtime.state.recovery import NOTHING, Opened, append, open_store
+from deltaworks.runtime.state.local_store import EMPTY, LocalStore, StateVersion
+from deltaworks.runtime.state.recovery import NOTHING, RecoveryAction, append, open_store
 from tests.task_state import TaskState
 
 STORES = {"counts": False, "windows": True}
@@ -72,7 +72,7 @@ def write() -> TaskState:
         counts = [(key.to_bytes(4, "big"), f"value-{version}-{key}".encode()) for key in keys]
         windows = [(b"w" + (version * 300 + key).to_bytes(8, "big"), b"%d" % key) for key in keys[:50]]
         changes = {"counts": StoreChanges([*counts]), "windows": StoreChanges([*windows], version * 200)}
-        append(state, state.stamp or NOTHING, Stamp(version, version.to_bytes(12, "big")), changes)
+        append(state, state.version or NOTHING, StateVersion(version, version.to_bytes(12, "big")), changes)
     return state
 
 
@@ -104,9 +104,9 @@ def opened_and_read(folder: Path) -> tuple[str, dict[str, str]]:
 def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
     path = tmp_path_factory.mktemp("written") / "0-0"
     local, state, before = LocalStore(path, STORES), write(), b""
-    assert state.stamp is not None
-    for number, segment in enumerate(state.stamp.segments, start=1):
-        header = type(state.stamp)(segment.stamp, state.stamp.segments[:number], segment.first + segment.chunks)
+    assert state.version is not None
+    for number, segment in enumerate(state.version.segments, start=1):
+        header = type(state.version)(segment.version, state.version.segments[:number], segment.first + segment.chunks)
         before = (path / DATA).read_bytes()
         open_store(local, TaskState(header, state.segments))
     content = read(local)
@@ -142,7 +142,9 @@ def wrong(folders: list[Path], expected: dict[str, str]) -> list[str]:
     code = [sys.executable, "-c", OPEN_ALL, "another boot", *map(str, folders)]
     done = subprocess.run(code, capture_output=True, text=True, check=False)
     answers = [json.loads(line) for line in done.stdout.splitlines()]
-    right = {name for name, opened, content in answers if content == expected and opened == Opened.REBUILD.value}
+    right = {
+        name for name, opened, content in answers if content == expected and opened == RecoveryAction.REBUILD.value
+    }
     return [folder.name for folder in folders if folder.name not in right]
 
 
@@ -198,7 +200,7 @@ def test_a_store_of_another_boot_or_format_is_refused_and_a_copy_made_anew(
 ) -> None:
     path = tmp_path / "0-0"
     local = LocalStore(path, STORES)
-    local.commit({"counts": StoreChanges([(b"k", b"v")])}, Stamp(1, b"a"), EMPTY)
+    local.commit({"counts": StoreChanges([(b"k", b"v")])}, StateVersion(1, b"a"), EMPTY)
     local.close()
     note = path / "made.json"
     for change, said in (
@@ -217,7 +219,7 @@ def test_a_store_of_another_boot_or_format_is_refused_and_a_copy_made_anew(
 
     monkeypatch.setattr(processes, "boot_id", lambda: "another boot")
     anew = LocalStore.copy(path, STORES)
-    assert anew.stamp() == EMPTY
+    assert anew.version() == EMPTY
     anew.close()
     assert [folder.name for folder in tmp_path.iterdir()] == ["0-0"], "nothing of the old one is left"
 
@@ -226,7 +228,7 @@ def test_a_store_that_waits_for_the_disk_outlives_the_boot_and_is_never_thrown_a
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     local = LocalStore(tmp_path / "0-0", STORES, durable=True)
-    local.commit({"counts": StoreChanges([(b"k", b"v")])}, Stamp(1, b"a"), EMPTY)
+    local.commit({"counts": StoreChanges([(b"k", b"v")])}, StateVersion(1, b"a"), EMPTY)
     local.close()
     monkeypatch.setattr(processes, "boot_id", lambda: "another boot")
     again = LocalStore(tmp_path / "0-0", STORES, durable=True)

@@ -9,10 +9,10 @@ import pytest
 
 from deltaworks.errors import StateError
 from deltaworks.kernel.stores.state import StoreChanges
-from deltaworks.runtime.state.local_store import EMPTY, LocalStore, Stamp, discard
+from deltaworks.runtime.state.local_store import EMPTY, LocalStore, StateVersion, discard
 
 STORES = {"counts": False, "windows": True}
-FIRST, SECOND = Stamp(1, b"a"), Stamp(2, b"b")
+FIRST, SECOND = StateVersion(1, b"a"), StateVersion(2, b"b")
 
 
 @pytest.fixture
@@ -28,8 +28,8 @@ def entries(store: LocalStore, name: str) -> list[tuple[bytes, bytes]]:
     return list(store.reader(name).scan(b"", None))
 
 
-def put(store: LocalStore, stamp: Stamp, previous: Stamp | None, **changes: StoreChanges) -> None:
-    store.commit(changes, stamp, previous)
+def put(store: LocalStore, version: StateVersion, previous: StateVersion | None, **changes: StoreChanges) -> None:
+    store.commit(changes, version, previous)
 
 
 def test_scan_is_in_byte_order_between_its_bounds(store: LocalStore) -> None:
@@ -70,10 +70,10 @@ def test_another_process_sees_what_was_committed(store: LocalStore, tmp_path: Pa
     code = (
         "from pathlib import Path; from deltaworks.runtime.state.local_store import LocalStore; "
         f"s = LocalStore(Path({str(tmp_path / '0-0')!r}), {STORES!r}); "
-        "print(s.reader('counts').get(b'a'), s.stamp())"
+        "print(s.reader('counts').get(b'a'), s.version())"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert out.strip() == "b'1' Stamp(version=1, nonce=b'a')"
+    assert out.strip() == "b'1' StateVersion(number=1, nonce=b'a')"
 
 
 def test_what_cannot_be_read_is_no_fault_of_a_record(store: LocalStore) -> None:
@@ -102,7 +102,7 @@ def test_a_transaction_reads_its_own_writes_and_counts_as_a_whole(store: LocalSt
         assert transaction.entry_count() == 2
         transaction.commit(SECOND)
     assert [key for key, _ in entries(store, "windows")] == [at(b"c", 3), at(b"d", 4)]
-    assert store.stamp() == SECOND
+    assert store.version() == SECOND
 
 
 @pytest.mark.parametrize("raised", [False, True])
@@ -112,13 +112,13 @@ def test_a_transaction_that_is_not_committed_leaves_nothing(store: LocalStore, r
         transaction.apply({"counts": StoreChanges([(b"a", b"2")])})
         if raised:
             raise KeyError
-    assert store.stamp() == FIRST
+    assert store.version() == FIRST
     assert entries(store, "counts") == [(b"a", b"1")]
 
 
 def test_a_late_writer_changes_nothing(store: LocalStore) -> None:
     """Batch 2 is tried twice; the first attempt wakes up when the store has long gone on."""
-    fifth, sixth, late = Stamp(5, b"e"), Stamp(6, b"f"), Stamp(2, b"late")
+    fifth, sixth, late = StateVersion(5, b"e"), StateVersion(6, b"f"), StateVersion(2, b"late")
     put(store, FIRST, None, counts=StoreChanges([(b"k", b"1")]))
     put(store, fifth, FIRST, counts=StoreChanges([(b"k", b"5")]))
     with pytest.raises(StateError, match="at version 5, and version 1 of it was read"):
@@ -126,7 +126,7 @@ def test_a_late_writer_changes_nothing(store: LocalStore) -> None:
     with pytest.raises(StateError, match="another process has written it meanwhile"):
         store.rebuild(iter(()), late, FIRST)
     put(store, sixth, fifth, counts=StoreChanges([(b"q", b"6")]))
-    assert (store.stamp(), entries(store, "counts")) == (sixth, [(b"k", b"5"), (b"q", b"6")])
+    assert (store.version(), entries(store, "counts")) == (sixth, [(b"k", b"5"), (b"q", b"6")])
 
 
 def test_what_another_process_has_thrown_away_is_opened_anew(store: LocalStore, tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_what_another_process_has_thrown_away_is_opened_anew(store: LocalStore, 
     discard(tmp_path / "0-0")
     assert entries(store, "counts") == [(b"a", b"1")], "who reads goes on with what he has"
     assert store.refresh()
-    assert (store.stamp(), entries(store, "counts")) == (EMPTY, [])
+    assert (store.version(), entries(store, "counts")) == (EMPTY, [])
 
 
 def test_a_store_is_as_large_as_it_says(store: LocalStore, tmp_path: Path) -> None:
@@ -149,4 +149,4 @@ def test_a_store_is_as_large_as_it_says(store: LocalStore, tmp_path: Path) -> No
             transaction.commit(FIRST)
         seen_by_another = shutil.copytree(tmp_path / "0-0", tmp_path / f"copy-{batch}")
         with closing(LocalStore(seen_by_another, STORES)) as opened:
-            assert opened.stamp() == FIRST
+            assert opened.version() == FIRST

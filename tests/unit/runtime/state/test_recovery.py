@@ -19,16 +19,16 @@ from deltaworks.errors import IncompatibleCheckpointError, StateError
 from deltaworks.kernel.stores.state import StoreChanges
 from deltaworks.runtime.state import recovery
 from deltaworks.runtime.state.changelog import FANOUT, SegmentRef
-from deltaworks.runtime.state.local_store import LocalStore, Stamp
+from deltaworks.runtime.state.local_store import LocalStore, StateVersion
 from deltaworks.runtime.state.recovery import (
     NOTHING,
-    Opened,
     Pending,
-    TruthHeader,
+    RecoveryAction,
+    StateHeader,
     append,
     decode_header,
     encode_header,
-    next_stamp,
+    next_version,
     open_store,
 )
 from tests.task_state import TaskState
@@ -75,7 +75,7 @@ class Home:
     local: LocalStore
     pending: Pending | None = None
 
-    def open(self, state: TaskState) -> Opened:
+    def open(self, state: TaskState) -> RecoveryAction:
         pending, self.pending = self.pending, None
         return open_store(self.local, state, pending)[1]
 
@@ -86,10 +86,10 @@ class Home:
             crash_at(point)
         try:
             self.open(working)
-            header = working.stamp or NOTHING
-            stamp = next_stamp(header)
-            append(working, header, stamp, changes(batch))
-            self.pending = Pending(batch, header.stamp, stamp, changes(batch), 0.0)
+            header = working.version or NOTHING
+            version = next_version(header)
+            append(working, header, version, changes(batch))
+            self.pending = Pending(batch, header.version, version, changes(batch), 0.0)
         finally:
             faults.arm(None)
         return working
@@ -119,31 +119,31 @@ def expected(batches: int) -> dict[str, list[tuple[bytes, bytes]]]:
 def test_nothing_of_a_batch_is_in_the_store_before_spark_has_committed_it(home: Home) -> None:
     state = home.attempt(TaskState(), 0)
     assert content(home.local) == expected(0)
-    assert home.open(state) is Opened.APPLIED
+    assert home.open(state) is RecoveryAction.APPLIED
     assert content(home.local) == expected(1)
-    assert home.open(state) is Opened.SAME
+    assert home.open(state) is RecoveryAction.SAME
 
 
-@pytest.mark.parametrize("point", ["store.after_append", "store.after_stamp"])
+@pytest.mark.parametrize("point", ["store.after_append", "store.after_version"])
 def test_a_failed_attempt_leaves_nothing(home: Home, point: str) -> None:
     state = home.attempt(TaskState(), 0)
     with pytest.raises(Crash):
         home.attempt(state, 1, point)
     assert content(home.local) == expected(1)
-    assert home.open(state) is Opened.SAME
+    assert home.open(state) is RecoveryAction.SAME
 
 
 def test_what_a_process_has_kept_of_an_attempt_that_was_not_committed_is_forgotten(home: Home) -> None:
     state = home.attempt(TaskState(), 0)
     home.attempt(state, 7)  # ends well here; Spark never commits it
-    assert home.open(state) is Opened.SAME
+    assert home.open(state) is RecoveryAction.SAME
     assert content(home.local) == expected(1)
 
 
 def test_a_process_that_died_after_spark_had_committed_is_made_up_for_by_the_last_segment(home: Home) -> None:
     state = home.attempt(home.attempt(TaskState(), 0), 1)
     home.pending = None  # the process is another one
-    assert home.open(state) is Opened.CAUGHT_UP
+    assert home.open(state) is RecoveryAction.CAUGHT_UP
     assert content(home.local) == expected(2)
 
 
@@ -155,7 +155,7 @@ def test_a_store_that_is_some_batches_behind_catches_up(home: Home, elsewhere: H
         state = elsewhere.attempt(state, batch)
     home.pending = None
     # In its own batch the newest segment is not merged, but those before it may be, with the one that is here.
-    assert home.open(state) is (Opened.CAUGHT_UP if batches < FANOUT else Opened.REBUILD)
+    assert home.open(state) is (RecoveryAction.CAUGHT_UP if batches < FANOUT else RecoveryAction.REBUILD)
     assert content(home.local) == expected(batches + 1)
 
 
@@ -166,7 +166,7 @@ def test_a_store_that_is_one_batch_behind_never_has_to_be_rebuilt(home: Home, ba
         home.open(state)
         state = home.attempt(state, batch)
     home.pending = None
-    assert home.open(state) is (Opened.REBUILD if batches == 1 else Opened.CAUGHT_UP)
+    assert home.open(state) is (RecoveryAction.REBUILD if batches == 1 else RecoveryAction.CAUGHT_UP)
     assert content(home.local) == expected(batches)
 
 
@@ -174,10 +174,10 @@ def test_an_equal_version_with_another_nonce_is_not_trusted(home: Home, elsewher
     """Two attempts at batch 1 in two places: the loser takes its own for committed."""
     state = home.attempt(TaskState(), 0)
     elsewhere.open(state)
-    assert elsewhere.open(elsewhere.attempt(state, 7)) is Opened.APPLIED
+    assert elsewhere.open(elsewhere.attempt(state, 7)) is RecoveryAction.APPLIED
     state = home.attempt(state, 1)
     home.open(state)
-    assert elsewhere.open(state) is Opened.REBUILD
+    assert elsewhere.open(state) is RecoveryAction.REBUILD
     assert content(elsewhere.local) == content(home.local)
 
 
@@ -186,7 +186,7 @@ def test_a_lost_disk_is_rebuilt(home: Home, elsewhere: Home) -> None:
     for batch in range(3 * FANOUT + 2):
         state = home.attempt(state, batch)
     home.open(state)
-    assert elsewhere.open(state) is Opened.REBUILD
+    assert elsewhere.open(state) is RecoveryAction.REBUILD
     assert content(elsewhere.local) == content(home.local)
 
 
@@ -194,16 +194,16 @@ def test_segments_stay_few_and_restore_reads_little_more_than_is_alive(home: Hom
     state = TaskState()
     for batch in range(FANOUT**2 * 2):
         state = home.attempt(state, batch)
-    assert state.stamp is not None
-    assert len(state.stamp.segments) < 3 * FANOUT
-    assert sum(segment.entries for segment in state.stamp.segments) < 16 * FANOUT
-    assert len(state.segments) == sum(segment.chunks for segment in state.stamp.segments)
+    assert state.version is not None
+    assert len(state.version.segments) < 3 * FANOUT
+    assert sum(segment.entries for segment in state.version.segments) < 16 * FANOUT
+    assert len(state.segments) == sum(segment.chunks for segment in state.version.segments)
 
 
 steps = st.lists(
     st.sampled_from(
         ["ok", "ok", "ok", "lose_disk", "store.before_apply", "store.after_apply", "store.after_append",
-         "store.after_stamp", "store.before_rebuild", "store.after_rebuild", "checkpoint_lost", "other_worker",
+         "store.after_version", "store.before_rebuild", "store.after_rebuild", "checkpoint_lost", "other_worker",
          "late_writer"]
     ),
     max_size=40,
@@ -232,7 +232,7 @@ def test_any_history_of_failures_ends_in_the_state_of_a_run_without_failures(his
                 case "late_writer":  # takes for committed what is not, if nobody was faster
                     if (pending := homes[current].pending) is not None:
                         with suppress(StateError):
-                            homes[current].local.commit(pending.changes, pending.stamp, pending.base)
+                            homes[current].local.commit(pending.changes, pending.version, pending.base)
                 case point:
                     with suppress(Crash):
                         homes[current].attempt(state, batch, point)
@@ -243,7 +243,7 @@ def test_any_history_of_failures_ends_in_the_state_of_a_run_without_failures(his
 
 
 def test_a_header_of_another_format_is_refused() -> None:
-    header = TruthHeader(Stamp(1, b"n"), (SegmentRef(0, 1, 0, 5, Stamp(1, b"n")),), 1)
+    header = StateHeader(StateVersion(1, b"n"), (SegmentRef(0, 1, 0, 5, StateVersion(1, b"n")),), 1)
     assert decode_header(encode_header(header), "the state") == header
     first_format = msgspec.msgpack.encode(((1, b"n"), ((0, 1, 0, 5),), 1))
     later_format = msgspec.msgpack.encode((recovery.FORMAT + 1, (1, 2, 3)))
