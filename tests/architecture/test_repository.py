@@ -147,7 +147,7 @@ def test_the_container_is_configured_like_the_native_broker() -> None:
 
 OWN_SQL = {
     "lakehouse/catalog.py": "for code of one's own, which may do what the process may do",
-    "lakehouse/comparison.py": "reads the Parquet files of two tables, with limits of its own",
+    "lakehouse/publish/comparison.py": "reads the Parquet files of two tables, with limits of its own",
     "lakehouse/sandbox.py": "where SQL of others runs",
     "replay/days.py": "asks Delta tables for sessions that cross midnight",
 }

@@ -24,7 +24,7 @@ from deltaworks.control import commands, heartbeat
 from deltaworks.control.commands import Answer
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.errors import LeaseError
-from deltaworks.lakehouse.release import Release, ReleaseRequest
+from deltaworks.lakehouse.publish.publication import Publication, PublicationRequest
 from deltaworks.replay.phases import ReplayRun
 from deltaworks.settings import Settings
 from jobs.orders import pipeline
@@ -81,7 +81,7 @@ class Undisturbed:
     max_s: float
 
 
-def cells(settings: Settings, run_id: str) -> Mapping[str, ReleaseRequest]:
+def cells(settings: Settings, run_id: str) -> Mapping[str, PublicationRequest]:
     """What to publish of a replay: all days, and the first quarter of them."""
     request = ReplayRun.resume(settings, run_id).release_request()
     assert request.to_ms is not None, "no day is complete"
@@ -103,7 +103,7 @@ class Stream:
         self._watch = threading.Thread(target=self._watch_batches, daemon=True)
         self._watch.start()
 
-    def publish_and_roll_back(self, request: ReleaseRequest) -> Iterator[Command]:
+    def publish_and_roll_back(self, request: PublicationRequest) -> Iterator[Command]:
         """Each between batches that nothing disturbs."""
         staging = ReplayRun.resume(self._settings, request.run_id).paths.tables
         yield self._measure("publish", request, {"staging": str(staging), "request": msgspec.to_builtins(request)})
@@ -142,7 +142,7 @@ class Stream:
         self._stop.set()
         self._watch.join()
 
-    def _measure(self, kind: Kind, request: ReleaseRequest, arguments: Mapping[str, Any]) -> Command:
+    def _measure(self, kind: Kind, request: PublicationRequest, arguments: Mapping[str, Any]) -> Command:
         first = len(self._batches) - _BETWEEN
         # A command that always followed a batch at once would always meet the pause before the next one.
         time.sleep(self._random.uniform(0, self._batches[-1].ended_s - self._batches[-2].ended_s))
@@ -158,7 +158,7 @@ class Stream:
         self._disturbed |= {batch.number for batch in met}
         longest = max((batch.seconds for batch in met), default=0.0)
         usual = statistics.median(batch.seconds for batch in self._calm(around))
-        tables = msgspec.convert(said.result, Release).tables.values()
+        tables = msgspec.convert(said.result, Publication).tables.values()
         rows = sum(table.added_rows for table in tables)
         if not rows:
             raise RunFailed(f"{kind} of {request.run_id} was about no row")

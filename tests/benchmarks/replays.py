@@ -31,7 +31,7 @@ from deltalake import DeltaTable
 from deltaworks.control import heartbeat
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.kafka import admin
-from deltaworks.lakehouse import comparison
+from deltaworks.lakehouse.publish import comparison
 from deltaworks.lakehouse.schema import plan_schemas
 from deltaworks.replay.model import Order, ReplayPaths
 from deltaworks.settings import Settings

@@ -12,7 +12,7 @@ from deltaworks import Pipeline
 from deltaworks.control import jobs
 from deltaworks.control.checkpoint import CheckpointPlan
 from deltaworks.control.paths import PipelinePaths
-from deltaworks.lakehouse.scope import Scope
+from deltaworks.lakehouse.publish.scope import Scope
 from deltaworks.replay import phases
 from deltaworks.replay.model import Phase, ReplayPaths, ReplayPlan, ReplayRequest
 from deltaworks.replay.phases import ReplayRun, Report

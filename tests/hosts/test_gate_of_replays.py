@@ -9,8 +9,8 @@ import pytest
 from deltaworks import Pipeline
 from deltaworks.kafka.ranges import Offsets
 from deltaworks.lakehouse.later_begin import LaterBegin
+from deltaworks.lakehouse.publish.scope import Scope
 from deltaworks.lakehouse.schema import TableSchema, plan_schemas
-from deltaworks.lakehouse.scope import Scope
 from deltaworks.quality.gate import gate, judge
 from deltaworks.quality.verdict import Verdict
 from deltaworks.replay.model import Order

@@ -22,10 +22,11 @@ from deltaworks.control.paths import PipelinePaths
 from deltaworks.errors import ConfigurationError, FencedError, TableError
 from deltaworks.kafka.ranges import Offsets
 from deltaworks.kernel.task import TASK_STORE
-from deltaworks.lakehouse import layout, succession
+from deltaworks.lakehouse import layout
 from deltaworks.lakehouse.log import Commit, DeltaLog
+from deltaworks.lakehouse.publish import ownership
+from deltaworks.lakehouse.publish.ownership import Handover, HandoverRequest
 from deltaworks.lakehouse.schema import Role, plan_schemas
-from deltaworks.lakehouse.succession import Succession, SuccessionRequest
 from deltaworks.runtime.replay.executors import InProcess
 from deltaworks.runtime.replay.host import ReplayHost
 from deltaworks.settings import Settings
@@ -227,7 +228,7 @@ def faults_at(point: str) -> Iterator[None]:
         faults.arm(None)
 
 
-class Handover:
+class ChangingStream:
     """A pipeline whose first line has old code."""
 
     def __init__(self, case: Case, home: Path, steps: Sequence[Step], done: int) -> None:
@@ -295,13 +296,13 @@ class Handover:
         schemas = plan_schemas(
             plan.tables, self.case.pipeline.dead_letter_table, self.case.pipeline.archives(plan).tables
         )
-        request = SuccessionRequest(
+        request = HandoverRequest(
             run_id=run_id, predecessor=before[-1] if before else "old", pipeline=self.case.pipeline.name,
             code_version="new", last_batch=progress.last_batch, end_offsets={}, requested_by="a test",
         )  # fmt: skip
 
-        def take_over() -> Succession:
-            return succession.take_over(
+        def take_over() -> Handover:
+            return ownership.take_over(
                 self.settings.tables, root / "tables", schemas, request, self.record(run_id), generation
             )
 
@@ -316,7 +317,7 @@ class Handover:
 
     def undo(self, run_id: str, interrupted_at: Sequence[str] = ()) -> None:
         """The line before is the stream again."""
-        attempted(lambda: succession.give_back(self.settings.tables, self.record(run_id), GENERATION), interrupted_at)
+        attempted(lambda: ownership.give_back(self.settings.tables, self.record(run_id), GENERATION), interrupted_at)
         handover.undo(self.paths, run_id)
 
     def assert_right(self, line: InProcessStream) -> None:
@@ -337,7 +338,7 @@ class Handover:
 @pytest.mark.parametrize(("name", "slots"), list(zip(CASES, itertools.cycle([1, 2]), strict=False)))
 def test_the_new_line_goes_on_without_gap_and_without_double(tmp_path: Path, name: str, slots: int) -> None:
     rng, case = random.Random(f"{name} {slots}"), CASES[name]()
-    handed = Handover(case, tmp_path, case.steps(tmp_path / "cuts", rng, 12), done=7)
+    handed = ChangingStream(case, tmp_path, case.steps(tmp_path / "cuts", rng, 12), done=7)
 
     line = handed.switch("run", done=7, slots=slots)
     run(line, handed.steps[7:])
@@ -349,7 +350,7 @@ def test_the_new_line_goes_on_without_gap_and_without_double(tmp_path: Path, nam
 @pytest.mark.parametrize("name", CASES)
 def test_the_old_code_leaves_something_else(tmp_path: Path, name: str) -> None:
     case = CASES[name]()
-    handed = Handover(case, tmp_path, case.steps(tmp_path / "cuts", random.Random(name), 2), done=2)
+    handed = ChangingStream(case, tmp_path, case.steps(tmp_path / "cuts", random.Random(name), 2), done=2)
     replay = handed.other(done=2)
 
     assert stores(handed.old) != stores(replay)
@@ -360,7 +361,7 @@ def test_the_old_code_leaves_something_else(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_failures_right_after_the_switch_change_nothing(tmp_path: Path, name: str) -> None:
     rng, case = random.Random(name), CASES[name]()
-    handed = Handover(case, tmp_path, case.steps(tmp_path / "cuts", rng, 11), done=5)
+    handed = ChangingStream(case, tmp_path, case.steps(tmp_path / "cuts", rng, 11), done=5)
 
     line = handed.switch("run", done=5)
     disturb = [line.lose_disk, line.lose_worker, line.restart]
@@ -375,7 +376,7 @@ def test_failures_right_after_the_switch_change_nothing(tmp_path: Path, name: st
 def test_the_first_batch_of_the_line_may_run_on_another_machine(tmp_path: Path) -> None:
     case = CASES["a cycle"]()
     steps = case.steps(tmp_path / "cuts", random.Random(1), 9)
-    handed = Handover(case, tmp_path, steps, done=4)
+    handed = ChangingStream(case, tmp_path, steps, done=4)
 
     line = handed.switch("run", done=4)
     steps[4] = steps[4][0], line.clock(4)
@@ -387,7 +388,7 @@ def test_the_first_batch_of_the_line_may_run_on_another_machine(tmp_path: Path) 
 
 def test_a_line_may_follow_a_line(tmp_path: Path) -> None:
     case = CASES["a cycle"]()
-    handed = Handover(case, tmp_path, case.steps(tmp_path / "cuts", random.Random(3), 9), done=3)
+    handed = ChangingStream(case, tmp_path, case.steps(tmp_path / "cuts", random.Random(3), 9), done=3)
     first = handed.switch("first", done=3)
     run(first, handed.steps[3:6])
     first.close()
@@ -398,7 +399,7 @@ def test_a_line_may_follow_a_line(tmp_path: Path) -> None:
     assert handed.paths.switched == ("first", "second")
     before = tables_of(handed.settings)
     with pytest.raises(TableError, match="has gone over from run first to query second since"):
-        succession.give_back(handed.settings.tables, handed.record("first"), GENERATION)
+        ownership.give_back(handed.settings.tables, handed.record("first"), GENERATION)
     with pytest.raises(ConfigurationError, match="first is not a line that was switched to last"):
         handover.require_last(handed.paths, "first")
     assert tables_of(handed.settings) == before
@@ -409,7 +410,7 @@ def test_a_line_may_follow_a_line(tmp_path: Path) -> None:
 def test_after_an_undo_the_line_before_goes_on_as_if_there_had_been_none(tmp_path: Path, archive: bool) -> None:
     case = CASES["inventory"]()
     case = replace(case, pipeline=replace(case.pipeline, archive=archive))
-    handed = Handover(case, tmp_path, case.steps(tmp_path / "cuts", random.Random(2), 10), done=5)
+    handed = ChangingStream(case, tmp_path, case.steps(tmp_path / "cuts", random.Random(2), 10), done=5)
     line = handed.switch("run", done=5)
     run(line, handed.steps[5:8])
     line.close()
@@ -435,7 +436,7 @@ def test_after_an_undo_the_line_before_goes_on_as_if_there_had_been_none(tmp_pat
 def test_what_is_archived_is_there_once_whatever_line_has_read_it(tmp_path: Path) -> None:
     case = CASES["orders"]()
     case = replace(case, pipeline=replace(case.pipeline, archive=True))
-    handed = Handover(case, tmp_path, case.steps(tmp_path / "cuts", random.Random(8), 9), done=3)
+    handed = ChangingStream(case, tmp_path, case.steps(tmp_path / "cuts", random.Random(8), 9), done=3)
     line = handed.switch("run", done=3)
     run(line, handed.steps[3:6])
     line.close()
@@ -466,7 +467,7 @@ POINTS_OF_TAKE_OVER = [
 
 def test_an_interrupted_hand_over_is_completed_or_taken_back(tmp_path: Path) -> None:
     case = CASES["a cycle"]()
-    handed = Handover(case, tmp_path, case.steps(tmp_path / "cuts", random.Random(4), 6), done=3)
+    handed = ChangingStream(case, tmp_path, case.steps(tmp_path / "cuts", random.Random(4), 6), done=3)
     line = handed.switch("run", done=3, interrupted_at=POINTS_OF_TAKE_OVER)
     run(line, handed.steps[3:])
     handed.assert_right(line)
@@ -474,7 +475,7 @@ def test_an_interrupted_hand_over_is_completed_or_taken_back(tmp_path: Path) -> 
 
 def test_tables_that_have_gone_over_half_way_are_refused_by_both_lines(tmp_path: Path) -> None:
     case = CASES["a cycle"]()
-    handed = Handover(case, tmp_path, case.steps(tmp_path / "cuts", random.Random(4), 6), done=3)
+    handed = ChangingStream(case, tmp_path, case.steps(tmp_path / "cuts", random.Random(4), 6), done=3)
     before = tables_of(handed.settings)
 
     with faults_at("succession.after_commit:joined_changelog"), pytest.raises(InjectedFault):
@@ -483,9 +484,9 @@ def test_tables_that_have_gone_over_half_way_are_refused_by_both_lines(tmp_path:
     with pytest.raises(TableError, match="belongs to the checkpoint of query run"), case.old_code():
         handed.old.restart()
     with pytest.raises(TableError, match="interrupted while tables were taking over"):
-        succession.require_settled(handed.paths.handovers)
-    succession.give_back(handed.settings.tables, handed.record("run"), GENERATION)
-    succession.require_settled(handed.paths.handovers)
+        ownership.require_settled(handed.paths.handovers)
+    ownership.give_back(handed.settings.tables, handed.record("run"), GENERATION)
+    ownership.require_settled(handed.paths.handovers)
     assert tables_of(handed.settings) == before
     with case.old_code():
         handed.old.restart()
@@ -498,7 +499,7 @@ def test_tables_that_have_gone_over_half_way_are_refused_by_both_lines(tmp_path:
 
 def test_a_driver_of_before_that_wakes_up_cannot_write_to_tables_that_have_gone_over(tmp_path: Path) -> None:
     case = CASES["a cycle"]()
-    handed = Handover(case, tmp_path, case.steps(tmp_path / "cuts", random.Random(4), 6), done=3)
+    handed = ChangingStream(case, tmp_path, case.steps(tmp_path / "cuts", random.Random(4), 6), done=3)
     sleeping = DeltaLog(handed.settings.tables / "joined_changelog")
     sleeping.load()
     sleeping.fence(layout.app_id("under-test", "joined_changelog", layout.GENERATION, "old"), GENERATION)
@@ -526,7 +527,7 @@ def test_the_new_code_may_have_another_topology_and_other_columns(tmp_path: Path
     """A stage less, another store, a table more; the values of a table are numbers now."""
     case = small(summed, {"left": 3})
     case = replace(case, before=replace(case.pipeline, topology=counted))
-    handed = Handover(case, tmp_path, case.steps(tmp_path / "cuts", random.Random(6), 8), done=4)
+    handed = ChangingStream(case, tmp_path, case.steps(tmp_path / "cuts", random.Random(6), 8), done=4)
     counts = tables_of(handed.settings)
 
     line = handed.switch("run", done=4)

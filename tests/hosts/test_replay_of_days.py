@@ -14,7 +14,7 @@ import pytest
 
 from deltaworks import Pipeline, SessionWindows, StreamsBuilder, TimeWindows
 from deltaworks.errors import RecordsGoneError, TableError
-from deltaworks.lakehouse.comparison import Comparison
+from deltaworks.lakehouse.publish.comparison import Comparison
 from deltaworks.replay import phases
 from deltaworks.replay.model import PHASES
 from deltaworks.replay.plan import DAY_MS

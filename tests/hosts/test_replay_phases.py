@@ -13,11 +13,11 @@ import pytest
 from deltalake import DeltaTable
 
 from deltaworks import Pipeline
-from deltaworks.control import batches, commands, publication
+from deltaworks.control import batches, commands, table_commands
 from deltaworks.control.lease import Lease
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.errors import ConfigurationError, ConflictError, TableError
-from deltaworks.lakehouse.comparison import Comparison
+from deltaworks.lakehouse.publish.comparison import Comparison
 from deltaworks.replay import phases
 from deltaworks.replay.model import PHASES
 from deltaworks.replay.phases import ReplayRun
@@ -238,7 +238,7 @@ def test_a_command_that_a_driver_left_is_carried_out_by_who_asks_next(beside: Be
     run = beside.start(tables=("order_counts",))
     beside.advance(run, "gate")
     with Lease(paths.lease, "orders", 1), run.held(), pytest.raises(Exception, match="did not carry out"):
-        publication.publish(beside.settings, beside.pipeline, run.paths.tables, run.release_request(), timeout_s=0.2)
+        table_commands.publish(beside.settings, beside.pipeline, run.paths.tables, run.release_request(), timeout_s=0.2)
     assert list(commands.pending(paths.commands)) == []
     assert beside.advance(run) == list(PHASES)
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from deltaworks import Pipeline
+from deltaworks.lakehouse.publish.scope import Scope
 from deltaworks.lakehouse.schema import TableSchema, plan_schemas
-from deltaworks.lakehouse.scope import Scope
 from deltaworks.settings import Settings
 from deltaworks.spark.source import TICK
 from deltaworks.testing.topics import RawRecord

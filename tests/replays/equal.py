@@ -10,7 +10,7 @@ from functools import partial
 
 from deltaworks.control import actions, heartbeat, jobs
 from deltaworks.kafka import admin
-from deltaworks.lakehouse.comparison import Comparison
+from deltaworks.lakehouse.publish.comparison import Comparison
 from deltaworks.lakehouse.schema import plan_schemas
 from deltaworks.replay.model import ReplayPlan
 from tests.faults.sample_data import flowing

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from deltaworks.lakehouse.release import Release
+from deltaworks.lakehouse.publish.publication import Publication
 from tests.replays.findings import Findings
 from tests.replays.payments import BUG, DAY_MS, NOTHING, START_MS, Payments, Published
 from tests.replays.project import Project
@@ -80,7 +80,7 @@ def _side_by_side(payments: Payments, findings: Findings, run: str) -> None:
         findings.rows_equal(f"both published: {table}", rows, different)
     # Files of rows of both may be those of the later one, whichever that is.
     files = (project.settings.pipeline(payments.name) / "releases").glob("*.json")
-    releases = [msgspec.json.decode(file.read_bytes(), type=Release) for file in files]
+    releases = [msgspec.json.decode(file.read_bytes(), type=Publication) for file in files]
     earlier, later = (release.request for release in sorted(releases, key=lambda release: release.published_ms or 0))
     assert earlier.from_ms is not None and earlier.to_ms is not None
     left = Published(earlier.from_ms, earlier.to_ms, everything)

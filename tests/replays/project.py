@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 from deltalake import DeltaTable
 
-from deltaworks.lakehouse.comparison import Comparison
+from deltaworks.lakehouse.publish.comparison import Comparison
 from deltaworks.replay import phases
 from deltaworks.replay.model import ReplayPlan, ReplayState
 from deltaworks.settings import Settings

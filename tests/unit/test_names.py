@@ -11,13 +11,14 @@ import pytest
 
 from deltaworks import names
 from deltaworks.cli import replay
-from deltaworks.control import code, commands, jobs, overview, publication
+from deltaworks.control import code, commands, jobs, overview, table_commands
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.errors import ConfigurationError, TableError
-from deltaworks.lakehouse import release, repair
-from deltaworks.lakehouse.kept import KeptFiles
+from deltaworks.lakehouse import repair
+from deltaworks.lakehouse.publish import publication
+from deltaworks.lakehouse.retained import RetainedFiles
 from deltaworks.names import Rule
-from deltaworks.replay import handing_over, phases
+from deltaworks.replay import handover, phases
 from deltaworks.replay.model import ReplayPaths
 from deltaworks.runtime.replay import sorted_files
 from deltaworks.settings import Settings
@@ -93,9 +94,9 @@ BORDERS: dict[str, Callable[[Settings, str], object]] = {
     "find a replay": lambda settings, name: phases.find(settings, name),
     "discard": lambda settings, name: phases.discard(settings, name),
     "release": lambda settings, name: phases.release_of(settings, name),
-    "roll back a hand-over": lambda settings, name: handing_over.record_of(settings, name),
-    "record of a release": lambda settings, name: release._read(paths(settings).releases, name),
-    "kept files": lambda settings, name: KeptFiles(settings.tables / "orders", keep_ms=0).forget(name),
+    "roll back a hand-over": lambda settings, name: handover.record_of(settings, name),
+    "record of a release": lambda settings, name: publication._read(paths(settings).releases, name),
+    "kept files": lambda settings, name: RetainedFiles(settings.tables / "orders", keep_ms=0).forget(name),
     "table": lambda settings, name: repair.plan(settings.tables, name),
     "records by time": lambda settings, name: sorted_files._Writer(settings.home, (name, 0)),
     "code": lambda settings, name: code.find(settings, name),
@@ -136,7 +137,7 @@ def test_ids_are_one_part_of_the_path_of_a_request_to_airflow() -> None:
 def test_staging_tables_are_those_of_a_replay_of_the_pipeline(settings: Settings) -> None:
     own = paths(settings)
 
-    assert publication._staging(own, str(own.replays / "r" / "tables")) == own.replays / "r" / "tables"
+    assert table_commands._staging(own, str(own.replays / "r" / "tables")) == own.replays / "r" / "tables"
     for elsewhere in (settings.tables, own.replays / ".." / ".." / "other" / "replays", Path("/etc")):
         with pytest.raises(TableError, match="holds no staging tables"):
-            publication._staging(own, str(elsewhere))
+            table_commands._staging(own, str(elsewhere))

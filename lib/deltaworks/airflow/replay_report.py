@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from deltaworks.lakehouse.comparison import Comparison, TableComparison
+from deltaworks.lakehouse.publish.comparison import Comparison, TableComparison
 from deltaworks.quality.verdict import Outcome, Verdict
 from deltaworks.replay.model import ReplayPaths, ReplayPlan, ReplayState, day_of
 

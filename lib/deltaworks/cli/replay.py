@@ -17,8 +17,8 @@ from deltaworks.names import PIPELINE
 from deltaworks.settings import Settings
 
 if TYPE_CHECKING:
-    from deltaworks.lakehouse.release import ReleaseRequest
-    from deltaworks.lakehouse.succession import Succession, SuccessionRequest
+    from deltaworks.lakehouse.publish.ownership import Handover, HandoverRequest
+    from deltaworks.lakehouse.publish.publication import PublicationRequest
     from deltaworks.replay.model import Phase, ReplayState
     from deltaworks.replay.phases import ReplayRun, Report
 
@@ -125,7 +125,7 @@ def replays(name: Annotated[str | None, typer.Argument(help="Only those of this 
     """List the runs that are not finished, and what was published."""
     import msgspec
 
-    from deltaworks.lakehouse.release import Release
+    from deltaworks.lakehouse.publish.publication import Publication
     from deltaworks.replay import phases
 
     settings = Settings.from_environment()
@@ -158,7 +158,7 @@ def replays(name: Annotated[str | None, typer.Argument(help="Only those of this 
         (
             (done.request.run_id, done.request.pipeline, done.state, ", ".join(done.tables), *_people(done.request))
             for file in sorted(files)
-            for done in (msgspec.json.decode(file.read_bytes(), type=Release),)
+            for done in (msgspec.json.decode(file.read_bytes(), type=Publication),)
         ),
     )
     print_table(
@@ -172,15 +172,15 @@ def replays(name: Annotated[str | None, typer.Argument(help="Only those of this 
     )
 
 
-def _people(request: ReleaseRequest | SuccessionRequest) -> tuple[str, str, str | None]:
+def _people(request: PublicationRequest | HandoverRequest) -> tuple[str, str, str | None]:
     return request.reason, request.requested_by, request.approved_by
 
 
-def _handovers(settings: Settings, name: str | None) -> Iterator[Succession]:
-    from deltaworks.lakehouse import succession
+def _handovers(settings: Settings, name: str | None) -> Iterator[Handover]:
+    from deltaworks.lakehouse.publish import ownership
 
     for file in sorted(settings.pipelines.glob(f"{name or '*'}/handovers/*.json")):
-        if (told := succession.read(file)) is not None:
+        if (told := ownership.read(file)) is not None:
             yield told
 
 
@@ -197,12 +197,12 @@ def rollback(run: Annotated[str, typer.Argument(help="Id of a replay that was pu
 
     After a hand-over: the line before goes on where it was stopped. Its code has to be in `jobs/` again.
     """
-    from deltaworks.replay import handing_over, phases
+    from deltaworks.replay import handover, phases
 
     settings = Settings.from_environment()
     with Steps().step(f"roll back {run}") as report:
-        if handing_over.record_of(settings, run) is not None:
-            count = len(handing_over.undo(settings, run, requested_by=user(), report=report).tables)
+        if handover.record_of(settings, run) is not None:
+            count = len(handover.undo(settings, run, requested_by=user(), report=report).tables)
         else:
             count = len(phases.rollback(settings, run, requested_by=user()).tables)
         report(f"{count} tables are as they were")
@@ -235,7 +235,7 @@ def _show(run: ReplayRun) -> None:
 
     from deltaworks.cli.quality import print_verdicts
     from deltaworks.cli.replay_report import print_comparison
-    from deltaworks.lakehouse.comparison import Comparison
+    from deltaworks.lakehouse.publish.comparison import Comparison
     from deltaworks.replay.work import verdicts_of
 
     print_comparison(msgspec.json.decode(run.paths.comparison.read_bytes(), type=Comparison))

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from rich.text import Text
 
 from deltaworks.cli.console import cell_text, out, print_table
-from deltaworks.lakehouse.comparison import Comparison, Sample, SampleCell, TableComparison
+from deltaworks.lakehouse.publish.comparison import Comparison, Sample, SampleCell, TableComparison
 
 _MOST = 10
 _COUNTS = ("production", "replay", "equal", "changed", "only in production", "only in replay")

@@ -187,12 +187,12 @@ class PipelinePaths:
 
     @property
     def releases(self) -> Path:
-        """What replays have published; see `lakehouse.release`."""
+        """What replays have published; see `lakehouse.publish.publication`."""
         return self.root / "releases"
 
     @property
     def handovers(self) -> Path:
-        """Which replays this pipeline was handed over to; see `lakehouse.succession`."""
+        """Which replays this pipeline was handed over to; see `lakehouse.publish.ownership`."""
         return self.root / "handovers"
 
     def handover(self, run_id: str) -> Path:

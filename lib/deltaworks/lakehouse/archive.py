@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltaworks.kernel.records import Headers, RecordBatch
-from deltaworks.lakehouse import control, layout, parquet
+from deltaworks.lakehouse import layout, page_index, parquet
 from deltaworks.lakehouse.columns import TIMESTAMP
 from deltaworks.lakehouse.schema import archive_schema
 from deltaworks.lakehouse.writes import NewFile, Span, TableWrite
@@ -105,7 +105,7 @@ class ArchiveWriter:
         It holds what a line of the stream has read that was undone since: the line before reads that once more.
         """
         if table not in self._held:
-            self._held[table] = control.read_held(self._root / table)
+            self._held[table] = page_index.read_held(self._root / table)
         held = self._held[table].get((batch.topic, batch.partition), [])
         if not held or held[-1][1] <= batch.offsets[0]:
             return None
@@ -115,7 +115,7 @@ class ArchiveWriter:
         for (table, day, partition), parts in self._pending.items():
             # Merging puts the files of a batch in the order of their names.
             name = layout.part_name(
-                f"part-{self._flushes:04d}", self._batch_id, self._task, control.read_query(self._root / table)
+                f"part-{self._flushes:04d}", self._batch_id, self._task, page_index.read_query(self._root / table)
             )
             path = f"date={_EPOCH + timedelta(days=day)}/partition={partition}/{name}"
             file = parquet.write(self._root, archive_schema(table), path, pa.concat_tables(parts))

@@ -20,12 +20,12 @@ from deltaworks import files
 from deltaworks.clock import ticks_s, wall_ms
 from deltaworks.errors import IntentError, TableError
 from deltaworks.faults import reach
-from deltaworks.lakehouse import archive, control, layout
-from deltaworks.lakehouse.control import PageChange, PageList, PageListWriter
+from deltaworks.lakehouse import archive, layout, page_index
 from deltaworks.lakehouse.housekeeping import Housekeeping, remove_orphans
-from deltaworks.lakehouse.kept import KeptFiles
 from deltaworks.lakehouse.layout import PageName
 from deltaworks.lakehouse.log import Commit, DeltaLog
+from deltaworks.lakehouse.page_index import PageChange, PageList, PageListWriter
+from deltaworks.lakehouse.retained import RetainedFiles
 from deltaworks.lakehouse.schema import Role, TableSchema, changelog_name, plan_schemas
 from deltaworks.lakehouse.snapshots import Snapshot, SnapshotRefresh
 from deltaworks.lakehouse.trash import Trash
@@ -84,7 +84,7 @@ class OpenTable:
     app_id: str
     tag: str
     housekeeping: Housekeeping
-    kept: KeptFiles
+    kept: RetainedFiles
     pages: dict[int, PageListWriter] = field(default_factory=dict)
     """Windowed tables: per task."""
 
@@ -302,11 +302,11 @@ class TableCommitter:
         step = layout.SNAPSHOT if schema.role is Role.SNAPSHOT else layout.ROWS
         tag = layout.query_tag(self._query_id)
         remove_orphans(log, tag, uncommitted)
-        control.publish_query(log.path, tag)
+        page_index.publish_query(log.path, tag)
         if schema.role is Role.ARCHIVE:
-            control.publish_held(log.path, archive.spans_of(log.transactions))
+            page_index.publish_held(log.path, archive.spans_of(log.transactions))
         keep_ms = self._options.keep_replaced_ms
-        kept = KeptFiles(log.path, keep_ms=self._options.keep_releases_ms)
+        kept = RetainedFiles(log.path, keep_ms=self._options.keep_releases_ms)
         housekeeping = Housekeeping(
             self.root,
             schema,

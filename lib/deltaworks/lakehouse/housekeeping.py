@@ -12,10 +12,10 @@ from pathlib import Path
 
 from deltaworks.clock import cautious_ms, wall_ms
 from deltaworks.faults import reach
-from deltaworks.lakehouse import layout, origins, parquet
+from deltaworks.lakehouse import layout, parquet, row_origins
 from deltaworks.lakehouse.compaction import SmallFiles
-from deltaworks.lakehouse.kept import KeptFiles
 from deltaworks.lakehouse.log import Commit, DeltaLog, OvertakenError
+from deltaworks.lakehouse.retained import RetainedFiles
 from deltaworks.lakehouse.schema import Role, TableSchema
 from deltaworks.lakehouse.trash import Trash
 from deltaworks.lakehouse.writes import NewFile
@@ -44,7 +44,7 @@ class Housekeeping:
         background: Executor,
         *,
         keep_replaced_ms: int,
-        kept: KeptFiles,
+        kept: RetainedFiles,
         keep_trash_ms: int,
     ) -> None:
         self._root, self._schema, self._log, self._tag = root, schema, log, tag
@@ -103,10 +103,10 @@ class Housekeeping:
         rows = parquet.read_all(self._root, self._schema, group)
         batches = None
         if self._schema.role in (Role.APPEND, Role.DEAD_LETTERS, Role.WINDOWED):
-            parts = [origins.of_file(self._root, self._schema, path, count) for path, count in counted.items()]
+            parts = [row_origins.of_file(self._root, self._schema, path, count) for path, count in counted.items()]
             known = [part for part in parts if part is not None]
             if len(known) == len(parts):
-                rows, batches = origins.in_order(rows, known)
+                rows, batches = row_origins.in_order(rows, known)
         folder = group[0].rpartition("/")[0]
         first = layout.batch_of(group[0])
         name = layout.part_name("merged", first[0] if first else 0, 0, self._tag)

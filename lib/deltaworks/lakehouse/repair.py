@@ -15,8 +15,8 @@ from typing import Any
 from deltaworks import files
 from deltaworks.errors import TableError
 from deltaworks.lakehouse import layout
-from deltaworks.lakehouse.kept import link
 from deltaworks.lakehouse.log import Commit, DeltaLog
+from deltaworks.lakehouse.retained import link
 from deltaworks.lakehouse.trash import Trash
 from deltaworks.lakehouse.versions import Version
 from deltaworks.lakehouse.writes import NewFile

@@ -17,9 +17,9 @@ from deltaworks.errors import TableError
 from deltaworks.faults import reach
 from deltaworks.kernel.records import Coordinates, DeadLetter
 from deltaworks.kernel.stores.mutability import is_immutable
-from deltaworks.lakehouse import control, layout, parquet
+from deltaworks.lakehouse import layout, page_index, parquet
 from deltaworks.lakehouse.columns import TIMESTAMP, Column
-from deltaworks.lakehouse.control import PageListReader
+from deltaworks.lakehouse.page_index import PageListReader
 from deltaworks.lakehouse.pages import (
     PAGE_ROWS,
     ChangedRows,
@@ -269,7 +269,7 @@ class _WindowWriter:
     def write(self, commit_id: int) -> TableWrite | None:
         if not self.rows and self.closed_before_ms < 0:
             return None
-        tag = control.read_query(self._root / self._schema.name)
+        tag = page_index.read_query(self._root / self._schema.name)
         pages = self._pages.read()
         if pages.batch_id >= commit_id:
             return None
@@ -328,7 +328,7 @@ class _WindowWriter:
 
 
 def _append(root: Path, schema: TableSchema, task: int, commit_id: int, rows: pa.Table) -> TableWrite:
-    path = layout.part_name("part", commit_id, task, control.read_query(root / schema.name))
+    path = layout.part_name("part", commit_id, task, page_index.read_query(root / schema.name))
     file: NewFile = parquet.write(root, schema, path, rows)
     return TableWrite(schema.name, task, (file,), changed_rows=rows.num_rows)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from deltaworks.files import LocalFiles, make_folder, sync_folder
 from deltaworks.lakehouse import layout
-from deltaworks.lakehouse.kept import link
+from deltaworks.lakehouse.retained import link
 
 
 class Trash:

@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 
 from deltaworks.lakehouse.columns import TIMESTAMP
 from deltaworks.lakehouse.later_begin import LaterBegin
+from deltaworks.lakehouse.publish.scope import LETTER_SOURCE, ROW_SOURCE, Scope
 from deltaworks.lakehouse.sandbox import Limits
 from deltaworks.lakehouse.schema import Role, TableSchema
-from deltaworks.lakehouse.scope import LETTER_SOURCE, ROW_SOURCE, Scope
 from deltaworks.quality import invariants
 from deltaworks.quality.opened import OpenedTables
 from deltaworks.quality.validation import Suites, validate

@@ -26,9 +26,9 @@ from dataclasses import dataclass, replace
 
 from deltaworks.errors import ConfigurationError
 from deltaworks.lakehouse.later_begin import LaterBegin
+from deltaworks.lakehouse.publish.scope import Scope
 from deltaworks.lakehouse.sandbox import Limits, Sandbox
 from deltaworks.lakehouse.schema import Role, TableSchema, changelog_name
-from deltaworks.lakehouse.scope import Scope
 from deltaworks.quality.opened import OpenedTables
 from deltaworks.quality.verdict import Outcome, Verdict
 

@@ -20,17 +20,17 @@ from typing import Protocol
 import msgspec
 
 from deltaworks import clock
-from deltaworks.control import batches, jobs, publication, set_aside
+from deltaworks.control import batches, jobs, set_aside, table_commands
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import ConfigurationError, ConflictError, TableError
 from deltaworks.files import replace_file
-from deltaworks.lakehouse import comparison, succession
 from deltaworks.lakehouse.archive_reader import ArchiveReader
-from deltaworks.lakehouse.comparison import Comparison
-from deltaworks.lakehouse.release import Release, ReleaseRequest
+from deltaworks.lakehouse.publish import comparison, ownership
+from deltaworks.lakehouse.publish.comparison import Comparison
+from deltaworks.lakehouse.publish.publication import Publication, PublicationRequest
+from deltaworks.lakehouse.publish.scope import Scope
 from deltaworks.lakehouse.schema import Role, TableSchema, plan_schemas
-from deltaworks.lakehouse.scope import Scope
 from deltaworks.names import RUN
 from deltaworks.replay import days, same_topics
 from deltaworks.replay.begin import Broker, begun_later
@@ -228,10 +228,10 @@ class ReplayRun:
         scope = self.scope(state)
         state.passed = engines.judge(self.settings, self.pipeline, self.paths, self.plan, scope, report)
 
-    def release_request(self) -> ReleaseRequest:
+    def release_request(self) -> PublicationRequest:
         """What is asked of the committer of the tables."""
         state, request = self.paths.read_state(), self.plan.request
-        return ReleaseRequest(
+        return PublicationRequest(
             run_id=self.plan.run_id,
             pipeline=self.pipeline.name,
             code_version=self.plan.code_version,
@@ -256,7 +256,7 @@ class ReplayRun:
         require_same_stream(PipelinePaths.of(self.settings, self.pipeline.name), self.plan)
         roots = (self.settings.tables, self.paths.tables)
         days.require_some(roots, _windowed(self.schemas), self.plan.tables, state.to_ms)
-        done = publication.publish(self.settings, self.pipeline, self.paths.tables, self.release_request())
+        done = table_commands.publish(self.settings, self.pipeline, self.paths.tables, self.release_request())
         report(f"{len(done.tables)} tables{_approved(state)}")
 
     def _verify(self, state: ReplayState, report: Report) -> None:
@@ -347,7 +347,7 @@ def discard(settings: Settings, run_id: str) -> None:
     paths, plan = find(settings, run_id)
     own = PipelinePaths.of(settings, plan.request.pipeline)
     with _locked(paths.lock, wait=False):
-        told = succession.read(own.handover(run_id))
+        told = ownership.read(own.handover(run_id))
         if told is not None and told.state != "given back" and "publish" not in paths.read_state().done:
             raise ConflictError(
                 f"A hand-over to run {run_id} was begun.",
@@ -355,7 +355,7 @@ def discard(settings: Settings, run_id: str) -> None:
                 f"deltaworks rollback {run_id} takes it back",
             )
         if plan.request.hand_over and told is None:
-            succession.abandon(settings.tables, plan.tables, run_id)
+            ownership.abandon(settings.tables, plan.tables, run_id)
             shutil.rmtree(own.line_of(run_id).root, ignore_errors=True)
         _remove(paths)
 
@@ -388,10 +388,10 @@ def release_of(settings: Settings, run_id: str) -> tuple[str, Path]:
     )
 
 
-def rollback(settings: Settings, run_id: str, *, requested_by: str) -> Release:
+def rollback(settings: Settings, run_id: str, *, requested_by: str) -> Publication:
     """Takes back what a run has published, also under a running stream."""
     name, _ = release_of(settings, run_id)
-    return publication.rollback(settings, jobs.load(settings, name), run_id, requested_by=requested_by)
+    return table_commands.rollback(settings, jobs.load(settings, name), run_id, requested_by=requested_by)
 
 
 def _approved(state: ReplayState) -> str:

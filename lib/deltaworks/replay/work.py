@@ -13,13 +13,13 @@ from deltaworks.control import batches
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.files import replace_file
+from deltaworks.lakehouse.publish.scope import Scope
 from deltaworks.lakehouse.sandbox import Limits
 from deltaworks.lakehouse.schema import plan_schemas
-from deltaworks.lakehouse.scope import Scope
 from deltaworks.quality import results, suites
 from deltaworks.quality.gate import gate
 from deltaworks.quality.verdict import Verdict
-from deltaworks.replay import handing_over
+from deltaworks.replay import handover
 from deltaworks.replay.model import ReplayPaths, ReplayPlan
 from deltaworks.runtime.global_tables import Reader
 from deltaworks.runtime.history import History
@@ -69,12 +69,12 @@ def process(settings: Settings, pipeline: Pipeline, paths: ReplayPaths, plan: Re
 
 
 def hand_over(settings: Settings, pipeline: Pipeline, paths: ReplayPaths, plan: ReplayPlan, report: Report) -> None:
-    """Lets the stream go on as what the replay has made; see `handing_over`."""
+    """Lets the stream go on as what the replay has made; see `handover`."""
 
     def process_more(later: ReplayPlan) -> None:
         _process_more(settings, pipeline, paths, later, report)
 
-    handing_over.hand_over(settings, pipeline, paths, plan, process_more, report)
+    handover.hand_over(settings, pipeline, paths, plan, process_more, report)
 
 
 def _process_more(settings: Settings, pipeline: Pipeline, paths: ReplayPaths, plan: ReplayPlan, report: Report) -> None:

@@ -10,7 +10,7 @@ The line before stays as it is. `undo` lets it go on from its own end with its o
 line has read since, so the topics that the pipeline writes get those results from both.
 
 Who switches or undoes holds the lease of the pipeline, so nothing runs. Not here: what becomes of the tables
-(`lakehouse.succession`), and the way from a request to a stream that runs again (`replay.handing_over`).
+(`lakehouse.publish.ownership`), and the way from a request to a stream that runs again (`replay.handover`).
 """
 
 from __future__ import annotations

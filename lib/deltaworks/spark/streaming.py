@@ -22,7 +22,17 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from deltaworks import clock, disk, faults, processes
 from deltaworks.clock import Sign
-from deltaworks.control import accepted, batches, fence, heartbeat, next_tick, opening, publication, set_aside, topics
+from deltaworks.control import (
+    accepted,
+    batches,
+    fence,
+    heartbeat,
+    next_tick,
+    opening,
+    set_aside,
+    table_commands,
+    topics,
+)
 from deltaworks.control.beating import Beating
 from deltaworks.control.checkpoint import CheckpointPlan
 from deltaworks.control.heartbeat import Heartbeat, State
@@ -37,8 +47,8 @@ from deltaworks.errors import FencedError, KafkaReadError
 from deltaworks.faults import reach
 from deltaworks.kafka import admin
 from deltaworks.kafka.ranges import Offsets
-from deltaworks.lakehouse import succession
 from deltaworks.lakehouse.committer import TableCommitter, TableOptions
+from deltaworks.lakehouse.publish import ownership
 from deltaworks.runtime import messages
 from deltaworks.runtime.batches import oversized, sizes
 from deltaworks.runtime.batches.sizes import RecordSizes
@@ -109,7 +119,7 @@ def run(
         with disk.told(paths.root), Lease(paths.lease, pipeline.name, generation) as lease:
             fence.advance(paths.fence, generation, pipeline.name)
             handover.settle(paths)
-            succession.require_settled(paths.handovers)
+            ownership.require_settled(paths.handovers)
             handover.expire(paths, (clock.cautious_ms() - TableOptions().keep_releases_ms) / 1000)
             shutil.rmtree(paths.scratch, ignore_errors=True)
             pipeline = set_aside.applied(paths, pipeline)
@@ -453,7 +463,7 @@ class StreamDriver:
     def _obey(self, committer: TableCommitter) -> None:
         """Publishes and rolls back, between the commits of two batches."""
         by = f"generation {self._generation}"
-        publication.carry_out(self._paths, self._pipeline.name, committer, self._committing, self._generation, by=by)
+        table_commands.carry_out(self._paths, self._pipeline.name, committer, self._committing, self._generation, by=by)
 
     def _refresh_snapshots(self, committer: TableCommitter) -> None:
         with self._committing:

@@ -10,8 +10,8 @@ import msgspec
 from deltaworks.control import jobs
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.dsl.pipeline import Pipeline
-from deltaworks.lakehouse.comparison import Comparison, Day, RowCounts, TableComparison
-from deltaworks.lakehouse.scope import Scope
+from deltaworks.lakehouse.publish.comparison import Comparison, Day, RowCounts, TableComparison
+from deltaworks.lakehouse.publish.scope import Scope
 from deltaworks.quality.verdict import Outcome, Verdict
 from deltaworks.replay import phases
 from deltaworks.replay.model import Phase, ReplayPaths, ReplayPlan, ReplayRequest, ReplayState

@@ -21,7 +21,7 @@ from airflow.sdk.exceptions import (
 from deltaworks import processes
 from deltaworks.airflow.replay import replay_dag
 from deltaworks.airflow.replay_operators import ApproveReplayOperator, PhaseOperator, PublishOperator
-from deltaworks.replay import handing_over
+from deltaworks.replay import handover
 from deltaworks.replay.model import Phase, ReplayPaths
 from deltaworks.settings import Settings
 from tests.unit.airflow.replays import planned, project_settings, write_findings
@@ -208,7 +208,7 @@ def test_a_hand_over_is_a_process_of_its_own_and_needs_the_approval_all_the_same
     operator.execute(context)
     approval = paths.read_state().approval
     assert approval is not None and approval.by == "airflow admin"
-    assert handing_over.request_of(paths, paths.read_plan()).approved_by == "airflow admin"
+    assert handover.request_of(paths, paths.read_plan()).approved_by == "airflow admin"
     [command] = commands.run
     assert command[-6:] == ["replay", NAME, "--resume", "r", "--until", "publish", "--yes"][-6:]
 

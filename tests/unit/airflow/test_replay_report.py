@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from deltaworks.airflow.replay_report import markdown
-from deltaworks.lakehouse.comparison import RowCounts
+from deltaworks.lakehouse.publish.comparison import RowCounts
 from deltaworks.quality.verdict import Outcome, Verdict
 from deltaworks.replay.model import Approval, ReplayPaths, ReplayRequest, ReplayState
 from tests.unit.airflow.replays import plan_of, verdict, write_findings

@@ -12,11 +12,11 @@ import typer
 
 from deltaworks.cli import replay as commands
 from deltaworks.cli.pipelines import user
-from deltaworks.control import publication
+from deltaworks.control import table_commands
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.dsl.pipeline import Pipeline
-from deltaworks.lakehouse.release import Release, ReleaseRequest
-from deltaworks.lakehouse.succession import Succession, SuccessionRequest
+from deltaworks.lakehouse.publish.ownership import Handover, HandoverRequest
+from deltaworks.lakehouse.publish.publication import Publication, PublicationRequest
 from deltaworks.replay import days, phases
 from deltaworks.replay.model import Approval, ReplayPaths
 from deltaworks.replay.phases import ReplayRun
@@ -99,18 +99,18 @@ def test_a_published_replay_says_who_approved_it(
 ) -> None:
     own = PipelinePaths.of(settings, NAME)
     asked: dict[str, Any] = {"pipeline": NAME, "code_version": "c", "end_offsets": {}, "reason": "prices"}
-    request = ReleaseRequest(
+    request = PublicationRequest(
         run_id="r1", batches=(0, 1), tables=(), requested_by="airflow bob", approved_by="airflow ada", **asked
     )
-    told = Release(request=request, state="published", round=1, tables={}, begun_ms=0)
+    told = Publication(request=request, state="published", round=1, tables={}, begun_ms=0)
     own.releases.mkdir()
     (own.releases / "r1.json").write_bytes(msgspec.json.encode(told))
-    followed = SuccessionRequest(
+    followed = HandoverRequest(
         run_id="r2", predecessor="q", last_batch=1, requested_by="bob at here", approved_by="eve at here", **asked
     )
     own.handovers.mkdir()
     own.handover("r2").write_bytes(
-        msgspec.json.encode(Succession(request=followed, state="taken over", tables={}, begun_ms=0))
+        msgspec.json.encode(Handover(request=followed, state="taken over", tables={}, begun_ms=0))
     )
 
     commands.replays(None)
@@ -127,14 +127,14 @@ def test_what_is_asked_of_the_committer_and_told_names_who_approved_it(
 ) -> None:
     run = ReplayRun.resume(settings, "r")
     run.approve("airflow ada")
-    asked: list[ReleaseRequest] = []
+    asked: list[PublicationRequest] = []
     said: list[str] = []
 
-    def committed(settings: Settings, pipeline: Pipeline, staging: Path, request: ReleaseRequest) -> Release:
+    def committed(settings: Settings, pipeline: Pipeline, staging: Path, request: PublicationRequest) -> Publication:
         asked.append(request)
-        return Release(request=request, state="published", round=1, tables={}, begun_ms=0)
+        return Publication(request=request, state="published", round=1, tables={}, begun_ms=0)
 
-    monkeypatch.setattr(publication, "publish", committed)
+    monkeypatch.setattr(table_commands, "publish", committed)
     monkeypatch.setattr(phases, "require_same_stream", lambda *_: None)
     monkeypatch.setattr(days, "require_some", lambda *_: None)
     PUBLISH(run, None, paths.read_state(), said.append)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from deltaworks.cli.replay_report import print_comparison
-from deltaworks.lakehouse.comparison import Comparison, Day, RowCounts, Sample, TableComparison
-from deltaworks.lakehouse.scope import Scope
+from deltaworks.lakehouse.publish.comparison import Comparison, Day, RowCounts, Sample, TableComparison
+from deltaworks.lakehouse.publish.scope import Scope
 
 EQUAL = RowCounts(production=1234, staging=1234, equal=1234, changed=0, only_production=0, only_staging=0)
 OTHER = RowCounts(production=3, staging=3, equal=1, changed=1, only_production=1, only_staging=1)

@@ -21,7 +21,7 @@ from deltaworks.control.lease import Holder, Lease, ProcessId, read_holder
 from deltaworks.control.observation import observe
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.errors import DeltaworksError, IncompatibleCheckpointError, TableError, TransientError
-from deltaworks.lakehouse import succession
+from deltaworks.lakehouse.publish import ownership
 from deltaworks.settings import Settings
 
 GARBAGE = bytes(range(256))
@@ -138,9 +138,9 @@ def test_a_pointer_that_cannot_be_read_does_not_start_the_first_line(tmp_path: P
 
 def test_a_hand_over_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     record = tmp_path / "run.json"
-    is_none(lambda: succession.read(record))
+    is_none(lambda: ownership.read(record))
     record.write_text('{"request": {"run_id": "run"}}')
-    each_torn(record, lambda: refused(TableError, lambda: succession.read(record)))
+    each_torn(record, lambda: refused(TableError, lambda: ownership.read(record)))
 
 
 @pytest.mark.parametrize("content", [b"", bytes(20), b'{"id":"publish-1","ki', GARBAGE])

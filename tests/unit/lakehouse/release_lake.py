@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from deltaworks.kernel.records import Coordinates, DeadLetter
-from deltaworks.lakehouse import release
 from deltaworks.lakehouse.committer import TableCommitter, TableOptions
-from deltaworks.lakehouse.release import Release, ReleaseRequest
+from deltaworks.lakehouse.publish import publication
+from deltaworks.lakehouse.publish.publication import Publication, PublicationRequest
 from deltaworks.lakehouse.tables import TaskTables
 from deltaworks.topology.nodes.sinks import DeltaSink, TableKind
 from tests.unit.lakehouse.lake import opened, query
@@ -254,10 +254,10 @@ def end_offsets(last_batch: int) -> dict[str, dict[str, int]]:
 
 def request_for(
     staging: Stream, *, days: tuple[int, int] | None = None, tables: tuple[str, ...] = ALL, reason: str = "fix"
-) -> ReleaseRequest:
+) -> PublicationRequest:
     """A request to publish a replay; `days` counts from the first."""
     last = staging.next_batch - 1
-    return ReleaseRequest(
+    return PublicationRequest(
         run_id=staging.query,
         pipeline="shop",
         code_version="abc",
@@ -271,14 +271,14 @@ def request_for(
     )
 
 
-def publish(live: Stream, staging: Stream, request: ReleaseRequest, releases: Path) -> Release:
+def publish(live: Stream, staging: Stream, request: PublicationRequest, releases: Path) -> Publication:
     """Publishes, and notes it in the model."""
-    done = release.publish(live.committer, staging.root, request, releases)
+    done = publication.publish(live.committer, staging.root, request, releases)
     live.rows = replaced(live, staging, request)
     return done
 
 
-def replaced(live: Stream, staging: Stream, request: ReleaseRequest) -> Rows:
+def replaced(live: Stream, staging: Stream, request: PublicationRequest) -> Rows:
     """What the tables must hold after a publish."""
     first, end = request.from_ms or 0, request.to_ms or 1 << 60
     return live.rows.replaced(staging.rows, request.tables, first, end, request.batches[1])

@@ -10,8 +10,8 @@ import pytest
 
 from deltaworks import faults
 from deltaworks.lakehouse import layout
-from deltaworks.lakehouse.kept import KeptFiles
 from deltaworks.lakehouse.log import Commit
+from deltaworks.lakehouse.retained import RetainedFiles
 from deltaworks.lakehouse.trash import Trash
 from tests.unit.lakehouse.lake import Expected, open_tables, run, task_tables, write_batch
 
@@ -86,7 +86,7 @@ def test_a_checkpoint_is_synced(tmp_path: Path, synced: set[int]) -> None:
 def test_what_a_release_keeps_and_brings_back_is_synced(tmp_path: Path, synced: set[int]) -> None:
     (tmp_path / "t").mkdir()
     (tmp_path / "t" / "a.parquet").write_bytes(b"x")
-    kept = KeptFiles(tmp_path / "t", keep_ms=1)
+    kept = RetainedFiles(tmp_path / "t", keep_ms=1)
     name = kept.keep("run", 1, 0, ["a.parquet"])
     assert inode(tmp_path / "t" / layout.RELEASES_FOLDER / name) in synced
 

@@ -12,8 +12,9 @@ import pytest
 
 from deltaworks import faults
 from deltaworks.errors import TableError
-from deltaworks.lakehouse import compaction, release
-from deltaworks.lakehouse.release import ReleaseRequest
+from deltaworks.lakehouse import compaction
+from deltaworks.lakehouse.publish import publication
+from deltaworks.lakehouse.publish.publication import PublicationRequest
 from tests.unit.lakehouse.release_lake import (
     ALL,
     DAY_MS,
@@ -44,7 +45,7 @@ def no_faults() -> Iterator[None]:
 class Published:
     """A release that stands."""
 
-    request: ReleaseRequest
+    request: PublicationRequest
     before: Rows
     next_batch: int
 
@@ -99,7 +100,7 @@ class Schedule:
         tables = tuple(self.choose.sample(ALL, self.choose.randrange(1, len(ALL) + 1)))
         request = request_for(staging, days=days, tables=tables)
         before, next_batch = deepcopy(self.live.rows), self.live.next_batch
-        self.repeat("release", lambda: release.publish(self.live.committer, staging.root, request, self.releases))
+        self.repeat("release", lambda: publication.publish(self.live.committer, staging.root, request, self.releases))
         since = self.live.next_batch
         self.live.rows = replaced(self.live, staging, request)
         assert next_batch <= since
@@ -112,7 +113,7 @@ class Schedule:
             self.roll_back_too_early()
         last = self.standing.pop()
         run_id = last.request.run_id
-        self.repeat("rollback", lambda: release.rollback(self.live.committer, self.releases, run_id))
+        self.repeat("rollback", lambda: publication.rollback(self.live.committer, self.releases, run_id))
         first, end = last.request.from_ms or 0, last.request.to_ms or 0
         self.live.rows = self.live.rows.restored(last.before, last.request.tables, first, end, last.next_batch)
 
@@ -124,7 +125,7 @@ class Schedule:
         if "users" in tables or (overlaps and tables):
             self.refused += 1
             with pytest.raises(TableError, match=rf"Run {last.run_id} has replaced some of what"):
-                release.rollback(self.live.committer, self.releases, mine.run_id)
+                publication.rollback(self.live.committer, self.releases, mine.run_id)
 
     def repeat(self, kind: str, call: object) -> None:
         """The call, with crashes at points of its own; the stream goes on in between."""

@@ -12,8 +12,8 @@ import pytest
 from deltalake import DeltaTable
 
 from deltaworks.lakehouse.later_begin import LaterBegin
+from deltaworks.lakehouse.publish.scope import Scope
 from deltaworks.lakehouse.schema import plan_schemas
-from deltaworks.lakehouse.scope import Scope
 from deltaworks.quality import Outcome, Suites, Verdict
 from deltaworks.quality.gate import gate, judge
 from tests.planted_defects.defect import defect, planted

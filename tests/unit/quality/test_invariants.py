@@ -15,8 +15,8 @@ import pytest
 
 from deltaworks.lakehouse import layout
 from deltaworks.lakehouse.log import Commit, DeltaLog
+from deltaworks.lakehouse.publish.scope import Scope
 from deltaworks.lakehouse.schema import TableSchema, plan_schemas, schemas
-from deltaworks.lakehouse.scope import Scope
 from deltaworks.quality import Outcome, Verdict, invariants
 from deltaworks.quality.opened import OpenedTable, OpenedTables
 from tests.planted_defects.defect import Defect, defect, planted

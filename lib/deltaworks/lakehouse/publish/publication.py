@@ -35,7 +35,7 @@ from deltaworks.files import replace_file
 from deltaworks.lakehouse import layout, parquet, snapshots
 from deltaworks.lakehouse.committer import OpenTable, TableCommitter
 from deltaworks.lakehouse.log import Commit, FileEntry
-from deltaworks.lakehouse.replacement import (
+from deltaworks.lakehouse.publish.replacement import (
     Replacement,
     Replacing,
     Staging,
@@ -44,8 +44,8 @@ from deltaworks.lakehouse.replacement import (
     discard,
     rewritten_snapshot,
 )
+from deltaworks.lakehouse.publish.scope import Scope
 from deltaworks.lakehouse.schema import Role, changelog_name
-from deltaworks.lakehouse.scope import Scope
 from deltaworks.lakehouse.writes import NewFile
 from deltaworks.names import RUN
 
@@ -53,7 +53,7 @@ State = Literal["publishing", "published", "rolling back", "rolled back"]
 _MS_PER_DAY = 86_400_000
 
 
-class ReleaseRequest(msgspec.Struct, frozen=True, kw_only=True):
+class PublicationRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What to publish."""
 
     run_id: str
@@ -81,7 +81,7 @@ class ReleaseRequest(msgspec.Struct, frozen=True, kw_only=True):
         return Scope(from_ms=self.from_ms, to_ms=self.to_ms, end_offsets=self.end_offsets, last_batch=self.batches[1])
 
 
-class TableRelease(msgspec.Struct, frozen=True, kw_only=True):
+class TablePublication(msgspec.Struct, frozen=True, kw_only=True):
     """What a release does to one table."""
 
     version_before: int
@@ -97,14 +97,14 @@ class TableRelease(msgspec.Struct, frozen=True, kw_only=True):
     added_rows: int
 
 
-class Release(msgspec.Struct, frozen=True, kw_only=True):
+class Publication(msgspec.Struct, frozen=True, kw_only=True):
     """What a run has published."""
 
-    request: ReleaseRequest
+    request: PublicationRequest
     state: State
     round: int
     """How often the run has been published, this time included; a rollback comes between."""
-    tables: dict[str, TableRelease]
+    tables: dict[str, TablePublication]
     begun_ms: int
     published_ms: int | None = None
     rolled_back_ms: int | None = None
@@ -116,12 +116,12 @@ class Files(msgspec.Struct, frozen=True, kw_only=True):
     removed: tuple[NewFile, ...]
     added: tuple[NewFile, ...]
     kept: str
-    """Where the removed ones are found again; see `KeptFiles`."""
+    """Where the removed ones are found again; see `RetainedFiles`."""
     as_of_batch: int = -1
     """Of a snapshot: the batch that it showed before."""
 
 
-class ReleaseRecord(Release, frozen=True, kw_only=True):
+class PublicationRecord(Publication, frozen=True, kw_only=True):
     """A release as it is written down."""
 
     files: dict[str, Files]
@@ -132,12 +132,12 @@ class ReleaseRecord(Release, frozen=True, kw_only=True):
             _path(releases, self.request.run_id), msgspec.json.format(msgspec.json.encode(self), indent=1), durable=True
         )
 
-    def summary(self) -> Release:
+    def summary(self) -> Publication:
         """Without the files."""
-        return Release(**{name: getattr(self, name) for name in Release.__struct_fields__})
+        return Publication(**{name: getattr(self, name) for name in Publication.__struct_fields__})
 
 
-def publish(committer: TableCommitter, staging_root: Path, request: ReleaseRequest, releases: Path) -> Release:
+def publish(committer: TableCommitter, staging_root: Path, request: PublicationRequest, releases: Path) -> Publication:
     """Puts the rows of a replay in the place of production's; the same request again completes it, or finds it done.
 
     Args:
@@ -166,7 +166,7 @@ def publish(committer: TableCommitter, staging_root: Path, request: ReleaseReque
     told = {name: _told(made[name]) if name in made else record.tables[name] for name in mine}  # type: ignore[union-attr]
     if made or record is None:
         reach("release.before_record")
-        record = ReleaseRecord(
+        record = PublicationRecord(
             request=request, state="publishing", round=number, tables=told, begun_ms=begun_ms, files=mine
         )
         record.save(releases)
@@ -187,7 +187,7 @@ def publish(committer: TableCommitter, staging_root: Path, request: ReleaseReque
     return record.summary()
 
 
-def rollback(committer: TableCommitter, releases: Path, run_id: str) -> Release:
+def rollback(committer: TableCommitter, releases: Path, run_id: str) -> Publication:
     """Takes back what a run has published; the same call again completes it, or finds it done.
 
     Args:
@@ -233,13 +233,13 @@ def rollback(committer: TableCommitter, releases: Path, run_id: str) -> Release:
     return record.summary()
 
 
-def read(releases: Path, run_id: str) -> Release | None:
+def read(releases: Path, run_id: str) -> Publication | None:
     """What a run has published; None: nothing."""
     record = _read(releases, run_id)
     return None if record is None else record.summary()
 
 
-def _tables(committer: TableCommitter, request: ReleaseRequest) -> list[OpenTable]:
+def _tables(committer: TableCommitter, request: PublicationRequest) -> list[OpenTable]:
     """What a request concerns: snapshots, then the other tables."""
     known = committer.tables
     if unknown := [name for name in request.tables if name not in known]:
@@ -256,7 +256,10 @@ def _tables(committer: TableCommitter, request: ReleaseRequest) -> list[OpenTabl
 
 
 def _round(
-    committer: TableCommitter, record: ReleaseRecord | None, request: ReleaseRequest, tables: Iterable[OpenTable]
+    committer: TableCommitter,
+    record: PublicationRecord | None,
+    request: PublicationRequest,
+    tables: Iterable[OpenTable],
 ) -> int:
     """How often the run has been published when this is done."""
     run = request.run_id
@@ -282,7 +285,9 @@ def _round(
     return record.round
 
 
-def _check(committer: TableCommitter, staging: Staging, request: ReleaseRequest, pending: Iterable[OpenTable]) -> None:
+def _check(
+    committer: TableCommitter, staging: Staging, request: PublicationRequest, pending: Iterable[OpenTable]
+) -> None:
     """Everything that can refuse; nothing has been made yet."""
     if request.pipeline != committer.application:
         raise TableError(
@@ -306,10 +311,10 @@ def _check(committer: TableCommitter, staging: Staging, request: ReleaseRequest,
 def _make(
     committer: TableCommitter,
     staging: Staging,
-    request: ReleaseRequest,
+    request: PublicationRequest,
     number: int,
     pending: Iterable[OpenTable],
-    record: ReleaseRecord | None,
+    record: PublicationRecord | None,
 ) -> dict[str, tuple[Replacement, Files, int]]:
     """Replacement, files and version before of every table that is not committed yet."""
     replacing = Replacing(committer, staging, request.scope)
@@ -327,9 +332,9 @@ def _make(
     return made
 
 
-def _told(made: tuple[Replacement, Files, int]) -> TableRelease:
+def _told(made: tuple[Replacement, Files, int]) -> TablePublication:
     replacement, _, version = made
-    return TableRelease(
+    return TablePublication(
         version_before=version,
         removed_files=len(replacement.removed),
         removed_rows=sum(file.rows for file in replacement.removed),
@@ -338,7 +343,7 @@ def _told(made: tuple[Replacement, Files, int]) -> TableRelease:
     )
 
 
-def _commit(operation: str, made: Replacement, marks: Mapping[str, int], request: ReleaseRequest) -> Commit:
+def _commit(operation: str, made: Replacement, marks: Mapping[str, int], request: PublicationRequest) -> Commit:
     first, last = request.batches
     return Commit(
         added=made.added,
@@ -362,7 +367,7 @@ def _commit(operation: str, made: Replacement, marks: Mapping[str, int], request
 
 
 def _check_rollback(
-    committer: TableCommitter, releases: Path, record: ReleaseRecord, pending: Iterable[OpenTable]
+    committer: TableCommitter, releases: Path, record: PublicationRecord, pending: Iterable[OpenTable]
 ) -> None:
     run = record.request.run_id
     others = [other for other in _all(releases) if other.request.run_id != run]
@@ -389,7 +394,7 @@ def _check_rollback(
             )
 
 
-def _undo(committer: TableCommitter, table: OpenTable, record: ReleaseRecord) -> Replacement:
+def _undo(committer: TableCommitter, table: OpenTable, record: PublicationRecord) -> Replacement:
     files = record.files[table.schema.name]
     if table.schema.role is Role.SNAPSHOT:
         return _undo_snapshot(committer, table, record)
@@ -397,7 +402,7 @@ def _undo(committer: TableCommitter, table: OpenTable, record: ReleaseRecord) ->
     return Replacement(list(files.added), list(files.removed))
 
 
-def _undo_snapshot(committer: TableCommitter, table: OpenTable, record: ReleaseRecord) -> Replacement:
+def _undo_snapshot(committer: TableCommitter, table: OpenTable, record: PublicationRecord) -> Replacement:
     """What was there before, and the changelog as it will be."""
     files = record.files[table.schema.name]
     kept = [table.kept.path(files.kept, file.path) for file in files.removed]
@@ -418,7 +423,7 @@ def _undo_snapshot(committer: TableCommitter, table: OpenTable, record: ReleaseR
 
 
 def _is_later(
-    committer: TableCommitter, table: OpenTable, other: ReleaseRecord, record: ReleaseRecord, gone: set[str]
+    committer: TableCommitter, table: OpenTable, other: PublicationRecord, record: PublicationRecord, gone: set[str]
 ) -> bool:
     """Whether another release that stands has come after one, over some of the same rows or files."""
     name = table.schema.name
@@ -436,19 +441,19 @@ def _is_later(
     return not before and not after
 
 
-def _in_effect(committer: TableCommitter, table: OpenTable, record: ReleaseRecord) -> bool:
+def _in_effect(committer: TableCommitter, table: OpenTable, record: PublicationRecord) -> bool:
     """Whether a table holds what the record says, by its log."""
     released = _version(committer, table, layout.RELEASE, record.request)
     return released >= record.round > _version(committer, table, layout.ROLLBACK, record.request)
 
 
-def _version(committer: TableCommitter, table: OpenTable, step: str, request: ReleaseRequest) -> int:
+def _version(committer: TableCommitter, table: OpenTable, step: str, request: PublicationRequest) -> int:
     """How often a run was published in a table, or rolled back."""
     app_id = layout.app_id(committer.application, table.schema.name, step, request.run_id)
     return table.log.transaction_version(app_id) or 0
 
 
-def _committed(committer: TableCommitter, record: ReleaseRecord, name: str, step: str) -> TableRelease:
+def _committed(committer: TableCommitter, record: PublicationRecord, name: str, step: str) -> TablePublication:
     """What the record says about a table, with the Delta version of its commit."""
     table, told = committer.tables[name], record.tables[name]
     app_id = layout.app_id(committer.application, name, step, record.request.run_id)
@@ -460,19 +465,19 @@ def _committed(committer: TableCommitter, record: ReleaseRecord, name: str, step
     return msgspec.structs.replace(told, rolled_back_version=table.log.find(app_id, record.round, since))
 
 
-def _all(releases: Path) -> Iterator[ReleaseRecord]:
+def _all(releases: Path) -> Iterator[PublicationRecord]:
     for path in sorted(releases.glob("*.json")):
         if (record := _decoded(path)) is not None:
             yield record
 
 
-def _read(releases: Path, run_id: str) -> ReleaseRecord | None:
+def _read(releases: Path, run_id: str) -> PublicationRecord | None:
     return _decoded(_path(releases, run_id))
 
 
-def _decoded(path: Path) -> ReleaseRecord | None:
+def _decoded(path: Path) -> PublicationRecord | None:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=ReleaseRecord)
+        return msgspec.json.decode(path.read_bytes(), type=PublicationRecord)
     except FileNotFoundError:
         return None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

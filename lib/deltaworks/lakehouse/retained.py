@@ -17,7 +17,7 @@ from deltaworks.lakehouse import layout
 from deltaworks.names import FILE
 
 
-class KeptFiles:
+class RetainedFiles:
     """The files of one table that its releases have removed.
 
     Args:

@@ -23,17 +23,17 @@ from deltaworks.control.lease import Lease
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import DeltaworksError, TableError
-from deltaworks.lakehouse import release
 from deltaworks.lakehouse.committer import TableCommitter
-from deltaworks.lakehouse.release import Release, ReleaseRequest
+from deltaworks.lakehouse.publish import publication
+from deltaworks.lakehouse.publish.publication import Publication, PublicationRequest
 from deltaworks.settings import Settings
 
 _log = logging.getLogger(__name__)
 
 
 def publish(
-    settings: Settings, pipeline: Pipeline, staging: Path, request: ReleaseRequest, *, timeout_s: float = 600.0
-) -> Release:
+    settings: Settings, pipeline: Pipeline, staging: Path, request: PublicationRequest, *, timeout_s: float = 600.0
+) -> Publication:
     """Publishes staging tables; the same request again finds it done.
 
     Args:
@@ -53,7 +53,7 @@ def publish(
 
 def rollback(
     settings: Settings, pipeline: Pipeline, run_id: str, *, requested_by: str, timeout_s: float = 600.0
-) -> Release:
+) -> Publication:
     """Takes back what a run has published; raises as `publish`."""
     return _ask(settings, pipeline, "rollback", run_id, {}, requested_by, timeout_s)
 
@@ -88,11 +88,11 @@ def carry_out(
 def _execute(paths: PipelinePaths, committer: TableCommitter, command: Command) -> dict[str, Any]:
     match command.kind:
         case "publish":
-            request = msgspec.convert(command.arguments["request"], ReleaseRequest)
+            request = msgspec.convert(command.arguments["request"], PublicationRequest)
             staging = _staging(paths, command.arguments["staging"])
-            done = release.publish(committer, staging, request, paths.releases)
+            done = publication.publish(committer, staging, request, paths.releases)
         case "rollback":
-            done = release.rollback(committer, paths.releases, command.arguments["run_id"])
+            done = publication.rollback(committer, paths.releases, command.arguments["run_id"])
         case kind:
             raise TableError(f"There is no command {kind!r}.", hint="the driver and the caller have different versions")
     result: dict[str, Any] = msgspec.to_builtins(done)
@@ -115,7 +115,7 @@ def _ask(
     arguments: Mapping[str, Any],
     by: str,
     timeout_s: float,
-) -> Release:
+) -> Publication:
     paths = PipelinePaths.of(settings, pipeline.name)
     command = Command(
         id=f"{kind}-{run_id}-{secrets.token_hex(2)}",
@@ -128,7 +128,7 @@ def _ask(
     said = commands.wait(paths.commands, command, act=lambda: _act(settings, pipeline, paths, by), timeout_s=timeout_s)
     if said.result is None:
         raise TableError(said.error or "it was not done", hint=said.hint)
-    return msgspec.convert(said.result, Release)
+    return msgspec.convert(said.result, Publication)
 
 
 def _act(settings: Settings, pipeline: Pipeline, paths: PipelinePaths, by: str) -> None:

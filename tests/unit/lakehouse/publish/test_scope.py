@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from deltaworks.lakehouse.layout import page_path, part_name
+from deltaworks.lakehouse.publish.scope import Scope, open_days
 from deltaworks.lakehouse.schema import DEAD_LETTER, Role, TableSchema, dead_letter_schema, schemas
-from deltaworks.lakehouse.scope import Scope, open_days
 from deltaworks.topology.columns import LAST_MS
 from tests.unit.lakehouse.lake import COUNTS, ORDERS, USERS
 

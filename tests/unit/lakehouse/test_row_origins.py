@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from deltaworks.lakehouse import layout, origins, parquet
+from deltaworks.lakehouse import layout, parquet, row_origins
 from deltaworks.lakehouse.schema import schemas
 from deltaworks.topology.nodes.sinks import DeltaSink, TableKind
 
@@ -20,7 +20,7 @@ def rows(*values: int) -> pa.Table:
 
 
 def test_merged_rows_come_in_the_order_of_their_batches() -> None:
-    merged, written = origins.in_order(rows(50, 70, 71, 60, 51), [[(5, 1), (7, 2)], [(6, 1)], [(5, 1)]])
+    merged, written = row_origins.in_order(rows(50, 70, 71, 60, 51), [[(5, 1), (7, 2)], [(6, 1)], [(5, 1)]])
 
     assert merged.column("value").to_pylist() == [50, 51, 60, 70, 71]
     assert written == [(5, 2), (6, 1), (7, 2)]
@@ -29,12 +29,12 @@ def test_merged_rows_come_in_the_order_of_their_batches() -> None:
 def test_rows_that_are_left_keep_their_batches() -> None:
     mask = pa.chunked_array([[True, False], [False, True, True]])
 
-    assert origins.chosen([(1, 3), (4, 2)], mask) == [(1, 1), (4, 2)]
-    assert origins.chosen([(1, 2)], pa.array([False, False])) == []
+    assert row_origins.chosen([(1, 3), (4, 2)], mask) == [(1, 1), (4, 2)]
+    assert row_origins.chosen([(1, 2)], pa.array([False, False])) == []
 
 
 def test_rows_up_to_a_batch() -> None:
-    assert [origins.rows_up_to([(3, 2), (5, 1)], last) for last in (2, 3, 4, 5)] == [0, 2, 2, 3]
+    assert [row_origins.rows_up_to([(3, 2), (5, 1)], last) for last in (2, 3, 4, 5)] == [0, 2, 2, 3]
 
 
 def test_a_footer_says_more_than_a_name(tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_a_footer_says_more_than_a_name(tmp_path: Path) -> None:
     parquet.write(tmp_path, SCHEMA, merged, rows(1, 2), [(7, 1), (9, 1)])
     parquet.write(tmp_path, SCHEMA, unknown, rows(1, 2))
 
-    assert origins.of_file(tmp_path, SCHEMA, part, 2) == [(7, 2)]
-    assert origins.of_file(tmp_path, SCHEMA, merged, 2) == [(7, 1), (9, 1)]
-    assert origins.of_file(tmp_path, SCHEMA, unknown, 2) is None
+    assert row_origins.of_file(tmp_path, SCHEMA, part, 2) == [(7, 2)]
+    assert row_origins.of_file(tmp_path, SCHEMA, merged, 2) == [(7, 1), (9, 1)]
+    assert row_origins.of_file(tmp_path, SCHEMA, unknown, 2) is None
     assert parquet.read(tmp_path, SCHEMA, merged).schema.metadata is None

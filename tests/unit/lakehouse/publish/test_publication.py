@@ -17,9 +17,10 @@ from msgspec.structs import replace
 
 from deltaworks import faults
 from deltaworks.errors import FencedError, TableError
-from deltaworks.lakehouse import compaction, kept, origins, parquet, release
+from deltaworks.lakehouse import compaction, parquet, retained, row_origins
 from deltaworks.lakehouse.committer import TableCommitter, TableOptions
 from deltaworks.lakehouse.log import Commit
+from deltaworks.lakehouse.publish import publication
 from deltaworks.lakehouse.tables import TaskTables
 from deltaworks.topology.nodes.sinks import DeltaSink, TableKind
 from tests.unit.lakehouse.release_lake import (
@@ -120,10 +121,10 @@ def test_a_publish_replaces_the_days_and_the_stream_goes_on(releases: Path, live
 def test_a_rollback_brings_back_every_row(releases: Path, live: Stream, staging: Stream) -> None:
     live.committer.refresh_snapshots(force=True)
     before, old, files = contents(live.root), live.rows, files_of(live)
-    release.publish(live.committer, staging.root, request_for(staging, days=DAYS), releases)
+    publication.publish(live.committer, staging.root, request_for(staging, days=DAYS), releases)
     assert contents(live.root) != before
 
-    done = release.rollback(live.committer, releases, "run-1")
+    done = publication.rollback(live.committer, releases, "run-1")
 
     assert done.state == "rolled back"
     assert contents(live.root) == before
@@ -171,7 +172,7 @@ def test_a_publish_that_crashed_is_completed_by_the_same_call(
     request = request_for(staging, days=DAYS)
     crash_at(point)
     with pytest.raises(Crash):
-        release.publish(live.committer, staging.root, request, releases)
+        publication.publish(live.committer, staging.root, request, releases)
     live.restart()
     if goes_on:
         live.run(2)
@@ -180,12 +181,12 @@ def test_a_publish_that_crashed_is_completed_by_the_same_call(
 
     live.run(1)
     check(live)
-    again = release.publish(live.committer, staging.root, request, releases)
+    again = publication.publish(live.committer, staging.root, request, releases)
     assert again.state == "published"
     assert again.round == 1
     check(live)
     assert_no_stray_files(live)
-    rolled_back = release.rollback(live.committer, releases, "run-1")
+    rolled_back = publication.rollback(live.committer, releases, "run-1")
     assert all(told.rolled_back_version is not None for told in rolled_back.tables.values())
     live.rows = deepcopy(live.written)
     check(live)
@@ -196,21 +197,21 @@ def test_a_publish_that_crashed_is_completed_by_the_same_call(
 def test_a_rollback_that_crashed_is_completed_by_the_same_call(
     releases: Path, live: Stream, staging: Stream, point: str, goes_on: bool
 ) -> None:
-    release.publish(live.committer, staging.root, request_for(staging, days=DAYS), releases)
+    publication.publish(live.committer, staging.root, request_for(staging, days=DAYS), releases)
     live.run(1)
     crash_at(point)
     with pytest.raises(Crash):
-        release.rollback(live.committer, releases, "run-1")
+        publication.rollback(live.committer, releases, "run-1")
     live.restart()
     if goes_on:
         live.run(2)
 
-    done = release.rollback(live.committer, releases, "run-1")
+    done = publication.rollback(live.committer, releases, "run-1")
 
     assert done.state == "rolled back"
     live.run(1)
     check(live)
-    assert release.rollback(live.committer, releases, "run-1") == done
+    assert publication.rollback(live.committer, releases, "run-1") == done
     check(live)
     assert_no_stray_files(live)
 
@@ -218,11 +219,11 @@ def test_a_rollback_that_crashed_is_completed_by_the_same_call(
 def test_a_publish_that_crashed_can_be_taken_back_instead(releases: Path, live: Stream, staging: Stream) -> None:
     crash_at("release.after_commit:users")
     with pytest.raises(Crash):
-        release.publish(live.committer, staging.root, request_for(staging, days=DAYS), releases)
+        publication.publish(live.committer, staging.root, request_for(staging, days=DAYS), releases)
     live.restart()
     live.run(2)
 
-    done = release.rollback(live.committer, releases, "run-1")
+    done = publication.rollback(live.committer, releases, "run-1")
 
     assert [name for name, told in done.tables.items() if told.rolled_back_version is not None] == ["users"]
     check(live)
@@ -234,7 +235,7 @@ def test_an_attempt_that_failed_leaves_no_files_when_it_is_repeated(
     request = request_for(staging, days=DAYS)
     crash_at("release.after_record")
     with pytest.raises(Crash):
-        release.publish(live.committer, staging.root, request, releases)
+        publication.publish(live.committer, staging.root, request, releases)
 
     publish(live, staging, request, releases)
 
@@ -247,8 +248,8 @@ def test_the_names_of_all_points_are_those_that_are_reached(releases: Path, live
     reached: list[str] = []
     faults.arm(reached.append)
 
-    release.publish(live.committer, staging.root, request_for(staging, days=DAYS), releases)
-    release.rollback(live.committer, releases, "run-1")
+    publication.publish(live.committer, staging.root, request_for(staging, days=DAYS), releases)
+    publication.rollback(live.committer, releases, "run-1")
 
     assert {point for point in reached if point.startswith(("release.", "rollback."))} == {
         *PUBLISH_POINTS,
@@ -257,7 +258,7 @@ def test_the_names_of_all_points_are_those_that_are_reached(releases: Path, live
 
 
 def test_the_commit_says_what_was_published_and_why(releases: Path, live: Stream, staging: Stream) -> None:
-    done = release.publish(live.committer, staging.root, request_for(staging, days=DAYS, reason="tax"), releases)
+    done = publication.publish(live.committer, staging.root, request_for(staging, days=DAYS, reason="tax"), releases)
 
     log = live.committer.tables["orders"].log
     entry = DeltaTable(log.path).history(1)[0]
@@ -291,7 +292,7 @@ def test_the_staging_tables_are_not_needed_any_more(
     publish(live, copy, request, releases)
     shutil.rmtree(copy.root)
 
-    assert release.publish(live.committer, copy.root, request, releases).state == "published"
+    assert publication.publish(live.committer, copy.root, request, releases).state == "published"
     live.run(2)
     check(live)
 
@@ -321,7 +322,7 @@ def test_on_another_disk_files_are_copied(live: Stream, staging: Stream, monkeyp
     entry = live.committer.tables["orders"]
     path = next(iter(staging.committer.tables["orders"].log.files))
 
-    kept.link(staging.root / "orders" / path, entry.log.path / "copied")
+    retained.link(staging.root / "orders" / path, entry.log.path / "copied")
 
     assert (entry.log.path / "copied").read_bytes() == (staging.root / "orders" / path).read_bytes()
     assert (entry.log.path / "copied").stat().st_nlink == 1
@@ -330,7 +331,7 @@ def test_on_another_disk_files_are_copied(live: Stream, staging: Stream, monkeyp
 def test_published_again_after_a_rollback(releases: Path, live: Stream, staging: Stream) -> None:
     request = request_for(staging, days=DAYS)
     publish(live, staging, request, releases)
-    release.rollback(live.committer, releases, "run-1")
+    publication.rollback(live.committer, releases, "run-1")
     live.rows = deepcopy(live.written)
     live.run(2)
 
@@ -339,7 +340,7 @@ def test_published_again_after_a_rollback(releases: Path, live: Stream, staging:
     assert done.round == 2
     live.run(1)
     check(live)
-    release.rollback(live.committer, releases, "run-1")
+    publication.rollback(live.committer, releases, "run-1")
     live.rows = deepcopy(live.written)
     check(live)
 
@@ -353,13 +354,13 @@ def test_a_later_release_has_to_go_first(tmp_path: Path, releases: Path, live: S
     check(live)
 
     with pytest.raises(TableError, match=r"Run run-2 has replaced some of what run run-1 published in table"):
-        release.rollback(live.committer, releases, "run-1")
+        publication.rollback(live.committer, releases, "run-1")
     check(live)
 
-    release.rollback(live.committer, releases, "run-2")
+    publication.rollback(live.committer, releases, "run-2")
     live.rows = after_first
     check(live)
-    release.rollback(live.committer, releases, "run-1")
+    publication.rollback(live.committer, releases, "run-1")
     live.rows = deepcopy(live.written)
     check(live)
 
@@ -371,7 +372,7 @@ def test_releases_of_other_days_do_not_stand_in_each_others_way(
     second = live.replay(tmp_path / "second", "run-2", 2)
     publish(live, second, request_for(second, days=(1, 3), tables=("counts",)), releases)
 
-    release.rollback(live.committer, releases, "run-1")
+    publication.rollback(live.committer, releases, "run-1")
 
     live.rows = live.rows.replaced(live.written, ("counts",), FIRST_MS, FIRST_MS + DAY_MS, 12)
     check(live)
@@ -386,7 +387,7 @@ def test_a_later_release_of_other_rows_in_the_same_files_has_to_go_first(
     check(live)
 
     with pytest.raises(TableError, match=r"Run run-2 has replaced some of what run run-1 published"):
-        release.rollback(live.committer, releases, "run-1")
+        publication.rollback(live.committer, releases, "run-1")
 
 
 def test_a_snapshot_that_is_being_written_does_not_bring_old_rows_back(
@@ -399,7 +400,7 @@ def test_a_snapshot_that_is_being_written_does_not_bring_old_rows_back(
         if is_published:
             publish(live, staging, request_for(staging, tables=("users",)), releases)
         else:
-            release.rollback(live.committer, releases, "run-1")
+            publication.rollback(live.committer, releases, "run-1")
             live.rows = deepcopy(live.written)
         written = set(live.committer.tables["users"].log.files)
         assert live.committer.refresh_snapshots() == []
@@ -424,7 +425,7 @@ def test_small_files_that_are_being_merged_do_not_come_back(
     check(live)
     merged = [path for path in live.committer.tables["orders"].log.files if path.startswith("merged-")]
     assert merged, "the stream goes on merging"
-    release.rollback(live.committer, releases, "run-1")
+    publication.rollback(live.committer, releases, "run-1")
     live.rows = deepcopy(live.written)
     live.run(2)
     check(live)
@@ -442,7 +443,7 @@ def test_what_was_replaced_is_kept_whatever_is_cleaned_up(tmp_path: Path, releas
     removed = [file.path for file in read_record(releases).files["orders"].removed]
     assert not any((live.root / "orders" / path).exists() for path in removed)
 
-    release.rollback(live.committer, releases, "run-1")
+    publication.rollback(live.committer, releases, "run-1")
 
     live.rows = deepcopy(live.written)
     live.run(1)
@@ -465,7 +466,7 @@ def test_a_release_can_be_rolled_back_as_long_as_it_is_kept(tmp_path: Path, rele
 
     assert not any(list(folder.iterdir()) for folder in folders)
     with pytest.raises(TableError, match="cannot be rolled back any more"):
-        release.rollback(live.committer, releases, "run-1")
+        publication.rollback(live.committer, releases, "run-1")
     check(live)
 
 
@@ -475,7 +476,7 @@ def test_an_older_generation_publishes_nothing(releases: Path, live: Stream, sta
     before = files_of(live)
 
     with pytest.raises(FencedError):
-        release.publish(zombie, staging.root, request_for(staging, days=DAYS), releases)
+        publication.publish(zombie, staging.root, request_for(staging, days=DAYS), releases)
 
     live.restart()
     assert files_of(live) == before
@@ -490,7 +491,7 @@ def test_the_history_of_a_table_says_who_has_approved_and_who_completes_it_may_b
 
     [said] = [commit for commit in DeltaTable(live.root / "counts").history() if commit["operation"] == "PUBLISH"]
     assert json.loads(said["userMetadata"])["approvedBy"] == "airflow ada"
-    again = release.publish(live.committer, staging.root, replace(request, approved_by="bob at here"), releases)
+    again = publication.publish(live.committer, staging.root, replace(request, approved_by="bob at here"), releases)
     assert (again.state, again.round, again.request.approved_by) == ("published", 1, "airflow ada")
 
 
@@ -511,32 +512,32 @@ def test_what_cannot_be_published_is_refused_and_changes_nothing(
     before = files_of(live)
     for request, message in cases:
         with pytest.raises(TableError, match=message):
-            release.publish(live.committer, staging.root, request, releases)
+            publication.publish(live.committer, staging.root, request, releases)
     with pytest.raises(TableError, match=r"no staging table 'users' below"):
-        release.publish(live.committer, tmp_path / "nowhere", good, releases)
+        publication.publish(live.committer, tmp_path / "nowhere", good, releases)
     with pytest.raises(TableError, match=r"Run run-1 has published nothing"):
-        release.rollback(live.committer, releases, "run-1")
+        publication.rollback(live.committer, releases, "run-1")
     assert files_of(live) == before
     assert not releases.exists()
 
-    release.publish(live.committer, staging.root, good, releases)
+    publication.publish(live.committer, staging.root, good, releases)
     with pytest.raises(TableError, match=r"was published with another request"):
-        release.publish(live.committer, staging.root, other, releases)
+        publication.publish(live.committer, staging.root, other, releases)
     crash_at("rollback.after_record")
     with pytest.raises(Crash):
-        release.rollback(live.committer, releases, "run-1")
+        publication.rollback(live.committer, releases, "run-1")
     with pytest.raises(TableError, match=r"is being rolled back"):
-        release.publish(live.committer, staging.root, good, releases)
+        publication.publish(live.committer, staging.root, good, releases)
     (releases / "run-1.json").unlink()
     with pytest.raises(TableError, match=r"record of what it has replaced is gone"):
-        release.publish(live.committer, staging.root, good, releases)
+        publication.publish(live.committer, staging.root, good, releases)
 
 
 def test_a_day_that_is_still_open_in_staging_is_refused(tmp_path: Path, releases: Path, live: Stream) -> None:
     short = live.replay(tmp_path / "short", "run-2", 2, batches=8)
 
     with pytest.raises(TableError, match=r"of table 'counts' is not complete: the replay has windows of that day"):
-        release.publish(live.committer, short.root, request_for(short, days=DAYS), releases)
+        publication.publish(live.committer, short.root, request_for(short, days=DAYS), releases)
 
 
 def test_an_older_replay_cannot_replace_a_part_of_what_a_newer_one_has_published(
@@ -546,7 +547,7 @@ def test_an_older_replay_cannot_replace_a_part_of_what_a_newer_one_has_published
     older = live.replay(tmp_path / "older", "run-2", 2, batches=8)
 
     with pytest.raises(TableError, match=r"'orders' holds rows of batch \d+ that another replay has published"):
-        release.publish(live.committer, older.root, request_for(older, days=DAYS, tables=("orders",)), releases)
+        publication.publish(live.committer, older.root, request_for(older, days=DAYS, tables=("orders",)), releases)
 
 
 def test_merged_files_say_which_batch_wrote_each_row(live: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -562,7 +563,7 @@ def test_merged_files_say_which_batch_wrote_each_row(live: Stream, monkeypatch: 
     assert merged
     for path in merged:
         rows = parquet.read(live.root, table.schema, path)
-        written = origins.of_file(live.root, table.schema, path, rows.num_rows)
+        written = row_origins.of_file(live.root, table.schema, path, rows.num_rows)
         assert written is not None
         assert [batch for batch, _ in written] == sorted({batch for batch, _ in written})
         told = [batch for batch, count in written for _ in range(count)]
@@ -575,7 +576,7 @@ def test_of_a_merged_file_without_account_the_rows_say_what_was_read(
 ) -> None:
     monkeypatch.setattr(compaction, "_FAN_IN", (6, 8, 8))
     with monkeypatch.context() as patch:
-        patch.setattr(origins, "of_file", lambda *_: None)
+        patch.setattr(row_origins, "of_file", lambda *_: None)
         live.restart()
         live.batch()
         live.committer.settle()
@@ -605,8 +606,8 @@ class Windows:
         tables.close_windows("t", FIRST_MS + close * HOUR_MS)
         self.committer.commit(self.batch_id, tables.finish())
 
-    def publish(self, staging: Windows) -> release.Release:
-        request = release.ReleaseRequest(
+    def publish(self, staging: Windows) -> publication.Publication:
+        request = publication.PublicationRequest(
             run_id=staging.query,
             pipeline="app",
             code_version="1",
@@ -617,7 +618,7 @@ class Windows:
             tables=("t",),
             requested_by="somebody",
         )
-        return release.publish(self.committer, staging.root, request, self.root.parent / "releases")
+        return publication.publish(self.committer, staging.root, request, self.root.parent / "releases")
 
     def rows(self) -> int:
         return int(DeltaTable(self.root / "t").to_pyarrow_dataset().count_rows())
@@ -666,10 +667,10 @@ def test_a_later_release_has_to_go_first_even_if_the_earlier_one_added_nothing(t
     live.publish(something)
 
     with pytest.raises(TableError, match=r"Run run-2 has replaced some of what run run-1"):
-        release.rollback(live.committer, tmp_path / "releases", "run-1")
+        publication.rollback(live.committer, tmp_path / "releases", "run-1")
 
     assert live.rows() == 1
 
 
-def read_record(releases: Path) -> release.ReleaseRecord:
-    return msgspec.json.decode((releases / "run-1.json").read_bytes(), type=release.ReleaseRecord)
+def read_record(releases: Path) -> publication.PublicationRecord:
+    return msgspec.json.decode((releases / "run-1.json").read_bytes(), type=publication.PublicationRecord)

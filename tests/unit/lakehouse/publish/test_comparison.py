@@ -18,13 +18,14 @@ import pytest
 
 from deltaworks.errors import TableError
 from deltaworks.kernel.records import Coordinates, DeadLetter
-from deltaworks.lakehouse import layout, parquet, release
+from deltaworks.lakehouse import layout, parquet
 from deltaworks.lakehouse.columns import TIMESTAMP
 from deltaworks.lakehouse.committer import TableCommitter
-from deltaworks.lakehouse.comparison import Comparison, Limits, TableComparison, compare
-from deltaworks.lakehouse.differences import Differences, Side
 from deltaworks.lakehouse.log import Commit
-from deltaworks.lakehouse.release import ReleaseRequest
+from deltaworks.lakehouse.publish import publication
+from deltaworks.lakehouse.publish.comparison import Comparison, Limits, TableComparison, compare
+from deltaworks.lakehouse.publish.differences import Differences, Side
+from deltaworks.lakehouse.publish.publication import PublicationRequest
 from deltaworks.lakehouse.schema import plan_schemas, schemas
 from deltaworks.lakehouse.tables import TaskTables
 from deltaworks.topology.columns import DecimalDigits
@@ -110,7 +111,7 @@ def test_after_a_publish_nothing_differs(tmp_path: Path, seed: int) -> None:
     write(tmp_path / "staging", after, query="run", last_batch=LAST_BATCH)
     to_ms = START_MS + 2 * DAY_MS
     assert compare_all(tmp_path, to_ms=to_ms).differences > 0
-    request = ReleaseRequest(
+    request = PublicationRequest(
         run_id="run",
         pipeline="app",
         code_version="1",
@@ -125,7 +126,7 @@ def test_after_a_publish_nothing_differs(tmp_path: Path, seed: int) -> None:
 
     committer = TableCommitter(tmp_path / "production", "app", "q", SINKS, DEAD)
     committer.open(2)
-    release.publish(committer, tmp_path / "staging", request, tmp_path / "releases")
+    publication.publish(committer, tmp_path / "staging", request, tmp_path / "releases")
     committer.close()
 
     found = compare_all(tmp_path, to_ms=to_ms)

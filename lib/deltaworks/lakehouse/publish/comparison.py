@@ -25,11 +25,11 @@ from deltalake import Schema
 
 from deltaworks.clock import ticks_s, wall_ms
 from deltaworks.errors import TableError
-from deltaworks.lakehouse import layout, origins
-from deltaworks.lakehouse.differences import KINDS, Differences, Kind, Side
+from deltaworks.lakehouse import layout, row_origins
 from deltaworks.lakehouse.log import DeltaLog
+from deltaworks.lakehouse.publish.differences import KINDS, Differences, Kind, Side
+from deltaworks.lakehouse.publish.scope import Scope, open_days
 from deltaworks.lakehouse.schema import Role, TableSchema, changelog_name
-from deltaworks.lakehouse.scope import Scope, open_days
 
 MEMORY_MB = 512
 _MAX_TEXT = 1_000
@@ -265,8 +265,8 @@ class _Pair:
         """The files with rows of the replay's batches, and which rows those are."""
         chosen, unknown, cases = list[str](), list[str](), list[str]()
         for path in paths:
-            written = origins.of_file(log.path.parent, self.schema, path, log.files[path].rows)
-            count = log.files[path].rows if written is None else origins.rows_up_to(written, scope.last_batch)
+            written = row_origins.of_file(log.path.parent, self.schema, path, log.files[path].rows)
+            count = log.files[path].rows if written is None else row_origins.rows_up_to(written, scope.last_batch)
             if count == 0:
                 continue
             if written is None:

@@ -31,9 +31,9 @@ from deltaworks.files import replace_file
 from deltaworks.lakehouse import layout
 from deltaworks.lakehouse.committer import TableOptions
 from deltaworks.lakehouse.housekeeping import remove_orphans
-from deltaworks.lakehouse.kept import KeptFiles, link
 from deltaworks.lakehouse.log import Commit, DeltaLog
-from deltaworks.lakehouse.replacement import Staging, as_file
+from deltaworks.lakehouse.publish.replacement import Staging, as_file
+from deltaworks.lakehouse.retained import RetainedFiles, link
 from deltaworks.lakehouse.schema import Role, TableSchema
 from deltaworks.lakehouse.writes import NewFile
 
@@ -41,7 +41,7 @@ State = Literal["taking over", "taken over", "giving back", "given back"]
 _TAKEN, _GIVEN_BACK = 1, 2
 
 
-class SuccessionRequest(msgspec.Struct, frozen=True, kw_only=True):
+class HandoverRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Who follows whom, and why."""
 
     run_id: str
@@ -59,25 +59,25 @@ class SuccessionRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Who said that it may be done; None: nobody was noted."""
 
 
-class TableSuccession(msgspec.Struct, frozen=True, kw_only=True):
+class TableHandover(msgspec.Struct, frozen=True, kw_only=True):
     """What becomes of one table."""
 
     version_before: int
     removed: tuple[NewFile, ...]
     added: tuple[NewFile, ...]
     kept: str
-    """Where the removed files are found again; see `KeptFiles`."""
+    """Where the removed files are found again; see `RetainedFiles`."""
     definition: dict[str, Any]
     """Columns and properties of before."""
     is_archive: bool
 
 
-class Succession(msgspec.Struct, frozen=True, kw_only=True):
+class Handover(msgspec.Struct, frozen=True, kw_only=True):
     """What was done, in one file."""
 
-    request: SuccessionRequest
+    request: HandoverRequest
     state: State
-    tables: dict[str, TableSuccession]
+    tables: dict[str, TableHandover]
     begun_ms: int
     taken_over_ms: int | None = None
     given_back_ms: int | None = None
@@ -87,10 +87,10 @@ def take_over(
     root: Path,
     staging_root: Path,
     schemas: Sequence[TableSchema],
-    request: SuccessionRequest,
+    request: HandoverRequest,
     record: Path,
     generation: int,
-) -> Succession:
+) -> Handover:
     """Makes the tables those of a replay; the same request again completes it, or finds it done.
 
     Args:
@@ -119,7 +119,7 @@ def take_over(
     tables = {} if done is None else dict(done.tables)
     tables |= {schema.name: _prepare(root, schema, logs[schema.name], staging, request) for schema in pending}
     begun_ms = wall_ms() if done is None else done.begun_ms
-    told = Succession(request=request, state="taking over", tables=tables, begun_ms=begun_ms)
+    told = Handover(request=request, state="taking over", tables=tables, begun_ms=begun_ms)
     _save(record, told)
     reach("succession.after_record")
     for schema in pending:
@@ -146,7 +146,7 @@ def take_over(
     return told
 
 
-def give_back(root: Path, record: Path, generation: int) -> Succession:
+def give_back(root: Path, record: Path, generation: int) -> Handover:
     """Makes the tables again those of the query before; the same call again completes it, or finds it done.
 
     What the query that followed has written since goes; what an archive holds stays.
@@ -204,7 +204,7 @@ def give_back(root: Path, record: Path, generation: int) -> Succession:
     return told
 
 
-def require_not_given_back(done: Succession | None) -> None:
+def require_not_given_back(done: Handover | None) -> None:
     """Raises `TableError` if a succession was undone: the query that followed never runs again."""
     if done is not None and done.state in ("giving back", "given back"):
         raise TableError(
@@ -236,10 +236,10 @@ def abandon(root: Path, tables: Iterable[str], run_id: str) -> None:
             remove_orphans(_load(path), layout.query_tag(run_id))
 
 
-def read(record: Path) -> Succession | None:
+def read(record: Path) -> Handover | None:
     """What was written down; None: nothing."""
     try:
-        return msgspec.json.decode(record.read_bytes(), type=Succession)
+        return msgspec.json.decode(record.read_bytes(), type=Handover)
     except FileNotFoundError:
         return None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -254,7 +254,7 @@ def _is_there(root: Path, schema: TableSchema) -> bool:
     return schema.role is not Role.ARCHIVE or (root / schema.name / layout.LOG_FOLDER).is_dir()
 
 
-def _open(root: Path, schema: TableSchema, request: SuccessionRequest) -> DeltaLog:
+def _open(root: Path, schema: TableSchema, request: HandoverRequest) -> DeltaLog:
     """A production table; one that only the new code has is made, empty."""
     path = root / schema.name
     if not (path / layout.LOG_FOLDER).is_dir():
@@ -278,8 +278,8 @@ def _load(path: Path) -> DeltaLog:
 
 
 def _prepare(
-    root: Path, schema: TableSchema, log: DeltaLog, staging: Staging, request: SuccessionRequest
-) -> TableSuccession:
+    root: Path, schema: TableSchema, log: DeltaLog, staging: Staging, request: HandoverRequest
+) -> TableHandover:
     """Brings the files of staging into the table's folder, and keeps those that are there."""
     removed: list[NewFile] = []
     added: list[NewFile] = []
@@ -292,7 +292,7 @@ def _prepare(
             added.append(as_file(path, entry))
         files.sync([log.path / file.path for file in added])
         kept = _kept(log.path).keep(request.run_id, _TAKEN, wall_ms(), (file.path for file in removed))
-    return TableSuccession(
+    return TableHandover(
         version_before=log.version,
         removed=tuple(removed),
         added=tuple(added),
@@ -310,15 +310,15 @@ def _transactions(staged: DeltaLog | None) -> dict[str, int]:
     return {app: version for app, version in theirs if layout.step_of(app) != layout.GENERATION}
 
 
-def _mark(log: DeltaLog, request: SuccessionRequest) -> int:
+def _mark(log: DeltaLog, request: HandoverRequest) -> int:
     return log.transactions.get(_app(request, log.path.name, layout.SUCCESSION, request.run_id), 0)
 
 
-def _app(request: SuccessionRequest, table: str, step: str, query_id: str) -> str:
+def _app(request: HandoverRequest, table: str, step: str, query_id: str) -> str:
     return layout.app_id(request.pipeline, table, step, query_id)
 
 
-def _metadata(request: SuccessionRequest) -> Mapping[str, Any]:
+def _metadata(request: HandoverRequest) -> Mapping[str, Any]:
     return {
         "pipeline": request.pipeline,
         "run": request.run_id,
@@ -331,9 +331,9 @@ def _metadata(request: SuccessionRequest) -> Mapping[str, Any]:
     }
 
 
-def _kept(table: Path) -> KeptFiles:
-    return KeptFiles(table, keep_ms=TableOptions().keep_releases_ms)
+def _kept(table: Path) -> RetainedFiles:
+    return RetainedFiles(table, keep_ms=TableOptions().keep_releases_ms)
 
 
-def _save(record: Path, told: Succession) -> None:
+def _save(record: Path, told: Handover) -> None:
     replace_file(record, msgspec.json.format(msgspec.json.encode(told), indent=1), durable=True)

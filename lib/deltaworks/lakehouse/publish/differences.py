@@ -29,8 +29,8 @@ from typing import Any, Literal
 import duckdb
 import pyarrow as pa
 
+from deltaworks.lakehouse.publish.scope import LETTER_SOURCE, ROW_SOURCE, Scope
 from deltaworks.lakehouse.schema import Role, TableSchema
-from deltaworks.lakehouse.scope import LETTER_SOURCE, ROW_SOURCE, Scope
 
 Kind = Literal["changed", "only in production", "only in staging"]
 KINDS: tuple[Kind, ...] = ("changed", "only in production", "only in staging")

@@ -25,9 +25,9 @@ from deltaworks.control.registry import Registry
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import ConfigurationError, ConflictError, ControlUnavailableError, DeltaworksError
 from deltaworks.faults import reach
-from deltaworks.lakehouse import succession
+from deltaworks.lakehouse.publish import ownership
+from deltaworks.lakehouse.publish.ownership import Handover, HandoverRequest
 from deltaworks.lakehouse.schema import plan_schemas
-from deltaworks.lakehouse.succession import Succession, SuccessionRequest
 from deltaworks.names import RUN
 from deltaworks.replay import same_topics
 from deltaworks.replay.begin import Broker
@@ -49,7 +49,7 @@ Process = Callable[[ReplayPlan], None]
 
 def hand_over(
     settings: Settings, pipeline: Pipeline, paths: ReplayPaths, plan: ReplayPlan, process: Process, report: Report
-) -> Succession:
+) -> Handover:
     """Lets the stream go on as the line of a replay; called again, it completes what was begun, or finds it done.
 
     Args:
@@ -67,7 +67,7 @@ def hand_over(
     """
     own, run_id = PipelinePaths.of(settings, pipeline.name), plan.run_id
     record = own.handover(run_id)
-    succession.require_not_given_back(succession.read(record))
+    ownership.require_not_given_back(ownership.read(record))
     if run_id not in own.switched:
         for _ in range(_ROUNDS):
             later = extended(settings, pipeline, plan)
@@ -87,12 +87,12 @@ def hand_over(
         return not record.exists()
 
     _between_drivers(settings, pipeline.name, switch, is_untouched, plan.request.requested_by, report)
-    done = succession.read(record)
+    done = ownership.read(record)
     assert done is not None
     return done
 
 
-def undo(settings: Settings, run_id: str, *, requested_by: str, report: Report = lambda _: None) -> Succession:
+def undo(settings: Settings, run_id: str, *, requested_by: str, report: Report = lambda _: None) -> Handover:
     """Lets the line before a hand-over go on where it was stopped; its code has to be there again.
 
     Raises:
@@ -113,17 +113,17 @@ def undo(settings: Settings, run_id: str, *, requested_by: str, report: Report =
     def switch(generation: int) -> None:
         with Lease(own.lease, name, generation):
             fence.advance(own.fence, generation, name)
-            succession.give_back(settings.tables, record, generation)
+            ownership.give_back(settings.tables, record, generation)
             reach("handover.between_undo")
             if run_id in own.switched or own.line_of(run_id).undone.exists():
                 handover.undo(own, run_id)
 
     def is_untouched() -> bool:
-        told = succession.read(record)
+        told = ownership.read(record)
         return told is not None and told.state == "taken over"
 
     _between_drivers(settings, name, switch, is_untouched, requested_by, report)
-    done = succession.read(record)
+    done = ownership.read(record)
     assert done is not None
     return done
 
@@ -167,15 +167,15 @@ def _switch(
     report("switching the tables")
     schemas = plan_schemas(topology.tables, pipeline.dead_letter_table, pipeline.archives(topology).tables)
     request, record = request_of(paths, plan), own.handover(plan.run_id)
-    succession.take_over(settings.tables, paths.tables, schemas, request, record, generation)
+    ownership.take_over(settings.tables, paths.tables, schemas, request, record, generation)
     reach("handover.between_switch")
     handover.switch(own, plan.run_id)
 
 
-def request_of(paths: ReplayPaths, plan: ReplayPlan) -> SuccessionRequest:
+def request_of(paths: ReplayPaths, plan: ReplayPlan) -> HandoverRequest:
     """What is asked of the tables."""
     approval = paths.read_state().approval
-    return SuccessionRequest(
+    return HandoverRequest(
         run_id=plan.run_id,
         predecessor=plan.query_id,
         pipeline=plan.request.pipeline,

@@ -27,12 +27,12 @@ import pyarrow.compute as pc
 
 from deltaworks.clock import wall_ms
 from deltaworks.errors import TableError
-from deltaworks.lakehouse import layout, origins, parquet, snapshots
+from deltaworks.lakehouse import layout, parquet, row_origins, snapshots
 from deltaworks.lakehouse.committer import OpenTable, TableCommitter
-from deltaworks.lakehouse.kept import link
 from deltaworks.lakehouse.log import DeltaLog, FileEntry
+from deltaworks.lakehouse.publish.scope import LETTER_SOURCE, ROW_SOURCE, Scope, open_days
+from deltaworks.lakehouse.retained import link
 from deltaworks.lakehouse.schema import Role, TableSchema, changelog_name
-from deltaworks.lakehouse.scope import LETTER_SOURCE, ROW_SOURCE, Scope, open_days
 from deltaworks.lakehouse.trash import Trash
 from deltaworks.lakehouse.writes import NewFile
 
@@ -135,9 +135,9 @@ def _later_windows(
 ) -> Iterator[tuple[str, int]]:
     """Day and end of windows that a later batch has closed, and the replay perhaps never opened."""
     for path, entry in _of_days(table.log, scope):
-        written = origins.of_file(root, table.schema, path, entry.rows)
+        written = row_origins.of_file(root, table.schema, path, entry.rows)
         end_ms = Bounds.of(entry).window_end_ms
-        is_later = written is not None and origins.rows_up_to(written, scope.last_batch) < entry.rows
+        is_later = written is not None and row_origins.rows_up_to(written, scope.last_batch) < entry.rows
         if is_later and end_ms >= _all_closed_ms(path, closed_ms, table.log.closed_ms):
             yield _day(path), end_ms
 
@@ -173,7 +173,7 @@ def check_reach(root: Path, table: OpenTable, scope: Scope) -> None:
             _require_ours(table.schema.name, path)
         if not path.startswith(f"{layout.PUBLISHED}-") or not Bounds.of(entry).overlaps(scope):
             continue
-        last = max((batch for batch, _ in origins.of_file(root, table.schema, path, entry.rows) or ()), default=-1)
+        last = max((batch for batch, _ in row_origins.of_file(root, table.schema, path, entry.rows) or ()), default=-1)
         if last > scope.last_batch:
             raise TableError(
                 f"Table '{table.schema.name}' holds rows of batch {last} that another replay has published; "
@@ -260,9 +260,9 @@ class Replacing:
             return self._scope.mask(schema, parquet.read(root, schema, path, ["batch_id"]))
         if not bounds.overlaps(self._scope):
             return pa.repeat(False, entry.rows)
-        if (written := origins.of_file(root, schema, path, entry.rows)) is None:
+        if (written := row_origins.of_file(root, schema, path, entry.rows)) is None:
             return self._scope.mask(schema, parquet.read(root, schema, path, _columns_of_scope(schema)))
-        replayed = origins.rows_up_to(written, last)
+        replayed = row_origins.rows_up_to(written, last)
         is_replayed = pa.concat_arrays([pa.repeat(True, replayed), pa.repeat(False, entry.rows - replayed)])
         if replayed == 0 or bounds.lies_within(self._scope):
             return is_replayed
@@ -297,8 +297,8 @@ class Replacing:
         rows = parquet.read(root, table.schema, path).filter(mask)
         written = None
         if table.schema.role is not Role.CHANGELOG:  # whose rows say it themselves
-            whole = origins.of_file(root, table.schema, path, entry.rows)
-            written = None if whole is None else origins.chosen(whole, mask)
+            whole = row_origins.of_file(root, table.schema, path, entry.rows)
+            written = None if whole is None else row_origins.chosen(whole, mask)
         return parquet.write(self._committer.root, table.schema, _renamed(kind, path, table.tag), rows, written)
 
 
