@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Protocol
+from typing import IO, Any, Protocol
 
 _LOCK = ".lock"
 _SIDE_BY_SIDE = 16
@@ -165,6 +165,24 @@ def replace_file(path: Path, content: bytes, *, mode: int = 0o666, durable: bool
         sync_folder(path.parent)
 
 
+def lock(file: int | IO[Any], *, shared: bool = False, wait: bool = False) -> bool:
+    """Takes the lock of an open file, which others that open it see; whether it got it.
+
+    It ends when the file is closed, at the latest with the process and those that it has forked.
+
+    Args:
+        file: open, in whatever mode.
+        shared: others may have it, too, who share it.
+        wait: until it is free.
+    """
+    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+    try:
+        fcntl.flock(file, kind | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    return True
+
+
 @contextmanager
 def alone(path: Path) -> Iterator[None]:
     """One at a time within the block, of all processes and threads; others wait. The lock ends with the process.
@@ -174,7 +192,7 @@ def alone(path: Path) -> Iterator[None]:
     """
     handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT, 0o666)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        lock(handle, wait=True)
         yield
     finally:
         os.close(handle)

@@ -10,7 +10,6 @@ Which archives may go says `retention`.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import importlib.metadata
 import os
@@ -29,7 +28,7 @@ import msgspec
 
 from deltaworks import clock
 from deltaworks.errors import IncompatibleCheckpointError
-from deltaworks.files import make_folder, sync, sync_folder
+from deltaworks.files import lock, make_folder, sync, sync_folder
 from deltaworks.names import FILE
 from deltaworks.settings import Settings
 
@@ -139,16 +138,14 @@ def held(settings: Settings) -> Iterator[None]:
         yield
         return
     with (settings.code / _MANIFEST).open("rb") as file:
-        fcntl.flock(file, fcntl.LOCK_SH)
+        lock(file, shared=True, wait=True)
         yield
 
 
 def remove(code: Code) -> bool:
     """Removes an archive; False: a process runs from it."""
     with suppress(FileNotFoundError), (code.path / _MANIFEST).open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not lock(file):
             return False
         _discard(code.path)
     _discard(code.path)

@@ -11,7 +11,6 @@ lock is on a file beside it.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import time
@@ -21,7 +20,7 @@ from pathlib import Path
 
 from deltaworks import clock
 from deltaworks.errors import FencedError, IncompatibleCheckpointError, LeaseError
-from deltaworks.files import make_folder, replace_file
+from deltaworks.files import lock, make_folder, replace_file
 
 _POLL_S = 0.005
 _NUMBER = re.compile(rb"[0-9]{1,18}\n?")
@@ -54,7 +53,7 @@ def advance(path: Path, generation: int, pipeline: str, *, patience_s: float = 1
         IncompatibleCheckpointError: the file is damaged.
         LeaseError: an older one is stuck in the middle of writing.
     """
-    with _locked(path, fcntl.LOCK_EX, patience_s):
+    with _locked(path, patience_s):
         check(path, generation, pipeline)
         replace_file(path, f"{generation}\n".encode(), durable=True)
 
@@ -69,7 +68,7 @@ def check(path: Path, generation: int, pipeline: str) -> None:
 @contextmanager
 def held(path: Path, generation: int, pipeline: str) -> Iterator[None]:
     """As `check`, and no newer generation is let in until the block ends. For short blocks."""
-    with _locked(path, fcntl.LOCK_SH, 10.0):
+    with _locked(path, 10.0, shared=True):
         check(path, generation, pipeline)
         yield
 
@@ -83,27 +82,19 @@ def fenced(pipeline: str, generation: int, highest: int) -> FencedError:
 
 
 @contextmanager
-def _locked(path: Path, kind: int, patience_s: float) -> Iterator[None]:
+def _locked(path: Path, patience_s: float, *, shared: bool = False) -> Iterator[None]:
     make_folder(path.parent)
-    lock = path.with_name(f"{path.name}.lock")
-    fd = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
+    locked = path.with_name(f"{path.name}.lock")
+    fd = os.open(locked, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         end = clock.ticks_s() + patience_s
-        while not _taken(fd, kind):
+        while not lock(fd, shared=shared):
             if clock.ticks_s() > end:
                 raise LeaseError(
                     f"{path} is held by a process that does not let go of it in {patience_s:g} s.",
-                    hint=f"a stopped driver of an older generation? Find it with `fuser {lock}`, and end it",
+                    hint=f"a stopped driver of an older generation? Find it with `fuser {locked}`, and end it",
                 )
             time.sleep(_POLL_S)
         yield
     finally:
         os.close(fd)
-
-
-def _taken(fd: int, kind: int) -> bool:
-    try:
-        fcntl.flock(fd, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -7,7 +7,6 @@ anything.
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import socket
@@ -19,7 +18,7 @@ import psutil
 
 from deltaworks import clock, processes
 from deltaworks.errors import LeaseError
-from deltaworks.files import sync_folder
+from deltaworks.files import lock, sync_folder
 
 _END_S = 10.0
 _SIZE = 1024
@@ -79,16 +78,14 @@ class Lease:
     def __enter__(self) -> Lease:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not lock(fd):
             holder = read_holder(self._path)
             os.close(fd)
             who = f"pid {holder.driver.pid} on {holder.host}" if holder else "another process"
             raise LeaseError(
                 f"pipeline {self._holder.pipeline!r} is already running: {who} holds {self._path}",
                 hint=f"stop it first: deltaworks stop {self._holder.pipeline}",
-            ) from None
+            )
         self._fd = fd
         try:
             sync_folder(self._path.parent)

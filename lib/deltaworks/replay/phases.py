@@ -7,7 +7,6 @@ from the plan to the end, whether they are at work or lie there unfinished.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -24,7 +23,7 @@ from deltaworks.control import batches, jobs, set_aside, table_commands
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import ConfigurationError, ConflictError, TableError
-from deltaworks.files import replace_file
+from deltaworks.files import lock, replace_file
 from deltaworks.lakehouse.archive_reader import ArchiveReader
 from deltaworks.lakehouse.publish import comparison, ownership
 from deltaworks.lakehouse.publish.comparison import Comparison
@@ -448,11 +447,9 @@ def _day(time_ms: int | None, otherwise: str) -> str:
 def _locked(path: Path, *, wait: bool) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
+        if not lock(file, wait=wait):
             raise ConflictError(
                 f"Another process works on the replay {path.parent.name}.",
                 hint="wait for it; a process that dies lets go of it",
-            ) from None
+            )
         yield

@@ -8,7 +8,6 @@ with itself and its class path, and goes on without one that does not fit; one t
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import shlex
@@ -26,7 +25,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 from pyspark.sql.types import StructType
 
-from deltaworks.files import sync, sync_folder
+from deltaworks.files import lock, sync, sync_folder
 from deltaworks.runtime import messages
 from deltaworks.settings import Settings
 from deltaworks.spark import forking, session
@@ -62,10 +61,8 @@ def make(settings: Settings) -> bool:
     if prefix is None or found(settings) is not None:
         return False
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+    with (folder / ".lock").open("w") as file:
+        if not lock(file):
             return False
         for left in folder.glob(".?*/"):  # of one that was killed
             shutil.rmtree(left)

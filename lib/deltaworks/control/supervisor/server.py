@@ -11,7 +11,6 @@ version of deltaworks takes effect, and two never work on one home.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hmac
 import logging
 import os
@@ -51,6 +50,7 @@ from deltaworks.control.supervisor.messages import (
     Refused,
 )
 from deltaworks.errors import ControlUnavailableError, DeltaworksError, StackError
+from deltaworks.files import lock
 from deltaworks.processes import Registered
 from deltaworks.settings import Settings
 
@@ -341,21 +341,19 @@ def _alone(settings: Settings, *, takes_over: bool) -> Iterator[bool]:
     handle = os.open(settings.run / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     end, asked = clock.ticks_s() + _TAKE_OVER_S, False
     while True:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if lock(handle):
             break
-        except BlockingIOError:
-            if takes_over:
-                asked = asked or client.leave(settings)
-            elif client.answers(settings):
-                yield False
-                return
-            if clock.ticks_s() > end:
-                raise StackError(
-                    f"Another supervisor holds {settings.run / _LOCK}, and does not leave.",
-                    hint=f"end it: its log is {client.log_of(settings)}",
-                ) from None
-            time.sleep(_POLL_S)
+        if takes_over:
+            asked = asked or client.leave(settings)
+        elif client.answers(settings):
+            yield False
+            return
+        if clock.ticks_s() > end:
+            raise StackError(
+                f"Another supervisor holds {settings.run / _LOCK}, and does not leave.",
+                hint=f"end it: its log is {client.log_of(settings)}",
+            )
+        time.sleep(_POLL_S)
     yield True
 
 
