@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from deltaworks.lakehouse.committer import TableCommitter
-from deltaworks.lakehouse.tables import TaskTables
+from deltaworks.lakehouse.task_tables import TaskTables
 from deltaworks.lakehouse.writes import TableWrite
 from deltaworks.topology.nodes.sinks import DeltaSink, TableKind
 

@@ -22,7 +22,7 @@ from deltaworks.kernel.stores.window import WindowStore
 from deltaworks.kernel.task import Task
 from deltaworks.testing import TestKeyValueStore, TestSessionStore, TestVersionedStore, TestWindowStore
 from deltaworks.testing.capture import Capture, Topics
-from deltaworks.testing.tables import TablesInMemory
+from deltaworks.testing.memory_tables import TablesInMemory
 from deltaworks.topology.stages import Stage
 from tests.conformance.compare import header_shown, rows_shown, text_shown
 from tests.conformance.cuts import Cut

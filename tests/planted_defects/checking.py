@@ -11,7 +11,7 @@ from pathlib import Path
 from deltaworks.lakehouse.schema import changelog_name
 from deltaworks.quality import Outcome, Suites, Verdict, invariants, validate
 from deltaworks.quality.gate import gate
-from deltaworks.quality.opened import OpenedTables
+from deltaworks.quality.table_snapshots import TableSnapshots
 from tests.planted_defects.defect import Defect, planted
 from tests.planted_defects.run import Run, run
 
@@ -67,11 +67,11 @@ def check_defects(
     suites = suites_of(job)
     before = blocking(made, made.tables, made.tables, suites)
     assert not before, f"{job} is not clean before anything is planted: {before}"
-    clean = OpenedTables.below(made.tables, made.schemas)
+    clean = TableSnapshots.below(made.tables, made.schemas)
     for each in defects:
         with planted(made.tables, made.names, each):
             changed = [schema for schema in made.schemas if schema.name in each.tables]
-            damaged = OpenedTables({**clean.by_name, **OpenedTables.below(made.tables, changed).by_name}, ())
+            damaged = TableSnapshots({**clean.by_name, **TableSnapshots.below(made.tables, changed).by_name}, ())
             found: list[Verdict] = []
             for verdicts in _what_can_see(each, damaged, clean, suites, made):
                 found += [verdict for verdict in verdicts if verdict.blocks]
@@ -82,14 +82,14 @@ def check_defects(
 
 
 def _what_can_see(
-    planted: Defect, damaged: OpenedTables, clean: OpenedTables, suites: Suites, made: Run
+    planted: Defect, damaged: TableSnapshots, clean: TableSnapshots, suites: Suites, made: Run
 ) -> Iterator[list[Verdict]]:
     """The parts of the gate, the fast ones first: rules in SQL, invariants, and Great Expectations on pandas."""
     concerned = about(suites, planted.tables)
     yield validate(damaged.sources, _chosen(concerned, in_sql=True), order="recorded", samples=2)
     snapshots = {name for name in damaged.by_name if changelog_name(name) in planted.tables}
     names = {*planted.tables, *snapshots, *map(changelog_name, planted.tables)}
-    part = OpenedTables({name: table for name, table in damaged.by_name.items() if name in names}, ())
+    part = TableSnapshots({name: table for name, table in damaged.by_name.items() if name in names}, ())
     yield invariants.alone(part, samples=2)
     yield invariants.of_replay(damaged, clean, made.scope, planted.tables, samples=2)
     yield validate(damaged.sources, _chosen(concerned, in_sql=False), order="recorded", samples=2)

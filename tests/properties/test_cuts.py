@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deltaworks.kernel.task import ErrorPolicy
+from deltaworks.testing.memory_tables import AppendTable
 from deltaworks.testing.recorded import MicroBatch, Recording, TableRow, cut, run_recorded
-from deltaworks.testing.tables import AppendTable
 from tests.properties import cases
 from tests.properties.cases import BY_UPDATE, SINGLE_INPUT, TOPIC, Build, Record
 

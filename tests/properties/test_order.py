@@ -10,7 +10,7 @@ from deltaworks.kernel.records import RecordBatch
 from deltaworks.kernel.stores.memory import MemoryState
 from deltaworks.kernel.task import ErrorPolicy, Task
 from deltaworks.testing.capture import Capture, Topics
-from deltaworks.testing.tables import TablesInMemory
+from deltaworks.testing.memory_tables import TablesInMemory
 
 Name = tuple[str, int]
 

@@ -73,7 +73,7 @@ class PipelineRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Why nobody tries any more."""
 
 
-class Command(msgspec.Struct, frozen=True, kw_only=True):
+class DrainCommand(msgspec.Struct, frozen=True, kw_only=True):
     """Something that a driver shall do."""
 
     id: int

@@ -36,7 +36,7 @@ from deltaworks.control.model import (
     Desired,
     PipelineRecord,
 )
-from deltaworks.control.tables import batches, commands, deployments, heartbeats, leases, pipelines
+from deltaworks.control.registry_schema import batches, commands, deployments, heartbeats, leases, pipelines
 from deltaworks.errors import ControlUnavailableError
 from deltaworks.settings import Settings
 

@@ -13,7 +13,7 @@ from deltaworks.control import batches
 from deltaworks.control.batches import BatchRecord
 from deltaworks.control.checkpoint import stored_plan
 from deltaworks.control.heartbeat import Heartbeat
-from deltaworks.control.model import Command
+from deltaworks.control.model import DrainCommand
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.control.registry import Registry
 from deltaworks.errors import ControlUnavailableError, FencedError
@@ -97,7 +97,7 @@ class RegistryReporter:
         """The files may hold batches that the registry does not have."""
         self._sent_beat: Heartbeat | None = None
         self._sent_batch = -1
-        self._commands: list[Command] = []
+        self._commands: list[DrainCommand] = []
         self._thread = threading.Thread(target=self._run, name="registry-reporter", daemon=True)
         self._thread.start()
 

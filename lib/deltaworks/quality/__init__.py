@@ -17,7 +17,7 @@ A suite is plain data: Great Expectations' own classes. What only SQL can say (r
 is an `UnexpectedRowsExpectation`; DuckDB runs it, with every table there by its name.
 """
 
-from deltaworks.quality.tables import Source
+from deltaworks.quality.frames import Source
 from deltaworks.quality.validation import Suites, validate
 from deltaworks.quality.verdict import Outcome, Verdict
 

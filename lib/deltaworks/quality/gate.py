@@ -20,7 +20,7 @@ from deltaworks.lakehouse.publish.scope import LETTER_SOURCE, ROW_SOURCE, Scope
 from deltaworks.lakehouse.sandbox import Limits
 from deltaworks.lakehouse.schema import Role, TableSchema
 from deltaworks.quality import invariants
-from deltaworks.quality.opened import OpenedTables
+from deltaworks.quality.table_snapshots import TableSnapshots
 from deltaworks.quality.validation import Suites, validate
 from deltaworks.quality.verdict import Outcome, Verdict
 
@@ -55,7 +55,7 @@ def gate(
     Returns:
         A verdict per expectation and invariant; publish only if none of them `blocks`.
     """
-    new, old = OpenedTables.below(staging, schemas), OpenedTables.below(production, schemas)
+    new, old = TableSnapshots.below(staging, schemas), TableSnapshots.below(production, schemas)
     chosen = new.by_name.keys() if published is None else published
     return [
         *validate(_in_step(new, begin), suites, order=order, samples=samples, limits=limits),
@@ -84,7 +84,7 @@ def judge(
         samples: how many rows a verdict shows at most.
         limits: of each check in SQL; None: the defaults.
     """
-    opened = OpenedTables.below(tables, schemas, last_batch)
+    opened = TableSnapshots.below(tables, schemas, last_batch)
     return [
         *validate(opened.sources, suites, samples=samples, limits=limits),
         *_missing(opened),
@@ -92,7 +92,7 @@ def judge(
     ]
 
 
-def _in_step(tables: OpenedTables, begin: LaterBegin | None) -> dict[str, Any]:
+def _in_step(tables: TableSnapshots, begin: LaterBegin | None) -> dict[str, Any]:
     """As a suite shall see them: without rows of records so old that the other topics have none to go with them."""
     sources = tables.sources
     if begin is None or not begin.topics:
@@ -106,7 +106,7 @@ def _in_step(tables: OpenedTables, begin: LaterBegin | None) -> dict[str, Any]:
     return sources
 
 
-def _missing(tables: OpenedTables) -> Iterator[Verdict]:
+def _missing(tables: TableSnapshots) -> Iterator[Verdict]:
     """Without a suite, nothing else would say so."""
     for name in tables.missing:
         yield Verdict(

@@ -29,7 +29,7 @@ from deltaworks.lakehouse.later_begin import LaterBegin
 from deltaworks.lakehouse.publish.scope import Scope
 from deltaworks.lakehouse.sandbox import Limits, Sandbox
 from deltaworks.lakehouse.schema import Role, TableSchema, changelog_name
-from deltaworks.quality.opened import OpenedTables
+from deltaworks.quality.table_snapshots import TableSnapshots
 from deltaworks.quality.verdict import Outcome, Verdict
 
 VOLUME_BAND = 3.0
@@ -52,15 +52,15 @@ class _Rule:
     severity: str = "critical"
 
 
-def alone(tables: OpenedTables, *, samples: int = 5, limits: Limits | None = None) -> list[Verdict]:
+def alone(tables: TableSnapshots, *, samples: int = 5, limits: Limits | None = None) -> list[Verdict]:
     """What holds for any tables at any time."""
     with _sandbox(limits, tables) as sandbox:
         return _checked(sandbox, tables, _alone(tables), samples)
 
 
 def of_replay(
-    staging: OpenedTables,
-    production: OpenedTables,
+    staging: TableSnapshots,
+    production: TableSnapshots,
     scope: Scope,
     published: Collection[str],
     begin: LaterBegin | None = None,
@@ -87,7 +87,7 @@ def of_replay(
 # Rules ---------------------------------------------------------------------------------------------------------------
 
 
-def _alone(tables: OpenedTables) -> Iterator[_Rule]:
+def _alone(tables: TableSnapshots) -> Iterator[_Rule]:
     for name, table in tables.by_name.items():
         match table.schema.role:
             case Role.WINDOWED:
@@ -110,8 +110,8 @@ def _alone(tables: OpenedTables) -> Iterator[_Rule]:
 
 
 def _of_replay(
-    staging: OpenedTables,
-    production: OpenedTables,
+    staging: TableSnapshots,
+    production: TableSnapshots,
     scope: Scope,
     published: Collection[str],
     begin: LaterBegin | None,
@@ -159,7 +159,7 @@ def _keys_unique(schema: TableSchema, window: tuple[str, ...]) -> _Rule:
     )
 
 
-def _final_windows(tables: OpenedTables, name: str) -> _Rule:
+def _final_windows(tables: TableSnapshots, name: str) -> _Rule:
     """By task where the log says it, else between the lowest and the highest closed time."""
     table = tables.by_name[name]
     closed = table.closed_before_ms
@@ -181,7 +181,7 @@ def _final_windows(tables: OpenedTables, name: str) -> _Rule:
     )
 
 
-def _snapshot_is_changelog(tables: OpenedTables, name: str) -> _Rule:
+def _snapshot_is_changelog(tables: TableSnapshots, name: str) -> _Rule:
     """Within a batch, rows of a key without a cache may be several: the snapshot has one of them."""
     table = tables.by_name[name]
     key, columns = (", ".join(map(_q, names)) for names in (table.schema.key_names, table.schema.arrow.names))
@@ -304,7 +304,7 @@ def _other_days(schema: TableSchema, scope: Scope, begin: LaterBegin | None) -> 
 # Checking ------------------------------------------------------------------------------------------------------------
 
 
-def _sandbox(limits: Limits | None, tables: OpenedTables, production: OpenedTables | None = None) -> Sandbox:
+def _sandbox(limits: Limits | None, tables: TableSnapshots, production: TableSnapshots | None = None) -> Sandbox:
     sandbox = Sandbox(limits)
     for name, table in tables.by_name.items():
         sandbox.add(name, table.rows)
@@ -313,7 +313,7 @@ def _sandbox(limits: Limits | None, tables: OpenedTables, production: OpenedTabl
     return sandbox
 
 
-def _checked(sandbox: Sandbox, tables: OpenedTables, rules: Iterator[_Rule], samples: int) -> list[Verdict]:
+def _checked(sandbox: Sandbox, tables: TableSnapshots, rules: Iterator[_Rule], samples: int) -> list[Verdict]:
     rows = {name: table.rows.count_rows() for name, table in tables.by_name.items()}
     return [_verdict(sandbox, rule, rows[rule.table], samples) for rule in rules]
 

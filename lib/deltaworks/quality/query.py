@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from deltaworks.errors import ConfigurationError
-from deltaworks.quality.tables import Tables
+from deltaworks.quality.frames import Tables
 from deltaworks.quality.verdict import Outcome, Verdict
 
 if TYPE_CHECKING:

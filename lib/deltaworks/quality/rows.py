@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from deltaworks.quality import engine, tables
+from deltaworks.quality import engine, frames
 from deltaworks.quality.verdict import Outcome, Verdict
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Rows:
 
     @classmethod
     def of(cls, table: pa.Table, samples: int) -> Rows:
-        return cls(table, engine.dataframes().get_batch({"dataframe": tables.data_frame(table)}), samples)
+        return cls(table, engine.dataframes().get_batch({"dataframe": frames.data_frame(table)}), samples)
 
     def check(self, expectation: Expectation, verdict: Verdict) -> Verdict:
         """The verdict, with its outcome."""
@@ -61,7 +61,7 @@ class Rows:
         outcome = Outcome.PASSED if answer.success else Outcome.FAILED
         if indices is None:
             return replace(verdict, outcome=outcome, observed=_observed(result))
-        sample = tables.sample(self.table, indices[: self.samples])
+        sample = frames.sample(self.table, indices[: self.samples])
         return replace(verdict, outcome=outcome, unexpected=unexpected, sample=sample)
 
     def _misfit(self, expectation: Expectation) -> str | None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from deltaworks.lakehouse.sandbox import Limits
 from deltaworks.quality import engine, query
+from deltaworks.quality.frames import Source, Tables
 from deltaworks.quality.rows import Rows
-from deltaworks.quality.tables import Source, Tables
 from deltaworks.quality.verdict import Outcome, Verdict
 
 if TYPE_CHECKING:

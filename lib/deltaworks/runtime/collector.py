@@ -16,7 +16,7 @@ from deltaworks.kernel.exchanges import ExchangeOutput
 from deltaworks.kernel.records import Coordinates, DeadLetter, Headers, RecordBatch
 from deltaworks.kernel.sizes import record_size, shortened
 from deltaworks.lakehouse.archive import ArchiveWriter
-from deltaworks.lakehouse.tables import TaskTables
+from deltaworks.lakehouse.task_tables import TaskTables
 from deltaworks.lakehouse.writes import Span, TableWrite
 from deltaworks.topology.stages import Plan
 

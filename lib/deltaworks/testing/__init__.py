@@ -4,13 +4,13 @@
 """
 
 from deltaworks.testing.driver import TopologyTestDriver
+from deltaworks.testing.memory_tables import AppendTable, KeyedTable, WindowTable
 from deltaworks.testing.stores import (
     TestKeyValueStore,
     TestSessionStore,
     TestVersionedStore,
     TestWindowStore,
 )
-from deltaworks.testing.tables import AppendTable, KeyedTable, WindowTable
 from deltaworks.testing.topics import TestInputTopic, TestOutputTopic, TestRecord
 
 __all__ = [

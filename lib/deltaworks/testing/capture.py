@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from deltaworks.kernel.errors import dead_letter_record
 from deltaworks.kernel.records import DeadLetter, Headers
-from deltaworks.testing.tables import TablesInMemory
+from deltaworks.testing.memory_tables import TablesInMemory
 from deltaworks.testing.topics import RawRecord
 
 

@@ -30,6 +30,7 @@ from deltaworks.kernel.stores.window import WindowStore
 from deltaworks.kernel.task import Task, TaskMetrics
 from deltaworks.serdes.base import Serde
 from deltaworks.testing.capture import Capture, Topics
+from deltaworks.testing.memory_tables import TablesInMemory
 from deltaworks.testing.stores import (
     TestJoinStore,
     TestKeyValueStore,
@@ -37,7 +38,6 @@ from deltaworks.testing.stores import (
     TestVersionedStore,
     TestWindowStore,
 )
-from deltaworks.testing.tables import TablesInMemory
 from deltaworks.testing.topics import RawRecord, TestInputTopic, TestOutputTopic
 from deltaworks.topology.durations import milliseconds
 from deltaworks.topology.nodes import ExtractedTopicSink, Source, TopicSink

@@ -23,7 +23,7 @@ from deltaworks.kernel.stores.build import Store
 from deltaworks.kernel.stores.memory import MemoryState
 from deltaworks.kernel.task import Task, TaskMetrics
 from deltaworks.runtime.task_loop import Inputs, Sent, TaskId, process, rounds, take_turns
-from deltaworks.testing.tables import TablesInMemory
+from deltaworks.testing.memory_tables import TablesInMemory
 from deltaworks.testing.topics import RawRecord
 from deltaworks.topology.stages import Plan, Stage
 

@@ -18,7 +18,7 @@ from deltaworks.control import registry
 from deltaworks.control.batches import BatchRecord
 from deltaworks.control.heartbeat import Heartbeat
 from deltaworks.control.model import DeployOptions
-from deltaworks.control.tables import metadata
+from deltaworks.control.registry_schema import metadata
 from deltaworks.errors import ControlUnavailableError, FencedError
 from deltaworks.settings import Settings
 from deltaworks.stack.ports import free_ports

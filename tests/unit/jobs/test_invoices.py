@@ -8,8 +8,8 @@ import pytest
 
 from deltaworks.kernel.records import RecordBatch
 from deltaworks.testing import TopologyTestDriver
+from deltaworks.testing.memory_tables import AppendTable
 from deltaworks.testing.recorded import MicroBatch, run_recorded
-from deltaworks.testing.tables import AppendTable
 from jobs.invoices import by_customer, pipeline
 from jobs.model.invoices import Notification
 

@@ -25,7 +25,7 @@ from deltaworks.kernel.stores.memory import MemoryState
 from deltaworks.kernel.task import Task
 from deltaworks.testing import TestRecord, TopologyTestDriver
 from deltaworks.testing.capture import Capture, Topics
-from deltaworks.testing.tables import TablesInMemory
+from deltaworks.testing.memory_tables import TablesInMemory
 
 STREAM, WALL_CLOCK = PunctuationType.STREAM_TIME, PunctuationType.WALL_CLOCK_TIME
 

@@ -11,7 +11,7 @@ from deltaworks.kernel.stores.memory import MemoryState
 from deltaworks.kernel.stores.state import StateReader
 from deltaworks.kernel.task import ErrorPolicy, Task
 from deltaworks.testing.capture import Capture, Topics
-from deltaworks.testing.tables import TablesInMemory
+from deltaworks.testing.memory_tables import TablesInMemory
 
 
 class BrokenState(MemoryState):

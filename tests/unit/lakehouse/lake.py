@@ -14,7 +14,7 @@ import msgspec
 from deltaworks.kernel.records import Coordinates, DeadLetter
 from deltaworks.lakehouse.catalog import add_views
 from deltaworks.lakehouse.committer import TableCommit, TableCommitter
-from deltaworks.lakehouse.tables import TaskTables
+from deltaworks.lakehouse.task_tables import TaskTables
 from deltaworks.lakehouse.writes import TableWrite
 from deltaworks.topology.nodes.sinks import DeltaSink, TableKind
 

@@ -18,7 +18,7 @@ from deltaworks.kernel.records import Coordinates, DeadLetter
 from deltaworks.lakehouse.committer import TableCommitter, TableOptions
 from deltaworks.lakehouse.publish import publication
 from deltaworks.lakehouse.publish.publication import Publication, PublicationRequest
-from deltaworks.lakehouse.tables import TaskTables
+from deltaworks.lakehouse.task_tables import TaskTables
 from deltaworks.topology.nodes.sinks import DeltaSink, TableKind
 from tests.unit.lakehouse.lake import opened, query
 

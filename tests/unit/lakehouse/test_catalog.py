@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from deltaworks.errors import TableError
 from deltaworks.lakehouse.catalog import duckdb_connection, table, table_names, tables
 from deltaworks.lakehouse.committer import TableCommitter
-from deltaworks.lakehouse.tables import TaskTables
+from deltaworks.lakehouse.task_tables import TaskTables
 from tests.unit.lakehouse.lake import COUNTS, query, run
 
 

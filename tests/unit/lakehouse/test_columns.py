@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from deltaworks.errors import TableError
-from deltaworks.kernel.cells import RowCheck
+from deltaworks.kernel.column_limits import RowCheck
 from deltaworks.lakehouse.columns import TIMESTAMP, arrow_type, flat_columns
 from deltaworks.topology.columns import DecimalDigits, column_type
 from deltaworks.topology.nodes.sinks import DeltaSink, TableKind

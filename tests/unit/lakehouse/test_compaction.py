@@ -11,7 +11,7 @@ from deltaworks.lakehouse import layout
 from deltaworks.lakehouse.catalog import duckdb_connection
 from deltaworks.lakehouse.committer import TableCommitter
 from deltaworks.lakehouse.compaction import SmallFiles
-from deltaworks.lakehouse.tables import TaskTables
+from deltaworks.lakehouse.task_tables import TaskTables
 from deltaworks.topology.nodes.sinks import DeltaSink, TableKind
 from tests.unit.lakehouse.lake import query
 

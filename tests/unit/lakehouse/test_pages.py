@@ -14,7 +14,7 @@ import pytest
 from deltaworks.errors import TableError
 from deltaworks.lakehouse import layout
 from deltaworks.lakehouse.committer import TableCommitter
-from deltaworks.lakehouse.tables import TaskTables
+from deltaworks.lakehouse.task_tables import TaskTables
 from deltaworks.lakehouse.writes import TableWrite
 from deltaworks.topology.columns import LAST_MS
 from deltaworks.topology.nodes.sinks import DeltaSink, TableKind

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from deltaworks.errors import TableError
 from deltaworks.kernel.records import Coordinates
 from deltaworks.lakehouse.committer import TableCommitter
-from deltaworks.lakehouse.tables import TaskTables
+from deltaworks.lakehouse.task_tables import TaskTables
 from deltaworks.topology.nodes.sinks import DeltaSink, TableKind
 from tests.unit.lakehouse.lake import NOON_MS, User, open_tables, task_tables
 
@@ -66,7 +66,7 @@ def test_a_value_that_is_changed_in_a_later_batch_was_another_then(tmp_path: Pat
 
 
 def test_many_rows_are_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deltaworks.lakehouse.tables._PART_ROWS", 3)
+    monkeypatch.setattr("deltaworks.lakehouse.task_tables._PART_ROWS", 3)
     committer, tables = open_tables(tmp_path), task_tables(tmp_path)[0]
     tables.begin(20)
     for batch_id in range(21):

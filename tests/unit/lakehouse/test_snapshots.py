@@ -12,7 +12,7 @@ from deltaworks.kernel.records import Coordinates
 from deltaworks.lakehouse import snapshots
 from deltaworks.lakehouse.catalog import table
 from deltaworks.lakehouse.committer import TableCommitter
-from deltaworks.lakehouse.tables import TaskTables
+from deltaworks.lakehouse.task_tables import TaskTables
 from deltaworks.topology.nodes.sinks import DeltaSink, TableKind
 from tests.unit.lakehouse.lake import opened, query
 

@@ -9,7 +9,7 @@ from deltaworks.control.paths import PipelinePaths
 from deltaworks.kafka.ranges import Range
 from deltaworks.kernel.records import Coordinates
 from deltaworks.lakehouse.committer import TableCommitter
-from deltaworks.lakehouse.tables import TaskTables
+from deltaworks.lakehouse.task_tables import TaskTables
 from deltaworks.settings import Settings
 
 

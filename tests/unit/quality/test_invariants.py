@@ -18,7 +18,7 @@ from deltaworks.lakehouse.log import Commit, DeltaLog
 from deltaworks.lakehouse.publish.scope import Scope
 from deltaworks.lakehouse.schema import TableSchema, plan_schemas, schemas
 from deltaworks.quality import Outcome, Verdict, invariants
-from deltaworks.quality.opened import OpenedTable, OpenedTables
+from deltaworks.quality.table_snapshots import TableSnapshot, TableSnapshots
 from tests.planted_defects.defect import Defect, defect, planted
 from tests.unit.lakehouse.lake import COUNTS, DEAD, ORDERS, QUERY, SINKS, run
 
@@ -36,7 +36,7 @@ def not_passed(verdicts: Sequence[Verdict]) -> set[tuple[str, str]]:
 
 
 def all_of(root: Path, scope: Scope = SCOPE) -> list[Verdict]:
-    tables = OpenedTables.below(root, SCHEMAS)
+    tables = TableSnapshots.below(root, SCHEMAS)
     return [*invariants.alone(tables), *invariants.of_replay(tables, tables, scope, NAMES)]
 
 
@@ -53,7 +53,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_they_hold_for_what_a_driver_writes(tmp_path: Path, batches: int) -> None:
     committer, _ = run(tmp_path, batches)
 
-    assert not_passed(invariants.alone(OpenedTables.below(tmp_path, SCHEMAS))) == set()
+    assert not_passed(invariants.alone(TableSnapshots.below(tmp_path, SCHEMAS))) == set()
     committer.refresh_snapshots(force=True)
     ends = dict.fromkeys("01", batches * 1000)
     assert not_passed(all_of(tmp_path, Scope(end_offsets={"raw": ends}, last_batch=batches - 1))) == set()
@@ -130,15 +130,15 @@ def test_a_snapshot_that_lags_is_right_as_of_its_batch_and_too_old_for_a_publish
     committer.close()
     committer, _ = run(tmp_path / "more", BATCHES)
     committer.close()
-    old, new = OpenedTables.below(tmp_path, SCHEMAS), OpenedTables.below(tmp_path / "more", SCHEMAS)
-    mixed = OpenedTables({**new.by_name, "users": old.by_name["users"]}, ())
+    old, new = TableSnapshots.below(tmp_path, SCHEMAS), TableSnapshots.below(tmp_path / "more", SCHEMAS)
+    mixed = TableSnapshots({**new.by_name, "users": old.by_name["users"]}, ())
 
     assert not_passed(invariants.alone(mixed)) == set()
     assert not_passed(invariants.of_replay(mixed, mixed, SCOPE, NAMES)) == {("users", "SnapshotIsCurrent")}
 
 
 def test_days_to_publish_are_complete_and_others_need_not_be(lake: Path) -> None:
-    tables = OpenedTables.below(lake, SCHEMAS)
+    tables = TableSnapshots.below(lake, SCHEMAS)
     noon = tables.by_name["counts"].rows.to_table()["window_start"][0].as_py()
     day_ms = int(noon.timestamp() * 1000) // 86_400_000 * 86_400_000
     scope = msgspec.structs.replace(SCOPE, from_ms=day_ms, to_ms=day_ms + 86_400_000)
@@ -152,9 +152,9 @@ def test_days_to_publish_are_complete_and_others_need_not_be(lake: Path) -> None
 # Beside production ---------------------------------------------------------------------------------------------------
 
 
-def in_memory(schema: TableSchema, rows: Sequence[Mapping[str, Any]]) -> OpenedTables:
+def in_memory(schema: TableSchema, rows: Sequence[Mapping[str, Any]]) -> TableSnapshots:
     table = pa.Table.from_pylist(list(rows), schema=schema.arrow)
-    return OpenedTables({schema.name: OpenedTable(schema, pads.dataset(table))}, ())
+    return TableSnapshots({schema.name: TableSnapshot(schema, pads.dataset(table))}, ())
 
 
 def order(partition: int, offset: int, *, day: int = 0, key: str | None = None) -> dict[str, Any]:
@@ -273,10 +273,10 @@ def test_days_that_would_change_but_are_not_published_are_shown() -> None:
 
 
 def test_sql_that_fails_is_an_error_and_blocks(lake: Path) -> None:
-    tables = OpenedTables.below(lake, SCHEMAS)
+    tables = TableSnapshots.below(lake, SCHEMAS)
     users = tables.by_name["users"]
     broken = replace(users, schema=replace(users.schema, key=()))
 
-    verdicts = invariants.alone(OpenedTables({**tables.by_name, "users": broken}, ()))
+    verdicts = invariants.alone(TableSnapshots({**tables.by_name, "users": broken}, ()))
 
     assert [v.blocks for v in verdicts if v.outcome is Outcome.ERROR] == [True, True]

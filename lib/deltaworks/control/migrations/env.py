@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
-from deltaworks.control.tables import metadata
+from deltaworks.control.registry_schema import metadata
 
 context.configure(
     connection=context.config.attributes["connection"],

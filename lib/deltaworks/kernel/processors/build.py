@@ -20,7 +20,7 @@ from deltaworks.kernel.processors import (
     stateless,
     stream_joins,
     table_joins,
-    tables,
+    table_operators,
     transformers,
     windowed_aggregates,
 )
@@ -99,11 +99,11 @@ def processor(node: AnyNode, wiring: Wiring) -> Process:
         case ExchangeSink():
             return repartition.exchange_sink(node, wiring)
         case TableFilter() | TableMapValues():
-            return tables.table_view(node, wiring)
+            return table_operators.table_view(node, wiring)
         case TableTransformValues():
             return transformers.table_transform_values(node, wiring)
         case TableToStream():
-            return tables.table_to_stream(node, wiring)
+            return table_operators.table_to_stream(node, wiring)
         case TableGroupBy():
             return grouped_table.table_group_by(node, wiring)
         case TableAggregate():

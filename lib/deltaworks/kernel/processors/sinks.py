@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any, assert_never
 
 from deltaworks.errors import ConfigurationError, ProductionError
-from deltaworks.kernel.cells import RowCheck, no_day
 from deltaworks.kernel.change import Change
+from deltaworks.kernel.column_limits import RowCheck, no_day
 from deltaworks.kernel.context import Process
 from deltaworks.kernel.partitioning import chosen_partitions
 from deltaworks.kernel.processors.wiring import Wiring

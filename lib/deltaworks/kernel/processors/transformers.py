@@ -12,7 +12,7 @@ from deltaworks.kernel.processors.rows import keeper
 from deltaworks.kernel.processors.wiring import Wiring
 from deltaworks.kernel.records import Headers
 from deltaworks.topology.nodes.base import Node
-from deltaworks.topology.nodes.tables import TableTransformValues
+from deltaworks.topology.nodes.table_operators import TableTransformValues
 
 Transform: TypeAlias = Callable[[Any, Any], Any]
 """`(key, value or None) -> value or None`"""

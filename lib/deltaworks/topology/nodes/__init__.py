@@ -44,7 +44,7 @@ from deltaworks.topology.nodes.stateless import (
 )
 from deltaworks.topology.nodes.suppress import Suppress
 from deltaworks.topology.nodes.table_joins import TableJoinMerge, TableTableJoin
-from deltaworks.topology.nodes.tables import TableFilter, TableMapValues, TableToStream, TableTransformValues
+from deltaworks.topology.nodes.table_operators import TableFilter, TableMapValues, TableToStream, TableTransformValues
 
 AnyNode = (
     Source

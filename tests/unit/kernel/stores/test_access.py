@@ -16,7 +16,7 @@ from deltaworks.kernel.stores.build import build_store
 from deltaworks.kernel.stores.memory import MemoryState
 from deltaworks.kernel.stores.state import NEVER
 from deltaworks.testing.capture import Capture, Topics
-from deltaworks.testing.tables import TablesInMemory
+from deltaworks.testing.memory_tables import TablesInMemory
 
 
 def ms(milliseconds: int) -> timedelta:

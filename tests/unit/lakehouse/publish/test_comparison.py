@@ -27,7 +27,7 @@ from deltaworks.lakehouse.publish.comparison import Comparison, Limits, TableCom
 from deltaworks.lakehouse.publish.differences import Differences, Side
 from deltaworks.lakehouse.publish.publication import PublicationRequest
 from deltaworks.lakehouse.schema import plan_schemas, schemas
-from deltaworks.lakehouse.tables import TaskTables
+from deltaworks.lakehouse.task_tables import TaskTables
 from deltaworks.topology.columns import DecimalDigits
 from deltaworks.topology.nodes.sinks import DeltaSink, TableKind
 

@@ -21,7 +21,7 @@ from deltaworks.lakehouse import compaction, parquet, retained, row_origins
 from deltaworks.lakehouse.committer import TableCommitter, TableOptions
 from deltaworks.lakehouse.log import Commit
 from deltaworks.lakehouse.publish import publication
-from deltaworks.lakehouse.tables import TaskTables
+from deltaworks.lakehouse.task_tables import TaskTables
 from deltaworks.topology.nodes.sinks import DeltaSink, TableKind
 from tests.unit.lakehouse.release_lake import (
     DAY_MS,

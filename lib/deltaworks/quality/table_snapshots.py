@@ -24,7 +24,7 @@ from deltaworks.lakehouse.schema import Role, TableSchema
 
 
 @dataclass(frozen=True)
-class OpenedTable:
+class TableSnapshot:
     """One table at one version."""
 
     schema: TableSchema
@@ -39,14 +39,14 @@ class OpenedTable:
 
 
 @dataclass(frozen=True)
-class OpenedTables:
+class TableSnapshots:
     """Those that there are."""
 
-    by_name: Mapping[str, OpenedTable]
+    by_name: Mapping[str, TableSnapshot]
     missing: tuple[str, ...]
 
     @classmethod
-    def below(cls, root: Path, schemas: Sequence[TableSchema], last_batch: int | None = None) -> OpenedTables:
+    def below(cls, root: Path, schemas: Sequence[TableSchema], last_batch: int | None = None) -> TableSnapshots:
         """Opens the tables of a pipeline.
 
         Args:
@@ -64,7 +64,7 @@ class OpenedTables:
         return {name: table.rows for name, table in self.by_name.items()}
 
 
-def _open(path: Path, schema: TableSchema, last_batch: int | None) -> OpenedTable:
+def _open(path: Path, schema: TableSchema, last_batch: int | None) -> TableSnapshot:
     log = DeltaLog(path)
     log.load()
     version = log.version if last_batch is None else _version_at(path, log.version, last_batch)
@@ -78,7 +78,7 @@ def _open(path: Path, schema: TableSchema, last_batch: int | None) -> OpenedTabl
         if (task := layout.closed_task(step)) is not None:
             closed[task] = max(before_ms, closed.get(task, before_ms))
     pages = tuple(PageName(name) for name in log.files if layout.is_page(name)) if version == log.version else ()
-    return OpenedTable(
+    return TableSnapshot(
         schema, dataset(path, table), max(as_of) if schema.role is Role.SNAPSHOT else None, closed, pages
     )
 

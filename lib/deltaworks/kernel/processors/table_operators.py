@@ -10,7 +10,7 @@ from deltaworks.kernel.processors.rows import keeper
 from deltaworks.kernel.processors.views import is_versioned, row_function
 from deltaworks.kernel.processors.wiring import Wiring
 from deltaworks.kernel.records import Headers
-from deltaworks.topology.nodes.tables import TableFilter, TableMapValues, TableToStream
+from deltaworks.topology.nodes.table_operators import TableFilter, TableMapValues, TableToStream
 
 
 def table_view(node: TableFilter | TableMapValues, wiring: Wiring) -> Process:

@@ -6,14 +6,14 @@ from pathlib import Path
 
 from deltaworks.lakehouse.schema import plan_schemas
 from deltaworks.quality import invariants
-from deltaworks.quality.opened import OpenedTables
+from deltaworks.quality.table_snapshots import TableSnapshots
 from tests.unit.lakehouse.lake import DEAD, SINKS, Expected, open_tables, run, task_tables, write_batch
 
 SCHEMAS = plan_schemas(SINKS, DEAD)
 
 
 def rows(root: Path, last_batch: int | None = None) -> dict[str, int]:
-    opened = OpenedTables.below(root, SCHEMAS, last_batch)
+    opened = TableSnapshots.below(root, SCHEMAS, last_batch)
     return {name: table.rows.count_rows() for name, table in opened.by_name.items()}
 
 
@@ -42,7 +42,7 @@ def test_every_batch_of_the_past_can_be_seen(tmp_path: Path) -> None:
         seen.append(rows(tmp_path))
 
     for batch in range(40):
-        found = OpenedTables.below(tmp_path, SCHEMAS, batch)
+        found = TableSnapshots.below(tmp_path, SCHEMAS, batch)
         assert {name: table.rows.count_rows() for name, table in found.by_name.items()} == seen[batch]
         assert [verdict for verdict in invariants.alone(found) if not verdict.passed] == []
 
@@ -51,7 +51,7 @@ def test_a_snapshot_says_its_batch_and_a_windowed_table_what_is_closed(tmp_path:
     committer, expected = run(tmp_path, 6)
     committer.refresh_snapshots(force=True)
 
-    opened = OpenedTables.below(tmp_path, SCHEMAS).by_name
+    opened = TableSnapshots.below(tmp_path, SCHEMAS).by_name
 
     assert opened["users"].as_of_batch == 5
     assert opened["counts"].closed_before_ms == dict(enumerate(expected.closed_ms))
@@ -63,7 +63,7 @@ def test_tables_that_are_not_there_are_named(tmp_path: Path) -> None:
     committer.close()
     (tmp_path / "orders").rename(tmp_path / "elsewhere")
 
-    opened = OpenedTables.below(tmp_path, SCHEMAS)
+    opened = TableSnapshots.below(tmp_path, SCHEMAS)
 
     assert opened.missing == ("orders",)
     assert "orders" not in opened.sources

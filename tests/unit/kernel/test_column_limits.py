@@ -24,9 +24,9 @@ from deltaworks import (
     TimeWindows,
     Topic,
 )
-from deltaworks.kernel.cells import RowCheck
+from deltaworks.kernel.column_limits import RowCheck
 from deltaworks.testing import TopologyTestDriver
-from deltaworks.testing.tables import AppendTable, KeyedTable, WindowTable
+from deltaworks.testing.memory_tables import AppendTable, KeyedTable, WindowTable
 from deltaworks.topology.nodes.sinks import DeltaSink, TableKind
 
 EAST, WEST = dt.timezone(dt.timedelta(hours=5)), dt.timezone(dt.timedelta(hours=-5))
