@@ -29,11 +29,11 @@ from deltaworks.control import fence
 from deltaworks.control.batches import BatchRecord
 from deltaworks.control.heartbeat import Heartbeat
 from deltaworks.control.model import (
-    Command,
     Deployment,
     DeploymentState,
     DeployOptions,
     Desired,
+    DrainCommand,
     PipelineRecord,
 )
 from deltaworks.control.registry_schema import batches, commands, deployments, heartbeats, leases, pipelines
@@ -384,7 +384,7 @@ class Registry:
             content = connection.execute(query).scalar_one_or_none()
         return None if content is None else msgspec.convert(content, Heartbeat)
 
-    def take_commands(self, name: str, generation: int) -> list[Command]:
+    def take_commands(self, name: str, generation: int) -> list[DrainCommand]:
         """What this generation shall do; each is handed out once."""
         statement = (
             sa.update(commands)
@@ -397,7 +397,7 @@ class Registry:
             .returning(commands.c.id, commands.c.kind, commands.c.requested_by)
         )
         with self._begin() as connection:
-            return [_struct(Command, row) for row in connection.execute(statement)]
+            return [_struct(DrainCommand, row) for row in connection.execute(statement)]
 
     def command_done(self, command_id: int, outcome: str) -> None:
         """A driver has executed it."""
