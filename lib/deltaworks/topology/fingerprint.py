@@ -17,7 +17,7 @@ from deltaworks.topology.nodes.sinks import TableKind
 if TYPE_CHECKING:
     from deltaworks.topology.stages import Plan, Stage
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True)
