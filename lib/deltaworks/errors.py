@@ -112,6 +112,10 @@ class KafkaWriteError(TransientError):
     """Records could not be written; their transaction was aborted."""
 
 
+class SinkError(TransientError):
+    """A sink of the author's own has failed; its batch was aborted, and runs again."""
+
+
 class BatchTooLongError(TransientError):
     """The broker ended a transaction because its batch took too long; as it is, it would take as long again."""
 

@@ -19,6 +19,7 @@ from deltaworks.errors import (
     IncompatibleCheckpointError,
     LeaseError,
     SerializationError,
+    SinkError,
     StackError,
     StreamsError,
     TerminalError,
@@ -71,6 +72,7 @@ from deltaworks.topology.processors import (
     ValueTransformer,
 )
 from deltaworks.topology.routing import RecordContext, StreamPartitioner, TopicNameExtractor
+from deltaworks.topology.sinks import Sink, SinkBatch, SinkRecord, SinkTask, SinkWriter
 from deltaworks.topology.stages import Plan
 from deltaworks.topology.state_stores import (
     KeyValueStore,
@@ -155,6 +157,12 @@ __all__ = [
     "SessionWindowedKStream",
     "SessionWindows",
     "Short",
+    "Sink",
+    "SinkBatch",
+    "SinkError",
+    "SinkRecord",
+    "SinkTask",
+    "SinkWriter",
     "SlidingWindows",
     "StackError",
     "StoreBuilder",

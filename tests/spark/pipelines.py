@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import replace
 from datetime import timedelta
@@ -9,8 +10,11 @@ from datetime import timedelta
 from deltaworks import KStream, Pipeline, StreamsBuilder, TimeWindows, Topic, exits
 from deltaworks.errors import DeltaworksError
 from deltaworks.settings import Settings
+from tests.own_sinks import FolderSink, PostgresSink
 
 SECOND = timedelta(seconds=1)
+SINK_FOLDER, SINK_CONNINFO = "DELTAWORKS_TEST_SINK_FOLDER", "DELTAWORKS_TEST_SINK_CONNINFO"
+"""Where the sinks of `sinking` write."""
 
 
 def _numbers(builder: StreamsBuilder) -> None:
@@ -37,6 +41,14 @@ def _recreated(builder: StreamsBuilder) -> None:
     builder.stream("recreated-words", key=str, value=str).to_delta("recreated_words")
 
 
+def _sunk_counts(builder: StreamsBuilder) -> None:
+    words = builder.stream("sunk-words", key=str, value=str)
+    counts = words.group_by(lambda _, word: word, key=str, name="by-sunk-word").count(store="sunk-counts")
+    updates = counts.to_stream().map_values(str, value=str)
+    updates.sink(FolderSink(os.environ[SINK_FOLDER]), name="files")
+    updates.sink(PostgresSink(os.environ[SINK_CONNINFO]), name="database")
+
+
 def _tables(words: KStream[str, str]) -> None:
     (
         words.group_by(lambda _, word: word, key=str, name="by-word")
@@ -54,6 +66,8 @@ miscounting = replace(recounting, topology=_wrong_counts)
 """What `recounting` was before its code was corrected."""
 bereft = replace(failing, name="bereft", topology=_lengths, topics=(Topic("bereft-words", 1),))
 """Its JVM is killed."""
+sinking = Pipeline(name="sinking", topology=_sunk_counts, topics=(Topic("sunk-words", 2),), record_cache=False)
+"""It has sinks of its own, and its processes are killed."""
 recreated = Pipeline(name="recreated", topology=_recreated, topics=(Topic("recreated-words", 1),))
 
 

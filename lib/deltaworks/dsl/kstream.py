@@ -14,11 +14,12 @@ from deltaworks.dsl.kstream_joins import KStreamJoins
 from deltaworks.dsl.ktable import KTable
 from deltaworks.dsl.materialize import Grouping, table_source
 from deltaworks.dsl.materialized import Materialized, Stored
-from deltaworks.dsl.mistakes import check_function, check_partitioner, check_shape, need_handle, need_topics
+from deltaworks.dsl.mistakes import check_function, check_partitioner, check_shape, named, need_handle, need_topics
 from deltaworks.dsl.point import Point, Typed, Unknown
 from deltaworks.dsl.processing import process, process_values
 from deltaworks.serdes.inference import element, pair, returned
 from deltaworks.topology.nodes import (
+    CustomSink,
     DeltaSink,
     ExtractedTopicSink,
     Filter,
@@ -35,6 +36,7 @@ from deltaworks.topology.nodes.base import Origin
 from deltaworks.topology.nodes.sinks import TableKind
 from deltaworks.topology.processors import FixedKeyProcessor, Processor
 from deltaworks.topology.routing import RecordContext, StreamPartitioner
+from deltaworks.topology.sinks import Sink
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -574,6 +576,32 @@ class KStream(KStreamJoins[K, V]):
                 kind=TableKind.APPEND,
                 key=at.need(at.key, operator=operator, argument="key", where=where).type,
                 value=at.need(at.value, operator=operator, argument="value", where=where).type,
+                origin=where,
+            )
+        )
+
+    def sink(self, sink: Sink[K, V], *, name: str, in_replay: bool = False) -> None:
+        """Hands the records to a sink of one's own, a micro-batch of a task at a time; see `deltaworks.Sink`.
+
+        Exactly once if the sink is idempotent or transactional. A sink that fails ends the batch, which runs again.
+
+        Args:
+            sink: opens a writer per task; it travels to the workers, so it holds settings and no connections.
+            name: of the node; what the sink has committed is known under it, so it stays when the topology changes.
+            in_replay: a replay of history calls it, too, with `SinkTask.replay` set; else a replay leaves it out.
+        Source: none; in Kafka Streams a connector reads the output topic.
+        """
+        where = call_site()
+        if not callable(getattr(sink, "open", None)) or isinstance(sink, type):
+            self.at.graph.refuse(
+                f"sink needs an object with open(task), but got {named(sink)}.", where, "see deltaworks.Sink"
+            )
+        self.at.then(
+            CustomSink(
+                name=self._name(name, "KSTREAM-SINK-"),
+                parents=(self.at.node,),
+                sink=sink,
+                in_replay=in_replay,
                 origin=where,
             )
         )

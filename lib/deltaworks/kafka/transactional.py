@@ -18,7 +18,7 @@ import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -503,7 +503,17 @@ class TransactionalSink:
         self._use(self._connect())
 
 
-def is_committed(marker: Marker | None, batch_id: int, intent: str, known: int, who: str) -> bool:
+class Committed(Protocol):
+    """What says which batch was committed last: a marker in Kafka, or what a sink remembers."""
+
+    @property
+    def batch(self) -> int: ...
+
+    @property
+    def intent(self) -> str: ...
+
+
+def is_committed(marker: Committed | None, batch_id: int, intent: str, known: int, who: str) -> bool:
     """Whether a batch was committed by an earlier attempt, which is to be skipped.
 
     Args:
@@ -528,7 +538,7 @@ def is_committed(marker: Marker | None, batch_id: int, intent: str, known: int, 
         else f"batch {marker.batch}, when batch {batch_id} is to be done and {known} is the last one that is known"
     )
     raise IntentError(
-        f"The transactions of '{who}' have committed {what}: its records are in Kafka, and these would be others.",
+        f"The transactions of '{who}' have committed {what}: its records are there, and these would be others.",
         hint="is this a copy of the checkpoint, or files of two copies? Bring back the newest, or begin with a new one",
     )
 

@@ -6,13 +6,13 @@ The hosts (test driver, streaming, replay) fill `RecordBatch` objects and hand a
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
 from deltaworks.topology.records import Coordinates, Headers
 
-__all__ = ["Collector", "Coordinates", "DeadLetter", "Headers", "PartitionedCollector", "RecordBatch"]
+__all__ = ["Collector", "Coordinates", "DeadLetter", "Headers", "PartitionedCollector", "RecordBatch", "SinkCollector"]
 
 
 class RecordBatch(msgspec.Struct, frozen=True, array_like=True):
@@ -81,6 +81,14 @@ class Collector(Protocol):
 
     def dead_letter(self, letter: DeadLetter) -> None:
         """A record that was set aside because the pipeline says continue."""
+
+
+@runtime_checkable
+class SinkCollector(Protocol):
+    """What a host offers besides, if its pipelines may have sinks of their own."""
+
+    def to_sink(self, sink: str, key: Any, value: Any, timestamp_ms: int, headers: Headers) -> None:
+        """A record for the sink of that name."""
 
 
 @runtime_checkable

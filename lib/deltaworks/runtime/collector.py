@@ -18,6 +18,8 @@ from deltaworks.kernel.sizes import record_size, shortened
 from deltaworks.lakehouse.archive import ArchiveWriter
 from deltaworks.lakehouse.task_tables import TaskTables
 from deltaworks.lakehouse.writes import Span, TableWrite
+from deltaworks.runtime.sinks import TaskSinks
+from deltaworks.topology.sinks import SinkBatch
 from deltaworks.topology.stages import Plan
 
 _SET_ASIDE = class_name(SetAsideError("of any record"))
@@ -73,6 +75,7 @@ class TaskCollector:
         stage: int,
         task: int,
         connect: Callable[[], Sink],
+        sinks: TaskSinks,
     ) -> None:
         """
         Args:
@@ -82,8 +85,10 @@ class TaskCollector:
             stage: of the task.
             task: its number.
             connect: makes the producer; called when the task writes its first record.
+            sinks: those of the author's own.
         """
         self._connect = connect
+        self._sinks = sinks
         self._sink: Sink | None = None
         self._dead_letter_topic = pipeline.dead_letter_topic
         self._has_dead_letter_table = pipeline.dead_letter_table is not None
@@ -112,6 +117,7 @@ class TaskCollector:
         self._open = False
         self.sent = 0
         self.skipping = False
+        self._sinks.begin(SinkBatch(batch_id, intent), known)
         self._tables.begin(batch_id)
         self._archive.begin(batch_id)
         self._exchanges = ExchangeOutput(self._task, batch_id)
@@ -158,6 +164,9 @@ class TaskCollector:
     ) -> None:
         self._exchanges.add(exchange, partition, key, value, timestamp_ms, headers)
 
+    def to_sink(self, sink: str, key: object, value: object, timestamp_ms: int, headers: Headers) -> None:
+        self._sinks.add(sink, key, value, timestamp_ms, headers)
+
     def append_row(self, table: str, key: object, value: object, timestamp_ms: int, source: Coordinates) -> None:
         self._tables.append_row(table, key, value, timestamp_ms, source)
 
@@ -191,23 +200,27 @@ class TaskCollector:
             yield portion
 
     def finish(self) -> list[TableWrite]:
-        """Writes the Parquet files, then commits the transaction."""
+        """Writes the Parquet files, then commits the transaction, then the sinks of the author's own."""
         writes = [*self._tables.finish(), *self._archive.finish()]
         reach("task.tables_written")
+        self._sinks.prepare()
         if self._open and not self.skipping:
             assert self._sink is not None
             self._sink.commit()
         self._open = False
+        self._sinks.commit()
         return writes
 
     def abort(self) -> None:
         if self._open and not self.skipping and self._sink is not None:
             self._sink.abort()
         self._open = False
+        self._sinks.abort()
 
     def close(self) -> None:
         if self._sink is not None:
             self._sink.close()
+        self._sinks.close()
 
     def take_exchanges(self) -> Iterator[tuple[tuple[int, int], RecordBatch]]:
         """`((stage, task), batch)` for every downstream task that gets records, since the last call."""

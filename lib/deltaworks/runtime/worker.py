@@ -34,6 +34,7 @@ from deltaworks.runtime.collector import Sink, TaskCollector
 from deltaworks.runtime.consumer import RangeReader
 from deltaworks.runtime.global_tables import GlobalTables, Reader, global_path
 from deltaworks.runtime.history import History, LiveReader
+from deltaworks.runtime.sinks import TaskSinks, sinks_of
 from deltaworks.runtime.state.applier import Applier
 from deltaworks.runtime.state.local_store import LocalStore, StateVersion, discard, stores_of
 from deltaworks.runtime.state.overlay import Overlay
@@ -47,6 +48,7 @@ from deltaworks.runtime.state.recovery import (
 )
 from deltaworks.runtime.task_loop import TaskId
 from deltaworks.topology.archives import Archives
+from deltaworks.topology.sinks import SinkTask
 from deltaworks.topology.stages import Plan
 
 _MILLISECOND = timedelta(milliseconds=1)
@@ -297,9 +299,18 @@ class Worker:
         config = self.config
         local = LocalStore.copy(local_path(Path(config.local_root), stage, task), stores_of(self.plan.stages[stage]))
         collector = TaskCollector(
-            self.pipeline, self.plan, Path(config.tables_root), stage, task, partial(self.clients.sink, stage, task)
+            self.pipeline,
+            self.plan,
+            Path(config.tables_root),
+            stage,
+            task,
+            partial(self.clients.sink, stage, task),
+            TaskSinks(sinks_of(self.plan.stages[stage]), partial(self._sink_task, task)),
         )
         return HostedTask(local, collector, Overlay(local) if stage in self._cyclic else None)
+
+    def _sink_task(self, task: int, sink: str) -> SinkTask:
+        return SinkTask(pipeline=self.pipeline.name, sink=sink, task=task, checkpoint=self.config.query_id)
 
     @cached_property
     def _cyclic(self) -> frozenset[int]:

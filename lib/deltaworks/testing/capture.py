@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from deltaworks.kernel.errors import dead_letter_record
 from deltaworks.kernel.records import DeadLetter, Headers
 from deltaworks.testing.memory_tables import TablesInMemory
 from deltaworks.testing.topics import RawRecord
+from deltaworks.topology.sinks import SinkRecord
 
 
 class Topics:
@@ -23,6 +26,7 @@ class Capture:
 
     def __init__(self, topics: Topics, tables: TablesInMemory, dead_letter_topic: str | None) -> None:
         self.dead_letters: list[DeadLetter] = []
+        self.sinks: dict[str, list[SinkRecord[Any, Any]]] = {}
         self.written = Topics()
         """What the topology has sent; of a topic that it reads, too, without what others put there."""
         self._topics = topics
@@ -63,6 +67,9 @@ class Capture:
         self, exchange: str, partition: int, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers
     ) -> None:
         self._topics.of(exchange).append(RawRecord(key, value, timestamp_ms, headers))
+
+    def to_sink(self, sink: str, key: Any, value: Any, timestamp_ms: int, headers: Headers) -> None:
+        self.sinks.setdefault(sink, []).append(SinkRecord(key, value, timestamp_ms, headers))
 
     def dead_letter(self, letter: DeadLetter) -> None:
         self.dead_letters.append(letter)

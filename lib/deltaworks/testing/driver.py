@@ -40,7 +40,8 @@ from deltaworks.testing.stores import (
 )
 from deltaworks.testing.topics import RawRecord, TestInputTopic, TestOutputTopic
 from deltaworks.topology.durations import milliseconds
-from deltaworks.topology.nodes import ExtractedTopicSink, Source, TopicSink
+from deltaworks.topology.nodes import CustomSink, ExtractedTopicSink, Source, TopicSink
+from deltaworks.topology.sinks import SinkRecord
 from deltaworks.topology.stages import Plan, Stage
 from deltaworks.topology.timestamps import ConsumedRecord
 
@@ -205,6 +206,17 @@ class TopologyTestDriver:
                 raise ValueError(f"the dead letter topic '{topic}' has no types: give key= and value=, such as Bytes()")
             key, value = key or sink.key, value or sink.value
         return TestOutputTopic(topic, self._capture.written.of(topic), key, value)
+
+    def sink(self, name: str) -> list[SinkRecord[Any, Any]]:
+        """What has arrived at a sink of the author's own, oldest first; the sink itself is not opened.
+
+        Raises:
+            KeyError: There is no such sink.
+        """
+        known = [node.name for node in self._plan.nodes if isinstance(node, CustomSink)]
+        if name not in known:
+            raise _unknown("sink", name, known)
+        return self._capture.sinks.setdefault(name, [])
 
     def store(self, name: str) -> Any:
         """A state store, to read and to write: key-value, versioned, window or session, by its kind; or a user's own.

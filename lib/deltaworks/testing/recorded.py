@@ -25,6 +25,7 @@ from deltaworks.kernel.task import Task, TaskMetrics
 from deltaworks.runtime.task_loop import Inputs, Sent, TaskId, process, rounds, take_turns
 from deltaworks.testing.memory_tables import TablesInMemory
 from deltaworks.testing.topics import RawRecord
+from deltaworks.topology.sinks import SinkRecord
 from deltaworks.topology.stages import Plan, Stage
 
 Restarts = Callable[[int, TaskId], bool]
@@ -67,6 +68,8 @@ class TaskOutput:
     rows: dict[str, list[TableRow]] = field(default_factory=dict)
     """By table."""
     dead_letters: list[DeadLetter] = field(default_factory=list)
+    sinks: dict[str, list[SinkRecord[Any, Any]]] = field(default_factory=dict)
+    """By the name of a sink of the author's own."""
 
 
 @dataclass
@@ -376,6 +379,9 @@ class _TaskSlot:
 
     def close_windows(self, table: str, before_ms: int) -> None:
         self._row(table, TableRow("close", end_ms=before_ms))
+
+    def to_sink(self, sink: str, key: object, value: object, timestamp_ms: int, headers: Headers) -> None:
+        self.output.sinks.setdefault(sink, []).append(SinkRecord(key, value, timestamp_ms, headers))
 
     def dead_letter(self, letter: DeadLetter) -> None:
         self.output.dead_letters.append(letter)

@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from deltaworks.topology.nodes import AnyNode, DeltaSink, ExchangeSink, ExtractedTopicSink, Source, TopicSink
+from deltaworks.topology.nodes import (
+    AnyNode,
+    CustomSink,
+    DeltaSink,
+    ExchangeSink,
+    ExtractedTopicSink,
+    Source,
+    TopicSink,
+)
 from deltaworks.topology.tree_set import TreeSet
 
 if TYPE_CHECKING:
@@ -30,7 +38,7 @@ def _sub_topology(number: int, stage: Stage) -> str:
     lines = [f"Sub-topology: {number}"]
     for node in sorted(stage.nodes, key=lambda node: (-weights[node.name], node.name)):
         lines.append(f"    {_heading(node)}")
-        if not isinstance(node, TopicSink | ExtractedTopicSink | DeltaSink | ExchangeSink):
+        if not isinstance(node, TopicSink | ExtractedTopicSink | DeltaSink | CustomSink | ExchangeSink):
             lines.append(f"      --> {', '.join(children[node.name]) or 'none'}")
         if not isinstance(node, Source):
             lines.append(f"      <-- {', '.join(parents[node.name]) or 'none'}")
@@ -59,6 +67,8 @@ def _heading(node: AnyNode) -> str:
             return f"Sink: {node.name} (topic: {node.exchange})"
         case DeltaSink():
             return f"Sink: {node.name} (table: {node.table})"
+        case CustomSink():
+            return f"Sink: {node.name} (sink class: {type(node.sink).__name__})"
         case _:
             return f"Processor: {node.name} (stores: [{', '.join(_hashed(node.stores))}])"
 

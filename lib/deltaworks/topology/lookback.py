@@ -23,6 +23,7 @@ from deltaworks.topology.nodes import (
     AnyNode,
     Branch,
     CogroupMerge,
+    CustomSink,
     DeltaSink,
     ExchangeSink,
     ExtractedTopicSink,
@@ -200,6 +201,7 @@ def _after(node: AnyNode, before: _Memory) -> _Memory:
             Source() | Filter() | Map() | MapValues() | FlatMap() | FlatMapValues() | SelectKey() | Peek() | Merge()
             | Branch() | Passthrough() | GlobalTableJoin() | TableFilter() | TableMapValues() | TableToStream()
             | CogroupMerge() | TableJoinMerge() | DeltaSink() | TopicSink() | ExtractedTopicSink()
+            | CustomSink()
         ):  # fmt: skip
             return before
         case ExchangeSink():

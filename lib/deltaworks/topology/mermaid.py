@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from deltaworks.topology.nodes import AnyNode, DeltaSink, ExchangeSink, ExtractedTopicSink, Source, TopicSink
+from deltaworks.topology.nodes import (
+    AnyNode,
+    CustomSink,
+    DeltaSink,
+    ExchangeSink,
+    ExtractedTopicSink,
+    Source,
+    TopicSink,
+)
 
 if TYPE_CHECKING:
     from deltaworks.topology.stages import Plan, Stage
@@ -62,6 +70,9 @@ class _Chart:
             case DeltaSink():
                 yield from self._outside(f"table {node.table}", f'[/"table {node.table}"/]')
                 yield f"  {me} --> {self._id(f'table {node.table}')}"
+            case CustomSink():
+                yield from self._outside(f"sink {node.name}", f'(["{node.name}"])')
+                yield f"  {me} --> {self._id(f'sink {node.name}')}"
             case _:
                 pass
         for store in node.stores:

@@ -30,6 +30,7 @@ from deltaworks.topology.nodes import (
     AnyNode,
     Branch,
     CogroupMerge,
+    CustomSink,
     DeltaSink,
     ExchangeSink,
     ExtractedTopicSink,
@@ -152,5 +153,7 @@ def processor(node: AnyNode, wiring: Wiring) -> Process:
             return sinks.extracted_topic_sink(node, wiring)
         case DeltaSink():
             return sinks.delta_sink(node, wiring)
+        case CustomSink():
+            return sinks.custom_sink(node, wiring)
         case _:
             assert_never(node)

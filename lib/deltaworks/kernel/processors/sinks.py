@@ -12,11 +12,11 @@ from deltaworks.kernel.column_limits import RowCheck, no_day
 from deltaworks.kernel.context import Process
 from deltaworks.kernel.partitioning import chosen_partitions
 from deltaworks.kernel.processors.wiring import Wiring
-from deltaworks.kernel.records import Headers, PartitionedCollector
+from deltaworks.kernel.records import Headers, PartitionedCollector, SinkCollector
 from deltaworks.serdes.base import Serde
 from deltaworks.serdes.windowed import SessionWindowed, TimeWindowed, Windowed
 from deltaworks.topology.columns import LAST_MS
-from deltaworks.topology.nodes.sinks import DeltaSink, ExtractedTopicSink, TableKind, TopicSink
+from deltaworks.topology.nodes.sinks import CustomSink, DeltaSink, ExtractedTopicSink, TableKind, TopicSink
 from deltaworks.topology.routing import RecordContext, StreamPartitioner
 
 Send = Callable[[str, Any, Any, int, Headers], None]
@@ -127,6 +127,15 @@ def _window_bytes(serde: Serde[Any]) -> int:
             return 16
         case _:
             return 0
+
+
+def custom_sink(node: CustomSink, wiring: Wiring) -> Process:
+    """The record goes as it is; the host writes it at the end of the batch."""
+    name, collector = node.name, wiring.context.collector
+    if not isinstance(collector, SinkCollector):
+        raise ConfigurationError(f"'{name}' is a sink of its own, which this host does not know.")
+    to_sink = collector.to_sink
+    return lambda key, value, timestamp_ms, headers: to_sink(name, key, value, timestamp_ms, headers)
 
 
 def delta_sink(node: DeltaSink, wiring: Wiring) -> Process:

@@ -31,12 +31,14 @@ from deltaworks.runtime.replay.exchanges import ExchangeReader, ExchangeWriter
 from deltaworks.runtime.replay.layers import Layers
 from deltaworks.runtime.replay.reading import read_steps
 from deltaworks.runtime.replay.units import Unit, UnitResult, UnitStep, Work
+from deltaworks.runtime.sinks import TaskSinks, sinks_of
 from deltaworks.runtime.state import changelog
 from deltaworks.runtime.state.local_store import LocalStore, LocalTransaction, StateVersion, stores_of
 from deltaworks.runtime.state.recovery import local_path
 from deltaworks.runtime.task_loop import Inputs, Sent, TaskId, process, take_turns
 from deltaworks.runtime.worker import new_kernel
 from deltaworks.topology.nodes import GlobalTableJoin
+from deltaworks.topology.sinks import SinkTask
 from deltaworks.topology.stages import Stage
 
 _NONCE = b"replay"
@@ -137,6 +139,10 @@ class UnitRunner:
         )
         return result, [changelog.merge(member.changes, oldest=False) for member in members.values()]
 
+    def _sink_task(self, task: int, sink: str) -> SinkTask:
+        run = self.work.run_id
+        return SinkTask(pipeline=self.work.pipeline.name, sink=sink, task=task, checkpoint=run, replay=run)
+
     def _local(self, task: TaskId) -> LocalStore:
         path = local_path(self.work.paths.state, *task)
         return LocalStore(path, stores_of(self._plan.stages[task[0]]), durable=True)
@@ -157,7 +163,9 @@ class UnitRunner:
     def _member(self, unit: Unit, place: int, transaction: LocalTransaction, opened: ExitStack) -> _Member:
         work, plan, task = self.work, self._plan, unit.members[place]
         sink = CountingSink(work.sink_partitions, work.sink_limits)
-        collector = TaskCollector(work.pipeline, plan, work.paths.tables, *task, lambda: sink)
+        sinks = TaskSinks(sinks_of(plan.stages[task[0]], replay=True), partial(self._sink_task, task[1]))
+        opened.callback(sinks.close)
+        collector = TaskCollector(work.pipeline, plan, work.paths.tables, *task, lambda: sink, sinks)
         collector.begin(unit.commit_id)
         ranges = [step.inputs[place] for step in unit.steps if step.inputs.get(place)]
         records: Iterator[Iterable[list[RecordBatch]]] = iter(())

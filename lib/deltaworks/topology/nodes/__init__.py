@@ -28,7 +28,7 @@ from deltaworks.topology.nodes.joins import (
 )
 from deltaworks.topology.nodes.processor_api import FixedKeyProcessorNode, ProcessorNode
 from deltaworks.topology.nodes.repartition import ExchangeSink
-from deltaworks.topology.nodes.sinks import DeltaSink, ExtractedTopicSink, TopicSink
+from deltaworks.topology.nodes.sinks import CustomSink, DeltaSink, ExtractedTopicSink, TopicSink
 from deltaworks.topology.nodes.sources import Source, TableSource
 from deltaworks.topology.nodes.stateless import (
     Branch,
@@ -89,12 +89,14 @@ AnyNode = (
     | TopicSink
     | ExtractedTopicSink
     | DeltaSink
+    | CustomSink
 )
 
 __all__ = [
     "AnyNode",
     "Branch",
     "CogroupMerge",
+    "CustomSink",
     "DeltaSink",
     "ExchangeSink",
     "ExtractedTopicSink",

@@ -1,4 +1,4 @@
-"""Where records leave: Kafka topics and Delta tables."""
+"""Where records leave: Kafka topics, Delta tables and sinks of an author's own."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from deltaworks.serdes.base import Serde
 from deltaworks.topology.nodes.base import Node
 from deltaworks.topology.routing import StreamPartitioner, TopicNameExtractor
+from deltaworks.topology.sinks import AnySink
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +31,15 @@ class ExtractedTopicSink(Node):
     key: Serde[Any]
     value: Serde[Any]
     partitioner: StreamPartitioner | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CustomSink(Node):
+    """Hands records to a sink of the author's own."""
+
+    sink: AnySink
+    in_replay: bool
+    """Whether a replay calls it, too."""
 
 
 class TableKind(Enum):

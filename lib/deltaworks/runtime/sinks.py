@@ -1,0 +1,131 @@
+"""The sinks of an author's own in one task: records wait until the end of the batch, then go to the writers.
+
+A batch that fails is aborted and runs again with the same records. What a writer has committed already is recognised by
+the batch and the digest of its intent, by the same rule as Kafka transactions.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from deltaworks.errors import DeltaworksError, SinkError
+from deltaworks.faults import reach
+from deltaworks.kafka.transactional import is_committed
+from deltaworks.kernel.records import Headers
+from deltaworks.topology.nodes import CustomSink
+from deltaworks.topology.sinks import AnySink, SinkBatch, SinkRecord, SinkTask, SinkWriter
+from deltaworks.topology.stages import Stage
+
+_log = logging.getLogger(__name__)
+
+
+class TaskSinks:
+    """`begin`, then `prepare` and `commit`, or `abort`, bracket a batch.
+
+    Args:
+        sinks: by name; records for others are dropped.
+        task: who writes to the sink of a name.
+    """
+
+    def __init__(self, sinks: Iterable[CustomSink], task: Callable[[str], SinkTask]) -> None:
+        self._sinks: dict[str, AnySink] = {node.name: node.sink for node in sinks}
+        self._task = task
+        self._writers: dict[str, SinkWriter[Any, Any]] = {}
+        self._records: dict[str, list[SinkRecord[Any, Any]]] = {}
+        self._open: list[str] = []
+        """Those that have written something and not committed it."""
+        self._batch, self._known = SinkBatch(-1, ""), -1
+
+    def begin(self, batch: SinkBatch, known: int) -> None:
+        """
+        Args:
+            batch: what follows belongs to it.
+            known: the last batch that is known to be committed as this stream means it.
+        """
+        self._batch, self._known, self._records = batch, known, {}
+
+    def add(self, sink: str, key: Any, value: Any, timestamp_ms: int, headers: Headers) -> None:
+        """A record for a sink."""
+        if sink in self._sinks:
+            self._records.setdefault(sink, []).append(SinkRecord(key, value, timestamp_ms, headers))
+
+    def prepare(self) -> None:
+        """Writes what is not committed yet, for nobody to see.
+
+        Raises:
+            SinkError: a sink has failed.
+            IntentError: it has committed something else under this batch.
+        """
+        for name, records in self._records.items():
+            with self._blamed(name):
+                if name not in self._writers:
+                    self._writers[name] = self._sinks[name].open(self._task(name))
+                writer = self._writers[name]
+                self._open.append(name)
+                done = writer.committed()
+                if is_committed(done, self._batch.batch, self._batch.intent, self._known, self._task(name).id):
+                    writer.abort()  # it may hold a lock
+                    self._open.remove(name)
+                    continue
+                writer.write(self._batch, records)
+                writer.prepare()
+
+    def commit(self) -> None:
+        """Makes what was prepared visible, one sink after the other.
+
+        Raises:
+            SinkError: a sink has failed; those before it have committed, and will be recognised.
+        """
+        while self._open:
+            name = self._open[0]
+            reach("sink.before_commit")
+            with self._blamed(name):
+                self._writers[name].commit()
+            del self._open[0]
+            reach("sink.after_commit")
+        self._records = {}
+
+    def abort(self) -> None:
+        """Drops what is not committed. A writer that cannot do that is closed, and the next batch opens another one."""
+        self._records = {}
+        for name in self._open:
+            try:
+                self._writers[name].abort()
+            except Exception as error:
+                _log.warning("sink '%s' could not abort: %s", name, error)
+                self._close(name)
+        self._open = []
+
+    def close(self) -> None:
+        """Lets go of all writers."""
+        for name in list(self._writers):
+            self._close(name)
+
+    def _close(self, name: str) -> None:
+        writer = self._writers.pop(name, None)
+        if writer is None:
+            return
+        try:
+            writer.close()
+        except Exception as error:
+            _log.warning("sink '%s' could not be closed: %s", name, error)
+
+    @contextmanager
+    def _blamed(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except DeltaworksError:
+            raise
+        except Exception as error:
+            raise SinkError(
+                f"Sink '{name}' failed in batch {self._batch.batch}: {type(error).__name__}: {error}",
+                hint="the batch was aborted and runs again; see the sink's own documentation if it fails every time",
+            ) from error
+
+
+def sinks_of(stage: Stage, *, replay: bool = False) -> list[CustomSink]:
+    """Those of a stage; in a replay the ones whose author allows it."""
+    return [node for node in stage.nodes if isinstance(node, CustomSink) and (node.in_replay or not replay)]

@@ -1,0 +1,97 @@
+"""Sinks of an author's own: where the records of a stream go besides Kafka topics and Delta tables.
+
+A `Sink` opens a `SinkWriter` per task. A task hands its writer the records of each micro-batch at once, in their order,
+with the identity of the batch. The same batch always has the same records, so there are two ways to be exact:
+
+- *idempotent*: `committed` returns None, and writing a batch once more changes nothing (files named after the batch,
+  rows replaced by key);
+- *transactional*: the writer keeps, in the same transaction as the records, which batch it has committed last, and
+  `committed` says so. A batch that is there already is not written again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from deltaworks.topology.records import Headers
+
+K_co = TypeVar("K_co", covariant=True)
+V_co = TypeVar("V_co", covariant=True)
+K_contra = TypeVar("K_contra", contravariant=True)
+V_contra = TypeVar("V_contra", contravariant=True)
+
+
+@dataclass(frozen=True)
+class SinkRecord(Generic[K_co, V_co]):
+    """A record that arrives at a sink."""
+
+    key: K_co
+    value: V_co
+    timestamp_ms: int
+    headers: Headers
+
+
+@dataclass(frozen=True, kw_only=True)
+class SinkTask:
+    """The task for which a writer is opened."""
+
+    pipeline: str
+    sink: str
+    """The name in the topology."""
+    task: int
+    """Its number; two tasks never get the same record."""
+    checkpoint: str
+    """A stream that begins with a new checkpoint counts its batches anew."""
+    replay: str | None = None
+    """The run, if this is a replay; None: the live stream."""
+
+    @property
+    def id(self) -> str:
+        """Of the one writer that may commit at a time, such as a transactional id."""
+        return "/".join((self.pipeline, self.sink, str(self.task), self.replay or self.checkpoint))
+
+
+@dataclass(frozen=True)
+class SinkBatch:
+    """The identity of a micro-batch."""
+
+    batch: int
+    intent: str
+    """A digest of what the batch means; the same batch has the same, whoever runs it."""
+
+
+class SinkWriter(Protocol[K_contra, V_contra]):
+    """Writes the records of one task. All calls come from one thread. Any may raise: then the batch runs again."""
+
+    def committed(self) -> SinkBatch | None:
+        """The batch that this task has committed last, whoever wrote it; ends what an earlier writer has left open.
+
+        None: there is none, or writing a batch again does no harm.
+        """
+
+    def write(self, batch: SinkBatch, records: Sequence[SinkRecord[K_contra, V_contra]]) -> None:
+        """Writes all records of a batch, not yet for others to see; a batch without records is not written."""
+
+    def prepare(self) -> None:
+        """Finds out whether `commit` can succeed; the sinks of a task commit after all of them were prepared."""
+
+    def commit(self) -> None:
+        """Makes the records visible and durable, all or none, together with the identity of the batch."""
+
+    def abort(self) -> None:
+        """Drops what is not committed."""
+
+    def close(self) -> None:
+        """Lets go of connections and files."""
+
+
+class Sink(Protocol[K_contra, V_contra]):
+    """Travels to the workers with the topology, so it holds settings, no connections."""
+
+    def open(self, task: SinkTask) -> SinkWriter[K_contra, V_contra]:
+        """A writer for a task; called once per task and worker process, and once more after an error."""
+
+
+AnySink = Sink[Any, Any]

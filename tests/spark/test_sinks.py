@@ -1,0 +1,130 @@
+"""Sinks of an author's own on real Spark: files and PostgreSQL are exact when workers and drivers are killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import psycopg
+import pytest
+
+from deltaworks.control import heartbeat
+from deltaworks.kafka import admin
+from deltaworks.settings import Settings
+from deltaworks.spark.streaming import request_stop
+from tests.faults.hooks import HOOK, VARIABLE
+from tests.live_stack import LiveStack
+from tests.own_sinks import SCHEMA, FolderSink
+from tests.spark.pipelines import SINK_CONNINFO, SINK_FOLDER, sinking
+from tests.spark.test_streaming import send
+
+WAIT_S, PART, WORDS = 180.0, 500, 13
+pytestmark = pytest.mark.timeout(600)
+
+
+class Stream:
+    """The pipeline `sinking` in a home of its own."""
+
+    def __init__(self, stack: LiveStack, folder: Path) -> None:
+        self.stack, self.files, self.faults = stack, folder / "files", folder / "faults"
+        self.settings: Settings = replace(stack.settings, home=folder / "home", fault_hook=HOOK)
+        self.conninfo = (
+            f"host=127.0.0.1 port={stack.settings.postgres_port} user=deltaworks dbname=deltaworks "
+            f"passfile={stack.settings.pgpass}"
+        )
+        self.log = folder / "log"
+        self.sent = 0
+
+    @contextmanager
+    def running(self) -> Iterator[subprocess.Popen[bytes]]:
+        paths = ":".join(map(str, self.settings.python_path))
+        environment = {
+            **os.environ, **self.settings.process_environment(), "PYTHONPATH": paths, VARIABLE: str(self.faults),
+            SINK_FOLDER: str(self.files), SINK_CONNINFO: self.conninfo,
+        }  # fmt: skip
+        command = [sys.executable, "-m", "tests.spark.pipelines", "sinking"]
+        with self.log.open("ab") as out:
+            process = subprocess.Popen(command, env=environment, stdout=out, stderr=out, start_new_session=True)
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                for child in psutil.Process(process.pid).children(recursive=True):
+                    child.kill()
+                process.kill()
+                process.wait()
+
+    def send(self) -> None:
+        """The next part of the words."""
+        words = [(f"k{n}", f"w{n % WORDS}", 1_000_000 + n) for n in range(self.sent, self.sent + PART)]
+        send(self.stack.bootstrap, "sunk-words", words)
+        self.sent += PART
+
+    def order(self, point: str) -> Path:
+        """The first process that gets there is killed; the file is there when that has happened."""
+        (self.faults / "inject").mkdir(parents=True, exist_ok=True)
+        (self.faults / "done" / point).unlink(missing_ok=True)
+        (self.faults / "inject" / point).write_text("kill")
+        return self.faults / "done" / point
+
+    def records(self) -> int:
+        """Of all batches that are done."""
+        return sum(len(file.read_text().splitlines()) for file in self.files.rglob("[0-9]*.jsonl"))
+
+    def until(self, fact: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
+        deadline = time.monotonic() + WAIT_S
+        while not fact():
+            assert process.poll() is None, self.log.read_text()[-3000:]
+            assert time.monotonic() < deadline, self.log.read_text()[-3000:]
+            time.sleep(0.05)
+
+    def rows(self) -> dict[str, tuple[str, int]]:
+        with psycopg.connect(self.conninfo) as connection:
+            return {key: (value, times) for key, value, times in connection.execute("SELECT * FROM totals")}
+
+
+@pytest.fixture
+def stream(kafka: LiveStack, postgres: LiveStack, tmp_path: Path) -> Iterator[Stream]:
+    stream = Stream(postgres, tmp_path)
+    admin.create_topics(kafka.bootstrap, admin.topic_specs(sinking.topics))
+    with psycopg.connect(stream.conninfo) as connection:
+        connection.execute(SCHEMA)
+    yield stream
+    with psycopg.connect(stream.conninfo) as connection:
+        connection.execute("DROP TABLE totals; DROP TABLE sink_progress")
+
+
+def test_files_and_rows_are_exact_through_kills_around_their_commits(stream: Stream) -> None:
+    with stream.running() as process:
+        stream.send()
+        stream.until(lambda: stream.records() > 0, process)
+        for point in ("sink.before_commit", "sink.after_commit"):  # of a worker, which Spark replaces
+            killed = stream.order(point)
+            stream.send()
+            stream.until(killed.exists, process)
+        stream.until(lambda: stream.records() == stream.sent, process)
+        stream.send()
+        stream.until(lambda: stream.records() > stream.sent - PART, process)
+        process.send_signal(signal.SIGKILL)  # in the middle of a batch, or between two
+        process.wait()
+    with stream.running() as process:
+        stream.send()
+        stream.until(lambda: stream.records() == stream.sent, process)
+        request_stop(stream.settings, "sinking")
+        assert process.wait(timeout=WAIT_S) == 0, stream.log.read_text()[-3000:]
+
+    counts = Counter(n % WORDS for n in range(stream.sent))
+    updates = Counter((f"w{word}", str(nth)) for word, count in counts.items() for nth in range(1, count + 1))
+    assert Counter(FolderSink(str(stream.files)).lines()) == updates
+    assert stream.rows() == {f"w{word}": (str(count), count) for word, count in counts.items()}
+    beat = heartbeat.read(stream.settings.pipeline("sinking") / "heartbeat.json")
+    assert beat is not None and beat.state == "stopped"

@@ -1,0 +1,193 @@
+"""When the writers of a task's own sinks are called, and with what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from deltaworks import (
+    Pipeline,
+    SinkBatch,
+    SinkError,
+    SinkRecord,
+    SinkTask,
+    StreamsBuilder,
+    TopologyError,
+)
+from deltaworks.errors import IntentError
+from deltaworks.runtime.sinks import TaskSinks, sinks_of
+from deltaworks.testing import TopologyTestDriver
+
+FIRST, SECOND = SinkBatch(0, "a"), SinkBatch(1, "b")
+
+
+class Recorder:
+    """A sink and its writer: what was called, and what is committed."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.done: SinkBatch | None = None
+        self.fails: str | None = None
+        self.values: list[Any] = []
+        self._written: tuple[SinkBatch, list[Any]] | None = None
+
+    def _call(self, name: str) -> None:
+        self.calls.append(name)
+        if self.fails == name:
+            self.fails = None
+            raise OSError(f"{name} went wrong")
+
+    def open(self, task: SinkTask) -> Recorder:
+        self._call(f"open {task.id}")
+        return self
+
+    def committed(self) -> SinkBatch | None:
+        return self.done
+
+    def write(self, batch: SinkBatch, records: Sequence[SinkRecord[Any, Any]]) -> None:
+        self._call("write")
+        self._written = batch, [record.value for record in records]
+
+    def prepare(self) -> None:
+        self._call("prepare")
+
+    def commit(self) -> None:
+        self._call("commit")
+        assert self._written is not None
+        self.done = self._written[0]
+        self.values += self._written[1]
+
+    def abort(self) -> None:
+        self._call("abort")
+
+    def close(self) -> None:
+        self._call("close")
+
+
+def topology(first: Recorder, second: Recorder) -> Callable[[StreamsBuilder], None]:
+    def build(builder: StreamsBuilder) -> None:
+        stream = builder.stream("in", key=str, value=str)
+        stream.sink(first, name="first")
+        stream.filter(lambda _, value: value != "only first").sink(second, name="second", in_replay=True)
+
+    return build
+
+
+def sinks(first: Recorder, second: Recorder, *, replay: bool = False) -> TaskSinks:
+    (stage,) = Pipeline(name="p", topology=topology(first, second)).plan().stages
+    return TaskSinks(
+        sinks_of(stage, replay=replay),
+        lambda sink: SinkTask(pipeline="p", sink=sink, task=3, checkpoint="c"),
+    )
+
+
+def batch(sinks: TaskSinks, which: SinkBatch, *values: str) -> None:
+    sinks.begin(which, which.batch)
+    for value in values:
+        sinks.add("first", "k", value, 0, ())
+        if value != "only first":
+            sinks.add("second", "k", value, 0, ())
+    sinks.prepare()
+    sinks.commit()
+
+
+def test_all_are_prepared_before_one_commits_and_those_without_records_are_left_alone() -> None:
+    first, second = Recorder(), Recorder()
+    both = sinks(first, second)
+
+    batch(both, FIRST, "x", "y")
+    batch(both, SECOND, "only first")
+    both.close()
+
+    assert first.values == ["x", "y", "only first"] and second.values == ["x", "y"]
+    assert first.calls == ["open p/first/3/c", *["write", "prepare", "commit"] * 2, "close"]
+    assert second.calls == ["open p/second/3/c", "write", "prepare", "commit", "close"]
+
+
+@pytest.mark.parametrize("call", ["write", "prepare"])
+def test_where_one_cannot_be_prepared_none_commits_and_the_batch_runs_again(call: str) -> None:
+    first, second = Recorder(), Recorder()
+    both = sinks(first, second)
+    second.fails = call
+
+    with pytest.raises(SinkError, match=rf"Sink 'second' failed in batch 0: OSError: {call} went wrong"):
+        batch(both, FIRST, "x")
+    both.abort()
+
+    assert first.values == second.values == [] and first.calls[-1] == second.calls[-1] == "abort"
+    batch(both, FIRST, "x")
+    assert first.values == second.values == ["x"]
+
+
+def test_what_is_committed_already_is_recognised_and_let_go_of() -> None:
+    first, second = Recorder(), Recorder()
+    both = sinks(first, second)
+    second.fails = "commit"
+    with pytest.raises(SinkError):
+        batch(both, FIRST, "x")
+    both.abort()
+
+    batch(both, FIRST, "x")
+
+    assert first.values == second.values == ["x"]
+    assert first.calls[-1] == "abort", "it may hold a lock"
+
+
+def test_something_else_under_the_same_batch_is_refused() -> None:
+    first, second = Recorder(), Recorder()
+    both = sinks(first, second)
+    batch(both, FIRST, "x")
+
+    with pytest.raises(IntentError, match="p/first/3/c"):
+        batch(both, SinkBatch(0, "another"), "y")
+
+
+def test_a_writer_that_cannot_abort_is_replaced() -> None:
+    first, second = Recorder(), Recorder()
+    both = sinks(first, second)
+    both.begin(FIRST, 0)
+    both.add("first", "k", "x", 0, ())
+    both.prepare()
+    first.fails = "abort"
+
+    both.abort()
+    batch(both, FIRST, "x")
+
+    assert first.calls.count("open p/first/3/c") == 2 and first.values == ["x"]
+
+
+def test_a_replay_calls_those_that_allow_it() -> None:
+    first, second = Recorder(), Recorder()
+
+    batch(sinks(first, second, replay=True), FIRST, "x")
+
+    assert first.calls == [] and second.values == ["x"]
+
+
+def test_a_test_sees_what_arrives_and_opens_no_sink() -> None:
+    first, second = Recorder(), Recorder()
+    driver = TopologyTestDriver(Pipeline(name="p", topology=topology(first, second)))
+
+    driver.create_input_topic("in").pipe_input("k", "only first", timestamp_ms=17)
+
+    assert driver.sink("first") == [SinkRecord("k", "only first", 17, ())] and driver.sink("second") == []
+    assert first.calls == second.calls == []
+    with pytest.raises(KeyError, match="first"):
+        driver.sink("third")
+
+
+def test_it_is_in_the_description() -> None:
+    description = Pipeline(name="p", topology=topology(Recorder(), Recorder())).plan().describe()
+
+    assert "Sink: first (sink class: Recorder)" in description
+
+
+@pytest.mark.parametrize("given", ["first", Recorder, None])
+def test_what_opens_nothing_is_refused_where_it_is_written(given: Any) -> None:
+    def build(builder: StreamsBuilder) -> None:
+        builder.stream("in", key=str, value=str).sink(given, name="first")
+
+    with pytest.raises(TopologyError, match=r"sink needs an object with open\(task\)"):
+        Pipeline(name="p", topology=build).plan()
