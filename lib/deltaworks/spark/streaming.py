@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -21,12 +20,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from deltaworks import clock, disk, faults, processes
-from deltaworks.clock import Sign
 from deltaworks.control import (
     accepted,
     batches,
     fence,
-    heartbeat,
     next_tick,
     opening,
     set_aside,
@@ -35,12 +32,9 @@ from deltaworks.control import (
 )
 from deltaworks.control.beating import Beating
 from deltaworks.control.checkpoint import CheckpointPlan
-from deltaworks.control.heartbeat import Heartbeat, State
 from deltaworks.control.intents import Intent, token
-from deltaworks.control.lag import Lag
 from deltaworks.control.lease import Lease
 from deltaworks.control.paths import PipelinePaths
-from deltaworks.control.rate import Rate
 from deltaworks.control.reporter import Reporter, SilentReporter
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import FencedError, KafkaReadError
@@ -52,6 +46,7 @@ from deltaworks.lakehouse.publish import ownership
 from deltaworks.runtime import messages
 from deltaworks.runtime.batches import oversized, sizes
 from deltaworks.runtime.batches.sizes import RecordSizes
+from deltaworks.runtime.health import Health
 from deltaworks.runtime.messages import BatchHeader, TaskResult
 from deltaworks.runtime.worker import HostConfig
 from deltaworks.settings import Settings
@@ -131,38 +126,6 @@ def run(
             return
 
 
-@dataclass
-class _Totals:
-    """Sums since this driver started, and the latest per task."""
-
-    records: int = 0
-    dropped: int = 0
-    late: int = 0
-    dead_letters: int = 0
-    skipped_transactions: int = 0
-    openings: dict[str, int] = field(default_factory=dict)
-    stream_time_ms: dict[str, int] = field(default_factory=dict)
-    state_entries: dict[str, int] = field(default_factory=dict)
-    next_offsets: dict[str, dict[str, int]] = field(default_factory=dict)
-    next_ticks_ms: dict[str, int | None] = field(default_factory=dict)
-
-    def add(self, intent: Intent) -> None:
-        self.records += sum(r.stop - r.start for r in intent.ranges)
-        for r in intent.ranges:
-            self.next_offsets.setdefault(r.topic, {})[str(r.partition)] = r.stop
-
-    def add_task(self, result: TaskResult) -> None:
-        counts, name = result.counts, f"{result.stage}-{result.task}"
-        self.dropped += counts.dropped
-        self.late += counts.late
-        self.dead_letters += counts.dead_letters
-        self.skipped_transactions += result.skipped_transaction
-        self.openings[result.recovery] = self.openings.get(result.recovery, 0) + 1
-        self.stream_time_ms[name] = counts.stream_time_ms
-        self.state_entries[name] = counts.state_entries
-        self.next_ticks_ms[name] = counts.next_tick_ms
-
-
 class StreamDriver:
     """One run of one pipeline."""
 
@@ -191,25 +154,10 @@ class StreamDriver:
         self._batch: int | None = None
         """In process."""
         self._sizes = RecordSizes(sizes.read(paths.line.sizes))
-        self._totals = _Totals()
-        self._rate = Rate()
-        self._lag = Lag()
-        self._ends: Offsets = {}
-        """Where the source topics end, as far as is known."""
+        self._health = Health(paths, pipeline.name, generation, reporter)
         self._ticked = False
         self._stop = threading.Event()
-        self._beat = Heartbeat(
-            pipeline=pipeline.name,
-            generation=generation,
-            query_id="",
-            state="starting",
-            pid=os.getpid(),
-            at=clock.wall_s(),
-        )
-        self._begun = clock.ticks_s()
-        self._beat_lock = threading.Lock()
         self._committing = threading.Lock()
-        self._batch_ended = clock.ticks_s()
 
     def run(self, *, until_caught_up: bool, finish_batch: bool = False, take_over: bool = False) -> Intent | None:
         """Runs the query.
@@ -218,7 +166,7 @@ class StreamDriver:
             The intent of a batch that the code which began it has to finish first; then nothing was run.
         """
         try:
-            self._write_beat("starting")
+            self._health.write("starting")
             self._topics = topics.prepare(self._settings.bootstrap, self._pipeline, self._plan)
             beginning = Beginning(
                 self._pipeline, self._plan, self._settings, self._paths, self._topics, self._generation, self._code
@@ -233,7 +181,7 @@ class StreamDriver:
             if self._batch is not None and oversized.told(self._paths.line.open_batch, self._batch, error):
                 _log.warning("batch %d was too large for memory or time; the next start takes less", self._batch)
             with suppress(FencedError):  # then the heartbeat is the newer generation's
-                self._write_beat("failed", error=str(error))
+                self._health.write("failed", error=str(error))
             raise
         finally:
             for file in (self._drain, self._planned_by):
@@ -242,7 +190,7 @@ class StreamDriver:
 
     def _begin(self, begun: Begun, *, finish_batch: bool) -> None:
         self._intents = begun.intents
-        self._beat = msgspec.structs.replace(self._beat, query_id=begun.checkpoint.query_id)
+        self._health.begin(begun.checkpoint.query_id)
         if finish_batch:
             self._planned_by = self._paths.finishing(self._generation)
             self._planned_by.touch()
@@ -282,7 +230,7 @@ class StreamDriver:
             self._paths.checkpoint, self._paths.line.synced, processes.boot_id(), failed=self._not_synced
         )
         offsets = committed_offsets(self._paths.checkpoint) or self._planner.initialOffset()
-        self._totals.next_offsets = {topic: parts for topic, parts in offsets.items() if not topic.startswith("!")}
+        self._health.goes_on_at(offsets)
         writer = (
             frame.writeStream.queryName(self._pipeline.name)
             .outputMode("update")
@@ -307,8 +255,8 @@ class StreamDriver:
         durable.close()
         committer.refresh_snapshots(force=True)
         committer.close()
-        self._beat = msgspec.structs.replace(self._beat, stale_snapshots=[])
-        self._write_beat("stopped")
+        self._health.snapshots([])
+        self._health.write("stopped")
 
     def _not_synced(self, error: Exception) -> None:
         _log.warning("Spark's checkpoint was not synced: %s. The next batch tries again.", error)
@@ -392,40 +340,27 @@ class StreamDriver:
         batches.append(self._paths.batches, record)
         self._batch = None
         durable.committed(spark_batch)
-        self._reporter.batch(record, self._beat.query_id)
-        self._totals.add(intent)
+        self._reporter.batch(record, self._health.query_id)
+        self._health.add(intent, results)
         self._ticked = self._ticked or intent.tick
         for result in results:
-            self._totals.add_task(result)
             for size in result.counts.sizes:
                 self._sizes.read(size.topic, size.records, size.size_bytes)
         sizes.write(self._paths.line.sizes, self._sizes)
         self._plan_next_tick()
-        self._after_batch(committer, batch_id, sum(r.counts.records_in for r in results), clock.ticks_s() - started)
+        records = sum(result.counts.records_in for result in results)
+        self._health.batch_ended(batch_id, records, clock.ticks_s() - started, committer.stale_snapshots)
         reach("driver.end")
 
     def _plan_next_tick(self) -> None:
         """Tells the source, which lives in another process; what is missing is due now."""
         if not self._ticked:
             return  # not every task has said when it wants to run
-        due_ms = [each for each in self._totals.next_ticks_ms.values() if each is not None]
-        next_tick.write(self._paths.next_tick, min(due_ms, default=None))
-
-    def _after_batch(self, committer: TableCommitter, batch_id: int, records: int, seconds: float) -> None:
-        self._batch_ended = clock.ticks_s()
-        with self._beat_lock:
-            self._rate.add(records)
-        self._beat = msgspec.structs.replace(
-            self._beat,
-            batch_id=batch_id,
-            batch_seconds=seconds,
-            stale_snapshots=committer.stale_snapshots,
-        )
-        self._write_beat(self._beat.state)
+        next_tick.write(self._paths.next_tick, self._health.next_tick_ms)
 
     def _supervise(self, query: StreamingQuery, committer: TableCommitter) -> None:
         """Waits for the end of the query; beats while it idles, drains when told to."""
-        with Beating(lambda: self._write_beat(self._beat.state)) as beating:
+        with Beating(lambda: self._health.write(self._health.state)) as beating:
             self._wait_for_end(query, committer, beating)
         query.awaitTermination()
         error = query.exception()
@@ -435,24 +370,24 @@ class StreamDriver:
     def _wait_for_end(self, query: StreamingQuery, committer: TableCommitter, beating: Beating) -> None:
         last_beat = clock.ticks_s()
         while query.isActive:
-            if self._beat.state == "starting" and self._has_planned(query):
-                self._write_beat("running")
+            if self._health.state == "starting" and self._has_planned(query):
+                self._health.write("running")
             if self._stop.is_set() or self._reporter.asked_to_drain():
                 self._drain.touch()
                 self._stop.clear()
-            if self._drain.exists() and self._beat.state != "draining":
-                self._write_beat("draining")
-            if self._beat.state == "draining" and not query.status["isTriggerActive"]:
+            if self._drain.exists() and self._health.state != "draining":
+                self._health.write("draining")
+            if self._health.state == "draining" and not query.status["isTriggerActive"]:
                 query.stop()
                 break
             with beating.during("commands"):
                 self._obey(committer)
             if clock.ticks_s() - last_beat >= _IDLE_BEAT_S:
                 self._measure_lag()
-                if clock.ticks_s() - self._batch_ended > _QUIET_S:
+                if self._health.quiet_s > _QUIET_S:
                     with beating.during("a snapshot"):
                         self._refresh_snapshots(committer)
-                self._write_beat(self._beat.state)
+                self._health.write(self._health.state)
                 last_beat = clock.ticks_s()
             query.awaitTermination(_POLL_S)  # type: ignore[arg-type]  # parts of a second work
 
@@ -468,15 +403,14 @@ class StreamDriver:
     def _refresh_snapshots(self, committer: TableCommitter) -> None:
         with self._committing:
             committer.refresh_snapshots(eager=True)
-        self._beat = msgspec.structs.replace(self._beat, stale_snapshots=committer.stale_snapshots)
+        self._health.snapshots(committer.stale_snapshots)
 
     def _measure_lag(self) -> None:
         """Asks where the topics end; a broker that does not answer leaves the lag unknown."""
+        ends: Offsets = {}
         with suppress(KafkaReadError):
-            self._ends = self._planner.end_offsets(timeout_s=0.0)
-            self._lag.see(self._ends)
-            return
-        self._ends = {}
+            ends = self._planner.end_offsets(timeout_s=0.0)
+        self._health.see_ends(ends)
 
     def _handle_signals(self) -> Mapping[int, _Handler]:
         """SIGTERM and SIGINT drain."""
@@ -485,36 +419,3 @@ class StreamDriver:
             self._stop.set()
 
         return {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-
-    def _write_beat(self, state: State, error: str | None = None) -> None:
-        totals = self._totals
-        lag = {
-            topic: {p: max(0, end - totals.next_offsets.get(topic, {}).get(p, 0)) for p, end in parts.items()}
-            for topic, parts in self._ends.items()
-        }
-        with self._beat_lock:
-            self._beat = msgspec.structs.replace(
-                self._beat,
-                state=state,
-                at=clock.wall_s(),
-                sign=Sign.now(),
-                up_s=clock.ticks_s() - self._begun,
-                error=error,
-                records_total=totals.records,
-                records_per_second=self._rate.per_second(),
-                lag_by_partition=lag,
-                lag_seconds=self._lag.seconds(totals.next_offsets) if lag else None,
-                lag_records=sum(sum(parts.values()) for parts in lag.values()) if lag else None,
-                next_offsets=totals.next_offsets,
-                stream_time_ms=totals.stream_time_ms,
-                dropped_records=totals.dropped,
-                late_records=totals.late,
-                dead_letters=totals.dead_letters,
-                state_entries=sum(totals.state_entries.values()),
-                store_openings=totals.openings,
-                skipped_transactions=totals.skipped_transactions,
-            )
-            self._paths.root.mkdir(parents=True, exist_ok=True)
-            with fence.held(self._paths.fence, self._generation, self._pipeline.name):
-                heartbeat.write(self._paths.heartbeat, self._beat)
-        self._reporter.beat(self._beat)

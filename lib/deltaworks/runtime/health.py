@@ -1,0 +1,170 @@
+"""How a stream is: what its driver counts and says about itself, in the heartbeat beside its checkpoint."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+import msgspec
+
+from deltaworks import clock
+from deltaworks.clock import Sign
+from deltaworks.control import fence, heartbeat
+from deltaworks.control.heartbeat import Heartbeat, State
+from deltaworks.control.intents import Intent
+from deltaworks.control.lag import Lag
+from deltaworks.control.paths import PipelinePaths
+from deltaworks.control.rate import Rate
+from deltaworks.control.reporter import Reporter
+from deltaworks.kafka.ranges import Offsets
+from deltaworks.runtime.messages import TaskResult
+
+
+@dataclass
+class _Totals:
+    """Sums since this driver started, and the latest per task."""
+
+    records: int = 0
+    dropped: int = 0
+    late: int = 0
+    dead_letters: int = 0
+    skipped_transactions: int = 0
+    openings: dict[str, int] = field(default_factory=dict)
+    stream_time_ms: dict[str, int] = field(default_factory=dict)
+    state_entries: dict[str, int] = field(default_factory=dict)
+    next_offsets: dict[str, dict[str, int]] = field(default_factory=dict)
+    next_ticks_ms: dict[str, int | None] = field(default_factory=dict)
+
+    def add(self, intent: Intent) -> None:
+        self.records += sum(r.stop - r.start for r in intent.ranges)
+        for r in intent.ranges:
+            self.next_offsets.setdefault(r.topic, {})[str(r.partition)] = r.stop
+
+    def add_task(self, result: TaskResult) -> None:
+        counts, name = result.counts, f"{result.stage}-{result.task}"
+        self.dropped += counts.dropped
+        self.late += counts.late
+        self.dead_letters += counts.dead_letters
+        self.skipped_transactions += result.skipped_transaction
+        self.openings[result.recovery] = self.openings.get(result.recovery, 0) + 1
+        self.stream_time_ms[name] = counts.stream_time_ms
+        self.state_entries[name] = counts.state_entries
+        self.next_ticks_ms[name] = counts.next_tick_ms
+
+
+class Health:
+    """Of one driver. A thread of its own may write the heartbeat, too.
+
+    Args:
+        paths: of the pipeline.
+        name: of the pipeline.
+        generation: of the driver; a later one has the heartbeat for itself.
+        reporter: is told the same.
+    """
+
+    def __init__(self, paths: PipelinePaths, name: str, generation: int, reporter: Reporter) -> None:
+        self._paths, self._name, self._generation, self._reporter = paths, name, generation, reporter
+        self._totals = _Totals()
+        self._rate = Rate()
+        self._lag = Lag()
+        self._ends: Offsets = {}
+        """Where the source topics end, as far as is known."""
+        self._beat = Heartbeat(
+            pipeline=name, generation=generation, query_id="", state="starting", pid=os.getpid(), at=clock.wall_s()
+        )
+        self._begun = self._batch_ended = clock.ticks_s()
+        self._lock = threading.Lock()
+
+    @property
+    def state(self) -> State:
+        """What it has said last."""
+        return self._beat.state
+
+    @property
+    def query_id(self) -> str:
+        """Of the checkpoint."""
+        return self._beat.query_id
+
+    @property
+    def quiet_s(self) -> float:
+        """Since the last batch has ended."""
+        return clock.ticks_s() - self._batch_ended
+
+    @property
+    def next_tick_ms(self) -> int | None:
+        """When the first task has something to do without records; None: no task has."""
+        return min((each for each in self._totals.next_ticks_ms.values() if each is not None), default=None)
+
+    def begin(self, query_id: str) -> None:
+        """Its checkpoint is known."""
+        self._beat = msgspec.structs.replace(self._beat, query_id=query_id)
+
+    def goes_on_at(self, offsets: Offsets) -> None:
+        """What has been read before."""
+        self._totals.next_offsets = {topic: parts for topic, parts in offsets.items() if not topic.startswith("!")}
+
+    def add(self, intent: Intent, results: Collection[TaskResult]) -> None:
+        """A batch is committed."""
+        self._totals.add(intent)
+        for result in results:
+            self._totals.add_task(result)
+
+    def batch_ended(self, batch_id: int, records: int, seconds: float, stale_snapshots: list[str]) -> None:
+        """Says so."""
+        self._batch_ended = clock.ticks_s()
+        with self._lock:
+            self._rate.add(records)
+        self._beat = msgspec.structs.replace(
+            self._beat, batch_id=batch_id, batch_seconds=seconds, stale_snapshots=stale_snapshots
+        )
+        self.write(self.state)
+
+    def snapshots(self, stale: list[str]) -> None:
+        """Which snapshots are behind their changelogs."""
+        self._beat = msgspec.structs.replace(self._beat, stale_snapshots=stale)
+
+    def see_ends(self, ends: Offsets) -> None:
+        """Where the topics end now; nothing: nobody knows."""
+        self._ends = ends
+        if ends:
+            self._lag.see(ends)
+
+    def write(self, state: State, error: str | None = None) -> None:
+        """Writes the heartbeat.
+
+        Raises:
+            FencedError: it is that of a newer generation.
+        """
+        totals = self._totals
+        lag = {
+            topic: {p: max(0, end - totals.next_offsets.get(topic, {}).get(p, 0)) for p, end in parts.items()}
+            for topic, parts in self._ends.items()
+        }
+        with self._lock:
+            self._beat = msgspec.structs.replace(
+                self._beat,
+                state=state,
+                at=clock.wall_s(),
+                sign=Sign.now(),
+                up_s=clock.ticks_s() - self._begun,
+                error=error,
+                records_total=totals.records,
+                records_per_second=self._rate.per_second(),
+                lag_by_partition=lag,
+                lag_seconds=self._lag.seconds(totals.next_offsets) if lag else None,
+                lag_records=sum(sum(parts.values()) for parts in lag.values()) if lag else None,
+                next_offsets=totals.next_offsets,
+                stream_time_ms=totals.stream_time_ms,
+                dropped_records=totals.dropped,
+                late_records=totals.late,
+                dead_letters=totals.dead_letters,
+                state_entries=sum(totals.state_entries.values()),
+                store_openings=totals.openings,
+                skipped_transactions=totals.skipped_transactions,
+            )
+            self._paths.root.mkdir(parents=True, exist_ok=True)
+            with fence.held(self._paths.fence, self._generation, self._name):
+                heartbeat.write(self._paths.heartbeat, self._beat)
+        self._reporter.beat(self._beat)
