@@ -58,6 +58,7 @@ from deltaworks.topology.error_handlers import (
     Response,
 )
 from deltaworks.topology.join_windows import JoinWindows
+from deltaworks.topology.plan import Plan
 from deltaworks.topology.processors import (
     Cancellable,
     FixedKeyProcessor,
@@ -73,7 +74,6 @@ from deltaworks.topology.processors import (
 )
 from deltaworks.topology.routing import RecordContext, StreamPartitioner, TopicNameExtractor
 from deltaworks.topology.sinks import Sink, SinkBatch, SinkRecord, SinkTask, SinkWriter
-from deltaworks.topology.stages import Plan
 from deltaworks.topology.state_stores import (
     KeyValueStore,
     OrderedBytes,

@@ -22,8 +22,8 @@ from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import ConfigurationError, ConflictError
 from deltaworks.files import LocalFiles
 from deltaworks.kernel.exchanges import batch_of
+from deltaworks.topology.plan import Plan
 from deltaworks.topology.records import Coordinates
-from deltaworks.topology.stages import Plan
 
 FORMAT = 1
 _FILE = "records.json"

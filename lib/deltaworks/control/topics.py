@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from deltaworks.dsl.pipeline import Pipeline, Topic
 from deltaworks.errors import KafkaTopicError
 from deltaworks.kafka import admin
-from deltaworks.topology.stages import Plan
+from deltaworks.topology.plan import Plan
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,9 @@ from deltaworks.dsl.stores import store_spec
 from deltaworks.errors import TopologyError
 from deltaworks.topology.checks import check
 from deltaworks.topology.nodes import ProcessorNode, Source, TableSource
+from deltaworks.topology.plan import Plan
 from deltaworks.topology.processors import Processor
 from deltaworks.topology.split import split, split_off_global
-from deltaworks.topology.stages import Plan
 from deltaworks.topology.timestamps import FailOnInvalidTimestamp, TimestampExtractor
 
 K = TypeVar("K")

@@ -17,8 +17,8 @@ from deltaworks.topology.archives import Archives
 from deltaworks.topology.checks import table_names
 from deltaworks.topology.error_handlers import ErrorPolicy, Handling
 from deltaworks.topology.nodes import AnyNode, Source
+from deltaworks.topology.plan import Plan
 from deltaworks.topology.records import Coordinates
-from deltaworks.topology.stages import Plan
 from deltaworks.topology.timestamps import Timestamps, problem_of
 
 

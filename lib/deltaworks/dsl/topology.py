@@ -22,10 +22,10 @@ from deltaworks.topology.nodes import (
     TopicSink,
 )
 from deltaworks.topology.nodes.base import Origin
+from deltaworks.topology.plan import Plan
 from deltaworks.topology.processors import FixedKeyProcessor, Processor
 from deltaworks.topology.routing import StreamPartitioner, TopicNameExtractor
 from deltaworks.topology.split import split, split_off_global
-from deltaworks.topology.stages import Plan
 from deltaworks.topology.timestamps import FailOnInvalidTimestamp, TimestampExtractor
 
 Supplier = Callable[[], Processor[Any, Any, Any, Any] | FixedKeyProcessor[Any, Any, Any]]

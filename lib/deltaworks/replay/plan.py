@@ -26,7 +26,7 @@ from deltaworks.replay.begin import Broker
 from deltaworks.replay.model import ReplayPlan, ReplayRequest
 from deltaworks.settings import Settings
 from deltaworks.topology.archives import Archives
-from deltaworks.topology.stages import Plan
+from deltaworks.topology.plan import Plan
 
 DAY_MS = 86_400_000
 

@@ -19,7 +19,7 @@ from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import KafkaTopicError
 from deltaworks.lakehouse.archive_reader import ArchiveReader
 from deltaworks.replay.model import ReplayPlan, day_of
-from deltaworks.topology.stages import Plan
+from deltaworks.topology.plan import Plan
 
 _DAY_MS = 86_400_000
 _NEW_CHECKPOINT = (

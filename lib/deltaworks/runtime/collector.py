@@ -19,8 +19,8 @@ from deltaworks.lakehouse.archive import ArchiveWriter
 from deltaworks.lakehouse.task_tables import TaskTables
 from deltaworks.lakehouse.writes import Span, TableWrite
 from deltaworks.runtime.sinks import TaskSinks
+from deltaworks.topology.plan import Plan
 from deltaworks.topology.sinks import SinkBatch
-from deltaworks.topology.stages import Plan
 
 _SET_ASIDE = class_name(SetAsideError("of any record"))
 _log = logging.getLogger(__name__)

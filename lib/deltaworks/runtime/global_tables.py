@@ -22,7 +22,8 @@ from deltaworks.kernel.stores.build import Store
 from deltaworks.kernel.stores.state import StateReader
 from deltaworks.kernel.task import Task
 from deltaworks.runtime.state.local_store import Changes, LocalStore, StateVersion, stores_of
-from deltaworks.topology.stages import Plan, Stage
+from deltaworks.topology.plan import Plan
+from deltaworks.topology.stages import Stage
 
 _COMMIT_RECORDS = 100_000
 _log = logging.getLogger(__name__)

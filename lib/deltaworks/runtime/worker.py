@@ -48,8 +48,8 @@ from deltaworks.runtime.state.recovery import (
 )
 from deltaworks.runtime.task_loop import TaskId
 from deltaworks.topology.archives import Archives
+from deltaworks.topology.plan import Plan
 from deltaworks.topology.sinks import SinkTask
-from deltaworks.topology.stages import Plan
 
 _MILLISECOND = timedelta(milliseconds=1)
 _log = logging.getLogger(__name__)

@@ -32,7 +32,7 @@ from deltaworks.runtime.batches import oversized
 from deltaworks.settings import Settings
 from deltaworks.spark import checkpoint_recovery
 from deltaworks.spark.checkpoint_recovery import Settled
-from deltaworks.topology.stages import Plan
+from deltaworks.topology.plan import Plan
 
 _log = logging.getLogger(__name__)
 

@@ -31,7 +31,7 @@ from deltaworks.runtime.state.local_store import LocalStore
 from deltaworks.runtime.state.recovery import local_path
 from deltaworks.spark.checkpoint import begun_batch, committed_offsets
 from deltaworks.spark.source import TICK
-from deltaworks.topology.stages import Plan
+from deltaworks.topology.plan import Plan
 
 
 def offsets_after(paths: PipelinePaths, last_batch: int) -> Offsets:

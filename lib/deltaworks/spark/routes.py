@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from deltaworks.runtime.slot import Operator
-from deltaworks.topology.stages import Plan, StageGroup
+from deltaworks.topology.plan import Plan
+from deltaworks.topology.stages import StageGroup
 
 _SEED = 42
 _MASK = 0xFFFFFFFF

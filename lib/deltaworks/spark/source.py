@@ -45,7 +45,7 @@ from deltaworks.runtime.batches.pace import Pace
 from deltaworks.runtime.messages import BatchHeader, BatchPlan
 from deltaworks.settings import Settings
 from deltaworks.spark.routes import Routes
-from deltaworks.topology.stages import Plan
+from deltaworks.topology.plan import Plan
 
 TICK = "!tick"
 """In the place of a topic in offsets: the wall clock of the last tick. No topic has such a name."""

@@ -41,8 +41,9 @@ from deltaworks.testing.stores import (
 from deltaworks.testing.topics import RawRecord, TestInputTopic, TestOutputTopic
 from deltaworks.topology.durations import milliseconds
 from deltaworks.topology.nodes import CustomSink, ExtractedTopicSink, Source, TopicSink
+from deltaworks.topology.plan import Plan
 from deltaworks.topology.sinks import SinkRecord
-from deltaworks.topology.stages import Plan, Stage
+from deltaworks.topology.stages import Stage
 from deltaworks.topology.timestamps import ConsumedRecord
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from deltaworks.dsl.pipeline import Pipeline
     from deltaworks.testing.driver import TopologyTestDriver
-    from deltaworks.topology.stages import Plan
+    from deltaworks.topology.plan import Plan
 
 
 @pytest.fixture

@@ -25,8 +25,9 @@ from deltaworks.kernel.task import Task, TaskMetrics
 from deltaworks.runtime.task_loop import Inputs, Sent, TaskId, process, rounds, take_turns
 from deltaworks.testing.memory_tables import TablesInMemory
 from deltaworks.testing.topics import RawRecord
+from deltaworks.topology.plan import Plan
 from deltaworks.topology.sinks import SinkRecord
-from deltaworks.topology.stages import Plan, Stage
+from deltaworks.topology.stages import Stage
 
 Restarts = Callable[[int, TaskId], bool]
 """`(batch id, task)` -> whether the task is built from its state before that batch."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from deltaworks.errors import Problem
-from deltaworks.topology.stages import Plan
+from deltaworks.topology.plan import Plan
 
 _UNSAFE = re.compile(r"[^a-zA-Z0-9]+")
 _MAX_NAME = 128

@@ -7,7 +7,6 @@ weights still grow while the lists are filled; `_linked` repeats it, so that the
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from deltaworks.topology.nodes import (
     AnyNode,
@@ -18,13 +17,11 @@ from deltaworks.topology.nodes import (
     Source,
     TopicSink,
 )
+from deltaworks.topology.stages import Stage, Stages
 from deltaworks.topology.tree_set import TreeSet
 
-if TYPE_CHECKING:
-    from deltaworks.topology.stages import Plan, Stage
 
-
-def text(plan: Plan) -> str:
+def text(plan: Stages) -> str:
     """The plan in Kafka Streams' format; sub-topologies carry the numbers that Kafka Streams gives them."""
     numbered = sorted((*plan.stages, *plan.global_stages), key=lambda stage: stage.number)
     return "Topologies:\n   " + "  ".join(

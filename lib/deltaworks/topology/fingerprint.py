@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from deltaworks.serdes.schema import breaking_changes, in_words, schema_of
 from deltaworks.topology.nodes.processor_api import FixedKeyProcessorNode, ProcessorNode
 from deltaworks.topology.nodes.sinks import TableKind
-
-if TYPE_CHECKING:
-    from deltaworks.topology.stages import Plan, Stage
+from deltaworks.topology.stages import Stage, Stages
 
 FORMAT = 2
 
@@ -32,7 +30,7 @@ class Difference:
         return f"{self.what}\n    Hint: {self.hint}"
 
 
-def of(plan: Plan) -> dict[str, Any]:
+def of(plan: Stages) -> dict[str, Any]:
     """The fingerprint of a plan, as JSON."""
     all_stages = (*plan.stages, *plan.global_stages)
     # A user's processor that writes into the store of an operator does not make it another store.

@@ -67,7 +67,7 @@ from deltaworks.topology.nodes import (
 )
 from deltaworks.topology.nodes.aggregates import AggregateNode, Count
 from deltaworks.topology.nodes.sinks import TableKind
-from deltaworks.topology.stages import Plan
+from deltaworks.topology.plan import Plan
 from deltaworks.topology.windows import EmitStrategy, UnlimitedWindows
 
 _OF_USERS = (ProcessorNode, FixedKeyProcessorNode, TableTransformValues)

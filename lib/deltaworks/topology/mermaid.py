@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from deltaworks.topology.nodes import (
     AnyNode,
@@ -14,12 +13,10 @@ from deltaworks.topology.nodes import (
     Source,
     TopicSink,
 )
-
-if TYPE_CHECKING:
-    from deltaworks.topology.stages import Plan, Stage
+from deltaworks.topology.stages import Stage, Stages
 
 
-def text(plan: Plan) -> str:
+def text(plan: Stages) -> str:
     """The flowchart; it renders on GitHub inside a `mermaid` code block."""
     chart = _Chart()
     lines = ["flowchart LR"]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from deltaworks.errors import Problem, TopologyError
 from deltaworks.topology.nodes import (
@@ -21,9 +20,7 @@ from deltaworks.topology.nodes import (
     StreamTableJoin,
     TableTableJoin,
 )
-
-if TYPE_CHECKING:
-    from deltaworks.topology.stages import Plan, Stage
+from deltaworks.topology.stages import Stage, Stages
 
 
 @dataclass(frozen=True)
@@ -36,7 +33,7 @@ class Assignment:
     """Per exchange."""
 
 
-def assign(plan: Plan, topic_partitions: Mapping[str, int]) -> Assignment:
+def assign(plan: Stages, topic_partitions: Mapping[str, int]) -> Assignment:
     """Number of tasks per stage and exchange.
 
     Raises:
@@ -158,7 +155,7 @@ def _topics_above(stage: Stage, names: Iterable[str]) -> tuple[str, ...]:
     return tuple(topics)
 
 
-def _where(plan: Plan, topic: str) -> str | None:
+def _where(plan: Stages, topic: str) -> str | None:
     origins = (node.origin for node in plan.nodes if isinstance(node, Source) and topic in node.topics)
     return next((str(origin) for origin in origins if origin), None)
 

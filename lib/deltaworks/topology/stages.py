@@ -1,4 +1,4 @@
-"""The plan a host runs: stages (Kafka Streams' sub-topologies), their stores, topics and tables.
+"""Stages (Kafka Streams' sub-topologies), their stores, topics and tables.
 
 How a topology falls apart into stages is in `split.py`, what is refused in `checks.py`.
 """
@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from deltaworks.serdes.base import Serde
-from deltaworks.topology import describe, fingerprint, mermaid, partitions
 from deltaworks.topology.migration import Migration
 from deltaworks.topology.nodes import AnyNode
 from deltaworks.topology.nodes.processor_api import FixedKeyProcessorNode, ProcessorNode
@@ -156,8 +155,8 @@ class StageGroup:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
-    """A whole topology, checked. Stages are in the order data flows."""
+class Stages:
+    """All of a topology, in the order data flows; `Plan` is what a host gets."""
 
     stages: tuple[Stage, ...]
     name: str = "topology"
@@ -235,37 +234,6 @@ class Plan:
     def tables(self) -> tuple[DeltaSink, ...]:
         """The Delta tables it writes, sorted by name."""
         return tuple(sorted((table for stage in self.stages for table in stage.tables), key=lambda sink: sink.table))
-
-    def tasks(self, topic_partitions: Mapping[str, int]) -> tuple[int, ...]:
-        """Number of tasks per stage.
-
-        Args:
-            topic_partitions: partitions of every source topic.
-
-        Raises:
-            TopologyError: a topic is missing, or topics that are joined are not co-partitioned.
-        """
-        return partitions.assign(self, topic_partitions).tasks
-
-    def exchange_partitions(self, topic_partitions: Mapping[str, int]) -> dict[str, int]:
-        """Number of tasks that each exchange spreads its keys over; at most those of the stage that reads it.
-
-        Raises:
-            TopologyError: as `tasks`.
-        """
-        return dict(partitions.assign(self, topic_partitions).exchanges)
-
-    def describe(self) -> str:
-        """The plan in the text format of Kafka Streams' `Topology#describe`."""
-        return describe.text(self)
-
-    def mermaid(self) -> str:
-        """The plan as a Mermaid flowchart."""
-        return mermaid.text(self)
-
-    def fingerprint(self) -> dict[str, Any]:
-        """What a checkpoint depends on (stages, stores, serdes, exchanges), as JSON; functions do not count."""
-        return fingerprint.of(self)
 
 
 def _reached(start: int, onward: Mapping[int, set[int]]) -> set[int]:

@@ -13,7 +13,7 @@ from deltaworks.control.checkpoint import open_plan
 from deltaworks.control.lease import Lease, read_holder
 from deltaworks.errors import IncompatibleCheckpointError, LeaseError
 from deltaworks.kafka.ranges import Range
-from deltaworks.topology.stages import Plan
+from deltaworks.topology.plan import Plan
 
 
 def test_a_second_driver_is_refused_and_told_who_runs(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from deltaworks.runtime.state.local_store import LocalStore, StateVersion
 from deltaworks.runtime.state.recovery import local_path
 from deltaworks.spark import handover
 from deltaworks.spark.source import TICK
-from deltaworks.topology.stages import Plan
+from deltaworks.topology.plan import Plan
 
 
 def counting(store: str = "counts") -> Plan:

@@ -1,0 +1,46 @@
+"""The plan that a host runs: the stages of a checked topology, and what can be said about them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from deltaworks.topology import describe, fingerprint, mermaid, partitions
+from deltaworks.topology.stages import Stages
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan(Stages):
+    """A whole topology, checked."""
+
+    def tasks(self, topic_partitions: Mapping[str, int]) -> tuple[int, ...]:
+        """Number of tasks per stage.
+
+        Args:
+            topic_partitions: partitions of every source topic.
+
+        Raises:
+            TopologyError: a topic is missing, or topics that are joined are not co-partitioned.
+        """
+        return partitions.assign(self, topic_partitions).tasks
+
+    def exchange_partitions(self, topic_partitions: Mapping[str, int]) -> dict[str, int]:
+        """Number of tasks that each exchange spreads its keys over; at most those of the stage that reads it.
+
+        Raises:
+            TopologyError: as `tasks`.
+        """
+        return dict(partitions.assign(self, topic_partitions).exchanges)
+
+    def describe(self) -> str:
+        """The plan in the text format of Kafka Streams' `Topology#describe`."""
+        return describe.text(self)
+
+    def mermaid(self) -> str:
+        """The plan as a Mermaid flowchart."""
+        return mermaid.text(self)
+
+    def fingerprint(self) -> dict[str, Any]:
+        """What a checkpoint depends on (stages, stores, serdes, exchanges), as JSON; functions do not count."""
+        return fingerprint.of(self)
