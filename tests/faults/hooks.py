@@ -3,7 +3,8 @@
 The folder of a run (environment variable `DELTAWORKS_TEST_FAULTS`) is all that test and processes share:
 
 - `trace/<pid>.log`: every point this process reached, one line `time point`; the last line is the phase a kill hit;
-- `inject/<point>`: an order, carried out by the first process that reaches the point: `raise` or `kill`;
+- `inject/<point>`: an order, carried out by the first process that reaches the point: `raise`, `kill` or
+  `stop`;
 - `done/<point>`: the order was carried out;
 - `breakage`: the name of a planted breakage (`breakages.BREAKAGES`), installed in every process.
 """
@@ -56,4 +57,7 @@ class _Hook:
             return
         if action == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
+        if action == "stop":
+            os.kill(os.getpid(), signal.SIGSTOP)
+            return
         raise InjectedFault(point)

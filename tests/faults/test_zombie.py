@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -22,6 +23,7 @@ from jobs import orders
 from jobs.recomputed.orders import recomputation
 from jobs.sample_data import orders as sample
 from jobs.sample_data.kafka import produce
+from tests.faults.hooks import HOOK, VARIABLE
 from tests.faults.platform_under_kills import different
 from tests.live_stack import has_read
 
@@ -29,13 +31,13 @@ WAIT_S = 240.0
 
 
 @contextmanager
-def driver(settings: Settings, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+def driver(settings: Settings, log: Path, faults: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A real one in the foreground; the next generation."""
     command = [sys.executable, "-m", "deltaworks.cli", "run", "orders"]
     with log.open("wb") as out:
         process = subprocess.Popen(
-            command, env=settings.process_environment(), cwd=settings.project, stdout=out, stderr=out,
-            start_new_session=True,
+            command, env=settings.process_environment() | {VARIABLE: str(faults)}, cwd=settings.project,
+            stdout=out, stderr=out, start_new_session=True,
         )  # fmt: skip
     try:
         yield process
@@ -62,9 +64,17 @@ def until(fact: Callable[[], bool], what: str, log: Path) -> None:
 
 
 @pytest.mark.timeout(900)
-def test_a_zombie_that_wakes_up_commits_nothing_and_ends_itself(orders_settings: Settings, tmp_path: Path) -> None:
-    settings, paths = orders_settings, PipelinePaths.of(orders_settings, "orders")
-    old_log, new_log = tmp_path / "old.log", tmp_path / "new.log"
+@pytest.mark.parametrize("asleep_at", [None, "driver.end"])
+def test_a_zombie_that_wakes_up_commits_nothing_and_ends_itself(
+    orders_settings: Settings, tmp_path: Path, asleep_at: str | None
+) -> None:
+    """It sleeps while it has nothing to do, or where all of a batch is done and Spark has not heard of it."""
+    settings = replace(orders_settings, fault_hook=HOOK)
+    paths = PipelinePaths.of(settings, "orders")
+    old_log, new_log, faults = tmp_path / "old.log", tmp_path / "new.log", tmp_path / "faults"
+    if asleep_at is not None:
+        (faults / "inject").mkdir(parents=True)
+        (faults / "inject" / asleep_at).write_text("stop")
 
     def write(count: int) -> None:
         present = admin.end_offsets(settings.bootstrap, orders.pipeline.plan().source_topics)
@@ -78,15 +88,15 @@ def test_a_zombie_that_wakes_up_commits_nothing_and_ends_itself(orders_settings:
         return has_read(beat, ends)
 
     with ExitStack() as stack:
-        old = stack.enter_context(driver(settings, old_log))
         write(1_000)
+        old = stack.enter_context(driver(settings, old_log, faults))
         until(lambda: at_work(1), "the first generation has processed everything", old_log)
         for process in (asleep := tree(old)):
             process.send_signal(signal.SIGSTOP)
         write(2_000)  # what the zombie finds first when it wakes up
         paths.lease.unlink()  # as a lock is lost whose file server forgets it
 
-        new = stack.enter_context(driver(settings, new_log))
+        new = stack.enter_context(driver(settings, new_log, faults))
         until(lambda: at_work(2), "the second generation has processed everything", new_log)
         for process in asleep:
             process.send_signal(signal.SIGCONT)

@@ -37,7 +37,7 @@ from deltaworks.control.lease import Lease
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.control.reporter import Reporter, SilentReporter
 from deltaworks.dsl.pipeline import Pipeline
-from deltaworks.errors import FencedError, KafkaReadError
+from deltaworks.errors import DeltaworksError, FencedError, KafkaReadError
 from deltaworks.faults import reach
 from deltaworks.kafka import admin
 from deltaworks.kafka.ranges import Offsets
@@ -246,7 +246,7 @@ class StreamDriver:
         try:
             self._supervise(query, committer)
         except StreamingQueryException as error:
-            raise failures.as_error(error) from error
+            raise self._why(error) from error
         finally:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
@@ -257,6 +257,15 @@ class StreamDriver:
         committer.close()
         self._health.snapshots([])
         self._health.write("stopped")
+
+    def _why(self, error: StreamingQueryException) -> DeltaworksError:
+        """A driver that was replaced says so, though Spark may be the first to find the successor's files.
+
+        Raises:
+            FencedError: a newer generation has taken over.
+        """
+        fence.check(self._paths.fence, self._generation, self._pipeline.name)
+        return failures.as_error(error)
 
     def _not_synced(self, error: Exception) -> None:
         _log.warning("Spark's checkpoint was not synced: %s. The next batch tries again.", error)
