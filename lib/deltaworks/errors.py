@@ -25,6 +25,7 @@ DeltaworksError                      the root: catch this to catch all
     ├── StateError                   a store of the host cannot be read
     ├── DiskFullError                a disk has no room; goes on when there is some
     ├── KafkaReadError               the broker did not answer
+    ├── SinkError                    a sink of the author's own has failed; its batch was aborted
     ├── BatchTooLongError            the broker ended a transaction because its batch took too long
     └── KafkaWriteError              records could not be written; their transaction was aborted
 ```

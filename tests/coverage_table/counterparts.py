@@ -120,7 +120,8 @@ def _members(owner: type) -> set[str]:
 
 
 def _fields(owner: Any) -> tuple[str, ...]:
-    return tuple(getattr(owner, "__annotations__", ()))
+    bases = owner.__mro__ if isinstance(owner, type) else (owner,)
+    return tuple(name for base in bases for name in vars(base).get("__annotations__", ()))
 
 
 def _arguments(target: Any) -> set[str]:

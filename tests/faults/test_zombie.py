@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,7 +43,8 @@ def driver(settings: Settings, log: Path, faults: Path) -> Iterator[subprocess.P
         yield process
     finally:
         for each in tree(process):
-            each.kill()
+            with suppress(psutil.NoSuchProcess):
+                each.kill()
         process.wait()
 
 
