@@ -37,7 +37,7 @@ from deltaworks.control.lease import Lease
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.control.reporter import Reporter, SilentReporter
 from deltaworks.dsl.pipeline import Pipeline
-from deltaworks.errors import DeltaworksError, FencedError, KafkaReadError
+from deltaworks.errors import FencedError, KafkaReadError
 from deltaworks.faults import reach
 from deltaworks.kafka import admin
 from deltaworks.kafka.ranges import Offsets
@@ -180,8 +180,10 @@ class StreamDriver:
         except BaseException as error:
             if self._batch is not None and oversized.told(self._paths.line.open_batch, self._batch, error):
                 _log.warning("batch %d was too large for memory or time; the next start takes less", self._batch)
-            with suppress(FencedError):  # then the heartbeat is the newer generation's
+            try:
                 self._health.write("failed", error=str(error))
+            except FencedError as replaced:  # the heartbeat is the newer generation's, whose files Spark may find first
+                raise replaced from error
             raise
         finally:
             for file in (self._drain, self._planned_by):
@@ -246,7 +248,7 @@ class StreamDriver:
         try:
             self._supervise(query, committer)
         except StreamingQueryException as error:
-            raise self._why(error) from error
+            raise failures.as_error(error) from error
         finally:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
@@ -257,15 +259,6 @@ class StreamDriver:
         committer.close()
         self._health.snapshots([])
         self._health.write("stopped")
-
-    def _why(self, error: StreamingQueryException) -> DeltaworksError:
-        """A driver that was replaced says so, though Spark may be the first to find the successor's files.
-
-        Raises:
-            FencedError: a newer generation has taken over.
-        """
-        fence.check(self._paths.fence, self._generation, self._pipeline.name)
-        return failures.as_error(error)
 
     def _not_synced(self, error: Exception) -> None:
         _log.warning("Spark's checkpoint was not synced: %s. The next batch tries again.", error)

@@ -10,11 +10,12 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from deltaworks import Pipeline, StreamsBuilder
-from deltaworks.control import fence
+from deltaworks.control import fence, topics
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.control.reporter import SilentReporter
 from deltaworks.errors import FencedError, QueryError
 from deltaworks.settings import Settings
+from deltaworks.spark import failures
 from deltaworks.spark.streaming import StreamDriver
 
 CONCURRENT = "[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log. Multiple streaming jobs detected for 0."
@@ -26,13 +27,18 @@ def topology(builder: StreamsBuilder) -> None:
 
 @pytest.mark.parametrize(("newest", "kind"), [(1, QueryError), (2, FencedError)])
 def test_a_driver_whose_successor_spark_finds_first_was_replaced(
-    tmp_path: Path, newest: int, kind: type[Exception]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, newest: int, kind: type[Exception]
 ) -> None:
     settings, nobody = replace(Settings.from_environment({}), home=tmp_path), Any
     pipeline = Pipeline(name="orders", topology=topology)
     paths = PipelinePaths.of(settings, pipeline.name)
     driver = StreamDriver(pipeline, settings, paths, nobody, 1, SilentReporter(), nobody)  # type: ignore[arg-type]
-    fence.advance(paths.fence, newest, pipeline.name)
+
+    def fail(*_: object) -> None:
+        fence.advance(paths.fence, newest, pipeline.name)
+        raise failures.as_error(StreamingQueryException(CONCURRENT))
+
+    monkeypatch.setattr(topics, "prepare", fail)
 
     with pytest.raises(kind):
-        raise driver._why(StreamingQueryException(CONCURRENT))
+        driver.run(until_caught_up=True)
