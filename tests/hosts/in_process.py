@@ -304,7 +304,7 @@ class InProcessStream:
         """All operators; a slot that fails at a point of its own runs again in another worker."""
         faults.reach("driver.before_tasks")
         states = dict(self.states)
-        planned = [Row(*row) for row in plan_rows(self._source, intent, max(self._known, intent.batch))]
+        planned = plan_rows(self._source, intent, max(self._known, intent.batch))
         flowing = list(planned)
         for operator in self._routing.operators:
             mine = {self.routes[stage, t] for stage in operator.stages for t in range(self.tasks[stage])}

@@ -14,8 +14,9 @@ from deltaworks import clock
 from deltaworks.errors import KafkaTopicError
 from deltaworks.kafka.admin import TopicSpec, create_topics
 from deltaworks.kafka.ranges import Offsets
+from deltaworks.runtime.messages import Row
 from deltaworks.spark import source
-from deltaworks.spark.source import BATCH, CLOCK, KafkaRangesReader, PlannedRow, SourceConfig, StageInput
+from deltaworks.spark.source import BATCH, CLOCK, KafkaRangesReader, SourceConfig, StageInput
 from tests.live_stack import LiveStack
 
 
@@ -42,7 +43,7 @@ def latest(planner: KafkaRangesReader, start: Offsets) -> Offsets:
     return {topic: parts for topic, parts in end.items() if topic not in before}
 
 
-def rows(planner: KafkaRangesReader) -> Sequence[PlannedRow]:
+def rows(planner: KafkaRangesReader) -> Sequence[Row]:
     """Of the batch that was planned last."""
     return source.plan_rows(planner._config, planner._intents.require(planner.known), planner.known)
 

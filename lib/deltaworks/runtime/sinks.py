@@ -100,7 +100,8 @@ class TaskSinks:
         self._open = []
 
     def close(self) -> None:
-        """Lets go of all writers."""
+        """Drops what is not committed, and lets go of all writers."""
+        self.abort()
         for name in list(self._writers):
             self._close(name)
 

@@ -42,20 +42,21 @@ class Member(Protocol):
         """
 
 
-def cycle(group: StageGroup, tasks: Sequence[int]) -> list[TaskId]:
-    """All tasks of a cyclic group, in the order of their turns.
+def together(group: StageGroup, tasks: Sequence[int]) -> list[list[TaskId]]:
+    """The tasks that take turns with each other, in their order: all of a cycle, every other one alone.
 
     Args:
-        group: is cyclic.
+        group: the stages.
         tasks: number of tasks per stage.
     """
-    return [(stage, task) for stage in group.stages for task in range(tasks[stage])]
+    every = [(stage, task) for stage in group.stages for task in range(tasks[stage])]
+    return [every] if group.cyclic else [[task] for task in every]
 
 
 def rounds(
     groups: Iterable[StageGroup], tasks: Sequence[int], waiting: dict[TaskId, Inputs]
 ) -> Iterator[tuple[StageGroup, list[TaskId], dict[TaskId, Inputs]]]:
-    """Who takes turns with whom, in the order in which data flows: all tasks of a cycle, every other one alone.
+    """Goes through the tasks that have something to do, in the order in which data flows.
 
     Args:
         groups: the stages.
@@ -66,9 +67,7 @@ def rounds(
         The group, the members, and what is there for them, which is no longer waiting.
     """
     for group in groups:
-        every = cycle(group, tasks) if group.cyclic else sorted(waiting)
-        mine = [task for task in every if task[0] in group.stages]
-        for members in [mine] if group.cyclic else [[task] for task in mine]:
+        for members in together(group, tasks):
             if inputs := {task: waiting.pop(task) for task in members if task in waiting}:
                 yield group, members, inputs
 

@@ -42,7 +42,7 @@ from deltaworks.runtime.batches import sizes
 from deltaworks.runtime.batches.limits import Limit, Part, cut_backlog, require_growing, wait_for_others
 from deltaworks.runtime.batches.oversized import grown
 from deltaworks.runtime.batches.pace import Pace
-from deltaworks.runtime.messages import BatchHeader, BatchPlan
+from deltaworks.runtime.messages import BatchHeader, BatchPlan, Row
 from deltaworks.settings import Settings
 from deltaworks.spark.routes import Routes
 from deltaworks.topology.plan import Plan
@@ -61,8 +61,6 @@ _EXPIRE_EVERY = 200
 _NO_END = 1 << 62
 _encode = msgspec.msgpack.encode
 T = TypeVar("T")
-PlannedRow = tuple[int, int, int, int, bytes, bytes]
-"""As in `rows.SCHEMA`."""
 
 
 class StageInput(msgspec.Struct, frozen=True, kw_only=True):
@@ -431,7 +429,7 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._require_topics_of(intent)
         return [InputPartition(plan_rows(self._config, intent, max(self.known, batch)))]
 
-    def read(self, partition: InputPartition) -> Iterator[PlannedRow]:
+    def read(self, partition: InputPartition) -> Iterator[Row]:
         yield from partition.value
 
     def _starts_at_end(self, topic: str) -> bool:
@@ -544,7 +542,7 @@ def ranges_of(start: Offsets, end: Offsets) -> list[Range]:
     ]
 
 
-def plan_rows(config: SourceConfig, intent: Intent, known: int) -> Sequence[PlannedRow]:
+def plan_rows(config: SourceConfig, intent: Intent, known: int) -> Sequence[Row]:
     """The rows of a batch: one for the driver, one for each task that has something to do.
 
     Args:
@@ -557,7 +555,7 @@ def plan_rows(config: SourceConfig, intent: Intent, known: int) -> Sequence[Plan
     header = _encode(BatchHeader(intent.batch, intent.clock_ms, intent.digest, known, position, in_slices))
     first = config.stages[0]
     plan = _encode(BatchPlan(intent.ranges, intent.tick))
-    rows = [(first.routes[0], first.stage, 0, messages.BATCH, plan, header)]
+    rows = [Row(first.routes[0], first.stage, 0, messages.BATCH, plan, header)]
     for stage in config.stages:
         ticks = intent.tick and stage.ticks
         inputs: dict[int, list[Range]] = {task: [] for task in range(len(stage.routes))} if ticks else {}
@@ -565,7 +563,7 @@ def plan_rows(config: SourceConfig, intent: Intent, known: int) -> Sequence[Plan
             if each.topic not in config.global_topics and stage.reads(each.topic):
                 inputs.setdefault(each.partition, []).append(each)
         for task, ranges in inputs.items():
-            rows.append((stage.routes[task], stage.stage, task, messages.INPUT, _encode(ranges), header))
+            rows.append(Row(stage.routes[task], stage.stage, task, messages.INPUT, _encode(ranges), header))
     return rows
 
 

@@ -204,40 +204,41 @@ class _Host:
 
     def run(self, batch_id: int, batch: MicroBatch, restarts: Restarts) -> None:
         for slot in self._globals:
-            if read := [each for each in batch.records if slot.stage.reads(each.topic)]:
+            if mine := [each for each in batch.records if slot.stage.reads(each.topic)]:
                 slot.begin(batch_id)
                 task = slot.task(batch.wall_clock_ms)
-                task.process(read, batch.wall_clock_ms)
+                task.process(mine, batch.wall_clock_ms)
                 task.punctuate(batch.wall_clock_ms)
                 slot.commit()
         runs: dict[TaskId, _TaskRun] = {}
+        read = {_range_of(each): each for each in batch.records if each.offsets}
 
         def run_of(task: TaskId) -> _TaskRun:
             if task not in runs:
                 slot = self._tasks[task]
                 if restarts(batch_id, task):
                     slot.rebuild(batch.wall_clock_ms)
-                runs[task] = _TaskRun(slot, batch_id, batch, self._readers)
+                runs[task] = _TaskRun(slot, batch_id, batch.wall_clock_ms, read, self._readers)
             return runs[task]
 
-        waiting = self._inputs(batch)
+        waiting = self._inputs(read, tick=batch.tick)
         for group, members, inputs in rounds(self._groups, self._counts, waiting):
             for to, records in take_turns(members, inputs, run_of, cyclic=group.cyclic):
                 waiting.setdefault(to, Inputs()).exchanges.append(records)
         self._exchanges.append({task: run.received for task, run in runs.items() if run.received})
         self._metrics.append({task: run.metrics for task, run in runs.items() if run.metrics is not None})
 
-    def _inputs(self, batch: MicroBatch) -> dict[TaskId, Inputs]:
+    def _inputs(self, records: Mapping[Range, RecordBatch], *, tick: bool) -> dict[TaskId, Inputs]:
         """Of each task that has something to read, or ticks."""
         inputs = {
             task: Inputs()
             for task, slot in self._tasks.items()
-            if batch.tick and slot.stage.ticks(idle_timeout=self._idle_timeout)
+            if tick and slot.stage.ticks(idle_timeout=self._idle_timeout)
         }
-        for each in batch.records:
-            for task, slot in self._tasks.items() if each.offsets else ():
+        for range_, each in records.items():
+            for task, slot in self._tasks.items():
                 if slot.reads(each):
-                    inputs.setdefault(task, Inputs()).ranges.append(_range_of(each))
+                    inputs.setdefault(task, Inputs()).ranges.append(range_)
         return inputs
 
     def recording(self) -> Recording:
@@ -253,9 +254,16 @@ class _Host:
 class _TaskRun:
     """One task in one micro-batch."""
 
-    def __init__(self, slot: _TaskSlot, batch_id: int, batch: MicroBatch, readers: Mapping[str, int]) -> None:
-        self._slot, self._batch_id, self._wall_ms, self._readers = slot, batch_id, batch.wall_clock_ms, readers
-        self._records = {_range_of(each): each for each in batch.records if each.offsets and slot.reads(each)}
+    def __init__(
+        self,
+        slot: _TaskSlot,
+        batch_id: int,
+        wall_ms: int,
+        records: Mapping[Range, RecordBatch],
+        readers: Mapping[str, int],
+    ) -> None:
+        self._slot, self._batch_id, self._wall_ms = slot, batch_id, wall_ms
+        self._records, self._readers = records, readers
         self.received: list[RecordBatch] = []
         self.metrics: TaskMetrics | None = None
 

@@ -91,7 +91,7 @@ class Sink(Protocol[K_contra, V_contra]):
     """Travels to the workers with the topology, so it holds settings, no connections."""
 
     def open(self, task: SinkTask) -> SinkWriter[K_contra, V_contra]:
-        """A writer for a task; called once per task and worker process, and once more after an error."""
+        """A writer for a task; a process opens one per task, another after an error, and in a replay one per chunk."""
 
 
 AnySink = Sink[Any, Any]

@@ -158,6 +158,18 @@ def test_a_writer_that_cannot_abort_is_replaced() -> None:
     assert first.calls.count("open p/first/3/c") == 2 and first.values == ["x"]
 
 
+def test_whoever_closes_in_the_middle_of_a_batch_drops_it() -> None:
+    first, second = Recorder(), Recorder()
+    both = sinks(first, second)
+    both.begin(FIRST, 0)
+    both.add("first", "k", "x", 0, ())
+    both.prepare()
+
+    both.close()
+
+    assert first.calls[-2:] == ["abort", "close"] and first.values == []
+
+
 def test_a_replay_calls_those_that_allow_it() -> None:
     first, second = Recorder(), Recorder()
 

@@ -24,7 +24,7 @@ from deltaworks.runtime.global_tables import Reader
 from deltaworks.runtime.replay.executors import Executor
 from deltaworks.runtime.replay.steps import Step, chunks
 from deltaworks.runtime.replay.units import Unit, UnitResult, UnitStep, Work
-from deltaworks.runtime.task_loop import TaskId, cycle
+from deltaworks.runtime.task_loop import TaskId, together
 from deltaworks.topology.stages import StageGroup
 
 _KEEP_REPLACED_MS = 60_000
@@ -228,8 +228,7 @@ class ReplayHost:
         exchanges: Mapping[TaskId, list[str]],
     ) -> Iterator[Unit]:
         """Of those tasks that have something to do."""
-        every = cycle(group, self._work.tasks)
-        for members in [every] if group.cyclic else [[task] for task in every]:
+        for members in together(group, self._work.tasks):
             given = {place: inputs[task] for place, task in enumerate(members) if task in inputs}
             files = tuple((place, file) for place, task in enumerate(members) for file in exchanges.get(task, ()))
             if not given and not files:
