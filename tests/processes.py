@@ -1,8 +1,38 @@
-"""What tests ask about processes."""
+"""What tests ask about processes, and do with them."""
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
 import psutil
+
+from deltaworks import processes
+
+
+@contextmanager
+def running(
+    command: Sequence[str], *, environment: Mapping[str, str], log: Path, cwd: Path | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A process in a session of its own; all of it is killed at the end, if it has not ended.
+
+    Args:
+        command: what to start.
+        environment: all of it.
+        log: what it says is added to this file.
+        cwd: where it starts; None: here.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as out:
+        process = subprocess.Popen(command, env=environment, cwd=cwd, stdout=out, stderr=out, start_new_session=True)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            processes.kill(processes.family(psutil.Process(process.pid)), timeout_s=30)
+        process.wait()
 
 
 def is_gone(process: psutil.Process | int) -> bool:

@@ -6,15 +6,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 
-from deltaworks import exits
+from deltaworks import exits, processes
 from deltaworks.control import batches, fence, heartbeat
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.kafka import admin
@@ -26,35 +26,16 @@ from jobs.sample_data.kafka import produce
 from tests.faults.hooks import HOOK, VARIABLE
 from tests.faults.platform_under_kills import different
 from tests.live_stack import has_read
+from tests.processes import running
 
 WAIT_S = 240.0
 
 
-@contextmanager
-def driver(settings: Settings, log: Path, faults: Path) -> Iterator[subprocess.Popen[bytes]]:
+def driver(settings: Settings, log: Path, faults: Path) -> AbstractContextManager[subprocess.Popen[bytes]]:
     """A real one in the foreground; the next generation."""
     command = [sys.executable, "-m", "deltaworks.cli", "run", "orders"]
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            command, env=settings.process_environment() | {VARIABLE: str(faults)}, cwd=settings.project,
-            stdout=out, stderr=out, start_new_session=True,
-        )  # fmt: skip
-    try:
-        yield process
-    finally:
-        for each in tree(process):
-            with suppress(psutil.NoSuchProcess):
-                each.kill()
-        process.wait()
-
-
-def tree(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
-    """A driver with its JVM and its workers."""
-    try:
-        root = psutil.Process(process.pid)
-        return [root, *root.children(recursive=True)]
-    except psutil.NoSuchProcess:
-        return []
+    environment = settings.process_environment() | {VARIABLE: str(faults)}
+    return running(command, environment=environment, log=log, cwd=settings.project)
 
 
 def until(fact: Callable[[], bool], what: str, log: Path) -> None:
@@ -92,7 +73,7 @@ def test_a_zombie_that_wakes_up_commits_nothing_and_ends_itself(
         write(1_000)
         old = stack.enter_context(driver(settings, old_log, faults))
         until(lambda: at_work(1), "the first generation has processed everything", old_log)
-        for process in (asleep := tree(old)):
+        for process in (asleep := processes.family(psutil.Process(old.pid))):
             process.send_signal(signal.SIGSTOP)
         write(2_000)  # what the zombie finds first when it wakes up
         paths.lease.unlink()  # as a lock is lost whose file server forgets it

@@ -9,11 +9,10 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
-import psutil
 import psycopg
 import pytest
 
@@ -24,6 +23,7 @@ from deltaworks.spark.streaming import request_stop
 from tests.faults.hooks import HOOK, VARIABLE
 from tests.live_stack import LiveStack
 from tests.own_sinks import SCHEMA, FolderSink
+from tests.processes import running
 from tests.spark.pipelines import SINK_CONNINFO, SINK_FOLDER, sinking
 from tests.spark.test_streaming import send
 
@@ -44,24 +44,14 @@ class Stream:
         self.log = folder / "log"
         self.sent = 0
 
-    @contextmanager
-    def running(self) -> Iterator[subprocess.Popen[bytes]]:
+    def running(self) -> AbstractContextManager[subprocess.Popen[bytes]]:
         paths = ":".join(map(str, self.settings.python_path))
         environment = {
             **os.environ, **self.settings.process_environment(), "PYTHONPATH": paths, VARIABLE: str(self.faults),
             SINK_FOLDER: str(self.files), SINK_CONNINFO: self.conninfo,
         }  # fmt: skip
         command = [sys.executable, "-m", "tests.spark.pipelines", "sinking"]
-        with self.log.open("ab") as out:
-            process = subprocess.Popen(command, env=environment, stdout=out, stderr=out, start_new_session=True)
-        try:
-            yield process
-        finally:
-            if process.poll() is None:
-                for child in psutil.Process(process.pid).children(recursive=True):
-                    child.kill()
-                process.kill()
-                process.wait()
+        return running(command, environment=environment, log=self.log)
 
     def send(self) -> None:
         """The next part of the words."""

@@ -6,8 +6,8 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from deltaworks.settings import Settings
 from deltaworks.spark.streaming import request_stop
 from tests.faults.stores import compare_stores, replay
 from tests.live_stack import LiveStack
+from tests.processes import running
 from tests.spark.pipelines import bereft, counting, failing, recreated
 
 WAIT_S = 180.0
@@ -55,22 +56,8 @@ def until(fact: Callable[[], bool], what: str) -> None:
         time.sleep(0.05)
 
 
-@contextmanager
-def running(kafka: LiveStack, settings: Settings, name: str) -> Iterator[subprocess.Popen[bytes]]:
-    log = settings.home / f"{name}.log"
-    settings.home.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as out:
-        process = subprocess.Popen(
-            command(name), env=environment(kafka, settings), stdout=out, stderr=out, start_new_session=True
-        )
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            for child in psutil.Process(process.pid).children(recursive=True):
-                child.kill()
-            process.kill()
-            process.wait()
+def run(kafka: LiveStack, settings: Settings, name: str) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    return running(command(name), environment=environment(kafka, settings), log=settings.home / f"{name}.log")
 
 
 def send(bootstrap: str, topic: str, records: Sequence[tuple[str, str, int]]) -> None:
@@ -87,7 +74,7 @@ def test_a_stream_counts_across_an_exchange_drains_and_goes_on_where_it_stopped(
     words = [(f"k{i % 7}", "abcde"[i % 5], 1_000_000 + 40 * i) for i in range(2_000)]
 
     for half in (words[:1000], words[1000:]):
-        with running(kafka, settings, "counting") as process:
+        with run(kafka, settings, "counting") as process:
             send(kafka.bootstrap, "words", half)
 
             def caught_up(process: subprocess.Popen[bytes] = process) -> bool:
@@ -131,7 +118,7 @@ def read_with_delta_spark(kafka: LiveStack, settings: Settings, table: str) -> l
 def test_a_record_that_fails_ends_the_stream_with_its_reason(kafka: LiveStack, settings: Settings) -> None:
     admin.create_topics(kafka.bootstrap, admin.topic_specs(failing.topics))
     send(kafka.bootstrap, "numbers", [("a", "1", 1), ("a", "two", 2)])
-    with running(kafka, settings, "failing") as process:
+    with run(kafka, settings, "failing") as process:
         assert process.wait(timeout=WAIT_S) == exits.DATA
     beat = beat_of(settings, "failing")
     assert beat is not None and beat.state == "failed" and beat.error is not None
@@ -141,7 +128,7 @@ def test_a_record_that_fails_ends_the_stream_with_its_reason(kafka: LiveStack, s
 
 def test_a_stream_whose_jvm_was_killed_says_so(kafka: LiveStack, settings: Settings) -> None:
     admin.create_topics(kafka.bootstrap, admin.topic_specs(bereft.topics))
-    with running(kafka, settings, "bereft") as process:
+    with run(kafka, settings, "bereft") as process:
         until(lambda: (beat := beat_of(settings, "bereft")) is not None and beat.state == "running", "it runs")
         (jvm,) = (child for child in psutil.Process(process.pid).children() if child.name() == "java")
         jvm.kill()
@@ -158,7 +145,7 @@ def test_a_stream_that_refuses_what_it_finds_never_says_that_it_runs(kafka: Live
     def states(enough: Callable[[Heartbeat], bool]) -> list[str]:
         """What it is seen to say of itself until it ends, or until it is stopped."""
         said: list[str] = []
-        with running(kafka, settings, "recreated") as process:
+        with run(kafka, settings, "recreated") as process:
 
             def ended() -> bool:
                 beat = beat_of(settings, "recreated")
