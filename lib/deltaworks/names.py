@@ -67,7 +67,7 @@ MODULE = Rule(
     "the name of a file in jobs/", re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9_-]{0,99}"), "letters, digits, '_' and '-'"
 )
 RUN = Rule(
-    "the id of a replay, or of a line",
+    "the id of a replay, or of a checkpoint",
     re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,199}"),
     "letters, digits, '.', '_' and '-', as `deltaworks replays` shows them",
 )

@@ -61,7 +61,7 @@ class Settings:
     https_proxy: str | None = None
     """Proxy for downloads of jars, `http://host:port`; HTTPS_PROXY."""
     cores: int = 2
-    """Task slots of a stream; DELTAWORKS_CORES, else the cores of the machine."""
+    """Cores that a stream may use; DELTAWORKS_CORES, else the cores of the machine."""
     driver_memory: str = "1g"
     """Heap of a stream's JVM, as Spark writes it; DELTAWORKS_DRIVER_MEMORY."""
     max_records_per_batch: int = 400_000

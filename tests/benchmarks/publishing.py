@@ -83,7 +83,7 @@ class Undisturbed:
 
 def cells(settings: Settings, run_id: str) -> Mapping[str, PublicationRequest]:
     """What to publish of a replay: all days, and the first quarter of them."""
-    request = ReplayRun.resume(settings, run_id).release_request()
+    request = ReplayRun.resume(settings, run_id).publication_request()
     assert request.to_ms is not None, "no day is complete"
     first_ms = _first_day_ms(settings)
     quarter_ms = first_ms + (request.to_ms - first_ms) // DAY // 4 * DAY

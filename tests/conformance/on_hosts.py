@@ -21,10 +21,10 @@ Report = Callable[[str], None]
 
 
 def task_hosts(case: Case) -> Host:
-    """The host `task` for a case: the same failures at each call, with one slot and with two in turn."""
+    """The host `task` for a case: the same failures at each call, with one shard and with two in turn."""
     rng = Random(f"failures {case['name']}")
-    slots = iter(range(1, 1_000_000))
-    return lambda run: task_host(rng, slots=1 + next(slots) % 2)(run)
+    shards = iter(range(1, 1_000_000))
+    return lambda run: task_host(rng, shards=1 + next(shards) % 2)(run)
 
 
 def differing(

@@ -156,7 +156,7 @@ def _compare(host: SparkHost, group: Sequence[Asked], disturbances: Disturbances
     known = {row["topic"] for each in group for row in each.given.case["expected"].get("outputs", ())}
     extra = [] if len(group) > 1 else sorted(known - run.topic_partitions.keys())
     # Of a single case, the stages are operators of their own; of many, one operator runs all.
-    observed, recorded = host.run(run, extra, disturbances, slots=2 if len(group) == 1 else 1)
+    observed, recorded = host.run(run, extra, disturbances, shards=2 if len(group) == 1 else 1)
     local = task_host(Random(0), failures=0.0)(replace(run, batches=recorded, restarts=lambda batch, task: False))
     _bring_forward(observed, local, run, recorded)
     # What others have written to a topic that it also writes cannot be told from its own.

@@ -111,7 +111,7 @@ class SparkHost:
         extra_topics: Sequence[str] = (),
         disturbances: Disturbances | None = None,
         *,
-        slots: int = 2,
+        shards: int = 2,
     ) -> tuple[Observed, list[MicroBatch]]:
         """Runs a case.
 
@@ -119,13 +119,13 @@ class SparkHost:
             run: what to run; its batches are the cuts.
             extra_topics: topics whose names only a function knows.
             disturbances: None: none.
-            slots: as in `Routes`.
+            shards: as in `Routes`.
 
         Returns:
             What was there at the end, and the batches as the stream has recorded them.
         """
         disturbances = disturbances or Disturbances()
-        self._slots = slots
+        self._shards = shards
         written = {*run.plan.sink_topics, *extra_topics, *filter(None, [run.dead_letter_topic])}
         written -= run.topic_partitions.keys()
         self._begin_anew(run, written)
@@ -138,7 +138,7 @@ class SparkHost:
             error = self._run_part(run, feeder, part, disturbances)
             self.restarted += bool(todo)
             if part[-1][0] in disturbances.lost_disks and todo:
-                shutil.rmtree(self._paths.local, ignore_errors=True)
+                shutil.rmtree(self._paths.current.local, ignore_errors=True)
         topics = {topic: [_raw(message) for message in read_all(self._settings.bootstrap, topic)] for topic in written}
         failure = None if error is None else Failure(-1, type(error).__name__, str(error))
         recorded = self._recorded(run)
@@ -152,7 +152,7 @@ class SparkHost:
         with Lease(self._paths.lease, self._name, generation) as lease:
             fence.advance(self._paths.fence, generation, self._name)
             pipeline = replace(pipeline_of(run, self._name), trigger_interval=_NO_PAUSE)
-            settings = replace(self._settings, cores=self._slots)
+            settings = replace(self._settings, cores=self._shards)
             driver = _CaseDriver(
                 pipeline, settings, self._paths, lease, generation, self._spark, feeder.gate, self._forks
             )
@@ -228,7 +228,7 @@ class SparkHost:
         for stage, count in zip(run.plan.stages, run.plan.tasks(run.topic_partitions), strict=True):
             timed = {store.name: store.timed for store in stage.stores} | {TASK_STORE: False}
             for task in range(count):
-                path = local_path(self._paths.local, stage.index, task)
+                path = local_path(self._paths.current.local, stage.index, task)
                 found[stage.index, task] = {}
                 if path.exists():
                     local = LocalStore(path, timed)
@@ -260,7 +260,7 @@ class _CaseDriver(StreamDriver):
 
     @contextmanager
     def _session(self, checkpoint: CheckpointPlan) -> Iterator[SparkSession]:
-        routes = Routes.of(self._plan, checkpoint.tasks, checkpoint.slots)
+        routes = Routes.of(self._plan, checkpoint.tasks, checkpoint.shards)
         self._shared.conf.set("spark.sql.shuffle.partitions", str(routes.partitions))
         yield self._shared
 

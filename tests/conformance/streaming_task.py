@@ -52,27 +52,27 @@ def _not_called(builder: StreamsBuilder) -> None:
     raise AssertionError("a case has a plan")
 
 
-def task_host(rng: Random, *, failures: float = 0.5, lost_disks: float = 0.2, slots: int = 2) -> Host:
+def task_host(rng: Random, *, failures: float = 0.5, lost_disks: float = 0.2, shards: int = 2) -> Host:
     """A host that fails and restarts.
 
     Args:
         rng: decides.
         failures: share of the batches of which attempts fail, up to three of them, at random points.
         lost_disks: share of the restarts of a task at which its local store is gone.
-        slots: as in `Routes`; with one, a single operator runs all stages.
+        shards: as in `Routes`; with one, a single operator runs all stages.
     """
 
     def host(run: Run) -> Observed:
         with TemporaryDirectory(prefix="deltaworks-case-") as home:
-            return _run(run, Path(home), rng, failures, lost_disks, slots)
+            return _run(run, Path(home), rng, failures, lost_disks, shards)
 
     return host
 
 
-def _run(run: Run, home: Path, rng: Random, failures: float, lost_disks: float, slots: int) -> Observed:
+def _run(run: Run, home: Path, rng: Random, failures: float, lost_disks: float, shards: int) -> Observed:
     settings = replace(Settings.from_environment({}), home=home)
     kafka = MemoryKafka(dict(run.topic_partitions))
-    stream = InProcessStream(pipeline_of(run), settings, kafka=kafka, slots=slots)
+    stream = InProcessStream(pipeline_of(run), settings, kafka=kafka, shards=shards)
     error: Failure | None = None
     for batch_id, batch in enumerate(run.batches):
         if batch_id not in run.fed_back:

@@ -100,7 +100,7 @@ _Entries = list[tuple[bytes, bytes]]
 
 def _contents(settings: Settings, pipeline: Pipeline, task: TaskId) -> dict[str, _Entries]:
     timed = stores_of(pipeline.plan().stages[task[0]])
-    local = LocalStore(local_path(PipelinePaths.of(settings, pipeline.name).local, *task), timed)
+    local = LocalStore(local_path(PipelinePaths.of(settings, pipeline.name).current.local, *task), timed)
     found = {store: list(local.reader(store).scan(b"", None)) for store in timed}
     local.close()
     return found

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -74,14 +74,16 @@ def test_a_zombie_that_wakes_up_commits_nothing_and_ends_itself(
         old = stack.enter_context(driver(settings, old_log, faults))
         until(lambda: at_work(1), "the first generation has processed everything", old_log)
         for process in (asleep := processes.family(psutil.Process(old.pid))):
-            process.send_signal(signal.SIGSTOP)
+            with suppress(psutil.NoSuchProcess):  # a child that had done its work
+                process.send_signal(signal.SIGSTOP)
         write(2_000)  # what the zombie finds first when it wakes up
         paths.lease.unlink()  # as a lock is lost whose file server forgets it
 
         new = stack.enter_context(driver(settings, new_log, faults))
         until(lambda: at_work(2), "the second generation has processed everything", new_log)
         for process in asleep:
-            process.send_signal(signal.SIGCONT)
+            with suppress(psutil.NoSuchProcess):
+                process.send_signal(signal.SIGCONT)
         write(3_000)
 
         assert old.wait(timeout=WAIT_S) == exits.LEASE

@@ -96,7 +96,7 @@ def stand_beside(stream: InProcessStream, patch: pytest.MonkeyPatch) -> Beside:
         fingerprint=stream.plan.fingerprint(),
         partitions={topic: stream.kafka.count(topic) for topic in stream.plan.source_topics},
         tasks=stream.tasks,
-        slots=2,
+        shards=2,
     )
     PipelinePaths.of(stream.settings, stream.pipeline.name).plan.write_bytes(msgspec.json.encode(plan))
     patch.setattr(phases, "Broker", lambda bootstrap: found.broker)

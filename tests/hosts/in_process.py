@@ -31,8 +31,8 @@ from deltaworks.kernel.task import Task
 from deltaworks.lakehouse.committer import TableCommitter
 from deltaworks.runtime import messages
 from deltaworks.runtime.messages import BatchHeader, Row, TaskResult
-from deltaworks.runtime.slot import Operator, run_slot
-from deltaworks.runtime.state.initial_state import seeded
+from deltaworks.runtime.shard import Operator, run_shard
+from deltaworks.runtime.state.initial_state import with_initial_state
 from deltaworks.runtime.state.local_store import discard
 from deltaworks.runtime.state.recovery import CheckpointState
 from deltaworks.runtime.task_loop import TaskId
@@ -64,8 +64,8 @@ class InProcessStream:
         settings: a home of its own; without `kafka`, also a broker that runs.
         query_id: of the checkpoint.
         kafka: a broker in memory; None: the real one.
-        slots: slots per stage.
-        line: what it was switched to, which has a query id and slots of its own; None: it begins at the first batch.
+        shards: shards per stage.
+        switched_to: a checkpoint with a query id and shards of its own; None: it begins at the first batch.
         clock: batch id -> its time, where the test does not say.
         commits: folder in which the test notes the batches that Spark has committed; None: the worker does not look.
     """
@@ -77,12 +77,12 @@ class InProcessStream:
         query_id: str = "test",
         *,
         kafka: MemoryKafka | None = None,
-        slots: int = 2,
-        line: CheckpointPlan | None = None,
+        shards: int = 2,
+        switched_to: CheckpointPlan | None = None,
         clock: Callable[[int], int] = lambda batch_id: _FIRST_WALL_MS + 1000 * batch_id,
         commits: Path | None = None,
     ) -> None:
-        query_id, slots = (query_id, slots) if line is None else (line.query_id, line.slots)
+        query_id, shards = (query_id, shards) if switched_to is None else (switched_to.query_id, switched_to.shards)
         self.pipeline, self.settings, self.query_id, self.kafka = pipeline, settings, query_id, kafka
         self.paths = PipelinePaths.of(settings, pipeline.name)
         self.clock, self._commits = clock, commits
@@ -90,35 +90,38 @@ class InProcessStream:
         read, self._partitions = self._topics()
         self.tasks = self.plan.tasks(read)
         self._exchange_partitions = self.plan.exchange_partitions(read)
-        self._routing = Routes.of(self.plan, self.tasks, slots)
+        self._routing = Routes.of(self.plan, self.tasks, shards)
         self.routes = self._routing.by_task()
         self.batches = self.paths.batches
-        self.checkpoint = line or CheckpointPlan(
+        self.checkpoint = switched_to or CheckpointPlan(
             lineage="test",
             query_id=query_id,
             fingerprint=self.plan.fingerprint(),
             partitions=self._partitions,
             tasks=self.tasks,
-            slots=slots,
+            shards=shards,
         )
-        if line is None:
+        if switched_to is None:
             write_plan(self.paths.plan, self.checkpoint)
-        self.intents = Intents(LocalFiles(self.paths.line.intents))
+        self.intents = Intents(LocalFiles(self.paths.current.intents))
         self._source = source_config(
             pipeline, self.plan, settings, self._partitions, self._routing, checkpoint=self.checkpoint,
-            intents=self.paths.line.intents, drain_file=self.paths.drain(1), tick_file=self.paths.next_tick,
-            sizes_file=self.paths.line.sizes,
+            intents=self.paths.current.intents, drain_file=self.paths.drain(1), tick_file=self.paths.next_tick,
+            sizes_file=self.paths.current.sizes,
             generation=1, code="",
         )  # fmt: skip
         self.states: dict[TaskId, TaskState] = {task: TaskState() for task in self.routes}
         self.offsets: Offsets = {t: {str(p): 0 for p in range(n)} for t, n in self._partitions.items()}
         self.batch_id = 0
-        self._seeds: Path | None = None
-        if line is not None:
-            assert line.seed is not None and line.start is not None
-            self._seeds, self.batch_id = self.paths.line.root / line.seed, line.first_batch
-            self.offsets = {t: parts | line.start.get(t, {}) for t, parts in self.offsets.items()}
-            self.offsets |= {TICK: line.start[TICK]} if TICK in line.start else {}
+        self._initial_state: Path | None = None
+        if switched_to is not None:
+            assert switched_to.initial_state is not None and switched_to.start is not None
+            self._initial_state, self.batch_id = (
+                self.paths.current.root / switched_to.initial_state,
+                switched_to.first_batch,
+            )
+            self.offsets = {t: parts | switched_to.start.get(t, {}) for t, parts in self.offsets.items()}
+            self.offsets |= {TICK: switched_to.start[TICK]} if TICK in switched_to.start else {}
         self.openings: list[str] = []
         self.skipped_transactions = 0
         self.failed_at: set[str] = set()
@@ -293,7 +296,7 @@ class InProcessStream:
 
     def committed(self, task: TaskId, state: TaskState) -> CheckpointState:
         """What Spark's state says of a task."""
-        return state if self._seeds is None else seeded(state, self._seeds, *task)
+        return state if self._initial_state is None else with_initial_state(state, self._initial_state, *task)
 
     def open_globals(self) -> None:
         """Brings the global tables to where the last batch has read."""
@@ -301,7 +304,7 @@ class InProcessStream:
         self.worker.open_globals(msgspec.msgpack.encode(position))
 
     def _attempt(self, intent: Intent) -> tuple[dict[TaskId, TaskState], list[TaskResult]]:
-        """All operators; a slot that fails at a point of its own runs again in another worker."""
+        """All operators; a shard that fails at a point of its own runs again in another worker."""
         faults.reach("driver.before_tasks")
         states = dict(self.states)
         planned = plan_rows(self._source, intent, max(self._known, intent.batch))
@@ -312,7 +315,7 @@ class InProcessStream:
             for route in sorted(mine):
                 addressed = [row for row in flowing if row.route == route]
                 if addressed:
-                    output += self._run_slot(operator, addressed, states)
+                    output += self._run_shard(operator, addressed, states)
             flowing = output
         results = [
             msgspec.msgpack.decode(row.payload, type=TaskResult) for row in flowing if row.kind == messages.RESULT
@@ -322,7 +325,7 @@ class InProcessStream:
         assert all(row.kind in (messages.RESULT, messages.BATCH) for row in flowing)
         return states, results
 
-    def _run_slot(self, operator: Operator, inputs: list[Row], states: dict[TaskId, TaskState]) -> list[Row]:
+    def _run_shard(self, operator: Operator, inputs: list[Row], states: dict[TaskId, TaskState]) -> list[Row]:
         while True:
             changed: dict[TaskId, TaskState] = {}
 
@@ -332,7 +335,7 @@ class InProcessStream:
                 return self.committed(task, changed[task])
 
             try:
-                output = list(run_slot(self.worker, operator, self.batch_id, inputs, committed))
+                output = list(run_shard(self.worker, operator, self.batch_id, inputs, committed))
             except InjectedFault:
                 self.lose_worker()
                 continue
@@ -363,7 +366,7 @@ class InProcessStream:
 
     @property
     def _local(self) -> Path:
-        return self.paths.local
+        return self.paths.current.local
 
     def _topics(self) -> tuple[dict[str, int], dict[str, int]]:
         """Partitions of the topics whose records go to tasks, and of those of global tables besides."""

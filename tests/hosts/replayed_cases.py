@@ -75,7 +75,7 @@ def streamed_case(run: Run, home: Path) -> InProcessStream:
     """The stream, which has run to the end."""
     kafka = MemoryKafka(dict(run.topic_partitions))
     settings = replace(Settings.from_environment({}), home=home)
-    stream = InProcessStream(pipeline_of(run), settings, kafka=kafka, slots=1)
+    stream = InProcessStream(pipeline_of(run), settings, kafka=kafka, shards=1)
     for batch_id, batch in enumerate(run.batches):
         for part in batch.records if batch_id not in run.fed_back else ():
             headers = part.headers or [()] * len(part.keys)

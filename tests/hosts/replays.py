@@ -29,7 +29,7 @@ POINTS = (
     "replay.local_committed", "replay.before_commit", "delta.before_commit", "delta.after_commit", "delta.before_pages",
     "replay.committed", "replay.noted", "replay.cleared",
 )  # fmt: skip
-"""Of units, then of the driver."""
+"""Of task chunks, then of the driver."""
 Rows = list[dict[str, Any]]
 Stores = dict[TaskId, dict[str, list[tuple[bytes, bytes]]]]
 

@@ -13,7 +13,7 @@ import pytest
 from deltaworks import Pipeline, StreamsBuilder
 from deltaworks.errors import KafkaWriteError, StateError
 from deltaworks.lakehouse.catalog import duckdb_connection
-from deltaworks.runtime import slot
+from deltaworks.runtime import shard
 from deltaworks.runtime.state.recovery import next_version
 from deltaworks.settings import Settings
 from deltaworks.testing.topics import RawRecord
@@ -116,15 +116,15 @@ def test_a_member_whose_store_was_written_by_somebody_else_makes_nothing_durable
     stream = InProcessStream(pipeline, settings, kafka=kafka)
     stream.run({topic: dict.fromkeys(parts, 1) for topic, parts in stream.end().items()})
     before = dict(kafka.markers), len(kafka.read("out"))
-    turn, late = slot._TaskRun.turn, [True]
+    turn, late = shard._TaskRun.turn, [True]
 
-    def disturbed(self: slot._TaskRun, *args: object, **options: object) -> object:
+    def disturbed(self: shard._TaskRun, *args: object, **options: object) -> object:
         if late and late.pop():
             local = self._hosted.local
             local.rebuild(iter(()), next_version(self._header), local.version())
         return turn(self, *args, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(slot._TaskRun, "turn", disturbed)
+    monkeypatch.setattr(shard._TaskRun, "turn", disturbed)
     with pytest.raises(StateError, match="another process has written it meanwhile"):
         stream.run(stream.end())
     assert (dict(kafka.markers), len(kafka.read("out"))) == before

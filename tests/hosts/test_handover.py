@@ -1,4 +1,4 @@
-"""A line that goes on with the stores of a replay leaves what a stream leaves that had the code from the beginning."""
+"""A checkpoint that goes on with the stores of a replay leaves what a stream with that code from the beginning does."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ def faults_at(point: str) -> Iterator[None]:
 
 
 class ChangingStream:
-    """A pipeline whose first line has old code."""
+    """A pipeline whose first checkpoint has old code."""
 
     def __init__(self, case: Case, home: Path, steps: Sequence[Step], done: int) -> None:
         """
@@ -260,7 +260,7 @@ class ChangingStream:
         run_id: str,
         done: int,
         *,
-        slots: int = 2,
+        shards: int = 2,
         interrupted_at: Sequence[str] = (),
         generation: int = GENERATION,
     ) -> InProcessStream:
@@ -281,11 +281,11 @@ class ChangingStream:
         )
         progress = host.run(steps_of(old))
         assert progress.last_batch == done - 1
-        line = handover.make_line(
+        checkpoint = handover.make_checkpoint(
             self.paths,
             plan,
             tasks=plan.tasks(partitions),
-            slots=slots,
+            shards=shards,
             partitions=partitions,
             run_id=run_id,
             last_batch=progress.last_batch,
@@ -309,42 +309,42 @@ class ChangingStream:
         attempted(take_over, interrupted_at)
         handover.switch(self.paths, run_id)
         self.since, self.done = ends(self.kafka), done
-        return self.case.stream(self.home / "live", kafka=self.kafka, line=line)
+        return self.case.stream(self.home / "live", kafka=self.kafka, switched_to=checkpoint)
 
     def record(self, run_id: str) -> Path:
         """Of the tables that went over."""
         return self.paths.handover(run_id)
 
     def undo(self, run_id: str, interrupted_at: Sequence[str] = ()) -> None:
-        """The line before is the stream again."""
+        """The checkpoint before is the stream again."""
         attempted(lambda: ownership.give_back(self.settings.tables, self.record(run_id), GENERATION), interrupted_at)
         handover.undo(self.paths, run_id)
 
-    def assert_right(self, line: InProcessStream) -> None:
+    def assert_right(self, checkpoint: InProcessStream) -> None:
         """Compares with a stream that runs all batches with the new code: all that is left, all written since."""
         whole = self.other(self.done)
         assert whole.kafka is not None
         since = ends(whole.kafka)
         run(whole, self.steps[self.done :])
 
-        assert stores(line) == stores(whole)
-        assert topics(line, self.since) == topics(whole, since)
-        assert tables(line) == tables(whole)
-        assert list(batches.read(line.batches)) == list(batches.read(whole.batches))
-        line.close()
+        assert stores(checkpoint) == stores(whole)
+        assert topics(checkpoint, self.since) == topics(whole, since)
+        assert tables(checkpoint) == tables(whole)
+        assert list(batches.read(checkpoint.batches)) == list(batches.read(whole.batches))
+        checkpoint.close()
         whole.close()
 
 
-@pytest.mark.parametrize(("name", "slots"), list(zip(CASES, itertools.cycle([1, 2]), strict=False)))
-def test_the_new_line_goes_on_without_gap_and_without_double(tmp_path: Path, name: str, slots: int) -> None:
-    rng, case = random.Random(f"{name} {slots}"), CASES[name]()
+@pytest.mark.parametrize(("name", "shards"), list(zip(CASES, itertools.cycle([1, 2]), strict=False)))
+def test_the_new_checkpoint_goes_on_without_gap_and_without_double(tmp_path: Path, name: str, shards: int) -> None:
+    rng, case = random.Random(f"{name} {shards}"), CASES[name]()
     handed = ChangingStream(case, tmp_path, case.steps(tmp_path / "cuts", rng, 12), done=7)
 
-    line = handed.switch("run", done=7, slots=slots)
-    run(line, handed.steps[7:])
+    checkpoint = handed.switch("run", done=7, shards=shards)
+    run(checkpoint, handed.steps[7:])
 
-    assert "rebuild" in line.openings
-    handed.assert_right(line)
+    assert "rebuild" in checkpoint.openings
+    handed.assert_right(checkpoint)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -363,65 +363,65 @@ def test_failures_right_after_the_switch_change_nothing(tmp_path: Path, name: st
     rng, case = random.Random(name), CASES[name]()
     handed = ChangingStream(case, tmp_path, case.steps(tmp_path / "cuts", rng, 11), done=5)
 
-    line = handed.switch("run", done=5)
-    disturb = [line.lose_disk, line.lose_worker, line.restart]
+    checkpoint = handed.switch("run", done=5)
+    disturb = [checkpoint.lose_disk, checkpoint.lose_worker, checkpoint.restart]
     for number, (end, wall_ms) in enumerate(handed.steps[5:], start=len(name)):
-        line.run(end, rng.sample(POINTS, 3), wall_ms=wall_ms)
+        checkpoint.run(end, rng.sample(POINTS, 3), wall_ms=wall_ms)
         disturb[number % len(disturb)]()
 
-    assert line.failed_at
-    handed.assert_right(line)
+    assert checkpoint.failed_at
+    handed.assert_right(checkpoint)
 
 
-def test_the_first_batch_of_the_line_may_run_on_another_machine(tmp_path: Path) -> None:
+def test_the_first_batch_of_the_checkpoint_may_run_on_another_machine(tmp_path: Path) -> None:
     case = CASES["a cycle"]()
     steps = case.steps(tmp_path / "cuts", random.Random(1), 9)
     handed = ChangingStream(case, tmp_path, steps, done=4)
 
-    line = handed.switch("run", done=4)
-    steps[4] = steps[4][0], line.clock(4)
-    line.run_on_another_machine(steps[4][0])
-    run(line, steps[5:])
+    checkpoint = handed.switch("run", done=4)
+    steps[4] = steps[4][0], checkpoint.clock(4)
+    checkpoint.run_on_another_machine(steps[4][0])
+    run(checkpoint, steps[5:])
 
-    handed.assert_right(line)
+    handed.assert_right(checkpoint)
 
 
-def test_a_line_may_follow_a_line(tmp_path: Path) -> None:
+def test_a_checkpoint_may_follow_a_checkpoint(tmp_path: Path) -> None:
     case = CASES["a cycle"]()
     handed = ChangingStream(case, tmp_path, case.steps(tmp_path / "cuts", random.Random(3), 9), done=3)
     first = handed.switch("first", done=3)
     run(first, handed.steps[3:6])
     first.close()
 
-    second = handed.switch("second", done=6, slots=1)
+    second = handed.switch("second", done=6, shards=1)
     run(second, handed.steps[6:])
 
     assert handed.paths.switched == ("first", "second")
     before = tables_of(handed.settings)
     with pytest.raises(TableError, match="has gone over from run first to query second since"):
         ownership.give_back(handed.settings.tables, handed.record("first"), GENERATION)
-    with pytest.raises(ConfigurationError, match="first is not a line that was switched to last"):
+    with pytest.raises(ConfigurationError, match="first is not the checkpoint that was switched to last"):
         handover.require_last(handed.paths, "first")
     assert tables_of(handed.settings) == before
     handed.assert_right(second)
 
 
 @pytest.mark.parametrize("archive", [False, True])
-def test_after_an_undo_the_line_before_goes_on_as_if_there_had_been_none(tmp_path: Path, archive: bool) -> None:
+def test_after_an_undo_the_checkpoint_before_goes_on_as_if_there_had_been_none(tmp_path: Path, archive: bool) -> None:
     case = CASES["inventory"]()
     case = replace(case, pipeline=replace(case.pipeline, archive=archive))
     handed = ChangingStream(case, tmp_path, case.steps(tmp_path / "cuts", random.Random(2), 10), done=5)
-    line = handed.switch("run", done=5)
-    run(line, handed.steps[5:8])
-    line.close()
+    checkpoint = handed.switch("run", done=5)
+    run(checkpoint, handed.steps[5:8])
+    checkpoint.close()
 
     handed.undo(
-        "run", [f"succession.undo_after_commit:{name}" for name in ("inventory_customer_hours", "inventory_stock")]
+        "run", [f"handover.undo_after_commit:{name}" for name in ("inventory_customer_hours", "inventory_stock")]
     )
     handover.undo(handed.paths, "run")  # once more
 
     assert [record.batch for record in batches.read(handed.paths.batches)] == [0, 1, 2, 3, 4]
-    assert [record.batch for record in batches.read(handed.paths.line_of("run").set_aside)] == [5, 6, 7]
+    assert [record.batch for record in batches.read(handed.paths.checkpoint_of("run").set_aside)] == [5, 6, 7]
     with case.old_code():
         handed.old.restart()
         run(handed.old, handed.steps[5:])
@@ -433,17 +433,17 @@ def test_after_an_undo_the_line_before_goes_on_as_if_there_had_been_none(tmp_pat
     whole.close()
 
 
-def test_what_is_archived_is_there_once_whatever_line_has_read_it(tmp_path: Path) -> None:
+def test_what_is_archived_is_there_once_whatever_checkpoint_has_read_it(tmp_path: Path) -> None:
     case = CASES["orders"]()
     case = replace(case, pipeline=replace(case.pipeline, archive=True))
     handed = ChangingStream(case, tmp_path, case.steps(tmp_path / "cuts", random.Random(8), 9), done=3)
-    line = handed.switch("run", done=3)
-    run(line, handed.steps[3:6])
-    line.close()
+    checkpoint = handed.switch("run", done=3)
+    run(checkpoint, handed.steps[3:6])
+    checkpoint.close()
     handed.undo("run")
     with case.old_code():
         handed.old.restart()
-        run(handed.old, [handed.steps[4], handed.steps[7]])  # other cuts than those of the line
+        run(handed.old, [handed.steps[4], handed.steps[7]])  # other cuts than those of the checkpoint
         handed.old.close()
     archived = {name: table for name, table in handed.old.committer.tables.items() if table.schema.role is Role.ARCHIVE}
     assert len(archived) == 2
@@ -459,18 +459,18 @@ def test_what_is_archived_is_there_once_whatever_line_has_read_it(tmp_path: Path
 
 
 POINTS_OF_TAKE_OVER = [
-    "succession.before_record",
-    "succession.after_record",
-    "succession.after_commit:joined_changelog",
+    "handover.before_record",
+    "handover.after_record",
+    "handover.after_commit:joined_changelog",
 ]
 
 
 def test_an_interrupted_hand_over_is_completed_or_taken_back(tmp_path: Path) -> None:
     case = CASES["a cycle"]()
     handed = ChangingStream(case, tmp_path, case.steps(tmp_path / "cuts", random.Random(4), 6), done=3)
-    line = handed.switch("run", done=3, interrupted_at=POINTS_OF_TAKE_OVER)
-    run(line, handed.steps[3:])
-    handed.assert_right(line)
+    checkpoint = handed.switch("run", done=3, interrupted_at=POINTS_OF_TAKE_OVER)
+    run(checkpoint, handed.steps[3:])
+    handed.assert_right(checkpoint)
 
 
 def test_tables_that_have_gone_over_half_way_are_refused_by_both_lines(tmp_path: Path) -> None:
@@ -478,7 +478,7 @@ def test_tables_that_have_gone_over_half_way_are_refused_by_both_lines(tmp_path:
     handed = ChangingStream(case, tmp_path, case.steps(tmp_path / "cuts", random.Random(4), 6), done=3)
     before = tables_of(handed.settings)
 
-    with faults_at("succession.after_commit:joined_changelog"), pytest.raises(InjectedFault):
+    with faults_at("handover.after_commit:joined_changelog"), pytest.raises(InjectedFault):
         handed.switch("run", done=3)
 
     with pytest.raises(TableError, match="belongs to the checkpoint of query run"), case.old_code():
@@ -530,9 +530,9 @@ def test_the_new_code_may_have_another_topology_and_other_columns(tmp_path: Path
     handed = ChangingStream(case, tmp_path, case.steps(tmp_path / "cuts", random.Random(6), 8), done=4)
     counts = tables_of(handed.settings)
 
-    line = handed.switch("run", done=4)
-    run(line, handed.steps[4:])
-    handed.assert_right(line)
+    checkpoint = handed.switch("run", done=4)
+    run(checkpoint, handed.steps[4:])
+    handed.assert_right(checkpoint)
 
     handed.undo("run")
     assert {name: rows for name, rows in tables_of(handed.settings).items() if name in counts} == counts

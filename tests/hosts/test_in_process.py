@@ -82,9 +82,9 @@ def foreign_keys(builder: StreamsBuilder) -> None:
     joined.to_delta("joined")
 
 
-@pytest.mark.parametrize("slots", [1, 2])
+@pytest.mark.parametrize("shards", [1, 2])
 @pytest.mark.parametrize("seed", range(4))
-def test_records_that_go_in_a_cycle_survive_failures(settings: Settings, seed: int, slots: int) -> None:
+def test_records_that_go_in_a_cycle_survive_failures(settings: Settings, seed: int, shards: int) -> None:
     rng = random.Random(seed)
     kafka = MemoryKafka({"orders": 3, "users": 3, "out": 2})
     rows: dict[str, str] = {}
@@ -96,7 +96,7 @@ def test_records_that_go_in_a_cycle_survive_failures(settings: Settings, seed: i
         if number % 3 == 0:
             names[user] = f"n{number}"
             write(kafka, "users", (user, names[user]))
-    stream = InProcessStream(pipeline(foreign_keys), settings, kafka=kafka, slots=slots)
+    stream = InProcessStream(pipeline(foreign_keys), settings, kafka=kafka, shards=shards)
     points = ["task.processed", "store.after_apply", "store.after_append", "driver.after_tables", "task.flushed"]
     stream.run_to_the_end(rng, 4, lambda _: rng.sample(points, 2))
     last = dict(sent(kafka, "out"))

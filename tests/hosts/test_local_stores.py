@@ -13,7 +13,7 @@ import pytest
 
 from deltaworks import Pipeline, StreamsBuilder, processes
 from deltaworks.errors import StateError
-from deltaworks.runtime import slot
+from deltaworks.runtime import shard
 from deltaworks.runtime.state import applier
 from deltaworks.runtime.state.local_files import DATA
 from deltaworks.runtime.state.local_store import EMPTY, LocalReader, LocalStore, StateVersion
@@ -41,7 +41,7 @@ class Counting(InProcessStream):
     def __init__(self, home: Path, commits: Path | None = None) -> None:
         self.topics = MemoryKafka({"in": 1})
         settings = replace(Settings.from_environment({}), home=home)
-        super().__init__(pipeline, settings, kafka=self.topics, slots=1, commits=commits)
+        super().__init__(pipeline, settings, kafka=self.topics, shards=1, commits=commits)
         self.written = 0
 
     def batch(self, fail_at: list[str] | None = None) -> None:
@@ -213,7 +213,7 @@ def test_a_store_that_somebody_rebuilt_meanwhile_ends_the_attempt_before_anythin
         if late:
             stream.local.rebuild(iter(()), late.pop(), stream.local.version())
 
-    monkeypatch.setattr(slot, "process", process_and_be_disturbed)
+    monkeypatch.setattr(shard, "process", process_and_be_disturbed)
     with pytest.raises(StateError, match="another process has written it meanwhile"):
         stream.batch()
     assert len(stream.topics.read("out")) == KEYS
@@ -240,7 +240,7 @@ def test_an_entry_that_is_wrong_ends_the_attempt_and_the_next_one_fills_the_stor
 def test_a_store_that_was_thrown_away_meanwhile_is_opened_anew(stream: Counting) -> None:
     stream.batch()
     stream.batch()
-    path = local_path(stream.paths.local, 0, 0)
+    path = local_path(stream.paths.current.local, 0, 0)
     path.rename(path.with_name("gone"))
     stream.batch()
     assert path.exists()
@@ -265,7 +265,7 @@ def test_a_store_that_is_cut_off_while_the_stream_is_down_is_filled_again(stream
     for _ in range(3):
         stream.batch()
     stream.worker.close()
-    with (local_path(stream.paths.local, 0, 0) / DATA).open("r+b") as file:
+    with (local_path(stream.paths.current.local, 0, 0) / DATA).open("r+b") as file:
         file.truncate(size)
     stream.restart()
     stream.batch()
@@ -279,7 +279,7 @@ def test_the_third_attempt_of_spark_begins_without_the_stores(
 ) -> None:
     """Two workers have died, perhaps of what is in them, which no process can say afterwards."""
     stream.batch()
-    monkeypatch.setattr(in_process, "run_slot", partial(slot.run_slot, attempt=attempt))
+    monkeypatch.setattr(in_process, "run_shard", partial(shard.run_shard, attempt=attempt))
     stream.batch()
     assert stream.openings[-1] == opened
     stream.assert_exact()

@@ -252,10 +252,10 @@ def test_an_archive_never_holds_two_topics_of_one_name(tmp_path: Path, monkeypat
     with pytest.raises(ConfigurationError, match="holds records of the topic 'payments' as it was before") as no:
         recovery.accept("payments", new_topic=["payments"])
     move = (no.value.hint or "").partition(" (")[0].split()
-    assert move[0] == "mv" and accepted.read(days.stream.paths.line.accepted).topics == {}
+    assert move[0] == "mv" and accepted.read(days.stream.paths.current.accepted).topics == {}
     Path(move[1]).rename(move[2])
     recovery.accept("payments", new_topic=["payments"])
-    assert accepted.read(days.stream.paths.line.accepted).topics == {"payments": "payments-1"}
+    assert accepted.read(days.stream.paths.current.accepted).topics == {"payments": "payments-1"}
     assert set_aside.entries(days.stream.paths) == ()  # its offset is another record now
 
     days.stream.restart()

@@ -59,7 +59,7 @@ def test_the_same_code_says_the_same_and_publishing_it_changes_no_row(beside: Be
     assert state.differences == 0
 
     assert beside.advance(run) == list(PHASES)
-    assert not run.paths.root.exists() and run.paths.release.exists()
+    assert not run.paths.root.exists() and run.paths.publication.exists()
     assert beside.rows() == before
     history = DeltaTable(beside.settings.tables / "order_counts").history(1)[0]
     assert run.plan.run_id in str(history) and run.plan.code_version in str(history)
@@ -238,7 +238,9 @@ def test_a_command_that_a_driver_left_is_carried_out_by_who_asks_next(beside: Be
     run = beside.start(tables=("order_counts",))
     beside.advance(run, "gate")
     with Lease(paths.lease, "orders", 1), run.held(), pytest.raises(Exception, match="did not carry out"):
-        table_commands.publish(beside.settings, beside.pipeline, run.paths.tables, run.release_request(), timeout_s=0.2)
+        table_commands.publish(
+            beside.settings, beside.pipeline, run.paths.tables, run.publication_request(), timeout_s=0.2
+        )
     assert list(commands.pending(paths.commands)) == []
     assert beside.advance(run) == list(PHASES)
 

@@ -209,7 +209,7 @@ def test_a_stream_goes_on_with_the_balances_of_a_replay_and_is_given_back(paymen
     payments.write()
     payments.pay(5, 8)
     said = payments.deltaworks("replay", "payments", "--hand-over", "--reason", "doubled", "--yes")
-    assert "the stream goes on as line" in said and "production holds what was published" in said
+    assert "the stream goes on from checkpoint" in said and "production holds what was published" in said
     assert payments.balances() == {account: 5 * amount for account, amount in per_hour.items()}
     stream(8)
     assert payments.balances() == {account: 8 * amount for account, amount in per_hour.items()}

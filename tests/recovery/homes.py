@@ -84,7 +84,7 @@ class Home:
 
     @property
     def intents(self) -> Intents:
-        return Intents(LocalFiles(self.paths.line.intents))
+        return Intents(LocalFiles(self.paths.current.intents))
 
     def deltaworks(self, *arguments: str, code: int = exits.OK) -> Said:
         """A command, to its end."""

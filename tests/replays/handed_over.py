@@ -26,7 +26,7 @@ JOB = "invoices"
 RIGHT, WRONG = 'POINTS_PER_AMOUNT = Decimal("0.02")', 'POINTS_PER_AMOUNT = Decimal("0.03")'
 """Every balance of loyalty points is built on those before: no day of it can be published."""
 POINTS = (
-    "succession.before_record", "succession.after_record", "succession.after_commit:invoices_line_items",
+    "handover.before_record", "handover.after_record", "handover.after_commit:invoices_line_items",
     "handover.between_switch",
 )  # fmt: skip
 BY, RATE, MORE_S = "check-replay", 20.0, 5.0
@@ -81,7 +81,7 @@ def _killed_again_and_again(project: Project, findings: Findings) -> str:
     answer = project.deltaworks(*arguments)
     findings.holds(f"--resume completes it (exit code {answer.code})", answer.code == 0)
     switched = PipelinePaths.of(project.settings, JOB).switched
-    findings.holds(f"the line {run} runs", switched[-1:] == (run,))
+    findings.holds(f"the checkpoint {run} runs", switched[-1:] == (run,))
     return run
 
 

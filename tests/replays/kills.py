@@ -24,7 +24,7 @@ from tests.replays.project import WAIT_S, Project
 DAYS = ("--from", "2026-03-01", "--to", "2026-03-04")
 VICTIMS: tuple[Phase, ...] = ("plan", "run", "run", "run", "compare", "gate", "publish", "verify", "clean")
 IN_RUN = ("replay.before_commit", "replay.committed", "replay.noted")
-IN_PUBLISH = ("release.before_record", "release.after_record", "release.between_tables", "release.after_commits")
+IN_PUBLISH = ("publish.before_record", "publish.after_record", "publish.between_tables", "publish.after_commits")
 _LONGEST_S: dict[Phase, float] = {"plan": 3.0, "run": 6.0, "compare": 0.1, "gate": 3.0}
 """A kill comes so long after the beginning of a phase at most, and when it ends; of the others a few milliseconds."""
 _SHORT_S = 0.02
@@ -143,8 +143,8 @@ def end_group(process: subprocess.Popen[str]) -> None:
 
 
 def _rolled_back(payments: Payments, findings: Findings) -> None:
-    releases = sorted((payments.project.settings.pipeline(payments.name) / "releases").glob("*.json"))
-    run = max(releases, key=lambda path: path.stat().st_mtime_ns).stem
+    publications = sorted((payments.project.settings.pipeline(payments.name) / "publications").glob("*.json"))
+    run = max(publications, key=lambda path: path.stat().st_mtime_ns).stem
     answer = payments.project.deltaworks("rollback", run)
     findings.holds(f"rolled back (exit code {answer.code})", answer.code == 0)
     _production(payments, findings, "rolled back", NOTHING)

@@ -79,9 +79,12 @@ def _side_by_side(payments: Payments, findings: Findings, run: str) -> None:
     for table, (rows, different) in payments.differences(published).items():
         findings.rows_equal(f"both published: {table}", rows, different)
     # Files of rows of both may be those of the later one, whichever that is.
-    files = (project.settings.pipeline(payments.name) / "releases").glob("*.json")
-    releases = [msgspec.json.decode(file.read_bytes(), type=Publication) for file in files]
-    earlier, later = (release.request for release in sorted(releases, key=lambda release: release.published_ms or 0))
+    files = (project.settings.pipeline(payments.name) / "publications").glob("*.json")
+    publications = [msgspec.json.decode(file.read_bytes(), type=Publication) for file in files]
+    earlier, later = (
+        publication.request
+        for publication in sorted(publications, key=lambda publication: publication.published_ms or 0)
+    )
     assert earlier.from_ms is not None and earlier.to_ms is not None
     left = Published(earlier.from_ms, earlier.to_ms, everything)
     for what, request, state in (("the later one", later, left), ("both", earlier, NOTHING)):

@@ -51,8 +51,8 @@ class Measures:
         stream, paths = self.soak.streams[name], PipelinePaths.of(self.soak.settings, name)
         sizes = {f"memory {kind} {name}": _memory(stream.victims(kind)) for kind in ("driver", "jvm", "worker")}
         with suppress(Exception):  # the pointer file may be gone for a moment
-            sizes[f"size checkpoint {name}"] = _size(paths.checkpoint)
-            sizes[f"size local stores {name}"] = _size(paths.local)
+            sizes[f"size checkpoint {name}"] = _size(paths.current.spark)
+            sizes[f"size local stores {name}"] = _size(paths.current.local)
         sizes[f"size pipeline {name}"] = _size(paths.root)
         if name == NAMES[0]:
             logs = self.soak.settings.tables.glob("*/_delta_log")

@@ -64,7 +64,7 @@ def restore_checkpoint(soak: Soak, rng: random.Random) -> str | None:
     """Spark's checkpoint is that of some batches ago; the newest one lies beside it, should it be asked for."""
     stream, seconds = chosen(soak, rng), rng.uniform(4.0, 10.0)
     with soak.stopped(stream.name):
-        checkpoint = PipelinePaths.of(soak.settings, stream.name).checkpoint
+        checkpoint = PipelinePaths.of(soak.settings, stream.name).current.spark
         copy, newest = _copies(soak, stream.name)
         for folder in (copy, newest):
             shutil.rmtree(folder, ignore_errors=True)
@@ -83,7 +83,7 @@ def bring_checkpoint_back(soak: Soak, fault: Fault) -> str:
     """The newest one, as a refusal asks for it."""
     name = fault.what.partition(",")[0]
     _, newest = _copies(soak, name)
-    checkpoint = PipelinePaths.of(soak.settings, name).checkpoint
+    checkpoint = PipelinePaths.of(soak.settings, name).current.spark
     shutil.rmtree(checkpoint)
     shutil.move(newest, checkpoint)
     return "brought the newest checkpoint back"
@@ -106,7 +106,7 @@ def lose_local_stores(soak: Soak, rng: random.Random) -> str | None:
     """The disk of the executors is gone after a crash."""
     stream = chosen(soak, rng)
     with soak.stopped(stream.name, politely=False):
-        local = PipelinePaths.of(soak.settings, stream.name).local
+        local = PipelinePaths.of(soak.settings, stream.name).current.local
         if not local.is_dir():
             return None
         shutil.rmtree(local)
@@ -118,7 +118,7 @@ def corrupt_local_stores(soak: Soak, rng: random.Random) -> str | None:
     name, spoilt = rng.choice(NAMES), 0
     with soak.stopped(name, politely=False):
         soak.boot_anew()
-        for file in sorted(PipelinePaths.of(soak.settings, name).local.rglob("*")):
+        for file in sorted(PipelinePaths.of(soak.settings, name).current.local.rglob("*")):
             size = file.stat().st_size if file.is_file() else 0
             if size < 8192 or rng.random() < 0.3:
                 continue

@@ -1,4 +1,4 @@
-"""On real Spark: a line takes over the stores of a replay, survives without them, and is undone."""
+"""On real Spark: a checkpoint takes over the stores of a replay, survives without them, and is undone."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def lasting(stream: InProcessStream, folder: Path) -> Path:
     for stage, task in stream.routes:
         stores = stores_of(stream.plan.stages[stage])
         with (
-            closing(LocalStore(local_path(stream.paths.local, stage, task), stores)) as held,
+            closing(LocalStore(local_path(stream.paths.current.local, stage, task), stores)) as held,
             closing(LocalStore(local_path(folder, stage, task), stores, durable=True)) as kept,
             kept.transaction() as transaction,
         ):
@@ -97,7 +97,7 @@ def words(first: int, count: int) -> list[Word]:
     return [(f"k{i % 7}", "abcde"[i % 5], 1_000_000 + 40 * i) for i in range(first, first + count)]
 
 
-def test_a_line_goes_on_with_the_stores_of_a_replay_and_is_undone(kafka: LiveStack, tmp_path: Path) -> None:
+def test_a_checkpoint_goes_on_with_the_stores_of_a_replay_and_is_undone(kafka: LiveStack, tmp_path: Path) -> None:
     admin.create_topics(kafka.bootstrap, admin.topic_specs(recounting.topics))
     stream = Counting(kafka, tmp_path / "live")
     stream.run("miscounting", words(0, 600))
@@ -105,8 +105,8 @@ def test_a_line_goes_on_with_the_stores_of_a_replay_and_is_undone(kafka: LiveSta
     assert last >= 3
     replayed = stream.replayed(tmp_path / "replay")
     partitions = {topic.name: topic.partitions for topic in recounting.topics}
-    line = handover.make_line(
-        stream.paths, recounting.plan(), tasks=replayed.tasks, slots=2, partitions=partitions, run_id="corrected",
+    checkpoint = handover.make_checkpoint(
+        stream.paths, recounting.plan(), tasks=replayed.tasks, shards=2, partitions=partitions, run_id="corrected",
         last_batch=last, offsets=handover.offsets_after(stream.paths, last),
         state=lasting(replayed, tmp_path / "stores"),
     )  # fmt: skip
@@ -119,23 +119,23 @@ def test_a_line_goes_on_with_the_stores_of_a_replay_and_is_undone(kafka: LiveSta
     assert stream.batches() == list(range(last + 2))
     stream.run("recounting", words(600, 400))
     stream.assert_right(recounting)
-    assert stream.paths.local == stream.paths.line_of("corrected").local
+    assert stream.paths.current.local == stream.paths.checkpoint_of("corrected").local
     assert stream.batches() == list(range(len(stream.batches()))) and stream.batches()[-1] > empty + 1
 
     # From here on Spark's checkpoint is all that it needs.
-    shutil.rmtree(stream.paths.local)
-    shutil.rmtree(stream.paths.line.seed)
+    shutil.rmtree(stream.paths.current.local)
+    shutil.rmtree(stream.paths.current.initial_state)
     stream.run("recounting", words(1_000, 300))
     stream.assert_right(recounting)
     beat = heartbeat.read(stream.paths.heartbeat)
     assert beat is not None
-    assert (beat.query_id, beat.batch_id) == (line.query_id, stream.batches()[-1])
+    assert (beat.query_id, beat.batch_id) == (checkpoint.query_id, stream.batches()[-1])
     changes = DeltaTable(stream.settings.tables / "last_words_changelog").to_pyarrow_table()
     assert sorted({*changes["batch_id"].to_pylist(), empty}) == stream.batches()
 
     handover.undo(stream.paths)
     assert stream.batches() == list(range(last + 1))
-    shutil.move(stream.settings.tables, tmp_path / "tables of the line")
+    shutil.move(stream.settings.tables, tmp_path / "tables of the checkpoint")
     shutil.move(tmp_path / "old tables", stream.settings.tables)
     stream.run("miscounting", [])
     stream.assert_right(miscounting)

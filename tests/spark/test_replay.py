@@ -1,4 +1,4 @@
-"""A replay on real Spark: units in several workers, some of them killed."""
+"""A replay on real Spark: task chunks in several workers, some of them killed."""
 
 from __future__ import annotations
 

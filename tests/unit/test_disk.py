@@ -22,7 +22,7 @@ from deltaworks.errors import DeltaworksError, DiskFullError, KafkaWriteError, S
 from deltaworks.files import LocalFiles, replace_file
 
 BEAT = Heartbeat(pipeline="p", generation=1, query_id="q", state="running", pid=1, at=1.0)
-PLAN = CheckpointPlan(lineage="line", query_id="q", fingerprint={}, partitions={}, tasks=(), slots=1)
+PLAN = CheckpointPlan(lineage="line", query_id="q", fingerprint={}, partitions={}, tasks=(), shards=1)
 COMMAND = commands.Command(id="c", kind="publish", arguments={}, requested_by="me", at_ms=1)
 
 

@@ -62,7 +62,7 @@ def quality_dag(name: str) -> DAG | None:
     with DAG(
         dag_id=dag_id(name),
         description=f"Checks that the tables of {name} are as they should be.",
-        schedule=CronTriggerTimetable(f"{minute} * * * *", timezone="UTC"),
+        schedule=CronTriggerTimetable(f"{minute} * * * *", timezone="UTC", run_immediately=timedelta(0)),
         catchup=False,
         max_active_runs=1,
         allowed_run_types=[DagRunType.SCHEDULED, DagRunType.MANUAL, DagRunType.OPERATOR_TRIGGERED],

@@ -110,7 +110,7 @@ def verify(name: str, run: str) -> None:
 
 
 def clean(name: str, run: str) -> None:
-    """Removes the staging tables; the release can be rolled back all the same."""
+    """Removes the staging tables; the publication can be rolled back all the same."""
     advance(name, run, "clean")
     shutil.rmtree(_paths(Settings.from_environment(), name, run).root, ignore_errors=True)
 
@@ -170,7 +170,7 @@ def has_ended(settings: Settings, name: str, run: str) -> bool:
     """It has published or handed over, and nothing else of it is left."""
     paths = _paths(settings, name, run)  # refuses an id that leads elsewhere
     handed_over = PipelinePaths.of(settings, name).handover(run)
-    return (paths.release.exists() or handed_over.exists()) and not paths.plan.exists()
+    return (paths.publication.exists() or handed_over.exists()) and not paths.plan.exists()
 
 
 def require_turn(state: ReplayState, phase: Phase) -> None:

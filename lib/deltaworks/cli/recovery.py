@@ -54,8 +54,8 @@ def accept(
     pipeline, paths = jobs.load(settings, name), PipelinePaths.of(settings, name)
     plan = pipeline.plan()
     with Lease(paths.lease, name, fence.read(paths.fence)):
-        last = Intents(LocalFiles(paths.line.intents)).last()
-        line = stored_plan(paths.line.plan)
+        last = Intents(LocalFiles(paths.current.intents)).last()
+        line = stored_plan(paths.current.plan)
         if line is None or (last is None and line.start is None):
             raise ConfigurationError(f"Pipeline {name!r} has read nothing yet.", hint=f"deltaworks deploy {name}")
         known = line.topics if last is None else last.topics
@@ -75,7 +75,7 @@ def accept(
         upto = (line.start or {}) if last is None else _read(last)
         gone = _gone(settings, upto, known.keys() - set(new_topic or ())) if lost_records else {}
         set_aside.forget(paths, new_topic or ())
-        accepted.add(paths.line.accepted, topics={topic: ids[topic] for topic in new_topic or ()}, begins=gone)
+        accepted.add(paths.current.accepted, topics={topic: ids[topic] for topic in new_topic or ()}, begins=gone)
     for topic in new_topic or ():
         out.print(f"{topic} is read from its beginning.")
     for topic, parts in gone.items():

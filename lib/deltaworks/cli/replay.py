@@ -150,10 +150,10 @@ def replays(name: Annotated[str | None, typer.Argument(help="Only those of this 
         ),
         right=("differences",),
     )
-    files = settings.pipelines.glob(f"{name or '*'}/releases/*.json")
+    files = settings.pipelines.glob(f"{name or '*'}/publications/*.json")
     people = ("reason", "requested by", "approved by")
     print_table(
-        "Releases",
+        "Publications",
         ("run", "pipeline", "state", "tables", *people),
         (
             (done.request.run_id, done.request.pipeline, done.state, ", ".join(done.tables), *_people(done.request))

@@ -14,7 +14,7 @@ from deltaworks.files import replace_file
 from deltaworks.kafka.ranges import Offsets
 from deltaworks.topology import fingerprint as fingerprints
 
-FORMAT = 4
+FORMAT = 5
 
 
 class CheckpointPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,7 +22,7 @@ class CheckpointPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     format: int = FORMAT
     lineage: str
-    """Random; identity of the stream over all its homes and lines, see `control.lineage`."""
+    """Random; identity of the stream over all its homes and checkpoints, see `control.lineage`."""
     query_id: str
     """Random; part of every transaction id, so that a new checkpoint never meets the ids of an old one."""
     fingerprint: dict[str, Any]
@@ -30,18 +30,18 @@ class CheckpointPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Partitions of every source topic."""
     tasks: tuple[int, ...]
     """Number of tasks per stage."""
-    slots: int
-    """Slots per stage (see `spark.routes`), chosen when the checkpoint was made."""
+    shards: int
+    """Shards per stage (see `spark.routes`), chosen when the checkpoint was made."""
     first_batch: int = 0
     """Spark counts from 0 in every checkpoint. What is called a batch id here is Spark's plus this, so that batches,
-    their record and the rows of changelogs go on from one line of a pipeline to the next."""
+    their record and the rows of changelogs go on from one checkpoint of a pipeline to the next."""
     start: Offsets | None = None
     """Where its source begins, also on global tables and the last tick; None: where `Settings.start_offsets` says."""
     topics: dict[str, str] = {}
     """The ids of the topics in which it begins there, as far as the batches before it have read them."""
     control_topic: str = ""
     """Id of the pipeline's control topic; one that was made anew has lost what tasks have committed."""
-    seed: str | None = None
+    initial_state: str | None = None
     """Folder beside the plan with the stores that its tasks begin with (see `initial_state`); None: with empty ones."""
 
 
@@ -51,11 +51,11 @@ def open_plan(
     fingerprint: dict[str, Any],
     partitions: dict[str, int],
     tasks: tuple[int, ...],
-    slots: int,
+    shards: int,
     lineage: str | None = None,
     control_topic: str = "",
 ) -> CheckpointPlan:
-    """The stored plan of the checkpoint, written at its first start; a later start keeps the stored slots.
+    """The stored plan of the checkpoint, written at its first start; a later start keeps the stored shards.
 
     A plan that fits but is not the same (a field more in a value) becomes the stored one, so that the next start is
     compared with it.
@@ -76,7 +76,7 @@ def open_plan(
             fingerprint=fingerprint,
             partitions=partitions,
             tasks=tasks,
-            slots=slots,
+            shards=shards,
         )
     write_plan(path, plan)
     return plan
@@ -132,8 +132,8 @@ def fitting_plan(
 
 
 def _start_over(path: Path) -> str:
-    lines = path.parents[1]
-    everything = lines.parent if lines.name == "lines" else path.parent
+    checkpoints = path.parents[1]
+    everything = checkpoints.parent if checkpoints.name == "checkpoints" else path.parent
     return f"start with a new checkpoint: move {everything} away, and the pipeline starts over from its start offsets"
 
 

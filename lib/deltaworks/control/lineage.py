@@ -1,6 +1,6 @@
 """Which stream a pipeline's name stands for at a Kafka: two homes at one Kafka must not both write everything.
 
-A *lineage* is the identity of a stream, made with its first checkpoint and kept over lines, homes and hosts. It stands
+A *lineage* is the identity of a stream over all its checkpoints, homes and hosts, made with the first one. It stands
 in partition 0 of the pipeline's control topic, beside the markers: each start of a driver claims the pipeline there.
 Another lineage is refused, unless somebody takes over on purpose. The same lineage may have moved to another home or
 host: the later start wins, and the earlier driver finds out at its next batch (`Watch`).

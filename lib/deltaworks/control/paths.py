@@ -1,8 +1,8 @@
 """Where a pipeline keeps what is its own, below `Settings.pipeline(name)`.
 
-A *line* is one checkpoint of Spark with what it was made for. The first one lies in the pipeline's own folder. A replay
-may hand its stores over to a new one (`spark.handover`), which then runs in the place of the line before; the pointer
-file says which one runs. All else, the record of batches above all, goes on over lines.
+A checkpoint here is Spark's, with what it was made for. The first one lies in the pipeline's own folder. A replay may
+hand its stores over to a new one (`spark.handover`), which then runs in its place; the pointer file says which one
+runs. All else, the record of batches above all, goes on from one checkpoint to the next.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _POINTER = re.compile(r"([0-9A-Za-z_-]+\n)+")
 
 
 @dataclass(frozen=True)
-class LinePaths:
-    """Files and folders of one line."""
+class CheckpointPaths:
+    """Files and folders of one checkpoint."""
 
     root: Path
 
     @property
-    def checkpoint(self) -> Path:
-        """Spark's."""
+    def spark(self) -> Path:
+        """Spark's own folder of offsets, commits and state."""
         return self.root / "checkpoint"
 
     @property
@@ -69,13 +69,13 @@ class LinePaths:
         return self.root / "record-sizes.json"
 
     @property
-    def seed(self) -> Path:
+    def initial_state(self) -> Path:
         """The stores that it began with, if it is not the first one; see `runtime.state.initial_state`."""
-        return self.root / "seed"
+        return self.root / "initial-state"
 
     @property
     def undone(self) -> Path:
-        """Exists once the line before has been told to go on instead; then this one never runs again."""
+        """Exists once the handover is undone and the checkpoint before goes on; then this one never runs again."""
         return self.root / "undone"
 
     @property
@@ -96,15 +96,15 @@ class PipelinePaths:
 
     @property
     def pointer(self) -> Path:
-        """Query ids of the lines that were switched to, one per row; the last one runs. No file: the first line."""
-        return self.root / "line"
+        """Query ids of the checkpoints that were switched to, a row each; the last one runs. No file: the first one."""
+        return self.root / "current"
 
     @property
     def switched(self) -> tuple[str, ...]:
         """What the pointer file says.
 
         Raises:
-            IncompatibleCheckpointError: the file is damaged. Without it, the first line would run again.
+            IncompatibleCheckpointError: the file is damaged. Without it, the first checkpoint would run again.
         """
         try:
             text = self.pointer.read_text(errors="replace")
@@ -112,46 +112,38 @@ class PipelinePaths:
             return ()
         if not _POINTER.fullmatch(text):
             raise IncompatibleCheckpointError(
-                f"{self.pointer} holds {text[:80]!r} in the place of the lines that this pipeline was switched to.",
-                hint=f"write their names into it, one per row, the one that runs last; see {self.root / 'lines'}",
+                f"{self.pointer} holds {text[:80]!r} in the place of the checkpoints it was switched to.",
+                hint=f"write their names into it, one per row, the one that runs last; see {self.root / 'checkpoints'}",
             )
         return tuple(text.split())
 
     @property
-    def line(self) -> LinePaths:
-        """The line that runs. Only who holds the lease can rely on it for longer than a moment.
+    def current(self) -> CheckpointPaths:
+        """The checkpoint that runs. Only who holds the lease can rely on it for longer than a moment.
 
         Raises:
             IncompatibleCheckpointError: its folder is gone.
         """
         switched = self.switched
         if not switched:
-            return LinePaths(self.root)
-        line = self.line_of(switched[-1])
-        if not line.plan.exists():
+            return CheckpointPaths(self.root)
+        checkpoint = self.checkpoint_of(switched[-1])
+        if not checkpoint.plan.exists():
             raise IncompatibleCheckpointError(
-                f"{self.pointer} says that the line {switched[-1]} runs, but {line.plan} is not there.",
+                f"{self.pointer} says that the checkpoint {switched[-1]} runs, but {checkpoint.plan} is not there.",
                 hint="bring its folder back; without it, the pipeline can only start over: "
                 f"move {self.root} away, and it begins at its start offsets",
             )
-        return line
+        return checkpoint
 
-    def line_of(self, query_id: str) -> LinePaths:
-        """A line that follows another one, whether it runs or not."""
-        lines = self.root / "lines"
-        return LinePaths(lines / RUN.checked(query_id, lines))
-
-    @property
-    def checkpoint(self) -> Path:
-        return self.line.checkpoint
-
-    @property
-    def local(self) -> Path:
-        return self.line.local
+    def checkpoint_of(self, query_id: str) -> CheckpointPaths:
+        """A checkpoint that follows another one, whether it runs or not."""
+        checkpoints = self.root / "checkpoints"
+        return CheckpointPaths(checkpoints / RUN.checked(query_id, checkpoints))
 
     @property
     def plan(self) -> Path:
-        return self.line.plan
+        return self.current.plan
 
     @property
     def batches(self) -> Path:
@@ -186,9 +178,9 @@ class PipelinePaths:
         return self.root / "replays"
 
     @property
-    def releases(self) -> Path:
+    def publications(self) -> Path:
         """What replays have published; see `lakehouse.publish.publication`."""
-        return self.root / "releases"
+        return self.root / "publications"
 
     @property
     def handovers(self) -> Path:

@@ -65,7 +65,7 @@ class RegistryReporter:
 
     - Of the heartbeats that come faster than they can be written only the latest is; a change of state goes at once.
     - The batch record in the registry is a copy of the files (`control.batches`): what an outage or an earlier driver
-      left out is read from there, in order, before anything new. So the copy never has a gap. A line that follows
+      left out is read from there, in order, before anything new. So the copy never has a gap. A checkpoint that follows
       another one (`control.paths`) sends its own batches; those before are there under the other's query id.
     - While the registry is away it is tried again and again, and logged once.
 

@@ -16,7 +16,7 @@ from deltaworks import clock
 from deltaworks.control import code
 from deltaworks.control.code import Code
 from deltaworks.control.intents import Intents
-from deltaworks.control.paths import LinePaths, PipelinePaths
+from deltaworks.control.paths import CheckpointPaths, PipelinePaths
 from deltaworks.errors import DeltaworksError
 from deltaworks.files import LocalFiles, replace_file
 from deltaworks.settings import Settings
@@ -42,13 +42,13 @@ def code_of(paths: PipelinePaths, generation: int) -> str | None:
 
 
 def named(settings: Settings) -> set[str]:
-    """The archives that the last generations of all pipelines, and the last batches of all lines, name."""
+    """The archives that the last generations of all pipelines, and the last batches of all checkpoints, name."""
     found: set[str] = set()
     for folder in settings.pipelines.glob("*"):
         paths = PipelinePaths(folder)
         found |= {digest for generation in _noted(paths) if (digest := code_of(paths, generation))}
-        for line in (folder, *(folder / "lines").glob("*")):
-            last = Intents(LocalFiles(LinePaths(line).intents)).last()
+        for checkpoint in (folder, *(folder / "checkpoints").glob("*")):
+            last = Intents(LocalFiles(CheckpointPaths(checkpoint).intents)).last()
             if last is not None:
                 found.add(last.code)
     return found

@@ -186,7 +186,7 @@ def _processed_in(paths: PipelinePaths, plan: Plan, record: Coordinates) -> int 
 def _require_unplanned(paths: PipelinePaths, plan: Plan, records: Collection[Coordinates]) -> None:
     """A part of its batch may be durable."""
     last = batches.last(paths.batches)
-    intents = Intents(LocalFiles(paths.line.intents))
+    intents = Intents(LocalFiles(paths.current.intents))
     for number in intents.batches():
         if last is not None and number <= last.batch:
             continue

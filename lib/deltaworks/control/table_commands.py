@@ -90,9 +90,9 @@ def _execute(paths: PipelinePaths, committer: TableCommitter, command: Command) 
         case "publish":
             request = msgspec.convert(command.arguments["request"], PublicationRequest)
             staging = _staging(paths, command.arguments["staging"])
-            done = publication.publish(committer, staging, request, paths.releases)
+            done = publication.publish(committer, staging, request, paths.publications)
         case "rollback":
-            done = publication.rollback(committer, paths.releases, command.arguments["run_id"])
+            done = publication.rollback(committer, paths.publications, command.arguments["run_id"])
         case kind:
             raise TableError(f"There is no command {kind!r}.", hint="the driver and the caller have different versions")
     result: dict[str, Any] = msgspec.to_builtins(done)

@@ -81,8 +81,9 @@ class Pipeline:
     """How far this time may grow while the machine has more to do than its cores can, so that streams make fewer and
     larger batches instead of waiting in line; None: not at all. A stream with a backlog does not wait."""
     cores: int | None = None
-    """Task slots at most, fixed with the first start of a checkpoint; None: as many as the machine has. With one slot
-    all stages run in one operator without a shuffle, which makes small batches cheaper by a third or more."""
+    """On how many cores its tasks run at most; None: on all that the machine has. The first start of a checkpoint fixes
+    it. On one core all stages run in one operator without a shuffle, which makes small batches cheaper by a third or
+    more."""
     record_cache: bool = True
     """Tables forward the last update per key and micro-batch, else every update."""
     explicit_names: Literal["stores", "all", "none"] = "stores"
@@ -113,8 +114,8 @@ class Pipeline:
         """Where the records are kept that its plan reads."""
         return Archives.of(plan) if self.archive else Archives()
 
-    def slots(self, cores: int) -> int:
-        """How many task slots it takes where it is given `cores`."""
+    def shards(self, cores: int) -> int:
+        """Into how many shards its tasks are divided on a machine with `cores`; one runs on one core."""
         return min(cores, self.cores or cores)
 
     def plan(self) -> Plan:

@@ -46,8 +46,8 @@ class TableOptions:
     """Replaced files stay this long for readers that still use them; also how far time travel goes."""
     keep_log_ms: int = 60 * 60_000
     """Log files that a checkpoint covers stay this long."""
-    keep_releases_ms: int = 7 * 24 * 60 * 60_000
-    """What a release has replaced stays this long, so that it can be rolled back."""
+    keep_retained_ms: int = 7 * 24 * 60 * 60_000
+    """What a publication has replaced stays this long, so that it can be rolled back."""
     keep_trash_ms: int = 7 * 24 * 60 * 60_000
     """What nothing names any more stays this long, and what others have removed, once a driver has seen it."""
 
@@ -189,7 +189,7 @@ class TableCommitter:
         ]
 
     def replace(self, table: str, commit: Commit) -> int:
-        """Commits what no batch does, such as a release; what goes on in the background with the old files is dropped.
+        """Commits what no batch does, such as a publication; background work on the old files is dropped.
 
         Returns:
             The version.
@@ -306,7 +306,7 @@ class TableCommitter:
         if schema.role is Role.ARCHIVE:
             page_index.publish_held(log.path, archive.spans_of(log.transactions))
         keep_ms = self._options.keep_replaced_ms
-        kept = RetainedFiles(log.path, keep_ms=self._options.keep_releases_ms)
+        kept = RetainedFiles(log.path, keep_ms=self._options.keep_retained_ms)
         housekeeping = Housekeeping(
             self.root,
             schema,

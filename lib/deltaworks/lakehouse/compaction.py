@@ -3,7 +3,7 @@
 Every batch of every task leaves a small file. Files of one partition are grouped by size; when a group is full, its
 files become one file of the next group. Rows keep the order of their files, and files the order of their batches.
 
-Pages are no concern of this module: they are few and are replaced anyway. Nor are the files of releases: a rollback
+Pages are no concern of this module: they are few and are replaced anyway. Nor are the files of publications: a rollback
 takes them away. Nor are files that somebody else wrote, who does not say which batches their rows are of.
 """
 
@@ -30,7 +30,7 @@ class SmallFiles:
         """A file is now part of the table."""
         tier = sum(size_bytes >= limit for limit in _TIERS_BYTES)
         ours = layout.batch_of(path) is not None
-        if ours and tier < len(_TIERS_BYTES) and not layout.is_page(path) and not layout.is_released(path):
+        if ours and tier < len(_TIERS_BYTES) and not layout.is_page(path) and not layout.is_retained(path):
             place = path.rpartition("/")[0], tier
             self._places[path] = place
             group = self._groups[place]

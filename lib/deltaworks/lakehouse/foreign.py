@@ -87,7 +87,7 @@ def _files(version: Version, schema: TableSchema | None) -> str | None:
     paths = [unquote(action["path"]) for action in removed]
     if any(map(layout.is_page, paths)):
         return f"rewrites files of open windows, which the stream replaces one by one: {counts}"
-    if any(map(layout.is_released, paths)):
+    if any(map(layout.is_retained, paths)):
         return f"rewrites files that a replay has published, which a rollback would not find: {counts}"
     for action in added:
         path = unquote(action["path"])

@@ -31,7 +31,7 @@ class Housekeeping:
         tag: the query, for file names.
         background: runs what may take a while.
         keep_replaced_ms: how long replaced files stay for readers that still use them.
-        kept: what releases have removed.
+        kept: what publications have removed.
         keep_trash_ms: how long files stay that nothing names.
     """
 
@@ -131,7 +131,7 @@ class Housekeeping:
         self._small.add(file.path, file.size_bytes)
 
     def _drop_merge(self, merging: Future[NewFile]) -> None:
-        """A release, or somebody else, has removed some of the files meanwhile: their rows must not come back."""
+        """A publication, or somebody else, has removed some of the files meanwhile: their rows must not come back."""
         if merging.exception() is None:
             (self._log.path / merging.result().path).unlink(missing_ok=True)
         for path in self._group:

@@ -3,12 +3,12 @@
 ```
 <table>/_delta_log/                                          Delta's log: the only truth
 <table>/_deltaworks/                                         what the driver tells tasks (`control`)
-<table>/_releases/<time>-<round>-<run>/                      what a release has removed, until nobody wants it back
+<table>/_retained/<time>-<round>-<run>/                      what a publication has removed, until nobody wants it back
 <table>/_trash/<time>/                                       what nothing names any more, until it expires (`trash`)
 <table>/part-b<batch>-t<task>-<query>-<nonce>.parquet        appended rows
 <table>/merged-b<batch>-t0000-<query>-<nonce>.parquet        small files merged by the driver
 <table>/published-b<batch>-t<task>-<query>-<nonce>.parquet   rows of a replay; also below window_date=<date>/
-<table>/remaining-b<batch>-t<task>-<query>-<nonce>.parquet   rows that a release has left of a file
+<table>/remaining-b<batch>-t<task>-<query>-<nonce>.parquet   rows that a publication has left of a file
 <table>/window_date=<date>/final-b<batch>-...parquet         closed windows
 <table>/window_date=<date>/open-t<task>-<start>-<hash>-<close>-<rows>-b<batch>-<query>-<nonce>.parquet   a page
 ```
@@ -28,13 +28,13 @@ from deltaworks.errors import TableError
 
 CONTROL_FOLDER = "_deltaworks"
 LOG_FOLDER = "_delta_log"
-RELEASES_FOLDER = "_releases"
+RETAINED_FOLDER = "_retained"
 TRASH_FOLDER = "_trash"
 FILES_APP = "deltaworks/files"
 """The transaction that says which files a table has after a commit of ours."""
 ROWS, SNAPSHOT, AS_OF_MS, GENERATION = "rows", "snapshot", "as-of-ms", "generation"
 INTENT = "intent"
-RELEASE, ROLLBACK, SUCCESSION = "release", "rollback", "succession"
+PUBLICATION, ROLLBACK, HANDOVER = "publication", "rollback", "handover"
 PUBLISHED, REMAINING = "published", "remaining"
 _CLOSED = "closed-t"
 _MS_PER_DAY = 86_400_000
@@ -85,7 +85,7 @@ def query_tag(query_id: str) -> str:
 def app_id(application: str, table: str, step: str, query_id: str) -> str:
     """The application id of Delta transactions; steps are rows, intent, snapshot, as-of-ms and closed-t<task>.
 
-    A replay's run id takes the place of the query with the steps release, rollback and succession.
+    A replay's run id takes the place of the query with the steps publication, rollback and handover.
     """
     return f"{application}/{table}/{step}/{query_id}"
 
@@ -176,8 +176,8 @@ def day_end_ms(start_ms: int) -> int:
     return (start_ms // _MS_PER_DAY + 1) * _MS_PER_DAY
 
 
-def is_released(path: str) -> bool:
-    """Whether a release wrote the file, so that a rollback must find it."""
+def is_retained(path: str) -> bool:
+    """Whether a publication wrote the file, so that a rollback must find it."""
     return path.rpartition("/")[2].startswith((f"{PUBLISHED}-", f"{REMAINING}-"))
 
 

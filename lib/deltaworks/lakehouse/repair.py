@@ -2,7 +2,7 @@
 them.
 
 One commit more: it adds again what theirs removed, and removes what theirs added. What was removed is found where it
-was, or in the trash, or among what releases keep. Whoever calls holds the lease of the pipeline.
+was, or in the trash, or among what publications keep. Whoever calls holds the lease of the pipeline.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Files that releases have removed from a table, on disk until nobody can want them back.
+"""Files that publications have removed from a table, on disk until nobody can want them back.
 
-A second link to each, in a folder per release: whatever becomes of the first (`DeltaLog.expire`, files that nobody
+A second link to each, in a folder per publication: whatever becomes of the first (`DeltaLog.expire`, files that nobody
 knows at a start, a vacuum by hand), the rows stay. The folder's name says when it was made, so nothing else has to
 be remembered.
 """
@@ -18,22 +18,22 @@ from deltaworks.names import FILE
 
 
 class RetainedFiles:
-    """The files of one table that its releases have removed.
+    """The files of one table that its publications have removed.
 
     Args:
         table: its folder.
-        keep_ms: how long a release can be rolled back.
+        keep_ms: how long a publication can be rolled back.
     """
 
     def __init__(self, table: Path, *, keep_ms: int) -> None:
-        self._table, self._folder, self._keep_ms = table, table / layout.RELEASES_FOLDER, keep_ms
+        self._table, self._folder, self._keep_ms = table, table / layout.RETAINED_FOLDER, keep_ms
         self._names = sorted(path.name for path in self._folder.iterdir()) if self._folder.is_dir() else []
         """The oldest first."""
 
     def keep(self, run_id: str, number: int, now_ms: int, paths: Iterable[str]) -> str:
         """Keeps files of the table; returns the name under which they are found again.
 
-        What was kept for the same release before goes: it was not committed.
+        What was kept for the same publication before goes: it was not committed.
         """
         for name in [name for name in self._names if name.split("-", 2)[1:] == [str(number), run_id]]:
             self.forget(name)
@@ -60,7 +60,7 @@ class RetainedFiles:
 
     def path(self, name: str, path: str) -> str:
         """Where a kept file is, from the table's folder on."""
-        return f"{layout.RELEASES_FOLDER}/{name}/{path}"
+        return f"{layout.RETAINED_FOLDER}/{name}/{path}"
 
     def forget(self, name: str) -> None:
         """Nobody wants these back."""

@@ -210,7 +210,7 @@ class Snapshot:
         return [SnapshotRefresh(self._schema.name, job.target, job.as_of_ms, written.rows, written.seconds)]
 
     def _drop(self, writing: Future[_Written]) -> None:
-        """What they were made of was replaced meanwhile, by a release or somebody else: the next refresh is right."""
+        """A publication or somebody else has replaced what they were made of; the next refresh is right."""
         if writing.exception() is None:
             for file in writing.result().files:
                 (self._log.path / file.path).unlink(missing_ok=True)

@@ -58,8 +58,8 @@ class Trash:
                 sync_folder(target.parent)
 
     def find(self, path: str, size_bytes: int | None = None) -> Path | None:
-        """Where a file of the table is, here or among those that releases keep."""
-        for folder in (self._folder, self._table / layout.RELEASES_FOLDER):
+        """Where a file of the table is, here or among those that publications keep."""
+        for folder in (self._folder, self._table / layout.RETAINED_FOLDER):
             for time in reversed(_names(folder)):
                 found = folder / time / path
                 if found.is_file() and size_bytes in (None, found.stat().st_size):

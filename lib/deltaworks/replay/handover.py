@@ -3,12 +3,12 @@
 ```
 old code   ---------------------- drains |
 replay     batches 0 ... E' |  catches up |
-new code                                  | tables, then the line | launched: batches E+1 ...
+new code                                  | tables, then the checkpoint | launched: batches E+1 ...
 ```
 
-The stream runs until the replay has nearly caught up with it; from then until the new line runs, nothing does. What
-fails before the tables go over leaves the old stream, which is started again. A process that dies later leaves a stream
-that refuses to start; resuming the run completes the hand-over.
+The stream runs until the replay has nearly caught up with it; from then until the new checkpoint runs, nothing does.
+What fails before the tables go over leaves the old stream, which is started again. A process that dies later leaves a
+stream that refuses to start; resuming the run completes the hand-over.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from deltaworks.replay import same_topics
 from deltaworks.replay.begin import Broker
 from deltaworks.replay.model import ReplayPaths, ReplayPlan
 from deltaworks.replay.plan import extended
-from deltaworks.runtime.replay.units import RunPaths
+from deltaworks.runtime.replay.task_chunks import RunPaths
 from deltaworks.settings import Settings
 from deltaworks.spark import handover
 from deltaworks.topology import fingerprint
@@ -50,7 +50,7 @@ Process = Callable[[ReplayPlan], None]
 def hand_over(
     settings: Settings, pipeline: Pipeline, paths: ReplayPaths, plan: ReplayPlan, process: Process, report: Report
 ) -> Handover:
-    """Lets the stream go on as the line of a replay; called again, it completes what was begun, or finds it done.
+    """Lets the stream go on as the checkpoint of a replay; called again, it completes what was begun, or finds it done.
 
     Args:
         settings: where the pipeline runs.
@@ -63,7 +63,7 @@ def hand_over(
     Raises:
         ConflictError: the stream is another one by now, or has left a batch unfinished.
         TableError: a table cannot go over, and why.
-        StackError: the new line does not get going; the switch is made, and can be undone.
+        StackError: the new checkpoint does not get going; the switch is made, and can be undone.
     """
     own, run_id = PipelinePaths.of(settings, pipeline.name), plan.run_id
     record = own.handover(run_id)
@@ -93,13 +93,13 @@ def hand_over(
 
 
 def undo(settings: Settings, run_id: str, *, requested_by: str, report: Report = lambda _: None) -> Handover:
-    """Lets the line before a hand-over go on where it was stopped; its code has to be there again.
+    """Lets the checkpoint before a hand-over go on where it was stopped; its code has to be there again.
 
     Raises:
-        ConfigurationError: there was no such hand-over, or another line was switched to since.
-        ConflictError: the code of now does not fit that line, or it is too old.
+        ConfigurationError: there was no such hand-over, or another checkpoint was switched to since.
+        ConflictError: the code of now does not fit that checkpoint, or it is too old.
         TableError: the tables cannot go back, and why.
-        StackError: the line does not get going; it is the stream all the same.
+        StackError: the checkpoint does not get going; it is the stream all the same.
     """
     record = record_of(settings, run_id)
     if record is None:
@@ -115,7 +115,7 @@ def undo(settings: Settings, run_id: str, *, requested_by: str, report: Report =
             fence.advance(own.fence, generation, name)
             ownership.give_back(settings.tables, record, generation)
             reach("handover.between_undo")
-            if run_id in own.switched or own.line_of(run_id).undone.exists():
+            if run_id in own.switched or own.checkpoint_of(run_id).undone.exists():
                 handover.undo(own, run_id)
 
     def is_untouched() -> bool:
@@ -149,14 +149,14 @@ def _switch(
         report(f"the stream is stopped; the last {later.records - plan.records:,} records")
         plan = _processed(paths, later, process)
     same_topics.require_unchanged(plan, Broker(settings.bootstrap).topic_ids)
-    report("making the line")
+    report("making the checkpoint")
     topology = pipeline.plan()
     prepared = topics.prepare(settings.bootstrap, pipeline, topology)
-    handover.make_line(
+    handover.make_checkpoint(
         own,
         topology,
         tasks=topology.tasks(prepared.read),
-        slots=pipeline.slots(settings.cores),
+        shards=pipeline.shards(settings.cores),
         partitions=prepared.named,
         run_id=plan.run_id,
         last_batch=plan.last_batch,
@@ -225,13 +225,13 @@ def _between_drivers(
 def _require_to_fit(own: PipelinePaths, run_id: str, pipeline: Pipeline) -> None:
     before = handover.predecessor(own, run_id)
     plan = stored_plan(before.plan)
-    if plan is None or not before.checkpoint.exists():
+    if plan is None or not before.spark.exists():
         raise ConflictError(
-            f"The line before run {run_id} is gone: a hand-over can be undone for some days only.",
+            f"The checkpoint before run {run_id} is gone: a hand-over can be undone for some days only.",
             hint="hand over to a new replay, with the code of before",
         )
     if changes := fingerprint.differences(plan.fingerprint, pipeline.plan().fingerprint()):
         raise ConflictError(
-            f"The line before run {run_id} has another topology than the code in jobs/: {changes[0]}",
+            f"The checkpoint before run {run_id} has another topology than the code in jobs/: {changes[0]}",
             hint="bring the code of before back into jobs/, then undo",
         )

@@ -137,17 +137,17 @@ class ReplayState(msgspec.Struct, kw_only=True):
 
 @dataclass(frozen=True)
 class ReplayPaths:
-    """Files and folders of one run, below the pipeline's own; all but the release go when it is cleaned up."""
+    """Files and folders of one run, below the pipeline's own; all but the publication go when it is cleaned up."""
 
     root: Path
-    release: Path
+    publication: Path
     """What it published, kept as long as that can be rolled back."""
 
     @classmethod
     def of(cls, pipeline: PipelinePaths, run_id: str) -> ReplayPaths:
         """Raises `ConfigurationError` if the id would lead elsewhere."""
         RUN.checked(run_id, pipeline.replays)
-        return cls(pipeline.replays / run_id, pipeline.releases / f"{run_id}.json")
+        return cls(pipeline.replays / run_id, pipeline.publications / f"{run_id}.json")
 
     @property
     def plan(self) -> Path:

@@ -227,7 +227,7 @@ class ReplayRun:
         scope = self.scope(state)
         state.passed = engines.judge(self.settings, self.pipeline, self.paths, self.plan, scope, report)
 
-    def release_request(self) -> PublicationRequest:
+    def publication_request(self) -> PublicationRequest:
         """What is asked of the committer of the tables."""
         state, request = self.paths.read_state(), self.plan.request
         return PublicationRequest(
@@ -249,13 +249,13 @@ class ReplayRun:
             assert engines is not None
             engines.hand_over(self.settings, self.pipeline, self.paths, self.plan, report)
             self.plan = self.paths.read_plan()
-            line = f"the stream goes on as line {self.plan.run_id}, after batch {self.plan.last_batch}"
+            line = f"the stream goes on from checkpoint {self.plan.run_id}, after batch {self.plan.last_batch}"
             report(f"{line}{_approved(state)}")
             return
         require_same_stream(PipelinePaths.of(self.settings, self.pipeline.name), self.plan)
         roots = (self.settings.tables, self.paths.tables)
         days.require_some(roots, _windowed(self.schemas), self.plan.tables, state.to_ms)
-        done = table_commands.publish(self.settings, self.pipeline, self.paths.tables, self.release_request())
+        done = table_commands.publish(self.settings, self.pipeline, self.paths.tables, self.publication_request())
         report(f"{len(done.tables)} tables{_approved(state)}")
 
     def _verify(self, state: ReplayState, report: Report) -> None:
@@ -269,7 +269,7 @@ class ReplayRun:
 
     def _clean(self, state: ReplayState, report: Report) -> None:
         _remove(self.paths)
-        report("the staging tables are gone; the release can be rolled back")
+        report("the staging tables are gone; the publication can be rolled back")
 
     def _comparison(self, state: ReplayState, report: Report) -> Comparison:
         """Of what would be published; of a hand-over, each table as far as its own days are complete."""
@@ -355,7 +355,7 @@ def discard(settings: Settings, run_id: str) -> None:
             )
         if plan.request.hand_over and told is None:
             ownership.abandon(settings.tables, plan.tables, run_id)
-            shutil.rmtree(own.line_of(run_id).root, ignore_errors=True)
+            shutil.rmtree(own.checkpoint_of(run_id).root, ignore_errors=True)
         _remove(paths)
 
 
@@ -372,24 +372,24 @@ def _sweep(replays: Path) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def release_of(settings: Settings, run_id: str) -> tuple[str, Path]:
+def publication_of(settings: Settings, run_id: str) -> tuple[str, Path]:
     """The pipeline and the record of what a run has published.
 
     Raises:
         ConfigurationError: it has published nothing that is still known.
     """
     RUN.checked(run_id)
-    for file in settings.pipelines.glob(f"*/releases/{run_id}.json"):
+    for file in settings.pipelines.glob(f"*/publications/{run_id}.json"):
         return file.parents[1].name, file
-    known = sorted(path.stem for path in settings.pipelines.glob("*/releases/*.json"))
+    known = sorted(path.stem for path in settings.pipelines.glob("*/publications/*.json"))
     raise ConfigurationError(
-        f"No release of a run {run_id!r} is known.", hint=f"releases: {', '.join(known) or 'none'}"
+        f"No publication of a run {run_id!r} is known.", hint=f"publications: {', '.join(known) or 'none'}"
     )
 
 
 def rollback(settings: Settings, run_id: str, *, requested_by: str) -> Publication:
     """Takes back what a run has published, also under a running stream."""
-    name, _ = release_of(settings, run_id)
+    name, _ = publication_of(settings, run_id)
     return table_commands.rollback(settings, jobs.load(settings, name), run_id, requested_by=requested_by)
 
 

@@ -1,6 +1,6 @@
 """What runs the tasks of a topology, whatever engine calls it: Spark, or a test in one process. Imports no engine.
 
-- `task_loop`: how tasks take their turns in a micro-batch; `slot`: one batch of the tasks of one slot, exactly once
+- `task_loop`: how tasks take their turns in a micro-batch; `shard`: one batch of the tasks of one shard, exactly once
 - `worker`: what a process keeps from batch to batch; `messages`: what flows between tasks and the driver
 - `consumer`, `history`: records from Kafka, and from the archive what Kafka has removed; `global_tables`
 - `collector`: what tasks send and write

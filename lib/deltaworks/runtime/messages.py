@@ -14,7 +14,7 @@ class Row(NamedTuple):
     """Something for a task, or for the driver."""
 
     route: int
-    """Which slot gets it."""
+    """Which shard gets it."""
     stage: int
     task: int
     kind: int

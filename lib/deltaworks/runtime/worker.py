@@ -77,7 +77,7 @@ class HostConfig(msgspec.Struct, frozen=True, kw_only=True):
     """After this time the broker ends a transaction (`admin.transaction_timeout_ms`)."""
     first_batch: int = 0
     """Id of Spark's batch 0; see `CheckpointPlan`."""
-    seed: str | None = None
+    initial_state: str | None = None
     """Folder with the stores that its tasks begin with."""
     commits: str | None = None
     """Folder in which Spark notes the batches that it has committed, so that changes reach the local stores although no
@@ -234,10 +234,10 @@ class Worker:
                 self._applier = Applier(Path(self.config.commits), lambda: list(self._tasks.values()))
             self._applier.look()
 
-    def discard_stores(self, slot: int) -> None:
-        """Throws the local stores of a slot away, because who has opened them has died."""
+    def discard_stores(self, shard: int) -> None:
+        """Throws the local stores of a shard away, because who has opened them has died."""
         root = Path(self.config.local_root)
-        for task in [task for task, route in self.routes.items() if route == slot]:
+        for task in [task for task, route in self.routes.items() if route == shard]:
             if task in self._tasks:
                 self._tasks.pop(task).close()
             discard(local_path(root, *task))

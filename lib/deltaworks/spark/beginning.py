@@ -89,7 +89,7 @@ class Beginning:
         known = checkpoints.fitting_plan(self.paths.plan, name, self.plan.fingerprint(), self.topics.named, tasks)
         control_topic.prepare(bootstrap, name, tasks)
         if known is not None:  # an old copy of this home must not fence the one that runs
-            intents = Intents(LocalFiles(self.paths.line.intents))
+            intents = Intents(LocalFiles(self.paths.current.intents))
             require_known(self._in_kafka(known, settled=False), intents, name, known.first_batch)
         home = str(self.settings.home)
         identity = lineage.identity(bootstrap, name, home) if known is None else known.lineage
@@ -102,7 +102,7 @@ class Beginning:
             self.paths.plan, name, self.plan.fingerprint(), self.topics.named, tasks, self.settings.cores,
             lineage=identity, control_topic=topic_id,
         )  # fmt: skip
-        intents = Intents(LocalFiles(self.paths.line.intents))
+        intents = Intents(LocalFiles(self.paths.current.intents))
         committer = self._open_tables(checkpoint)
         done = [*self._in_tables(committer), *self._in_kafka(checkpoint, settled=True)]
         require_known(done, intents, name, checkpoint.first_batch)
@@ -151,9 +151,9 @@ class Beginning:
             intent = intents.get(checkpoint.first_batch + spark_batch)
             return None if intent is None else intent.end
 
-        line = self.paths.line
+        line = self.paths.current
         settled = checkpoint_recovery.settle(
-            line.checkpoint, line.trash, processes.boot_id(), mark=line.synced, offsets_of=offsets_of
+            line.spark, line.trash, processes.boot_id(), mark=line.synced, offsets_of=offsets_of
         )
         for sentence in settled.done:
             _log.warning("checkpoint: %s", sentence)
@@ -206,7 +206,7 @@ class Beginning:
                 intent = anew
             case _:
                 pass
-        line = self.paths.line
+        line = self.paths.current
         known = oversized.begun(line.open_batch, intent.batch)
         if not known.is_too_large:
             return intent.batch if known.in_slices else None
@@ -222,12 +222,12 @@ class Beginning:
 
     def _forget_open(self, checkpoint: CheckpointPlan, committed: int) -> None:
         """Spark asks anew what the open batch is to read."""
-        line = self.paths.line
-        checkpoint_recovery.rewind(line.checkpoint, committed - checkpoint.first_batch, line.trash, mark=line.synced)
+        line = self.paths.current
+        checkpoint_recovery.rewind(line.spark, committed - checkpoint.first_batch, line.trash, mark=line.synced)
 
     def _is_given_up(self, intent: Intent) -> bool:
         """Whether the batch reads records that were removed, and somebody has said that the stream goes on without."""
-        said = accepted.read(self.paths.line.accepted)
+        said = accepted.read(self.paths.current.accepted)
         return any(
             each.start < said.begins.get(each.topic, {}).get(str(each.partition), 0)
             or intent.topics.get(each.topic) != said.topics.get(each.topic, intent.topics.get(each.topic))

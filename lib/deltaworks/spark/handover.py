@@ -1,13 +1,13 @@
-"""Hands the stores of a replay over to a new line of the stream, which goes on live where the replay has ended.
+"""Hands the stores of a replay over to a new checkpoint of the stream, which goes on live where the replay has ended.
 
 ```
 batches 0 ... E  old code  | the stream is drained
-batches 0 ... E  new code  | a replay; its stores become the seed of the new line (`make_line`)
-batches E+1 ...  new code  | the new line, from the offsets after E (`switch`)
+batches 0 ... E  new code  | a replay; its stores become the initial state of a checkpoint (`make_checkpoint`)
+batches E+1 ...  new code  | the new checkpoint, from the offsets after E (`switch`)
 ```
 
-The line before stays as it is. `undo` lets it go on from its own end with its own code: it reads again what the new
-line has read since, so the topics that the pipeline writes get those results from both.
+The checkpoint before stays as it is. `undo` lets it go on from its own end with its own code: it reads again what the
+new checkpoint has read since, so the topics that the pipeline writes get those results from both.
 
 Who switches or undoes holds the lease of the pipeline, so nothing runs. Not here: what becomes of the tables
 (`lakehouse.publish.ownership`), and the way from a request to a stream that runs again (`replay.handover`).
@@ -21,7 +21,7 @@ from pathlib import Path
 
 from deltaworks.control import batches
 from deltaworks.control.checkpoint import CheckpointPlan, stored_plan, write_plan
-from deltaworks.control.paths import LinePaths, PipelinePaths
+from deltaworks.control.paths import CheckpointPaths, PipelinePaths
 from deltaworks.errors import ConfigurationError, ConflictError
 from deltaworks.files import replace_file
 from deltaworks.kafka.ranges import Offsets
@@ -37,11 +37,11 @@ from deltaworks.topology.plan import Plan
 def offsets_after(paths: PipelinePaths, last_batch: int) -> Offsets:
     """Where the source stands after a batch: the next offset of every partition, of global tables too, the last tick.
 
-    Read from the record of batches; partitions without a record up to then are where the running line has begun.
+    Read from the record of batches; partitions without a record up to then are where the running checkpoint has begun.
     """
-    line = paths.line
-    plan = stored_plan(line.plan)
-    known = committed_offsets(line.checkpoint) or (plan.start if plan is not None else None) or {}
+    checkpoint = paths.current
+    plan = stored_plan(checkpoint.plan)
+    known = committed_offsets(checkpoint.spark) or (plan.start if plan is not None else None) or {}
     offsets = {topic: dict(parts) for topic, parts in known.items() if not topic.startswith("!")}
     read: set[tuple[str, str]] = set()
     for record in batches.read(paths.batches):
@@ -57,25 +57,25 @@ def offsets_after(paths: PipelinePaths, last_batch: int) -> Offsets:
     return offsets
 
 
-def make_line(
+def make_checkpoint(
     paths: PipelinePaths,
     plan: Plan,
     *,
     tasks: tuple[int, ...],
-    slots: int,
+    shards: int,
     partitions: dict[str, int],
     run_id: str,
     last_batch: int,
     offsets: Offsets,
     state: Path,
 ) -> CheckpointPlan:
-    """Makes a line from the stores of a replay; the stream does not notice. Made again, it replaces the one before.
+    """Makes a checkpoint from the stores of a replay beside the stream. Made again, it replaces the one before.
 
     Args:
         paths: of the pipeline.
         plan: of the code that has filled the stores, and will run.
         tasks: per stage.
-        slots: per stage; see `CheckpointPlan`.
+        shards: per stage; see `CheckpointPlan`.
         partitions: of every topic that the topology names as a source.
         run_id: of the replay; becomes the query id.
         last_batch: the last one that is in the stores.
@@ -84,56 +84,57 @@ def make_line(
             empty.
 
     Raises:
-        ConflictError: the line has been switched to already, or a store holds later batches too.
+        ConflictError: the checkpoint has been switched to already, or a store holds later batches too.
     """
-    line = paths.line_of(run_id)
-    if run_id in paths.switched or line.undone.exists():
+    checkpoint = paths.checkpoint_of(run_id)
+    if run_id in paths.switched or checkpoint.undone.exists():
         raise ConflictError(
-            f"The line {run_id} at {line.root} has been switched to already; its stores are its own now.",
+            f"The checkpoint {run_id} at {checkpoint.root} has been switched to already; its stores are its own now.",
             hint="make another replay, and hand that over",
         )
-    made = LinePaths(line.root.with_name(f".{run_id}"))
-    for leftover in (made.root, line.root):
+    made = CheckpointPaths(checkpoint.root.with_name(f".{run_id}"))
+    for leftover in (made.root, checkpoint.root):
         shutil.rmtree(leftover, ignore_errors=True)
     for stage in plan.stages:
         stores = {store.name: store.timed for store in stage.stores} | {TASK_STORE: False}
         for task in range(tasks[stage.index]):
-            path, target = local_path(state, stage.index, task), initial_state.seed_path(made.seed, stage.index, task)
+            path = local_path(state, stage.index, task)
+            target = initial_state.path_of(made.initial_state, stage.index, task)
             with closing(LocalStore(path, stores, durable=True)) if path.exists() else nullcontext() as local:
                 _require_stand(local, path, last_batch)
                 initial_state.write(target, local, stores, last_batch + 1)
     before = stored_plan(paths.plan)
     assert before is not None, "a replay follows a stream that has a checkpoint"
-    checkpoint = CheckpointPlan(
+    made_plan = CheckpointPlan(
         lineage=before.lineage,
         query_id=run_id,
         fingerprint=plan.fingerprint(),
         partitions=partitions,
         tasks=tasks,
-        slots=slots,
+        shards=shards,
         first_batch=last_batch + 1,
         start=offsets,
         topics=dict(batches.topics_read(batches.read(paths.batches)).ids),
-        seed=made.seed.name,
+        initial_state=made.initial_state.name,
     )
-    write_plan(made.plan, checkpoint)
-    made.root.rename(line.root)
-    return checkpoint
+    write_plan(made.plan, made_plan)
+    made.root.rename(checkpoint.root)
+    return made_plan
 
 
 def switch(paths: PipelinePaths, query_id: str, *, accept_unfinished: bool = False) -> None:
-    """From its next start on, the stream is this line. Nothing happens if it is already.
+    """From its next start on, the stream is this checkpoint. Nothing happens if it is already.
 
     Args:
         paths: of the pipeline.
-        query_id: a line that was made.
-        accept_unfinished: switch although the running line has begun a batch that it has not finished. Some of its
-            tasks may have written their records of it, which the new line writes too. Only for a stream that fails in
-            that batch every time; else a start is enough to finish it.
+        query_id: a checkpoint that was made.
+        accept_unfinished: switch although the running checkpoint has begun a batch that it has not finished. Some of
+            its tasks may have written their records of it, which the new checkpoint writes too. Only for a stream that
+            fails in that batch every time; else a start is enough to finish it.
 
     Raises:
-        ConfigurationError: there is no such line.
-        ConflictError: it has been undone, or the stream has gone on since the batch that the line follows.
+        ConfigurationError: there is no such checkpoint.
+        ConflictError: it has been undone, or the stream has gone on since the batch that the checkpoint follows.
     """
     if paths.switched[-1:] == (query_id,):
         return
@@ -143,73 +144,73 @@ def switch(paths: PipelinePaths, query_id: str, *, accept_unfinished: bool = Fal
 
 def require_switchable(paths: PipelinePaths, query_id: str, *, accept_unfinished: bool = False) -> None:
     """Raises what `switch` would raise; changes nothing."""
-    line = paths.line_of(query_id)
-    plan = stored_plan(line.plan)
+    checkpoint = paths.checkpoint_of(query_id)
+    plan = stored_plan(checkpoint.plan)
     if plan is None:
         raise ConfigurationError(
-            f"There is no line {query_id} at {line.root}.", hint="a replay makes it when it hands over"
+            f"There is no checkpoint {query_id} at {checkpoint.root}.", hint="a replay makes it when it hands over"
         )
-    if line.undone.exists() or query_id in paths.switched:
+    if checkpoint.undone.exists() or query_id in paths.switched:
         raise ConflictError(
-            f"The line {query_id} has run, and the line before it goes on in its place.",
+            f"The checkpoint {query_id} has run, and the checkpoint before it goes on in its place.",
             hint="make another replay, and hand that over",
         )
     _require_end(paths, plan, accept_unfinished=accept_unfinished)
 
 
 def undo(paths: PipelinePaths, query_id: str | None = None) -> None:
-    """From its next start on, the stream is again the line before; the record of later batches is set aside.
+    """From its next start on, the stream is again the checkpoint before; the record of later batches is set aside.
 
     Args:
         paths: of the pipeline.
-        query_id: the line to undo, about which nothing happens if it has been undone already; None: the running one.
+        query_id: the checkpoint to undo; nothing happens if it is undone already. None: the running one.
 
     Raises:
         ConfigurationError: there is none, or another one runs.
     """
     switched = paths.switched
-    if query_id is not None and query_id not in switched and paths.line_of(query_id).undone.exists():
+    if query_id is not None and query_id not in switched and paths.checkpoint_of(query_id).undone.exists():
         return
     require_last(paths, query_id)
-    line = paths.line
-    plan = stored_plan(line.plan)
+    checkpoint = paths.current
+    plan = stored_plan(checkpoint.plan)
     assert plan is not None
-    line.undone.touch()
-    batches.set_aside(paths.batches, plan.first_batch, line.set_aside)
+    checkpoint.undone.touch()
+    batches.set_aside(paths.batches, plan.first_batch, checkpoint.set_aside)
     _point(paths, switched[:-1])
 
 
 def require_last(paths: PipelinePaths, query_id: str | None = None) -> None:
-    """Raises `ConfigurationError` if a line is not the one that was switched to last; None: if none was."""
+    """Raises `ConfigurationError` if a checkpoint is not the one that was switched to last; None: if none was."""
     switched = paths.switched
     if not switched or query_id not in (None, switched[-1]):
         raise ConfigurationError(
-            f"{query_id or 'The first line'} is not a line that was switched to last, so there is nothing to undo.",
+            f"{query_id or 'The first checkpoint'} is not the checkpoint that was switched to last; nothing to undo.",
             hint=f"switched to, the last one runs: {', '.join(switched) or 'none'}",
         )
 
 
-def predecessor(paths: PipelinePaths, query_id: str) -> LinePaths:
-    """The line that ran before one that was switched to."""
+def predecessor(paths: PipelinePaths, query_id: str) -> CheckpointPaths:
+    """The checkpoint that ran before one that was switched to."""
     at = paths.switched.index(query_id)
-    return paths.line_of(paths.switched[at - 1]) if at else LinePaths(paths.root)
+    return paths.checkpoint_of(paths.switched[at - 1]) if at else CheckpointPaths(paths.root)
 
 
 def expire(paths: PipelinePaths, before_s: float) -> None:
-    """Deletes the checkpoints of lines that ended before a time (seconds since 1970), which then cannot run again."""
+    """Deletes the files of checkpoints that ended before a time (seconds since 1970), which then cannot run again."""
     for query_id in paths.switched:
-        if paths.line_of(query_id).plan.stat().st_mtime < before_s:
+        if paths.checkpoint_of(query_id).plan.stat().st_mtime < before_s:
             ended = predecessor(paths, query_id)
-            for folder in (ended.checkpoint, ended.local, ended.seed):
+            for folder in (ended.spark, ended.local, ended.initial_state):
                 shutil.rmtree(folder, ignore_errors=True)
-    for undone in paths.root.glob("lines/*/undone"):
+    for undone in paths.root.glob("checkpoints/*/undone"):
         if undone.stat().st_mtime < before_s:
             shutil.rmtree(undone.parent)
 
 
 def settle(paths: PipelinePaths) -> None:
     """Ends an `undo` that was interrupted; for who is about to run the stream."""
-    if paths.line.undone.exists():
+    if paths.current.undone.exists():
         undo(paths)
 
 
@@ -224,20 +225,20 @@ def _require_stand(local: LocalStore | None, path: Path, last_batch: int) -> Non
 
 
 def _require_end(paths: PipelinePaths, plan: CheckpointPlan, *, accept_unfinished: bool) -> None:
-    """The running line has done exactly what comes before the new one: else batches would be lost, or done twice."""
+    """Refuses unless the running checkpoint ends just before the new one: no batch is lost, none done twice."""
     expected, last = plan.first_batch - 1, batches.last(paths.batches)
     found = -1 if last is None else last.batch
     if found != expected:
         raise ConflictError(
-            f"The line {plan.query_id} goes on after batch {expected}, but the stream is at batch {found}.",
-            hint="stop the stream, replay the batches since, and make the line anew",
+            f"The checkpoint {plan.query_id} goes on after batch {expected}, but the stream is at batch {found}.",
+            hint="stop the stream, replay the batches since, and make the checkpoint anew",
         )
     before = stored_plan(paths.plan)
-    begun = begun_batch(paths.checkpoint)
+    begun = begun_batch(paths.current.spark)
     if before is not None and begun is not None and before.first_batch + begun > expected and not accept_unfinished:
         raise ConflictError(
             f"The stream has begun batch {before.first_batch + begun} and not finished it; "
-            "tasks may have written records of it that the new line would write again.",
+            "tasks may have written records of it that the new checkpoint would write again.",
             hint="start the stream once more, and stop it when it has caught up; then replay what it did",
         )
 

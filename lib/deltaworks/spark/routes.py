@@ -1,14 +1,14 @@
-"""Which row goes where: one number per slot of a stage, chosen so that slots spread one per shuffle partition.
+"""Which row goes where: one number per shard of a stage, chosen so that shards spread one per shuffle partition.
 
 Spark sends a row to partition `pmod(murmur3(route, seed 42), partitions)`. Any other choice of route would put two
-slots of a stage on one partition and leave another one empty.
+shards of a stage on one partition and leave another one empty.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from deltaworks.runtime.slot import Operator
+from deltaworks.runtime.shard import Operator
 from deltaworks.topology.plan import Plan
 from deltaworks.topology.stages import StageGroup
 
@@ -35,54 +35,54 @@ def spark_hash(value: int) -> int:
 
 @dataclass(frozen=True)
 class Routes:
-    """Routes of every slot of a plan; a checkpoint depends on them.
+    """Routes of every shard of a plan; a checkpoint depends on them.
 
-    A slot is one group of a stateful operator and hosts the tasks `slot, slot + slots, ...` of its stages. As many
-    slots as cores keep the fixed cost of a batch down; as many as tasks let a stage grow to that many cores. With one
-    slot a single operator runs all stages, and so costs as much as one stage does.
+    A shard is one group of a stateful operator and hosts the tasks `shard, shard + shards, ...` of its stages. As many
+    shards as cores keep the fixed cost of a batch down; as many as tasks let a stage grow to that many cores. With one
+    shard a single operator runs all stages, and so costs as much as one stage does.
     """
 
     tasks: tuple[int, ...]
     """Number of tasks per stage."""
-    slots: int
-    """Largest number of slots per stage."""
+    shards: int
+    """Largest number of shards per stage."""
     groups: tuple[StageGroup, ...]
     """The stages in the order data flows."""
 
     @classmethod
-    def of(cls, plan: Plan, tasks: tuple[int, ...], slots: int) -> Routes:
+    def of(cls, plan: Plan, tasks: tuple[int, ...], shards: int) -> Routes:
         """Those of a plan."""
-        return cls(tasks, slots, plan.groups)
+        return cls(tasks, shards, plan.groups)
 
     @property
     def operators(self) -> tuple[Operator, ...]:
         """In the order data flows."""
-        if self.slots == 1:
+        if self.shards == 1:
             return (Operator(self.groups, 1),)
         return tuple(
-            Operator((group,), 1 if group.cyclic else min(self.tasks[group.stages[0]], self.slots))
+            Operator((group,), 1 if group.cyclic else min(self.tasks[group.stages[0]], self.shards))
             for group in self.groups
         )
 
     @property
     def partitions(self) -> int:
-        """Shuffle partitions: as many as the widest operator has slots."""
-        return max(operator.slots for operator in self.operators)
+        """Shuffle partitions: as many as the widest operator has shards."""
+        return max(operator.shards for operator in self.operators)
 
     def by_task(self) -> dict[tuple[int, int], int]:
         """`(stage, task) -> route`."""
         routes: dict[tuple[int, int], int] = {}
         candidate = 0
         for operator in self.operators:
-            wanted = set(range(operator.slots))
+            wanted = set(range(operator.shards))
             while wanted:
-                slot = spark_hash(candidate) % self.partitions
-                if slot in wanted:
-                    wanted.remove(slot)
+                shard = spark_hash(candidate) % self.partitions
+                if shard in wanted:
+                    wanted.remove(shard)
                     routes |= {
                         (stage, task): candidate
                         for stage in operator.stages
-                        for task in range(slot, self.tasks[stage], operator.slots)
+                        for task in range(shard, self.tasks[stage], operator.shards)
                     }
                 candidate += 1
         return routes

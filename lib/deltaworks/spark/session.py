@@ -75,7 +75,7 @@ def build(
 
     Args:
         name: Application name.
-        cores: Task slots of the local master; a failed task (a killed Python worker) is tried three times.
+        cores: cores of the local master; a failed task (a killed Python worker) is tried three times.
         partitions: Shuffle partitions, frozen with the checkpoint.
         driver_memory: JVM heap, as Spark writes it.
         scratch: Shuffle files, temporary RocksDB copies and the warehouse.

@@ -106,7 +106,7 @@ def run(
         QueryError: Spark ended the query for a reason of its own.
     """
     faults.install(settings.fault_hook)
-    settings = replace(settings, cores=pipeline.slots(settings.cores))
+    settings = replace(settings, cores=pipeline.shards(settings.cores))
     paths = PipelinePaths.of(settings, pipeline.name)
     if generation is None:
         generation = fence.read(paths.fence) + 1
@@ -115,7 +115,7 @@ def run(
             fence.advance(paths.fence, generation, pipeline.name)
             handover.settle(paths)
             ownership.require_settled(paths.handovers)
-            handover.expire(paths, (clock.cautious_ms() - TableOptions().keep_releases_ms) / 1000)
+            handover.expire(paths, (clock.cautious_ms() - TableOptions().keep_retained_ms) / 1000)
             shutil.rmtree(paths.scratch, ignore_errors=True)
             pipeline = set_aside.applied(paths, pipeline)
             with forking.serving(f"deltaworks: Python of {pipeline.name}", settings.joined_python_path) as forks:
@@ -153,7 +153,7 @@ class StreamDriver:
         """While this file exists the source plans no new batch."""
         self._batch: int | None = None
         """In process."""
-        self._sizes = RecordSizes(sizes.read(paths.line.sizes))
+        self._sizes = RecordSizes(sizes.read(paths.current.sizes))
         self._health = Health(paths, pipeline.name, generation, reporter)
         self._ticked = False
         self._stop = threading.Event()
@@ -178,7 +178,7 @@ class StreamDriver:
             with self._session(begun.checkpoint) as spark:
                 self._run_query(spark, begun, until_caught_up=until_caught_up or finish_batch)
         except BaseException as error:
-            if self._batch is not None and oversized.told(self._paths.line.open_batch, self._batch, error):
+            if self._batch is not None and oversized.told(self._paths.current.open_batch, self._batch, error):
                 _log.warning("batch %d was too large for memory or time; the next start takes less", self._batch)
             try:
                 self._health.write("failed", error=str(error))
@@ -203,7 +203,7 @@ class StreamDriver:
         spark = session.build(
             f"deltaworks-{self._pipeline.name}",
             cores=settings.cores,
-            partitions=Routes.of(self._plan, checkpoint.tasks, checkpoint.slots).partitions,
+            partitions=Routes.of(self._plan, checkpoint.tasks, checkpoint.shards).partitions,
             driver_memory=settings.driver_memory,
             scratch=self._paths.scratch,
             python_path=settings.joined_python_path,
@@ -229,14 +229,14 @@ class StreamDriver:
         self._paths.next_tick.unlink(missing_ok=True)
         frame = self._dataflow(spark, begun)
         durable = CheckpointSync(
-            self._paths.checkpoint, self._paths.line.synced, processes.boot_id(), failed=self._not_synced
+            self._paths.current.spark, self._paths.current.synced, processes.boot_id(), failed=self._not_synced
         )
-        offsets = committed_offsets(self._paths.checkpoint) or self._planner.initialOffset()
+        offsets = committed_offsets(self._paths.current.spark) or self._planner.initialOffset()
         self._health.goes_on_at(offsets)
         writer = (
             frame.writeStream.queryName(self._pipeline.name)
             .outputMode("update")
-            .option("checkpointLocation", str(self._paths.checkpoint))
+            .option("checkpointLocation", str(self._paths.current.spark))
             .foreachBatch(disk.told(self._paths.root)(partial(self._commit_batch, begun, durable)))
         )
         interval = f"{self._pipeline.trigger_interval.total_seconds()} seconds"
@@ -266,7 +266,7 @@ class StreamDriver:
     def _dataflow(self, spark: SparkSession, begun: Begun) -> DataFrame:
         """Source of ranges, then one stateful operator per stage, or one for all; the plan is a straight line."""
         checkpoint = begun.checkpoint
-        routing = Routes.of(self._plan, checkpoint.tasks, checkpoint.slots)
+        routing = Routes.of(self._plan, checkpoint.tasks, checkpoint.shards)
         routes = routing.by_task()
         source = self._source(routing, begun)
         self._planner = KafkaRangesReader(source)
@@ -276,14 +276,16 @@ class StreamDriver:
             query_id=checkpoint.query_id,
             generation=self._generation,
             fence=str(self._paths.fence),
-            local_root=str(self._paths.local),
+            local_root=str(self._paths.current.local),
             tables_root=str(self._settings.tables),
             tasks=checkpoint.tasks,
             exchange_partitions=self._plan.exchange_partitions(self._topics.read),
             transaction_timeout_ms=admin.transaction_timeout_ms(self._settings.bootstrap),
             first_batch=checkpoint.first_batch,
-            seed=None if checkpoint.seed is None else str(self._paths.line.root / checkpoint.seed),
-            commits=str(self._paths.checkpoint / "commits"),
+            initial_state=None
+            if checkpoint.initial_state is None
+            else str(self._paths.current.root / checkpoint.initial_state),
+            commits=str(self._paths.current.spark / "commits"),
             fault_hook=self._settings.fault_hook,
         )
         frame = spark.readStream.format("kafka_ranges").options(**offsets_option(source)).load()
@@ -301,14 +303,14 @@ class StreamDriver:
             self._topics.read | self._topics.whole,
             routing,
             checkpoint=begun.checkpoint,
-            intents=self._paths.line.intents,
+            intents=self._paths.current.intents,
             drain_file=self._planned_by,
             tick_file=self._paths.next_tick,
-            sizes_file=self._paths.line.sizes,
+            sizes_file=self._paths.current.sizes,
             generation=self._generation,
             code=self._code,
             first_clock_ms=0 if last is None else last.wall_clock_ms,
-            accepted=accepted.read(self._paths.line.accepted),
+            accepted=accepted.read(self._paths.current.accepted),
             sliced_batch=begun.sliced_batch,
         )
 
@@ -348,7 +350,7 @@ class StreamDriver:
         for result in results:
             for size in result.counts.sizes:
                 self._sizes.read(size.topic, size.records, size.size_bytes)
-        sizes.write(self._paths.line.sizes, self._sizes)
+        sizes.write(self._paths.current.sizes, self._sizes)
         self._plan_next_tick()
         records = sum(result.counts.records_in for result in results)
         self._health.batch_ended(batch_id, records, clock.ticks_s() - started, committer.stale_snapshots)

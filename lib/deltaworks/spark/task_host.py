@@ -1,4 +1,4 @@
-"""Kafka Streams tasks inside Spark: one group of `transformWithState` hosts the kernel tasks of one slot.
+"""Kafka Streams tasks inside Spark: one group of `transformWithState` hosts the kernel tasks of one shard.
 
 Spark's state keeps the version and the changelog of every task, all in one map: Spark prepares each variable of a state
 anew in every batch and partition, which costs more than what is done with it. Rows of other operators pass through,
@@ -23,8 +23,8 @@ from pyspark.sql.streaming.stateful_processor import (
 
 from deltaworks import disk
 from deltaworks.runtime import messages
-from deltaworks.runtime.slot import Operator, run_slot
-from deltaworks.runtime.state.initial_state import seeded
+from deltaworks.runtime.shard import Operator, run_shard
+from deltaworks.runtime.state.initial_state import with_initial_state
 from deltaworks.runtime.state.recovery import CheckpointState, StateHeader, decode_header, encode_header
 from deltaworks.runtime.task_loop import TaskId
 from deltaworks.runtime.worker import HostConfig, worker_for
@@ -35,7 +35,7 @@ _TASK, _SEGMENT = Struct(">ii"), Struct(">q")
 
 
 class SparkState:
-    """`recovery.CheckpointState` of one task over the state of its slot."""
+    """`recovery.CheckpointState` of one task over the state of its shard."""
 
     def __init__(self, task: TaskId, state: MapState) -> None:
         self._task = _TASK.pack(*task)
@@ -65,7 +65,7 @@ class SparkState:
 
 
 class TaskHost(StatefulProcessor):
-    """Hosts the tasks of one operator; one group is one slot."""
+    """Hosts the tasks of one operator; one group is one shard."""
 
     def __init__(self, config: HostConfig, operator: Operator, routes: dict[TaskId, int]) -> None:
         self._config = config
@@ -85,7 +85,7 @@ class TaskHost(StatefulProcessor):
         assert context is not None
         batch_id = self._config.first_batch + int(context.getLocalProperty("streaming.sql.batchId") or -1)
         with disk.told(Path(self._config.local_root)):
-            for row in run_slot(
+            for row in run_shard(
                 worker,
                 self._operator,
                 batch_id,
@@ -99,5 +99,5 @@ class TaskHost(StatefulProcessor):
         pass
 
     def _committed(self, task: TaskId) -> CheckpointState:
-        committed, seed = SparkState(task, self._state), self._config.seed
-        return committed if seed is None else seeded(committed, Path(seed), *task)
+        committed, initial = SparkState(task, self._state), self._config.initial_state
+        return committed if initial is None else with_initial_state(committed, Path(initial), *task)

@@ -184,12 +184,12 @@ class _Host:
         self._tables = TablesInMemory(plan.tables)
         exchange_partitions = plan.exchange_partitions(topic_partitions)
         self._globals = [
-            _TaskSlot(partial(build, stage, 0, exchange_partitions={}), stage, 0, self._tables, sink_partitions)
+            _RecordedTask(partial(build, stage, 0, exchange_partitions={}), stage, 0, self._tables, sink_partitions)
             for stage in plan.global_stages
         ]
-        global_stores = {name: store for slot in self._globals for name, store in slot.stores.items()}
+        global_stores = {name: store for recorded in self._globals for name, store in recorded.stores.items()}
         self._tasks = {
-            (stage.index, task): _TaskSlot(
+            (stage.index, task): _RecordedTask(
                 partial(build, stage, task, exchange_partitions=exchange_partitions, global_stores=global_stores),
                 stage,
                 task,
@@ -203,22 +203,22 @@ class _Host:
         self._metrics: list[dict[TaskId, TaskMetrics]] = []
 
     def run(self, batch_id: int, batch: MicroBatch, restarts: Restarts) -> None:
-        for slot in self._globals:
-            if mine := [each for each in batch.records if slot.stage.reads(each.topic)]:
-                slot.begin(batch_id)
-                task = slot.task(batch.wall_clock_ms)
+        for recorded in self._globals:
+            if mine := [each for each in batch.records if recorded.stage.reads(each.topic)]:
+                recorded.begin(batch_id)
+                task = recorded.task(batch.wall_clock_ms)
                 task.process(mine, batch.wall_clock_ms)
                 task.punctuate(batch.wall_clock_ms)
-                slot.commit()
+                recorded.commit()
         runs: dict[TaskId, _TaskRun] = {}
         read = {_range_of(each): each for each in batch.records if each.offsets}
 
         def run_of(task: TaskId) -> _TaskRun:
             if task not in runs:
-                slot = self._tasks[task]
+                recorded = self._tasks[task]
                 if restarts(batch_id, task):
-                    slot.rebuild(batch.wall_clock_ms)
-                runs[task] = _TaskRun(slot, batch_id, batch.wall_clock_ms, read, self._readers)
+                    recorded.rebuild(batch.wall_clock_ms)
+                runs[task] = _TaskRun(recorded, batch_id, batch.wall_clock_ms, read, self._readers)
             return runs[task]
 
         waiting = self._inputs(read, tick=batch.tick)
@@ -232,20 +232,20 @@ class _Host:
         """Of each task that has something to read, or ticks."""
         inputs = {
             task: Inputs()
-            for task, slot in self._tasks.items()
-            if tick and slot.stage.ticks(idle_timeout=self._idle_timeout)
+            for task, recorded in self._tasks.items()
+            if tick and recorded.stage.ticks(idle_timeout=self._idle_timeout)
         }
         for range_, each in records.items():
-            for task, slot in self._tasks.items():
-                if slot.reads(each):
+            for task, recorded in self._tasks.items():
+                if recorded.reads(each):
                     inputs.setdefault(task, Inputs()).ranges.append(range_)
         return inputs
 
     def recording(self) -> Recording:
         return Recording(
-            tasks={task: slot.output for task, slot in self._tasks.items()},
+            tasks={task: recorded.output for task, recorded in self._tasks.items()},
             tables=self._tables,
-            stores={task: slot.state.contents() for task, slot in self._tasks.items()},
+            stores={task: recorded.state.contents() for task, recorded in self._tasks.items()},
             exchanges=self._exchanges,
             metrics=self._metrics,
         )
@@ -256,13 +256,13 @@ class _TaskRun:
 
     def __init__(
         self,
-        slot: _TaskSlot,
+        recorded: _RecordedTask,
         batch_id: int,
         wall_ms: int,
         records: Mapping[Range, RecordBatch],
         readers: Mapping[str, int],
     ) -> None:
-        self._slot, self._batch_id, self._wall_ms = slot, batch_id, wall_ms
+        self._recorded, self._batch_id, self._wall_ms = recorded, batch_id, wall_ms
         self._records, self._readers = records, readers
         self.received: list[RecordBatch] = []
         self.metrics: TaskMetrics | None = None
@@ -270,10 +270,10 @@ class _TaskRun:
     def turn(self, inputs: Inputs, *, last: bool) -> Sent:
         """As in a stream, whose tasks read from Kafka what this one is given."""
         self.received += inputs.exchanges
-        self._slot.begin(self._batch_id)
-        process(self._slot.task(self._wall_ms), inputs, self._read, self._wall_ms)
-        sent = self._slot.commit()
-        self.metrics = self._slot.metrics.after(self.metrics)
+        self._recorded.begin(self._batch_id)
+        process(self._recorded.task(self._wall_ms), inputs, self._read, self._wall_ms)
+        sent = self._recorded.commit()
+        self.metrics = self._recorded.metrics.after(self.metrics)
         return [((self._readers[exchange], task), records) for (exchange, task), records in sent.items()]
 
     def _read(self, ranges: list[Range]) -> list[list[RecordBatch]]:
@@ -284,7 +284,7 @@ def _range_of(records: RecordBatch) -> Range:
     return Range(records.topic, records.partition, records.offsets[0], records.offsets[-1] + 1)
 
 
-class _TaskSlot:
+class _RecordedTask:
     """A task with its state and what it produced; the collector of the task."""
 
     def __init__(

@@ -14,10 +14,10 @@ _FILES = "tests/unit/runtime/state/test_local_files.py"
 
 
 def _members_one_by_one(patch: Patch) -> None:
-    from deltaworks.runtime import slot
+    from deltaworks.runtime import shard
 
-    keep = slot._TaskRun.keep
-    write = slot._TaskRun.write
+    keep = shard._TaskRun.keep
+    write = shard._TaskRun.write
 
     def write_and_keep(self: Any) -> None:
         write(self)
@@ -26,14 +26,14 @@ def _members_one_by_one(patch: Patch) -> None:
             transaction.apply(self._hosted.pending.changes)
             transaction.commit(self._header.version)
 
-    patch(slot._TaskRun, "write", write_and_keep)
-    patch(slot._TaskRun, "keep", nothing)
+    patch(shard._TaskRun, "write", write_and_keep)
+    patch(shard._TaskRun, "keep", nothing)
 
 
 def _local_store_written_at_once(patch: Patch) -> None:
-    from deltaworks.runtime import slot
+    from deltaworks.runtime import shard
 
-    original = slot._TaskRun.turn
+    original = shard._TaskRun.turn
 
     def turn(self: Any, inputs: Any, *, last: bool) -> Any:
         sent = original(self, inputs, last=last)
@@ -42,7 +42,7 @@ def _local_store_written_at_once(patch: Patch) -> None:
             transaction.commit(self._header.version)
         return sent
 
-    patch(slot._TaskRun, "turn", turn)
+    patch(shard._TaskRun, "turn", turn)
 
 
 def _nonce_not_compared(patch: Patch) -> None:
@@ -91,9 +91,9 @@ def _no_store_is_made_anew(patch: Patch) -> None:
 
 
 def _third_attempt_as_the_others(patch: Patch) -> None:
-    from deltaworks.runtime import slot
+    from deltaworks.runtime import shard
 
-    patch(slot, "_DISTRUST_FROM", 1 << 30)
+    patch(shard, "_DISTRUST_FROM", 1 << 30)
 
 
 BREAKAGES: dict[str, Breakage] = {

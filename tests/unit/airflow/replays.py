@@ -72,8 +72,8 @@ def take_notes(patch: Any) -> Notes:
 
     def publish(self: ReplayRun, engines: Engines | None, state: ReplayState, report: Report) -> None:
         notes.note("publish")
-        self.paths.release.parent.mkdir(parents=True, exist_ok=True)
-        self.paths.release.write_text("{}")
+        self.paths.publication.parent.mkdir(parents=True, exist_ok=True)
+        self.paths.publication.write_text("{}")
 
     def verify(self: ReplayRun, state: ReplayState, report: Report) -> None:
         notes.note("verify")

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow._shared.timezones.timezone import utcnow
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from airflow.serialization.decoders import decode_timetable
 from airflow.serialization.encoders import encode_timetable
+from airflow.timetables import trigger
 from airflow.timetables.base import TimeRestriction
 
 from deltaworks.airflow.quality import check, quality_dag
@@ -134,12 +135,17 @@ def test_each_pipeline_is_checked_every_hour_at_a_minute_of_its_own() -> None:
     assert all(f"every hour at minute {int(minute)} (UTC)" in doc for minute, doc in minutes.items())
 
 
-def test_a_stack_that_starts_checks_nothing_before_the_next_minute_that_is_due() -> None:
+@pytest.mark.parametrize("after_s", [1, 299, 3_599])
+def test_a_stack_that_starts_checks_nothing_before_the_next_minute_that_is_due(
+    monkeypatch: pytest.MonkeyPatch, after_s: int
+) -> None:
     dag: Any = quality_dag("orders")
+    due = datetime(2026, 1, 1, 12, int(dag.schedule.expression.split()[0]), tzinfo=UTC)
+    monkeypatch.setattr(trigger, "utcnow", lambda: due + timedelta(seconds=after_s))
 
     first = decode_timetable(encode_timetable(dag.schedule)).next_dagrun_info(
         last_automated_data_interval=None, restriction=TimeRestriction(earliest=None, latest=None, catchup=dag.catchup)
     )
 
     assert first is not None
-    assert first.run_after > utcnow()
+    assert first.run_after == due + timedelta(hours=1)

@@ -122,8 +122,8 @@ def test_a_gate_does_not_run_the_phases_before_it(settings: Settings, commands: 
 
 def test_after_the_end_there_is_nothing_to_do(settings: Settings, commands: Commands) -> None:
     paths = planned(settings, NAME, "r")
-    paths.release.parent.mkdir()
-    paths.release.write_text("{}")
+    paths.publication.parent.mkdir()
+    paths.publication.write_text("{}")
     paths.plan.unlink()
 
     execute(heavy())

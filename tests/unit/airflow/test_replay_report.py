@@ -15,7 +15,7 @@ REQUEST = ReplayRequest(pipeline="orders", requested_by="airflow ada", reason="p
 
 
 def report(folder: Path, *verdicts: Verdict, approval: Approval | None = None, **table: Any) -> str:
-    paths = ReplayPaths(folder, folder / "release.json")
+    paths = ReplayPaths(folder, folder / "publication.json")
     write_findings(paths, *verdicts, **table)
     state = ReplayState(from_ms=1_795_305_600_000, to_ms=1_795_392_000_000, passed=True, approval=approval)
     return markdown(paths, plan_of(REQUEST, "the-run"), state)

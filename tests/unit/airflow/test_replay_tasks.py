@@ -212,8 +212,8 @@ def test_who_has_approved_it_or_else_triggered_it_is_noted_before_it_is_publishe
         replay_tasks.publish(NAME, run, form(approval=approval), answer(answered_by))
 
     found = phases.ReplayRun.resume(settings, run)
-    assert found.release_request().approved_by == noted
-    assert found.release_request().requested_by == "airflow admin"
+    assert found.publication_request().approved_by == noted
+    assert found.publication_request().requested_by == "airflow admin"
 
 
 def test_what_was_not_asked_for_in_turn_is_not_approved(settings: Settings, notes: Notes) -> None:

@@ -103,8 +103,8 @@ def test_a_published_replay_says_who_approved_it(
         run_id="r1", batches=(0, 1), tables=(), requested_by="airflow bob", approved_by="airflow ada", **asked
     )
     told = Publication(request=request, state="published", round=1, tables={}, begun_ms=0)
-    own.releases.mkdir()
-    (own.releases / "r1.json").write_bytes(msgspec.json.encode(told))
+    own.publications.mkdir()
+    (own.publications / "r1.json").write_bytes(msgspec.json.encode(told))
     followed = HandoverRequest(
         run_id="r2", predecessor="q", last_batch=1, requested_by="bob at here", approved_by="eve at here", **asked
     )
@@ -116,9 +116,9 @@ def test_a_published_replay_says_who_approved_it(
     commands.replays(None)
 
     lines = capsys.readouterr().out.splitlines()
-    [release] = [line for line in lines if line.startswith("r1 ")]
+    [publication] = [line for line in lines if line.startswith("r1 ")]
     [handover] = [line for line in lines if line.startswith("r2 ")]
-    assert release.split("  ")[-1].strip() == "airflow ada" and "airflow bob" in release
+    assert publication.split("  ")[-1].strip() == "airflow ada" and "airflow bob" in publication
     assert handover.split("  ")[-1].strip() == "eve at here"
 
 

@@ -26,7 +26,7 @@ def plan_of(**changes: object) -> CheckpointPlan:
         "fingerprint": {},
         "partitions": {"t": 1},
         "tasks": (1,),
-        "slots": 1,
+        "shards": 1,
     }
     return CheckpointPlan(**(values | changes))  # type: ignore[arg-type]
 
@@ -65,8 +65,8 @@ def test_a_torn_plan_is_refused(tmp_path: Path, content: bytes) -> None:
         stored_plan(path)
 
 
-def test_of_a_later_line_all_lines_are_moved_away_together(tmp_path: Path) -> None:
-    path = tmp_path / "orders" / "lines" / "q2" / "plan.json"
+def test_of_a_later_checkpoint_all_are_moved_away_together(tmp_path: Path) -> None:
+    path = tmp_path / "orders" / "checkpoints" / "q2" / "plan.json"
     path.parent.mkdir(parents=True)
     path.write_text('{"format":1}')
     with pytest.raises(IncompatibleCheckpointError, match=f"move {tmp_path / 'orders'} away"):

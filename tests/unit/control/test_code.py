@@ -228,7 +228,7 @@ def test_archives_that_nobody_names_go_and_others_stay(settings: Settings) -> No
     paths = PipelinePaths.of(settings, "p")
     for generation, each in enumerate(found, start=1):
         retention.note(paths, generation, each.digest)
-    Intents(LocalFiles(paths.line.intents)).put(intent(found[0].digest))  # the open batch is that old
+    Intents(LocalFiles(paths.current.intents)).put(intent(found[0].digest))  # the open batch is that old
 
     kept = retention.named(settings)
     assert kept == {each.digest for each in (found[0], *found[3:])}
@@ -269,7 +269,7 @@ def test_what_a_crash_has_left_goes(settings: Settings) -> None:
 def test_nothing_goes_while_it_is_not_known_what_is_needed(settings: Settings) -> None:
     found = code.archive(settings)
     os.utime(found.path / "manifest.json", (1, 1))
-    intents = PipelinePaths.of(settings, "p").line.intents
+    intents = PipelinePaths.of(settings, "p").current.intents
     intents.mkdir(parents=True)
     (intents / "000000000007.json").write_bytes(b"{torn")
 

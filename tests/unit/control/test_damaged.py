@@ -26,7 +26,7 @@ from deltaworks.settings import Settings
 
 GARBAGE = bytes(range(256))
 BEAT = Heartbeat(pipeline="p", generation=1, query_id="q", state="running", pid=1, at=1.0)
-PLAN = CheckpointPlan(lineage="line", query_id="q", fingerprint={}, partitions={"in": 1}, tasks=(1,), slots=1)
+PLAN = CheckpointPlan(lineage="line", query_id="q", fingerprint={}, partitions={"in": 1}, tasks=(1,), shards=1)
 COMMAND = Command(id="publish-1", kind="publish", arguments={}, requested_by="me", at_ms=1)
 
 
@@ -133,7 +133,7 @@ def test_a_pointer_that_cannot_be_read_does_not_start_the_first_line(tmp_path: P
     paths = PipelinePaths(tmp_path)
     paths.pointer.write_text("first\nsecond\n")
     assert list(paths.switched) == ["first", "second"]
-    each_torn(paths.pointer, lambda: refused(IncompatibleCheckpointError, lambda: paths.line))
+    each_torn(paths.pointer, lambda: refused(IncompatibleCheckpointError, lambda: paths.current))
 
 
 def test_a_hand_over_that_cannot_be_read_is_refused(tmp_path: Path) -> None:

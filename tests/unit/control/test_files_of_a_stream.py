@@ -94,7 +94,7 @@ def test_a_plan_that_fits_is_what_the_next_start_is_compared_with(tmp_path: Path
 
     second = open_plan(path, "users", after, {"t": 1}, (1,), 1)
 
-    assert (second.query_id, second.slots) == (first.query_id, first.slots)
+    assert (second.query_id, second.shards) == (first.query_id, first.shards)
     assert second.fingerprint == after != before
     assert open_plan(path, "users", after, {"t": 1}, (1,), 1) == second
 

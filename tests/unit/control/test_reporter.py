@@ -57,9 +57,9 @@ def test_a_line_sends_its_own_batches_and_the_one_before_has_sent_those_before(t
         batches.append(paths.batches, BatchRecord(number, 0, {}))
     report(settings, "first")
     plan = CheckpointPlan(
-        lineage="line", query_id="run", fingerprint={}, partitions={}, tasks=(), slots=1, first_batch=3
+        lineage="line", query_id="run", fingerprint={}, partitions={}, tasks=(), shards=1, first_batch=3
     )
-    write_plan(paths.line_of("run").plan, plan)
+    write_plan(paths.checkpoint_of("run").plan, plan)
     paths.pointer.write_text("run\n")
     batches.append(paths.batches, BatchRecord(3, 0, {}))
     report(settings, "run")

@@ -45,7 +45,7 @@ def processed(paths: PipelinePaths, batch: int, *ranges: Range) -> None:
 
 
 def planned(paths: PipelinePaths, batch: int, *ranges: Range) -> None:
-    Intents(LocalFiles(paths.line.intents)).put(
+    Intents(LocalFiles(paths.current.intents)).put(
         Intent(batch=batch, lineage="l", query="q", generation=1, code="c", clock_ms=0, tick=False,
                ranges=list(ranges), end={}, previous="")
     )  # fmt: skip

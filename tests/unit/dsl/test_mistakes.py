@@ -1249,7 +1249,7 @@ def test_a_mistake_is_told_with_its_line_and_what_to_do(name: str) -> None:
     mistake = MISTAKES[name]
     expected = mistake.text.replace("{aside}", ASIDE)
     for marked in ("here", "first"):
-        expected = expected.replace("{" + marked + "}", f"{FILE}:{line_of(mistake.code, marked)}")
+        expected = expected.replace("{" + marked + "}", f"{FILE}:{checkpoint_of(mistake.code, marked)}")
 
     with pytest.raises(mistake.error) as caught:
         shop = Shop()
@@ -1260,10 +1260,10 @@ def test_a_mistake_is_told_with_its_line_and_what_to_do(name: str) -> None:
     assert shown(caught.value) == expected
     if "{here}" not in mistake.text:
         frames = traceback.extract_tb(caught.value.__traceback__)
-        assert line_of(mistake.code, "here") in [frame.lineno for frame in frames if frame.filename == __file__]
+        assert checkpoint_of(mistake.code, "here") in [frame.lineno for frame in frames if frame.filename == __file__]
 
 
-def line_of(code: Callable[[Shop], object], marked: str) -> int | None:
+def checkpoint_of(code: Callable[[Shop], object], marked: str) -> int | None:
     lines, first = inspect.getsourcelines(code)
     return next((first + number for number, line in enumerate(lines) if line.rstrip().endswith(f"# {marked}")), None)
 

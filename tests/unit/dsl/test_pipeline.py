@@ -61,9 +61,9 @@ def test_a_function_without_parameters_returns_a_low_level_topology() -> None:
         Pipeline(name="copies", topology=lambda: low_level().build()).plan()  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("wanted", "given", "slots"), [(None, 4, 4), (1, 4, 1), (8, 4, 4)])
-def test_a_pipeline_takes_no_more_slots_than_it_wants_or_is_given(wanted: int | None, given: int, slots: int) -> None:
-    assert Pipeline(name="users", topology=topology, cores=wanted).slots(given) == slots
+@pytest.mark.parametrize(("wanted", "given", "shards"), [(None, 4, 4), (1, 4, 1), (8, 4, 4)])
+def test_a_pipeline_takes_no_more_shards_than_it_wants_or_is_given(wanted: int | None, given: int, shards: int) -> None:
+    assert Pipeline(name="users", topology=topology, cores=wanted).shards(given) == shards
 
 
 @pytest.mark.parametrize(

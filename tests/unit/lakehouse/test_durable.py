@@ -83,12 +83,12 @@ def test_a_checkpoint_is_synced(tmp_path: Path, synced: set[int]) -> None:
     assert {inode(path) for path in (*folder.glob("*.parquet"), folder / "_last_checkpoint", folder)} <= synced
 
 
-def test_what_a_release_keeps_and_brings_back_is_synced(tmp_path: Path, synced: set[int]) -> None:
+def test_what_a_publication_keeps_and_brings_back_is_synced(tmp_path: Path, synced: set[int]) -> None:
     (tmp_path / "t").mkdir()
     (tmp_path / "t" / "a.parquet").write_bytes(b"x")
     kept = RetainedFiles(tmp_path / "t", keep_ms=1)
     name = kept.keep("run", 1, 0, ["a.parquet"])
-    assert inode(tmp_path / "t" / layout.RELEASES_FOLDER / name) in synced
+    assert inode(tmp_path / "t" / layout.RETAINED_FOLDER / name) in synced
 
     (tmp_path / "t" / "a.parquet").unlink()
     synced.clear()

@@ -327,9 +327,9 @@ def test_a_file_that_is_shorter_than_it_was_is_not_committed(tmp_path: Path) -> 
         committer.commit(BATCHES, writes)
 
 
-def test_the_trash_and_what_releases_keep_are_not_touched_by_a_vacuum(tmp_path: Path) -> None:
+def test_the_trash_and_what_publications_keep_are_not_touched_by_a_vacuum(tmp_path: Path) -> None:
     run(tmp_path, BATCHES)[0].close()
-    for folder in (layout.TRASH_FOLDER, layout.RELEASES_FOLDER):
+    for folder in (layout.TRASH_FOLDER, layout.RETAINED_FOLDER):
         (tmp_path / "orders" / folder / "1").mkdir(parents=True)
         (tmp_path / "orders" / folder / "1" / "part-x.parquet").write_bytes(b"")
 

@@ -19,6 +19,7 @@ import pytest
 
 from deltaworks.spark import fork_client
 from deltaworks.spark.forking import ForkServer
+from tests.processes import is_gone
 
 _DRIVER = """
 import os
@@ -110,10 +111,6 @@ def _until(fact: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def _gone(process: psutil.Process) -> bool:
-    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
-
-
 def test_it_is_like_a_python_that_is_started(driver: Any, tmp_path: Path) -> None:
     forked = _call(driver, tmp_path, "-m", "shows", "one", "two words", text="some input")
     started = subprocess.run(
@@ -149,7 +146,7 @@ def test_who_ends_what_he_started_ends_what_was_forked(begin: Begin) -> None:
     process, forked = begin()
     process.terminate()
     process.wait()
-    _until(lambda: _gone(forked))
+    _until(lambda: is_gone(forked))
 
 
 @pytest.mark.parametrize("way", ["closed", "killed"])
@@ -162,7 +159,7 @@ def test_nothing_outlives_the_driver(driver: Any, begin: Begin, way: str) -> Non
         assert driver.wait(timeout=20) == 0
     else:
         driver.kill()
-    _until(lambda: _gone(forked) and _gone(server))
+    _until(lambda: is_gone(forked) and is_gone(server))
     process.wait(timeout=20)
 
 

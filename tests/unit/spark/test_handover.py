@@ -1,4 +1,4 @@
-"""Lines: what is refused, what an interruption leaves, where a line goes on. What runs in them: `tests/hosts`."""
+"""Handovers: what is refused, what an interruption leaves, where a checkpoint goes on. What runs: `tests/hosts`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def counting(store: str = "counts") -> Plan:
 
 
 class Folder:
-    """A pipeline whose first line has run batches 0 to 2, and the state of a replay of them."""
+    """A pipeline whose first checkpoint has run batches 0 to 2, and the state of a replay of them."""
 
     def __init__(self, root: Path) -> None:
         self.paths = PipelinePaths(root / "pipeline")
@@ -43,17 +43,17 @@ class Folder:
             batches.append(self.paths.batches, BatchRecord(number, 1_000 * number, {"t": {"0": (number, number + 1)}}))
 
     def spark(self, *, begun: int, committed: int | None) -> None:
-        """What Spark's checkpoint of the running line says."""
+        """What Spark's checkpoint of the running checkpoint says."""
         for log, last in (("offsets", begun), ("commits", committed)):
-            (self.paths.checkpoint / log).mkdir(parents=True, exist_ok=True)
+            (self.paths.current.spark / log).mkdir(parents=True, exist_ok=True)
             for number in range(-1 if last is None else last + 1):
                 ends: Offsets = {"t": {"0": number + 1, "1": 40}, "g": {"0": 7}}
-                (self.paths.checkpoint / log / str(number)).write_bytes(b"v1\n{}\n" + msgspec.json.encode(ends))
+                (self.paths.current.spark / log / str(number)).write_bytes(b"v1\n{}\n" + msgspec.json.encode(ends))
 
     def make(self, run_id: str = "run", last_batch: int = 2) -> CheckpointPlan:
         offsets = handover.offsets_after(self.paths, last_batch)
-        return handover.make_line(
-            self.paths, counting(), tasks=(2,), slots=2, partitions={"t": 2}, run_id=run_id, last_batch=last_batch,
+        return handover.make_checkpoint(
+            self.paths, counting(), tasks=(2,), shards=2, partitions={"t": 2}, run_id=run_id, last_batch=last_batch,
             offsets=offsets, state=self.state,
         )  # fmt: skip
 
@@ -63,13 +63,13 @@ def folder(tmp_path: Path) -> Folder:
     return Folder(tmp_path)
 
 
-def test_a_line_knows_the_topics_that_the_batches_before_it_have_read(folder: Folder) -> None:
+def test_a_checkpoint_knows_the_topics_that_the_batches_before_it_have_read(folder: Folder) -> None:
     batches.append(folder.paths.batches, BatchRecord(3, 9_000, {"t": {"0": (3, 4)}}, topics={"t": "id"}))
 
     assert folder.make(last_batch=3).topics == {"t": "id"}
 
 
-def test_a_line_goes_on_after_the_last_batch_with_the_new_plan(folder: Folder) -> None:
+def test_a_checkpoint_goes_on_after_the_last_batch_with_the_new_plan(folder: Folder) -> None:
     old = stored_plan(folder.paths.plan)
     made = folder.make()
     assert stored_plan(folder.paths.plan) == old, "nothing has changed for the stream"
@@ -78,21 +78,21 @@ def test_a_line_goes_on_after_the_last_batch_with_the_new_plan(folder: Folder) -
     handover.switch(folder.paths, "run")  # once more
 
     opened = open_plan(folder.paths.plan, "p", counting().fingerprint(), {"t": 2}, (2,), 8)
-    assert opened == made == stored_plan(folder.paths.line_of("run").plan)
-    assert (made.query_id, made.first_batch, made.slots) == ("run", 3, 2)
+    assert opened == made == stored_plan(folder.paths.checkpoint_of("run").plan)
+    assert (made.query_id, made.first_batch, made.shards) == ("run", 3, 2)
     handover.undo(folder.paths)
     assert stored_plan(folder.paths.plan) == old
     assert not folder.paths.pointer.exists()
 
 
-def test_partitions_without_records_go_on_where_the_line_before_has_begun(folder: Folder) -> None:
+def test_partitions_without_records_go_on_where_the_checkpoint_before_has_begun(folder: Folder) -> None:
     assert handover.offsets_after(folder.paths, 2) == {"t": {"0": 3, "1": 40}, "g": {"0": 7}}
     batches.append(folder.paths.batches, BatchRecord(3, 9_000, {"t": {"1": (40, 45)}, "g": {"0": (7, 9)}}, tick=True))
     assert handover.offsets_after(folder.paths, 2) == {"t": {"0": 3, "1": 40}, "g": {"0": 7}}
     assert handover.offsets_after(folder.paths, 3) == {"t": {"0": 3, "1": 45}, "g": {"0": 9}, TICK: {"0": 9_000}}
 
 
-def test_a_line_that_has_not_run_yet_says_where_it_begins(folder: Folder) -> None:
+def test_a_checkpoint_that_has_not_run_yet_says_where_it_begins(folder: Folder) -> None:
     made = folder.make()
     handover.switch(folder.paths, "run")
 
@@ -120,12 +120,12 @@ def test_a_batch_that_was_begun_is_finished_before(folder: Folder) -> None:
 
 def test_what_spark_has_not_committed_although_everything_is_recorded_is_finished(folder: Folder) -> None:
     folder.make()
-    (folder.paths.checkpoint / "commits" / "2").unlink()
+    (folder.paths.current.spark / "commits" / "2").unlink()
 
     handover.switch(folder.paths, "run")
 
 
-def test_batches_are_counted_from_the_first_line_on(folder: Folder) -> None:
+def test_batches_are_counted_from_the_first_checkpoint_on(folder: Folder) -> None:
     folder.make()
     handover.switch(folder.paths, "run")
     folder.record(3, 4)
@@ -140,26 +140,28 @@ def test_batches_are_counted_from_the_first_line_on(folder: Folder) -> None:
     assert folder.paths.switched == ("run", "second")
 
     handover.undo(folder.paths, "second")
-    with pytest.raises(ConfigurationError, match="gone is not a line that was switched to last"):
+    with pytest.raises(ConfigurationError, match="gone is not the checkpoint that was switched to last"):
         handover.undo(folder.paths, "gone")
     handover.undo(folder.paths)
-    with pytest.raises(ConfigurationError, match="The first line is not a line that was switched to last"):
+    with pytest.raises(
+        ConfigurationError, match="The first checkpoint is not the checkpoint that was switched to last"
+    ):
         handover.undo(folder.paths)
 
 
-def test_a_line_that_has_not_run_is_made_again(folder: Folder) -> None:
+def test_a_checkpoint_that_has_not_run_is_made_again(folder: Folder) -> None:
     folder.make()
-    (folder.paths.line_of("run").root / "leftover").touch()
+    (folder.paths.checkpoint_of("run").root / "leftover").touch()
     folder.record(3)
 
     made = folder.make(last_batch=3)
 
     assert made.first_batch == 4
-    assert not (folder.paths.line_of("run").root / "leftover").exists()
+    assert not (folder.paths.checkpoint_of("run").root / "leftover").exists()
     handover.switch(folder.paths, "run")
 
 
-def test_a_line_that_has_run_is_neither_made_nor_switched_to_again(folder: Folder) -> None:
+def test_a_checkpoint_that_has_run_is_neither_made_nor_switched_to_again(folder: Folder) -> None:
     folder.make()
     handover.switch(folder.paths, "run")
     with pytest.raises(ConflictError, match="switched to already"):
@@ -169,18 +171,18 @@ def test_a_line_that_has_run_is_neither_made_nor_switched_to_again(folder: Folde
 
     with pytest.raises(ConflictError, match="switched to already"):
         folder.make()
-    with pytest.raises(ConflictError, match="has run, and the line before it goes on"):
+    with pytest.raises(ConflictError, match="has run, and the checkpoint before it goes on"):
         handover.switch(folder.paths, "run")
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "..", ".hidden"])
 def test_a_name_that_is_no_folder_is_refused(folder: Folder, name: str) -> None:
-    with pytest.raises(ConfigurationError, match="cannot be the id of a replay, or of a line"):
+    with pytest.raises(ConfigurationError, match="cannot be the id of a replay, or of a checkpoint"):
         handover.switch(folder.paths, name)
 
 
-def test_a_line_that_nobody_has_made_is_refused(folder: Folder) -> None:
-    with pytest.raises(ConfigurationError, match="There is no line other"):
+def test_a_checkpoint_that_nobody_has_made_is_refused(folder: Folder) -> None:
+    with pytest.raises(ConfigurationError, match="There is no checkpoint other"):
         handover.switch(folder.paths, "other")
 
 
@@ -201,7 +203,7 @@ def test_an_undo_that_was_interrupted_is_ended_by_who_runs_the_stream_next(
 
     assert not folder.paths.pointer.exists()
     assert [record.batch for record in batches.read(folder.paths.batches)] == [0, 1, 2]
-    assert [record.batch for record in batches.read(folder.paths.line_of("run").set_aside)] == [3, 4]
+    assert [record.batch for record in batches.read(folder.paths.checkpoint_of("run").set_aside)] == [3, 4]
     handover.undo(folder.paths, "run")  # who asked for it asks again
 
 
@@ -209,11 +211,11 @@ def interrupt(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_a_line_that_was_not_finished_is_not_there(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_that_was_not_finished_is_not_there(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(handover, "write_plan", interrupt)
         folder.make()
-    with pytest.raises(ConfigurationError, match="There is no line run"):
+    with pytest.raises(ConfigurationError, match="There is no checkpoint run"):
         handover.switch(folder.paths, "run")
 
     folder.make()

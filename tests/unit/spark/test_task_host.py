@@ -55,13 +55,13 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> Ran:
     def run(host: TaskHost, spark_batch: str) -> tuple[int, CheckpointState]:
         found: list[Any] = []
 
-        def run_slot(
+        def run_shard(
             worker: Any, operator: Any, batch_id: int, rows: Any, committed: Any, attempt: int
         ) -> Iterator[messages.Row]:
             found.extend((batch_id, committed((0, 0)), attempt))
             yield ROW
 
-        monkeypatch.setattr(task_host, "run_slot", run_slot)
+        monkeypatch.setattr(task_host, "run_shard", run_shard)
         monkeypatch.setattr(task_host, "worker_for", lambda config, routes: None)
         context = SimpleNamespace(getLocalProperty={"streaming.sql.batchId": spark_batch}.get, attemptNumber=lambda: 2)
         monkeypatch.setattr(task_host.TaskContext, "get", lambda: context)  # type: ignore[attr-defined]
@@ -79,13 +79,13 @@ def test_batches_are_counted_from_the_first_one_of_the_pipeline(ran: Ran) -> Non
     assert [ran(host(first_batch=40), "0")[0], ran(host(first_batch=40), "7")[0]] == [40, 47]
 
 
-def test_tasks_of_a_line_with_seeds_take_them(ran: Ran, tmp_path: Path) -> None:
-    initial_state.write(initial_state.seed_path(tmp_path, 0, 0), None, {}, batches=1)
+def test_tasks_of_a_checkpoint_with_an_initial_state_take_it(ran: Ran, tmp_path: Path) -> None:
+    initial_state.write(initial_state.path_of(tmp_path, 0, 0), None, {}, batches=1)
 
     _, alone = ran(host(), "0")
-    _, seeded = ran(host(seed=str(tmp_path)), "0")
+    _, with_initial_state = ran(host(initial_state=str(tmp_path)), "0")
 
-    header = seeded.header()
+    header = with_initial_state.header()
     assert alone.header() is None
     assert header is not None and header.version == EMPTY
 

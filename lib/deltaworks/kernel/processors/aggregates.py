@@ -37,10 +37,10 @@ def stream_aggregate(node: StreamAggregate, wiring: Wiring) -> Process:
         if key is None or value is None:
             return drop()
         try:
-            slot = key if cache_key is None else cache_key(key)
+            entry_key = key if cache_key is None else cache_key(key)
         except Exception as error:
             return failed(name, error, key, value, timestamp_ms, headers)
-        entry = entries.get(slot)
+        entry = entries.get(entry_key)
         kept, time_ms = entry[0], entry[1]
         try:
             if kept is None:
@@ -56,9 +56,9 @@ def stream_aggregate(node: StreamAggregate, wiring: Wiring) -> Process:
         if timestamp_ms > time_ms:
             time_ms = timestamp_ms
         if cached:
-            entries.updates[slot] = (kept, timestamp_ms if new is None else time_ms, context.number, context.index)
+            entries.updates[entry_key] = (kept, timestamp_ms if new is None else time_ms, context.number, context.index)
             return None
-        entries.updates[slot] = (kept, time_ms)
+        entries.updates[entry_key] = (kept, time_ms)
         return forward(key, Change(new, old if old_values else None), time_ms, headers)
 
     return process
@@ -74,15 +74,15 @@ def _versioned(node: StreamAggregate, store: VersionedStore, wiring: Wiring) -> 
         if key is None or value is None:
             return drop()
         try:
-            slot = key if codec.cache_key is None else codec.cache_key(key)
-            entry = store.entries.get(slot)
+            entry_key = key if codec.cache_key is None else codec.cache_key(key)
+            entry = store.entries.get(entry_key)
             old = does.initial() if entry[0] is None else codec.value_of_cached(entry[0])
             time_ms = timestamp_ms if entry[0] is None else max(timestamp_ms, entry[1])
             new = does.update(key, value, old)
             kept = codec.cached_value(new)
         except Exception as error:
             return failed(name, error, key, value, timestamp_ms, headers)
-        return keep(slot, key, kept, new, old if old_values else None, time_ms, headers)
+        return keep(entry_key, key, kept, new, old if old_values else None, time_ms, headers)
 
     return process
 

@@ -73,8 +73,8 @@ def table_aggregate(node: TableAggregate, wiring: Wiring) -> Process:
         try:
             if key is None:
                 raise ValueError("a group of a table has no null key")
-            slot = key if cache_key is None else cache_key(key)
-            entry = entries.get(slot)
+            entry_key = key if cache_key is None else cache_key(key)
+            entry = entries.get(entry_key)
             new = old = entry[0] if thaw is None or entry[0] is None else thaw(entry[0])
             if change.old is not None and old is not None:
                 new = subtract(key, change.old, old)
@@ -92,7 +92,7 @@ def table_aggregate(node: TableAggregate, wiring: Wiring) -> Process:
             return failed(name, error, key, change, timestamp_ms, headers)
         if cached and new is None:
             result_ms = timestamp_ms
-        return keep(slot, key, kept, new, old if old_values else None, result_ms, headers)
+        return keep(entry_key, key, kept, new, old if old_values else None, result_ms, headers)
 
     return process
 

@@ -42,8 +42,8 @@ def _cached(node: Node, store: KeyValueStore, wiring: Wiring) -> Keep:
     forward = wiring.forward(node.name)
     wiring.flushes.append(forward_at_commit(store, context, forward, old_values=node.old_values))
 
-    def keep(slot: Any, key: Any, kept: Any, value: Any, old: Any, timestamp_ms: int, headers: Headers) -> None:
-        entries.updates[slot] = (kept, timestamp_ms, context.number, context.index)
+    def keep(entry_key: Any, key: Any, kept: Any, value: Any, old: Any, timestamp_ms: int, headers: Headers) -> None:
+        entries.updates[entry_key] = (kept, timestamp_ms, context.number, context.index)
 
     return keep
 
@@ -51,8 +51,8 @@ def _cached(node: Node, store: KeyValueStore, wiring: Wiring) -> Keep:
 def _last_value(node: Node, store: KeyValueStore, wiring: Wiring) -> Keep:
     entries, forward = store.entries, wiring.forward(node.name)
 
-    def keep(slot: Any, key: Any, kept: Any, value: Any, old: Any, timestamp_ms: int, headers: Headers) -> None:
-        entries.updates[slot] = (kept, timestamp_ms)
+    def keep(entry_key: Any, key: Any, kept: Any, value: Any, old: Any, timestamp_ms: int, headers: Headers) -> None:
+        entries.updates[entry_key] = (kept, timestamp_ms)
         forward(key, Change(value, old), timestamp_ms, headers)
 
     return keep
@@ -61,8 +61,8 @@ def _last_value(node: Node, store: KeyValueStore, wiring: Wiring) -> Keep:
 def _versions(node: Node, store: VersionedStore, wiring: Wiring) -> Keep:
     put, forward, drop = store.put_cached, wiring.forward(node.name), wiring.context.drop
 
-    def keep(slot: Any, key: Any, kept: Any, value: Any, old: Any, timestamp_ms: int, headers: Headers) -> None:
-        valid_to_ms = put(slot, kept, timestamp_ms)
+    def keep(entry_key: Any, key: Any, kept: Any, value: Any, old: Any, timestamp_ms: int, headers: Headers) -> None:
+        valid_to_ms = put(entry_key, kept, timestamp_ms)
         if valid_to_ms == NOT_PUT:
             return drop()
         return forward(key, Change(value, old, valid_to_ms == IS_LATEST), timestamp_ms, headers)

@@ -61,11 +61,11 @@ def session_aggregate(node: SessionAggregate, wiring: Wiring) -> Process:
         if timestamp_ms > clock.observed_ms:
             clock.observed_ms = timestamp_ms
         try:
-            slot = key if cache_key is None else cache_key(key)
+            entry_key = key if cache_key is None else cache_key(key)
         except Exception as error:
             return failed(name, error, key, value, timestamp_ms, headers)
         earliest_ms, latest_ms = timestamp_ms - gap_ms, timestamp_ms + gap_ms
-        sessions = store.sessions(slot)
+        sessions = store.sessions(entry_key)
         near: list[Session] = []
         for session in sessions:
             if session[0] >= earliest_ms and session[1] <= latest_ms:
@@ -95,7 +95,7 @@ def session_aggregate(node: SessionAggregate, wiring: Wiring) -> Process:
             for session in near:
                 old = codec.value_of_cached(session[2]) if old_values else None
                 # Gone before it is said, for joins that look it up.
-                store.replace(slot, (session,), None)
+                store.replace(entry_key, (session,), None)
                 tell(Windowed(key, session[1], session[0]), Change(None, old), session[0], NO_HEADERS)
             near = []
         try:
@@ -104,12 +104,12 @@ def session_aggregate(node: SessionAggregate, wiring: Wiring) -> Process:
                 kept = freeze(new)
         except Exception as error:
             # Kafka Streams has already removed what was to be merged, unless the session stays where it is.
-            store.replace(slot, near if moves else (), None)
+            store.replace(entry_key, near if moves else (), None)
             return failed(name, error, key, value, timestamp_ms, headers)
         if cached:
-            store.replace(slot, near, (end_ms, start_ms, kept, context.number, context.index))
+            store.replace(entry_key, near, (end_ms, start_ms, kept, context.number, context.index))
             return None
-        store.replace(slot, near, (end_ms, start_ms, kept))
+        store.replace(entry_key, near, (end_ms, start_ms, kept))
         if updates:
             return tell(Windowed(key, start_ms, end_ms), Change(new), end_ms, NO_HEADERS)
         assert close is not None

@@ -62,19 +62,19 @@ def sliding_aggregate(node: SlidingAggregate, wiring: Wiring) -> Process:
             error = ValueError("a sliding window needs a time difference of at least 1 ms")
             return failed(name, error, key, value, timestamp_ms, headers)
         try:
-            slot = key if cache_key is None else cache_key(key)
+            entry_key = key if cache_key is None else cache_key(key)
         except Exception as error:
             return failed(name, error, key, value, timestamp_ms, headers)
-        starts = store.starts(slot)
+        starts = store.starts(entry_key)
         first = 0 if timestamp_ms < difference_ms else bisect_left(starts, timestamp_ms - 2 * difference_ms)
         near = starts[first : bisect_right(starts, timestamp_ms + 1)]
         if timestamp_ms < difference_ms:
-            early(key, slot, value, timestamp_ms, headers, near)
-        elif usual(key, slot, value, timestamp_ms, headers, near) and close is not None:
+            early(key, entry_key, value, timestamp_ms, headers, near)
+        elif usual(key, entry_key, value, timestamp_ms, headers, near) and close is not None:
             close(headers)
         return None
 
-    def usual(key: Any, slot: Any, value: Any, timestamp_ms: int, headers: Headers, near: Sequence[int]) -> bool:
+    def usual(key: Any, entry_key: Any, value: Any, timestamp_ms: int, headers: Headers, near: Sequence[int]) -> bool:
         """From the last window to the first; False: a function raised, and the rest is left out."""
         after_exists = before_exists = False
         before, after = ABSENT, ABSENT
@@ -84,7 +84,7 @@ def sliding_aggregate(node: SlidingAggregate, wiring: Wiring) -> Process:
                 after_exists = True
                 continue
             end_ms = start_ms + difference_ms
-            entry = entry_at(slot, start_ms)
+            entry = entry_at(entry_key, start_ms)
             if end_ms > timestamp_ms:
                 if after is ABSENT:
                     after = entry
@@ -93,7 +93,7 @@ def sliding_aggregate(node: SlidingAggregate, wiring: Wiring) -> Process:
             else:
                 before, previous_ms = entry, entry[1]
                 break
-            if not fold(key, slot, value, timestamp_ms, headers, start_ms, entry[0], entry[1]):
+            if not fold(key, entry_key, value, timestamp_ms, headers, start_ms, entry[0], entry[1]):
                 return False
             if before_exists:
                 if entry[1] >= timestamp_ms:
@@ -103,49 +103,49 @@ def sliding_aggregate(node: SlidingAggregate, wiring: Wiring) -> Process:
         if previous_ms != NEVER:
             start_ms = previous_ms + 1
             lacks = start_ms not in near and start_ms + difference_ms >= timestamp_ms
-            if lacks and not fold(key, slot, value, timestamp_ms, headers, start_ms, None, NEVER):
+            if lacks and not fold(key, entry_key, value, timestamp_ms, headers, start_ms, None, NEVER):
                 return False
         if not before_exists:
             start_ms = timestamp_ms - difference_ms
             kept = before[0] if previous_ms != NEVER and start_ms <= previous_ms else None
-            if not fold(key, slot, value, timestamp_ms, headers, start_ms, kept, NEVER):
+            if not fold(key, entry_key, value, timestamp_ms, headers, start_ms, kept, NEVER):
                 return False
         if not after_exists and after[1] > timestamp_ms:
-            copy(key, slot, timestamp_ms, headers, after)
+            copy(key, entry_key, timestamp_ms, headers, after)
         return True
 
-    def early(key: Any, slot: Any, value: Any, timestamp_ms: int, headers: Headers, near: Sequence[int]) -> None:
+    def early(key: Any, entry_key: Any, value: Any, timestamp_ms: int, headers: Headers, near: Sequence[int]) -> None:
         """Its window would start before the epoch: all such records share the one that starts with it."""
         after_exists = False
         first, after = ABSENT, ABSENT
         previous_ms = NEVER
         for start_ms in near:
             if start_ms == 0:
-                first = entry_at(slot, 0)
+                first = entry_at(entry_key, 0)
                 if first[1] < timestamp_ms:
                     previous_ms = first[1]
             elif start_ms <= timestamp_ms:
-                after = entry_at(slot, start_ms)
-                if not fold(key, slot, value, timestamp_ms, headers, start_ms, after[0], after[1]):
+                after = entry_at(entry_key, start_ms)
+                if not fold(key, entry_key, value, timestamp_ms, headers, start_ms, after[0], after[1]):
                     return
             else:
                 after_exists = True
         if after is ABSENT:
             after = first
         if not after_exists and after[1] > timestamp_ms:
-            copy(key, slot, timestamp_ms, headers, after)
+            copy(key, entry_key, timestamp_ms, headers, after)
         lacks = previous_ms != NEVER and previous_ms + 1 not in near
-        if lacks and not fold(key, slot, value, timestamp_ms, headers, previous_ms + 1, None, NEVER):
+        if lacks and not fold(key, entry_key, value, timestamp_ms, headers, previous_ms + 1, None, NEVER):
             return
-        fold(key, slot, value, timestamp_ms, headers, 0, first[0], first[1])
+        fold(key, entry_key, value, timestamp_ms, headers, 0, first[0], first[1])
 
-    def entry_at(slot: Any, start_ms: int) -> Entry:
+    def entry_at(entry_key: Any, start_ms: int) -> Entry:
         window = windows.get(start_ms) or store.window(start_ms)
-        return window.updates.get(slot) or window.committed_entry(slot)
+        return window.updates.get(entry_key) or window.committed_entry(entry_key)
 
     def fold(
         key: Any,
-        slot: Any,
+        entry_key: Any,
         value: Any,
         timestamp_ms: int,
         headers: Headers,
@@ -167,33 +167,33 @@ def sliding_aggregate(node: SlidingAggregate, wiring: Wiring) -> Process:
             return False
         if old is None or timestamp_ms > time_ms:
             time_ms = timestamp_ms
-        put(slot, start_ms, kept, time_ms, timestamp_ms)
+        put(entry_key, start_ms, kept, time_ms, timestamp_ms)
         if updates and not cached:
             change = Change(new, old if old_values else None)
             forward(Windowed(key, start_ms, start_ms + difference_ms), change, time_ms, headers)
         return True
 
-    def copy(key: Any, slot: Any, timestamp_ms: int, headers: Headers, after: Entry) -> None:
+    def copy(key: Any, entry_key: Any, timestamp_ms: int, headers: Headers, after: Entry) -> None:
         """The window right after the record: what the others that reach beyond it held before it came."""
         kept, time_ms = after[0], after[1]
         start_ms = timestamp_ms + 1
-        put(slot, start_ms, kept, time_ms, timestamp_ms)
+        put(entry_key, start_ms, kept, time_ms, timestamp_ms)
         if updates and not cached:
             change = Change(kept if thaw is None else thaw(kept))
             forward(Windowed(key, start_ms, start_ms + difference_ms), change, time_ms, headers)
 
-    def put(slot: Any, start_ms: int, kept: Any, time_ms: int, timestamp_ms: int) -> None:
+    def put(entry_key: Any, start_ms: int, kept: Any, time_ms: int, timestamp_ms: int) -> None:
         window = windows.get(start_ms) or store.window(start_ms)
         if cached:
             time_ms = timestamp_ms if kept is None else time_ms
-            window.updates[slot] = (kept, time_ms, context.number, context.index)
-            written.pop((start_ms, slot), None)
-            written[start_ms, slot] = None
+            window.updates[entry_key] = (kept, time_ms, context.number, context.index)
+            written.pop((start_ms, entry_key), None)
+            written[start_ms, entry_key] = None
         else:
-            window.updates[slot] = (kept, time_ms)
+            window.updates[entry_key] = (kept, time_ms)
         if start_ms > store.newest_ms:
             store.newest_ms = start_ms
-        store.note(slot, start_ms, there=kept is not None)
+        store.note(entry_key, start_ms, there=kept is not None)
 
     def go_on(time_ms: int) -> None:
         nonlocal closed_ms

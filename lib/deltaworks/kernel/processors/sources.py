@@ -26,14 +26,14 @@ def table_source(node: TableSource, wiring: Wiring) -> Process:
         if key is None:
             return drop()
         try:
-            slot = key if cache_key is None else cache_key(key)
+            entry_key = key if cache_key is None else cache_key(key)
             kept = value if freeze is None or value is None else freeze(value)
-            old = entries.get(slot)[0] if wants_old else None
+            old = entries.get(entry_key)[0] if wants_old else None
             if old is not None and thaw is not None:
                 old = thaw(old)
         except Exception as error:
             return failed(name, error, key, value, timestamp_ms, headers)
-        return keep(slot, key, kept, value, old, timestamp_ms, headers)
+        return keep(entry_key, key, kept, value, old, timestamp_ms, headers)
 
     return process
 

@@ -35,11 +35,11 @@ def join_window(node: JoinWindow, wiring: Wiring) -> Process:
         if key is None or value is None:
             return None
         try:
-            slot = key if cache_key is None else cache_key(key)
+            entry_key = key if cache_key is None else cache_key(key)
             kept = value if freeze is None else freeze(value)
         except Exception as error:
             return failed(name, error, key, value, timestamp_ms, headers)
-        return put(slot, kept, timestamp_ms)
+        return put(entry_key, kept, timestamp_ms)
 
     return process
 
@@ -60,11 +60,11 @@ def _inner_side(node: StreamStreamJoin, wiring: Wiring) -> Process:
         if key is None or value is None:
             return drop()
         try:
-            slot = key if cache_key is None else cache_key(key)
+            entry_key = key if cache_key is None else cache_key(key)
         except Exception as error:
             return failed(name, error, key, value, timestamp_ms, headers)
         from_ms, to_ms = timestamp_ms - before_ms, timestamp_ms + after_ms
-        for other_ms, kept in between(slot, from_ms if from_ms > 0 else 0, to_ms if to_ms > 0 else 0):
+        for other_ms, kept in between(entry_key, from_ms if from_ms > 0 else 0, to_ms if to_ms > 0 else 0):
             try:
                 partner = kept if thaw is None else thaw(kept)
                 joined = joiner(key, value, partner) if left else joiner(key, partner, value)
@@ -98,14 +98,14 @@ def _outer_side(node: StreamStreamJoin, waiting_store: str, wiring: Wiring) -> P
             if timestamp_ms == waiting.newest_ms and _may_be_due(waiting, holds_ms) and not walk(headers):
                 return None
             try:
-                slot = key if cache_key is None else cache_key(key)
-                key_bytes = codec.cached_key_bytes(slot)
+                entry_key = key if cache_key is None else cache_key(key)
+                key_bytes = codec.cached_key_bytes(entry_key)
             except Exception as error:
                 return failed(name, error, key, value, timestamp_ms, headers)
             from_ms, to_ms = timestamp_ms - before_ms, timestamp_ms + after_ms
             if to_ms < 0:
                 to_ms = 0
-            partners = between(slot, from_ms if from_ms > 0 else 0, to_ms)
+            partners = between(entry_key, from_ms if from_ms > 0 else 0, to_ms)
             for other_ms, kept in partners:
                 waiting.remove(waiting_key(other_ms, other_side, key_bytes))
                 try:
@@ -209,18 +209,18 @@ def stream_self_join(node: StreamSelfJoin, wiring: Wiring) -> Process:
         if key is None or value is None:
             return drop()
         try:
-            slot = key if cache_key is None else cache_key(key)
+            entry_key = key if cache_key is None else cache_key(key)
             with_itself = joiner(key, value, value)
         except Exception as error:
             return failed(name, error, key, value, timestamp_ms, headers)
         pending = timestamp_ms > max(store.newest_ms, timestamp_ms) - retention_ms + 1
-        for other_ms, kept in between(slot, max(0, timestamp_ms - before_ms), max(0, timestamp_ms + after_ms)):
+        for other_ms, kept in between(entry_key, max(0, timestamp_ms - before_ms), max(0, timestamp_ms + after_ms)):
             try:
                 joined = joiner(key, value, kept if thaw is None else thaw(kept))
             except Exception as error:
                 return failed(name, error, key, value, timestamp_ms, headers)
             forward(key, joined, max(timestamp_ms, other_ms), headers)
-        for other_ms, kept in between(slot, max(0, timestamp_ms - after_ms), max(0, timestamp_ms + before_ms)):
+        for other_ms, kept in between(entry_key, max(0, timestamp_ms - after_ms), max(0, timestamp_ms + before_ms)):
             if pending and timestamp_ms < other_ms:
                 pending = False
                 forward(key, with_itself, timestamp_ms, headers)

@@ -29,7 +29,7 @@ def suppress(node: Suppress, wiring: Wiring) -> Process:
     bounded = max_records is not None or max_bytes is not None
     codec, held, queue, dirty = store.codec, store.held, store.queue, store.dirty
     add, freeze, value_of_cached = store.add, codec.freeze, codec.value_of_cached
-    slot_of, read_key = None if store.plain_keys else store.spec.key.serialize, store.spec.key.deserialize
+    entry_key_of, read_key = None if store.plain_keys else store.spec.key.serialize, store.spec.key.deserialize
     counts_bytes = max_bytes is not None
     clock = wiring.clock(node, stays_open_ms=node.stays_open_ms)
     store.load(counts_bytes=counts_bytes)
@@ -39,24 +39,24 @@ def suppress(node: Suppress, wiring: Wiring) -> Process:
             clock.observed_ms = timestamp_ms
         batch, index = context.batches[context.number], context.index
         try:
-            slot = key if slot_of is None else slot_of(key)
+            entry_key = key if entry_key_of is None else entry_key_of(key)
             new, old = change.new, change.old
             if freeze is not None:
                 new = None if new is None else freeze(new)
                 old = None if old is None else freeze(old)
-            update = held.get(slot)
+            update = held.get(entry_key)
             if update is None:
                 time_ms = key.end_ms if by_window else timestamp_ms
                 update = Held(time_ms, new, old, old, timestamp_ms, batch, index, headers)
-                add(slot, update)
+                add(entry_key, update)
             else:
                 update.new, update.old, update.timestamp_ms = new, old, timestamp_ms
                 update.batch, update.index, update.headers = batch, index, headers
                 if update.clean:
                     update.clean = False
-                    dirty[slot] = True
+                    dirty[entry_key] = True
             if counts_bytes:
-                store.count(slot, update)
+                store.count(entry_key, update)
         except Exception as error:
             return failed(name, error, key, change, timestamp_ms, headers)
         due_ms = clock.observed_ms - wait_ms
@@ -69,12 +69,12 @@ def suppress(node: Suppress, wiring: Wiring) -> Process:
     def let_go(due_ms: int) -> None:
         number, index = context.number, context.index
         while queue and (queue[0][0] <= due_ms or (emits_early and over_capacity())):
-            slot = queue[0][2]
-            update = held[slot]
+            entry_key = queue[0][2]
+            update = held[entry_key]
             if update.new is not None or not by_window:
                 resume(update.coordinates, update.timestamp_ms, update.headers)
                 change = Change(value_of_cached(update.new), value_of_cached(update.old))
-                key = slot if slot_of is None else read_key(slot)
+                key = entry_key if entry_key_of is None else read_key(entry_key)
                 forward(key, change, update.timestamp_ms, update.headers)
             # Only now: whoever looked the key up while it was forwarded has seen its value from before.
             store.remove_first()

@@ -72,10 +72,10 @@ def table_join_merge(node: TableJoinMerge, wiring: Wiring) -> Process:
     def process(key: Any, change: Change, timestamp_ms: int, headers: Headers) -> None:
         value = change.new
         try:
-            slot = key if cache_key is None else cache_key(key)
+            entry_key = key if cache_key is None else cache_key(key)
             kept = value if freeze is None or value is None else freeze(value)
         except Exception as error:
             return failed(name, error, key, change, timestamp_ms, headers)
-        return keep(slot, key, kept, value, change.old, timestamp_ms, headers)
+        return keep(entry_key, key, kept, value, change.old, timestamp_ms, headers)
 
     return process

@@ -69,13 +69,13 @@ def _kept(node: TableTransformValues, store_name: str, transform: Transform, wir
     def process(key: Any, change: Change, timestamp_ms: int, headers: Headers) -> None:
         try:
             new = transform(key, change.new)
-            slot = key if cache_key is None else cache_key(key)
+            entry_key = key if cache_key is None else cache_key(key)
             kept = new if freeze is None or new is None else freeze(new)
-            old = entries.get(slot)[0] if wants_old else None
+            old = entries.get(entry_key)[0] if wants_old else None
             if old is not None and thaw is not None:
                 old = thaw(old)
         except Exception as error:
             return failed(name, error, key, change, timestamp_ms, headers)
-        return keep(slot, key, kept, new, old, timestamp_ms, headers)
+        return keep(entry_key, key, kept, new, old, timestamp_ms, headers)
 
     return process

@@ -125,10 +125,10 @@ def _version(store: VersionedStore) -> LookupAsOf:
 def _suppressed(buffer: SuppressBuffer, parent: Lookup) -> Lookup:
     """Of a key that is held back, the value from before; nobody knows its time."""
     held, value_of_cached = buffer.held, buffer.codec.value_of_cached
-    slot_of = None if buffer.plain_keys else buffer.spec.key.serialize
+    entry_key_of = None if buffer.plain_keys else buffer.spec.key.serialize
 
     def read(key: Any) -> Entry:
-        update = held.get(key if slot_of is None else slot_of(key))
+        update = held.get(key if entry_key_of is None else entry_key_of(key))
         if update is None:
             return parent(key)
         return ABSENT if update.prior is None else (value_of_cached(update.prior), -1)
@@ -233,8 +233,8 @@ def _session(store: SessionStore) -> Lookup:
     codec = store.codec
 
     def read(key: Windowed[Any]) -> Entry:
-        slot = key.key if codec.cache_key is None else codec.cache_key(key.key)
-        for session in store.sessions(slot):
+        entry_key = key.key if codec.cache_key is None else codec.cache_key(key.key)
+        for session in store.sessions(entry_key):
             if session[0] == key.end_ms and session[1] == key.start_ms:
                 return codec.value_of_cached(session[2]), key.end_ms
         return ABSENT

@@ -59,7 +59,7 @@ def window_aggregate(node: WindowAggregate, wiring: Wiring) -> Process:
             clock.observed_ms = timestamp_ms
             closed_ms = timestamp_ms - grace_ms
         try:
-            slot = key if cache_key is None else cache_key(key)
+            entry_key = key if cache_key is None else cache_key(key)
         except Exception as error:
             return failed(name, error, key, value, timestamp_ms, headers)
         start_ms = (timestamp_ms - before_last_ms) // advance_ms * advance_ms
@@ -72,7 +72,7 @@ def window_aggregate(node: WindowAggregate, wiring: Wiring) -> Process:
                 start_ms += advance_ms
                 continue
             window = windows.get(start_ms) or store.window(start_ms)
-            entry = window.updates.get(slot) or window.committed_entry(slot)
+            entry = window.updates.get(entry_key) or window.committed_entry(entry_key)
             if shared and start_ms <= store.newest_ms - keeps_ms:
                 entry = ABSENT
             kept, time_ms = entry[0], entry[1]
@@ -96,9 +96,9 @@ def window_aggregate(node: WindowAggregate, wiring: Wiring) -> Process:
                 time_ms = timestamp_ms
             if cached:
                 time_ms = timestamp_ms if new is None else time_ms
-                window.updates[slot] = (kept, time_ms, context.number, context.index)
+                window.updates[entry_key] = (kept, time_ms, context.number, context.index)
             else:
-                window.updates[slot] = (kept, time_ms)
+                window.updates[entry_key] = (kept, time_ms)
                 if updates:
                     change = Change(new, old if old_values else None)
                     forward(Windowed(key, start_ms, end_ms), change, time_ms, headers)

@@ -169,8 +169,8 @@ class KeyValueAccess(_Plain):
     def put(self, key: Any, value: Any | None) -> None:
         self._begin_write(key)
         codec = self._store.codec
-        slot = key if codec.cache_key is None else codec.cache_key(key)
-        self._store.entries.updates[slot] = (codec.cached_value(value), 0, *self._written)
+        entry_key = key if codec.cache_key is None else codec.cache_key(key)
+        self._store.entries.updates[entry_key] = (codec.cached_value(value), 0, *self._written)
 
 
 class LruAccess(_Plain):
@@ -204,8 +204,8 @@ class TimestampedKeyValueAccess(_Ranges):
     def put(self, key: Any, value: Any | None, timestamp_ms: int) -> None:
         self._begin_write(key)
         codec = self._store.codec
-        slot = key if codec.cache_key is None else codec.cache_key(key)
-        self._store.entries.updates[slot] = (codec.cached_value(value), timestamp_ms, *self._written)
+        entry_key = key if codec.cache_key is None else codec.cache_key(key)
+        self._store.entries.updates[entry_key] = (codec.cached_value(value), timestamp_ms, *self._written)
 
     def put_if_absent(self, key: Any, value: Any, timestamp_ms: int) -> ValueAndTimestamp[Any] | None:
         before = self.get_with_timestamp(key)

@@ -65,8 +65,8 @@ class ClosingSessions:
         for end_ms, data, raw in self._by_time.take(from_ms, to_ms):
             start_ms = int.from_bytes(data[-2 * TIME_BYTES : -TIME_BYTES], "big")
             key = data[: -2 * TIME_BYTES]
-            slot = key if codec.write_key is None else codec.key_object(key)
-            if (end_ms, start_ms, slot) not in self._replaced:
+            entry_key = key if codec.write_key is None else codec.key_object(key)
+            if (end_ms, start_ms, entry_key) not in self._replaced:
                 found[end_ms, start_ms, key] = codec.cached_value_of_bytes(raw)
         while self._ends and self._ends[0][0] <= to_ms:
             identity = heappop(self._ends)

@@ -92,8 +92,8 @@ class JoinWindowStore:
         put = {codec.cached_key_bytes(cached_key) for cached_key, _ in self._put}
         for key_bytes in sorted(stored | put):
             key = codec.key_object(key_bytes)
-            slot = key if codec.cache_key is None else key_bytes
-            for time_ms, kept in self.between(slot, 0, self.newest_ms):
+            entry_key = key if codec.cache_key is None else key_bytes
+            for time_ms, kept in self.between(entry_key, 0, self.newest_ms):
                 yield key, time_ms, codec.value_of_cached(kept)
 
     def take_changes(self) -> StoreChanges | None:

@@ -11,8 +11,8 @@ open pages. The one before finds another owner and refuses, so there is no momen
 still at work somewhere meets the mark of a newer generation. An archive only gets another owner: what was read does
 not depend on code.
 
-What is to be done is written down before the first commit and completed after the last one, as for a release. Whoever
-calls holds the lease of the pipeline.
+What is to be done is written down before the first commit and completed after the last one, as for a publication.
+Whoever calls holds the lease of the pipeline.
 """
 
 from __future__ import annotations
@@ -115,13 +115,13 @@ def take_over(
     logs = {schema.name: _open(root, schema, request) for schema in schemas if _is_there(root, schema)}
     pending = [schema for schema in schemas if schema.name in logs and _mark(logs[schema.name], request) < _TAKEN]
 
-    reach("succession.before_record")
+    reach("handover.before_record")
     tables = {} if done is None else dict(done.tables)
     tables |= {schema.name: _prepare(root, schema, logs[schema.name], staging, request) for schema in pending}
     begun_ms = wall_ms() if done is None else done.begun_ms
     told = Handover(request=request, state="taking over", tables=tables, begun_ms=begun_ms)
     _save(record, told)
-    reach("succession.after_record")
+    reach("handover.after_record")
     for schema in pending:
         log, table = logs[schema.name], tables[schema.name]
         staged = None if table.is_archive else staging.log(schema.name)
@@ -131,7 +131,7 @@ def take_over(
                 removed=[file.path for file in table.removed],
                 transactions=_transactions(staged)
                 | {
-                    _app(request, schema.name, layout.SUCCESSION, request.run_id): _TAKEN,
+                    _app(request, schema.name, layout.HANDOVER, request.run_id): _TAKEN,
                     _app(request, schema.name, layout.GENERATION, request.predecessor): generation,
                 },
                 operation="HAND OVER",
@@ -140,7 +140,7 @@ def take_over(
                 definition=log.owned_by(request.run_id, like=staged),
             )
         )
-        reach(f"succession.after_commit:{schema.name}")
+        reach(f"handover.after_commit:{schema.name}")
     told = msgspec.structs.replace(told, state="taken over", taken_over_ms=wall_ms())
     _save(record, told)
     return told
@@ -152,7 +152,7 @@ def give_back(root: Path, record: Path, generation: int) -> Handover:
     What the query that followed has written since goes; what an archive holds stays.
 
     Raises:
-        TableError: there was no such succession, or it is too old; nothing has changed.
+        TableError: there was no such handover, or it is too old; nothing has changed.
     """
     told = read(record)
     if told is None:
@@ -177,7 +177,7 @@ def give_back(root: Path, record: Path, generation: int) -> Handover:
             )
     told = msgspec.structs.replace(told, state="giving back")
     _save(record, told)
-    reach("succession.undo_after_record")
+    reach("handover.undo_after_record")
     for name in pending:
         log, table = logs[name], tables[name]
         _kept(root / name).restore(table.kept, (file.path for file in table.removed))
@@ -186,7 +186,7 @@ def give_back(root: Path, record: Path, generation: int) -> Handover:
                 added=table.removed,
                 removed=[] if table.is_archive else list(log.files),
                 transactions={
-                    _app(request, name, layout.SUCCESSION, request.run_id): _GIVEN_BACK,
+                    _app(request, name, layout.HANDOVER, request.run_id): _GIVEN_BACK,
                     _app(request, name, layout.GENERATION, request.run_id): generation,
                 },
                 operation="UNDO HAND OVER",
@@ -195,7 +195,7 @@ def give_back(root: Path, record: Path, generation: int) -> Handover:
                 definition=table.definition,
             )
         )
-        reach(f"succession.undo_after_commit:{name}")
+        reach(f"handover.undo_after_commit:{name}")
     told = msgspec.structs.replace(told, state="given back", given_back_ms=wall_ms())
     _save(record, told)
     for name, table in tables.items():
@@ -205,7 +205,7 @@ def give_back(root: Path, record: Path, generation: int) -> Handover:
 
 
 def require_not_given_back(done: Handover | None) -> None:
-    """Raises `TableError` if a succession was undone: the query that followed never runs again."""
+    """Raises `TableError` if a handover was undone: the query that followed never runs again."""
     if done is not None and done.state in ("giving back", "given back"):
         raise TableError(
             f"The hand-over to run {done.request.run_id} was undone, so its tables are not what they were.",
@@ -214,7 +214,7 @@ def require_not_given_back(done: Handover | None) -> None:
 
 
 def require_settled(records: Path) -> None:
-    """Raises `TableError` if a succession below the folder was begun and not completed."""
+    """Raises `TableError` if a handover below the folder was begun and not completed."""
     for file in records.glob("*.json"):
         told = read(file)
         if told is None or told.state in ("taken over", "given back"):
@@ -311,7 +311,7 @@ def _transactions(staged: DeltaLog | None) -> dict[str, int]:
 
 
 def _mark(log: DeltaLog, request: HandoverRequest) -> int:
-    return log.transactions.get(_app(request, log.path.name, layout.SUCCESSION, request.run_id), 0)
+    return log.transactions.get(_app(request, log.path.name, layout.HANDOVER, request.run_id), 0)
 
 
 def _app(request: HandoverRequest, table: str, step: str, query_id: str) -> str:
@@ -332,7 +332,7 @@ def _metadata(request: HandoverRequest) -> Mapping[str, Any]:
 
 
 def _kept(table: Path) -> RetainedFiles:
-    return RetainedFiles(table, keep_ms=TableOptions().keep_releases_ms)
+    return RetainedFiles(table, keep_ms=TableOptions().keep_retained_ms)
 
 
 def _save(record: Path, told: Handover) -> None:

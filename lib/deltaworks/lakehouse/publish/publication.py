@@ -1,13 +1,13 @@
 """Publishing the tables of a replay under a live stream, and taking it back: one Delta commit per table, exactly once.
 
-Whoever is the only committer of the tables does it, between two batches. A release is written down before its first
+Whoever is the only committer of the tables does it, between two batches. A publication is written down before its first
 commit, with every file that it removes and adds, and completed after its last one. A crash in between changes nothing
 about that: the same call again goes on with the tables that the logs do not have it for.
 
 1. Everything that can refuse is asked, of all tables, before anything is made.
 2. The files are made, and what they replace is kept under a second name (`kept`).
 3. The record is written.
-4. A commit per table: application id `pipeline/table/release/run`, the version counts how often the run was published.
+4. A commit per table: application id `pipeline/table/publication/run`; its version counts the publications of the run.
 5. The record is completed.
 
 Snapshots are committed before their changelogs: if the stream goes on in between, a snapshot takes only rows of later
@@ -82,7 +82,7 @@ class PublicationRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TablePublication(msgspec.Struct, frozen=True, kw_only=True):
-    """What a release does to one table."""
+    """What a publication does to one table."""
 
     version_before: int
     """Delta version."""
@@ -111,7 +111,7 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Files(msgspec.Struct, frozen=True, kw_only=True):
-    """Exactly what a release removes from a table and adds to it."""
+    """Exactly what a publication removes from a table and adds to it."""
 
     removed: tuple[NewFile, ...]
     added: tuple[NewFile, ...]
@@ -122,14 +122,16 @@ class Files(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PublicationRecord(Publication, frozen=True, kw_only=True):
-    """A release as it is written down."""
+    """A publication as it is written down."""
 
     files: dict[str, Files]
 
-    def save(self, releases: Path) -> None:
+    def save(self, publications: Path) -> None:
         """Whoever reads it sees all of it."""
         replace_file(
-            _path(releases, self.request.run_id), msgspec.json.format(msgspec.json.encode(self), indent=1), durable=True
+            _path(publications, self.request.run_id),
+            msgspec.json.format(msgspec.json.encode(self), indent=1),
+            durable=True,
         )
 
     def summary(self) -> Publication:
@@ -137,25 +139,29 @@ class PublicationRecord(Publication, frozen=True, kw_only=True):
         return Publication(**{name: getattr(self, name) for name in Publication.__struct_fields__})
 
 
-def publish(committer: TableCommitter, staging_root: Path, request: PublicationRequest, releases: Path) -> Publication:
+def publish(
+    committer: TableCommitter, staging_root: Path, request: PublicationRequest, publications: Path
+) -> Publication:
     """Puts the rows of a replay in the place of production's; the same request again completes it, or finds it done.
 
     Args:
         committer: of the production tables, open; nobody else commits meanwhile.
         staging_root: folder of the replay's tables; not needed for tables that are published already.
         request: what to publish.
-        releases: folder of the records, one file per run.
+        publications: folder of the records, one file per run.
 
     Raises:
         TableError: it cannot be published, and why; nothing has changed.
         FencedError: a newer generation of the pipeline has taken over.
     """
-    record = _read(releases, request.run_id)
+    record = _read(publications, request.run_id)
     tables = _tables(committer, request)
     number = _round(committer, record, request, tables)
     if record is not None and record.round < number:
         record = None
-    committed = {table.schema.name for table in tables if _version(committer, table, layout.RELEASE, request) >= number}
+    committed = {
+        table.schema.name for table in tables if _version(committer, table, layout.PUBLICATION, request) >= number
+    }
     pending = [table for table in tables if table.schema.name not in committed]
     staging = Staging(staging_root, request.run_id)
     _check(committer, staging, request, pending)
@@ -165,55 +171,55 @@ def publish(committer: TableCommitter, staging_root: Path, request: PublicationR
     mine = {name: made[name][1] if name in made else record.files[name] for name in _names(tables)}  # type: ignore[union-attr]
     told = {name: _told(made[name]) if name in made else record.tables[name] for name in mine}  # type: ignore[union-attr]
     if made or record is None:
-        reach("release.before_record")
+        reach("publish.before_record")
         record = PublicationRecord(
             request=request, state="publishing", round=number, tables=told, begun_ms=begun_ms, files=mine
         )
-        record.save(releases)
-    reach("release.after_record")
+        record.save(publications)
+    reach("publish.after_record")
     for index, table in enumerate(pending):
         if index:
-            reach("release.between_tables")
+            reach("publish.between_tables")
         name = table.schema.name
-        reach(f"release.before_commit:{name}")
-        app_id = layout.app_id(committer.application, name, layout.RELEASE, request.run_id)
+        reach(f"publish.before_commit:{name}")
+        app_id = layout.app_id(committer.application, name, layout.PUBLICATION, request.run_id)
         committer.replace(name, _commit("PUBLISH", made[name][0], {app_id: number}, request))
-        reach(f"release.after_commit:{name}")
-    reach("release.after_commits")
+        reach(f"publish.after_commit:{name}")
+    reach("publish.after_commits")
     if record.state != "published":
-        done = {name: _committed(committer, record, name, layout.RELEASE) for name in record.tables}
+        done = {name: _committed(committer, record, name, layout.PUBLICATION) for name in record.tables}
         record = msgspec.structs.replace(record, state="published", tables=done, published_ms=wall_ms())
-        record.save(releases)
+        record.save(publications)
     return record.summary()
 
 
-def rollback(committer: TableCommitter, releases: Path, run_id: str) -> Publication:
+def rollback(committer: TableCommitter, publications: Path, run_id: str) -> Publication:
     """Takes back what a run has published; the same call again completes it, or finds it done.
 
     Args:
         committer: as for `publish`.
-        releases: folder of the records.
+        publications: folder of the records.
         run_id: of the replay.
 
     Raises:
-        TableError: there is no such release, a later one has replaced some of it, or it is too old; nothing has
+        TableError: there is no such publication, a later one has replaced some of it, or it is too old; nothing has
             changed.
         FencedError: a newer generation of the pipeline has taken over.
     """
-    record = _read(releases, run_id)
+    record = _read(publications, run_id)
     if record is None:
-        known = sorted(path.stem for path in releases.glob("*.json"))
-        raise TableError(f"Run {run_id} has published nothing.", hint=f"releases: {', '.join(known) or 'none'}")
+        known = sorted(path.stem for path in publications.glob("*.json"))
+        raise TableError(f"Run {run_id} has published nothing.", hint=f"publications: {', '.join(known) or 'none'}")
     request = record.request
     tables = _tables(committer, request)
     pending = [table for table in tables if _in_effect(committer, table, record)]
-    _check_rollback(committer, releases, record, pending)
+    _check_rollback(committer, publications, record, pending)
 
     made = {table.schema.name: _undo(committer, table, record) for table in pending}
     if record.state != "rolled back":
         reach("rollback.before_record")
         record = msgspec.structs.replace(record, state="rolling back")
-        record.save(releases)
+        record.save(publications)
     reach("rollback.after_record")
     for index, table in enumerate(pending):
         if index:
@@ -227,15 +233,15 @@ def rollback(committer: TableCommitter, releases: Path, run_id: str) -> Publicat
     if record.state != "rolled back":
         done = {name: _committed(committer, record, name, layout.ROLLBACK) for name in record.tables}
         record = msgspec.structs.replace(record, state="rolled back", tables=done, rolled_back_ms=wall_ms())
-        record.save(releases)
+        record.save(publications)
     for table in tables:
         table.kept.forget(record.files[table.schema.name].kept)
     return record.summary()
 
 
-def read(releases: Path, run_id: str) -> Publication | None:
+def read(publications: Path, run_id: str) -> Publication | None:
     """What a run has published; None: nothing."""
-    record = _read(releases, run_id)
+    record = _read(publications, run_id)
     return None if record is None else record.summary()
 
 
@@ -264,7 +270,9 @@ def _round(
     """How often the run has been published when this is done."""
     run = request.run_id
     if record is None:
-        versions = [_version(committer, t, step, request) for t in tables for step in (layout.RELEASE, layout.ROLLBACK)]
+        versions = [
+            _version(committer, t, step, request) for t in tables for step in (layout.PUBLICATION, layout.ROLLBACK)
+        ]
         if max(versions, default=0):
             raise TableError(
                 f"Run {run} was published before, and the record of what it has replaced is gone.",
@@ -367,10 +375,10 @@ def _commit(operation: str, made: Replacement, marks: Mapping[str, int], request
 
 
 def _check_rollback(
-    committer: TableCommitter, releases: Path, record: PublicationRecord, pending: Iterable[OpenTable]
+    committer: TableCommitter, publications: Path, record: PublicationRecord, pending: Iterable[OpenTable]
 ) -> None:
     run = record.request.run_id
-    others = [other for other in _all(releases) if other.request.run_id != run]
+    others = [other for other in _all(publications) if other.request.run_id != run]
     for table in pending:
         name, files = table.schema.name, record.files[table.schema.name]
         gone = {file.path for file in files.added if file.path not in table.log.files}
@@ -425,7 +433,7 @@ def _undo_snapshot(committer: TableCommitter, table: OpenTable, record: Publicat
 def _is_later(
     committer: TableCommitter, table: OpenTable, other: PublicationRecord, record: PublicationRecord, gone: set[str]
 ) -> bool:
-    """Whether another release that stands has come after one, over some of the same rows or files."""
+    """Whether another publication that stands has come after one, over some of the same rows or files."""
     name = table.schema.name
     if name not in other.tables or not _in_effect(committer, table, other):
         return False
@@ -443,8 +451,8 @@ def _is_later(
 
 def _in_effect(committer: TableCommitter, table: OpenTable, record: PublicationRecord) -> bool:
     """Whether a table holds what the record says, by its log."""
-    released = _version(committer, table, layout.RELEASE, record.request)
-    return released >= record.round > _version(committer, table, layout.ROLLBACK, record.request)
+    published = _version(committer, table, layout.PUBLICATION, record.request)
+    return published >= record.round > _version(committer, table, layout.ROLLBACK, record.request)
 
 
 def _version(committer: TableCommitter, table: OpenTable, step: str, request: PublicationRequest) -> int:
@@ -459,20 +467,20 @@ def _committed(committer: TableCommitter, record: PublicationRecord, name: str, 
     app_id = layout.app_id(committer.application, name, step, record.request.run_id)
     if table.log.transaction_version(app_id) != record.round:
         return told
-    if step == layout.RELEASE:
+    if step == layout.PUBLICATION:
         return msgspec.structs.replace(told, version_after=table.log.find(app_id, record.round, told.version_before))
     since = told.version_before if told.version_after is None else told.version_after
     return msgspec.structs.replace(told, rolled_back_version=table.log.find(app_id, record.round, since))
 
 
-def _all(releases: Path) -> Iterator[PublicationRecord]:
-    for path in sorted(releases.glob("*.json")):
+def _all(publications: Path) -> Iterator[PublicationRecord]:
+    for path in sorted(publications.glob("*.json")):
         if (record := _decoded(path)) is not None:
             yield record
 
 
-def _read(releases: Path, run_id: str) -> PublicationRecord | None:
-    return _decoded(_path(releases, run_id))
+def _read(publications: Path, run_id: str) -> PublicationRecord | None:
+    return _decoded(_path(publications, run_id))
 
 
 def _decoded(path: Path) -> PublicationRecord | None:
@@ -487,8 +495,8 @@ def _decoded(path: Path) -> PublicationRecord | None:
         ) from error
 
 
-def _path(releases: Path, run_id: str) -> Path:
-    return releases / f"{RUN.checked(run_id, releases)}.json"
+def _path(publications: Path, run_id: str) -> Path:
+    return publications / f"{RUN.checked(run_id, publications)}.json"
 
 
 def _names(tables: Iterable[OpenTable]) -> list[str]:

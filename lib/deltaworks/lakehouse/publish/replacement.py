@@ -11,7 +11,7 @@ A file of which some rows go is replaced by one with the others. Files of stagin
 data, under new names that carry production's query, as files are cleaned up by it. What is made and not committed is
 removed by the next driver's start.
 
-Not here: in which order tables are committed, and what is remembered about it (`release`).
+Not here: in which order tables are committed, and what is remembered about it (`publication`).
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def check_reach(root: Path, table: OpenTable, scope: Scope) -> None:
     """Whether the rows of an append-only table can be told apart from those that were published before.
 
     Raises:
-        TableError: an earlier release covers later batches; the rows of a replay do not say exactly which batch it was.
+        TableError: an earlier publication covers later batches; the rows of a replay do not name the batch exactly.
             Or somebody else has written a file, whose rows do not say it at all.
     """
     for path, entry in table.log.files.items():
@@ -313,7 +313,7 @@ def rewritten_snapshot(
         held: rows as of `as_of_batch`.
         news: rows of the changelog since, in the order of files.
         as_of_batch: -1: `held` is empty.
-        last_batch: of the release; the snapshot shows it, or a later one that its changelog holds.
+        last_batch: of the publication; the snapshot shows it, or a later one that its changelog holds.
     """
     snapshot = committer.snapshot(table.schema.name)
     held_batch = committer.committed_batch(snapshot.changelog)

@@ -2,8 +2,8 @@
 
 - `steps`: what is processed, a step per micro-batch; many steps make a chunk
 - `reading`, `exchanges`: how the records get to a task, from topics and from other tasks
-- `units`, `runner`: a chunk of one task, or of a cycle of tasks: all of it happens or nothing
-- `executors`: where units run
+- `task_chunks`, `runner`: a chunk of one task, or of a cycle of tasks: all of it happens or nothing
+- `executors`: where task chunks run
 - `host`: chunk after chunk, committed and noted
 
 What decides what is replayed, and what becomes of it, is `deltaworks.replay`.

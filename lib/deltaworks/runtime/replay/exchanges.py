@@ -29,15 +29,15 @@ _decoder = msgspec.msgpack.Decoder(_Frame)
 
 
 class ExchangeWriter:
-    """What one unit sends."""
+    """What one task chunk sends."""
 
-    def __init__(self, folder: Path, unit: str) -> None:
-        self._folder, self._unit = folder, unit
+    def __init__(self, folder: Path, sender: str) -> None:
+        self._folder, self._sender = folder, sender
         self._files: dict[TaskId, BinaryIO] = {}
         self._open = ExitStack()
 
     def add(self, batch: int, to: TaskId, records: RecordBatch) -> None:
-        """What a task gets from this unit in a batch; called in the order of batches."""
+        """What a task gets from this task chunk in a batch; called in the order of batches."""
         file = self._files.get(to)
         if file is None:
             file = self._files[to] = self._open.enter_context(self._path(to).open("wb"))
@@ -63,7 +63,7 @@ class ExchangeWriter:
 
     def _path(self, to: TaskId) -> Path:
         self._folder.mkdir(parents=True, exist_ok=True)
-        return self._folder / f"{to[0]}-{to[1]}-from-{self._unit}"
+        return self._folder / f"{to[0]}-{to[1]}-from-{self._sender}"
 
 
 class ExchangeReader:

@@ -1,19 +1,19 @@
-"""Where units run. `deltaworks.spark.replay.executors` has the one that runs them as the tasks of a Spark job."""
+"""Where task chunks run. `deltaworks.spark.replay.executors` has the one that runs them as the tasks of a Spark job."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Protocol
 
-from deltaworks.runtime.replay.runner import UnitRunner
-from deltaworks.runtime.replay.units import Unit, UnitResult, Work
+from deltaworks.runtime.replay.runner import ChunkRunner
+from deltaworks.runtime.replay.task_chunks import ChunkResult, TaskChunk, Work
 
 
 class Executor(Protocol):
-    """Runs units that do not depend on each other."""
+    """Runs task chunks that do not depend on each other."""
 
-    def run(self, work: Work, units: Sequence[Unit]) -> list[UnitResult]:
-        """In the order of the units.
+    def run(self, work: Work, chunks: Sequence[TaskChunk]) -> list[ChunkResult]:
+        """In the order of the task chunks.
 
         Raises:
             StreamsError: a record failed, and the pipeline says fail.
@@ -23,12 +23,12 @@ class Executor(Protocol):
 
 
 class InProcess:
-    """One unit after the other, here."""
+    """One task chunk after the other, here."""
 
     def __init__(self) -> None:
-        self._runner: UnitRunner | None = None
+        self._runner: ChunkRunner | None = None
 
-    def run(self, work: Work, units: Sequence[Unit]) -> list[UnitResult]:
+    def run(self, work: Work, chunks: Sequence[TaskChunk]) -> list[ChunkResult]:
         if self._runner is None or self._runner.work is not work:
-            self._runner = UnitRunner(work)
-        return [self._runner.run(unit) for unit in units]
+            self._runner = ChunkRunner(work)
+        return [self._runner.run(chunk) for chunk in chunks]

@@ -2,7 +2,7 @@
 
 Within a chunk the groups of stages run one after the other, each task with all its steps at once; what one sends to the
 next waits in files. Then the tables of the chunk are committed, and the chunk is noted. A replay that was killed goes
-on in the chunk in which it was: units that are done answer at once, and tables that are committed recognise it.
+on in the chunk in which it was: task chunks that are done answer at once, and tables that are committed recognise it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from deltaworks.lakehouse.committer import TableCommitter, TableOptions
 from deltaworks.runtime.global_tables import Reader
 from deltaworks.runtime.replay.executors import Executor
 from deltaworks.runtime.replay.steps import Step, chunks
-from deltaworks.runtime.replay.units import Unit, UnitResult, UnitStep, Work
+from deltaworks.runtime.replay.task_chunks import ChunkResult, ChunkStep, TaskChunk, Work
 from deltaworks.runtime.task_loop import TaskId, together
 from deltaworks.topology.stages import StageGroup
 
@@ -85,8 +85,8 @@ class ReplayHost:
             sink_partitions: partitions of output topics; a topic that is not named has 1.
             root: folder of this run.
             run_id: identity of its tables.
-            clients: makes the reader of one task; travels to where units run.
-            executor: runs units.
+            clients: makes the reader of one task; travels to where task chunks run.
+            executor: runs task chunks.
             max_records: of a chunk. More need more memory and disk at once, fewer cost more commits.
             sink_limits: how large records of a topic may be; a topic that is not named does not exist. None: every
                 topic does, with the limit of a stock broker.
@@ -172,22 +172,22 @@ class ReplayHost:
         return committer
 
     def _uncommitted(self, progress: Progress) -> set[str]:
-        """Files that units of the chunk under way have written."""
+        """Files that task chunks of the chunk under way have written."""
         if progress.begun is None:
             return set()
         found = self._paths.results(progress.begun).glob("*-*")
-        results = [msgspec.msgpack.decode(path.read_bytes(), type=UnitResult) for path in found]
+        results = [msgspec.msgpack.decode(path.read_bytes(), type=ChunkResult) for path in found]
         return {file.path for result in results for write in result.writes for file in write.added}
 
-    def _run_groups(self, chunk: Sequence[Step]) -> list[UnitResult]:
+    def _run_groups(self, chunk: Sequence[Step]) -> list[ChunkResult]:
         """All groups of stages, one after the other."""
-        results: list[UnitResult] = []
+        results: list[ChunkResult] = []
         exchanges: dict[TaskId, list[str]] = defaultdict(list)
         inputs = self._inputs(chunk)
         positions = self._positions(chunk)
         for group in self._plan.groups:
-            units = list(self._units(group, chunk, inputs, positions, exchanges))
-            for result in self._executor.run(self._work, units) if units else ():
+            task_chunks = list(self._task_chunks(group, chunk, inputs, positions, exchanges))
+            for result in self._executor.run(self._work, task_chunks) if task_chunks else ():
                 results.append(result)
                 for task, file in result.exchanges:
                     exchanges[task].append(file)
@@ -219,14 +219,14 @@ class ReplayHost:
             return [b""] * len(chunk)
         return [msgspec.msgpack.encode(step.globals) for step in chunk]
 
-    def _units(
+    def _task_chunks(
         self,
         group: StageGroup,
         chunk: Sequence[Step],
         inputs: Mapping[TaskId, Mapping[int, list[Range]]],
         positions: Sequence[bytes],
         exchanges: Mapping[TaskId, list[str]],
-    ) -> Iterator[Unit]:
+    ) -> Iterator[TaskChunk]:
         """Of those tasks that have something to do."""
         for members in together(group, self._work.tasks):
             given = {place: inputs[task] for place, task in enumerate(members) if task in inputs}
@@ -234,11 +234,11 @@ class ReplayHost:
             if not given and not files:
                 continue
             steps = tuple(
-                UnitStep(step.batch, step.wall_ms, mine, position)
+                ChunkStep(step.batch, step.wall_ms, mine, position)
                 for number, (step, position) in enumerate(zip(chunk, positions, strict=True))
                 if (mine := {place: tuple(steps[number]) for place, steps in given.items() if number in steps}) or files
             )
-            yield Unit(chunk[-1].batch, tuple(members), group.cyclic, steps, positions[0], files)
+            yield TaskChunk(chunk[-1].batch, tuple(members), group.cyclic, steps, positions[0], files)
 
     def _note(self, progress: Progress) -> None:
         replace_file(self._paths.progress, msgspec.json.format(msgspec.json.encode(progress), indent=1))
@@ -249,7 +249,7 @@ class ReplayHost:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _add(progress: Progress, chunk: Sequence[Step], results: Sequence[UnitResult]) -> None:
+def _add(progress: Progress, chunk: Sequence[Step], results: Sequence[ChunkResult]) -> None:
     """A chunk that is committed."""
     progress.last_batch, progress.begun = chunk[-1].batch, None
     progress.records += sum(step.records for step in chunk)

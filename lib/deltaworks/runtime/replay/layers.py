@@ -1,8 +1,8 @@
 """Global tables as of each step: one copy per machine as of the first step of a chunk, later changes in memory above.
 
-The units of a chunk begin at the same step, so they share that copy (`GlobalTables`). Each goes on by itself, over a
-layer that holds what has changed since and is forgotten at the end of the chunk. A chunk counts records of global
-topics as its own, which bounds the layers.
+The task chunks of a chunk begin at the same step, so they share that copy (`GlobalTables`). Each goes on by itself,
+over a layer that holds what has changed since and is forgotten at the end of the chunk. A chunk counts records of
+global topics as its own, which bounds the layers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from deltaworks.runtime.state.overlay import OverlayReader
 
 
 class Layers:
-    """The global tables of one unit, from the position of `below` onwards."""
+    """The global tables of one task chunk, from the position of `below` onwards."""
 
     def __init__(self, below: GlobalTables, pipeline: Pipeline, connect: Callable[[], Reader]) -> None:
         """
@@ -96,12 +96,12 @@ class _Layer:
         self._version = version
 
     def rebuild(self, history: Iterator[Changes], version: StateVersion, previous: StateVersion | None) -> None:
-        raise AssertionError("the steps of a unit go back")
+        raise AssertionError("the steps of a task chunk go back")
 
     def refresh(self) -> bool:
         return False
 
     def discard(self) -> None:
-        raise StateError("the store of a global table below this unit cannot be read")
+        raise StateError("the store of a global table below this task chunk cannot be read")
 
     def close(self) -> None: ...

@@ -1,6 +1,6 @@
-"""Runs units: step by step as a stream runs micro-batches, with one transaction per local store for the whole chunk.
+"""Runs task chunks: step by step as a stream runs micro-batches, in one transaction per local store.
 
-The order at the end is table files, what a cycle has changed, result, local stores. A unit that died before its first
+The order at the end is table files, what a cycle has changed, result, local stores. A chunk that died before its first
 local store was written does everything again; if all of them are written it answers from the result; a cycle that died
 in between first writes those that are not.
 """
@@ -30,7 +30,7 @@ from deltaworks.runtime.global_tables import GlobalTables
 from deltaworks.runtime.replay.exchanges import ExchangeReader, ExchangeWriter
 from deltaworks.runtime.replay.layers import Layers
 from deltaworks.runtime.replay.reading import read_steps
-from deltaworks.runtime.replay.units import Unit, UnitResult, UnitStep, Work
+from deltaworks.runtime.replay.task_chunks import ChunkResult, ChunkStep, TaskChunk, Work
 from deltaworks.runtime.sinks import TaskSinks, sinks_of
 from deltaworks.runtime.state import changelog
 from deltaworks.runtime.state.local_store import LocalStore, LocalTransaction, StateVersion, stores_of
@@ -44,14 +44,14 @@ from deltaworks.topology.stages import Stage
 _NONCE = b"replay"
 
 
-class UnitRunner:
-    """Runs the units of one run in this process."""
+class ChunkRunner:
+    """Runs the task chunks of one run in this process."""
 
     def __init__(self, work: Work) -> None:
         self.work = work
         self._plan = work.pipeline.plan()
 
-    def run(self, unit: Unit) -> UnitResult:
+    def run(self, chunk: TaskChunk) -> ChunkResult:
         """Does it, or says what was done if it has been done already.
 
         Raises:
@@ -60,25 +60,25 @@ class UnitRunner:
             StateError: the local stores are ahead of this chunk, or cannot be read.
         """
         with suppress(KafkaReadError):
-            return self._attempt(unit)
-        return self._attempt(unit)  # outside the handler: dead letters tell of what they were raised in
+            return self._attempt(chunk)
+        return self._attempt(chunk)  # outside the handler: dead letters tell of what they were raised in
 
-    def _attempt(self, unit: Unit) -> UnitResult:
-        paths, version = self.work.paths, StateVersion(unit.commit_id + 1, _NONCE)
-        result_path = paths.results(unit.commit_id) / unit.name
+    def _attempt(self, chunk: TaskChunk) -> ChunkResult:
+        paths, version = self.work.paths, StateVersion(chunk.commit_id + 1, _NONCE)
+        result_path = paths.results(chunk.commit_id) / chunk.name
         with ExitStack() as opened:
-            stores = [opened.enter_context(closing(self._local(task))) for task in unit.members]
+            stores = [opened.enter_context(closing(self._local(task))) for task in chunk.members]
             transactions = [opened.enter_context(store.transaction()) for store in stores]
             reach("replay.opened")
             found = [transaction.version() for transaction in transactions]
             if any(each.number > version.number for each in found):
-                raise StateError(f"the stores of task {unit.name} are ahead of batch {unit.commit_id}")
-            changes_path = paths.changes(unit.commit_id) / unit.name
+                raise StateError(f"the stores of task {chunk.name} are ahead of batch {chunk.commit_id}")
+            changes_path = paths.changes(chunk.commit_id) / chunk.name
             if version in found:
-                result = msgspec.msgpack.decode(result_path.read_bytes(), type=UnitResult)
+                result = msgspec.msgpack.decode(result_path.read_bytes(), type=ChunkResult)
                 self._complete(transactions, changes_path, version)
                 return result
-            result, changes = self._process(unit, transactions)
+            result, changes = self._process(chunk, transactions)
             if len(transactions) > 1:
                 replace_file(changes_path, msgspec.msgpack.encode(changes))
             replace_file(result_path, msgspec.msgpack.encode(result))
@@ -100,19 +100,19 @@ class UnitRunner:
                 reach("replay.local_committed")
 
     def _process(
-        self, unit: Unit, transactions: Sequence[LocalTransaction]
-    ) -> tuple[UnitResult, list[dict[str, StoreChanges]]]:
+        self, chunk: TaskChunk, transactions: Sequence[LocalTransaction]
+    ) -> tuple[ChunkResult, list[dict[str, StoreChanges]]]:
         """What it has done, and what each member of a cycle has changed in its stores."""
         paths = self.work.paths
-        with ExchangeWriter(paths.exchanges(unit.commit_id), unit.name) as exchanges, ExitStack() as opened:
-            tables = self._global_tables(unit, opened)
+        with ExchangeWriter(paths.exchanges(chunk.commit_id), chunk.name) as exchanges, ExitStack() as opened:
+            tables = self._global_tables(chunk, opened)
             members = {
-                task: self._member(unit, place, transaction, opened)
-                for place, (task, transaction) in enumerate(zip(unit.members, transactions, strict=True))
+                task: self._member(chunk, place, transaction, opened)
+                for place, (task, transaction) in enumerate(zip(chunk.members, transactions, strict=True))
             }
             position = b""
-            for step in unit.steps:
-                inputs = {unit.members[place]: Inputs([*ranges]) for place, ranges in step.inputs.items()}
+            for step in chunk.steps:
+                inputs = {chunk.members[place]: Inputs([*ranges]) for place, ranges in step.inputs.items()}
                 for task, member in members.items():
                     if arrived := member.arrived(step.batch):
                         inputs.setdefault(task, Inputs()).exchanges.extend(arrived)
@@ -124,12 +124,12 @@ class UnitRunner:
                 globals_ = {} if tables is None else tables.stores
                 for member in members.values():
                     member.begin(step, globals_)
-                for to, records in take_turns(unit.members, inputs, members.__getitem__, cyclic=unit.cyclic):
+                for to, records in take_turns(chunk.members, inputs, members.__getitem__, cyclic=chunk.cyclic):
                     exchanges.add(step.batch, to, records)
                 reach("replay.step")
             writes = [write for member in members.values() for write in member.finish()]
         metrics = [member.metrics for member in members.values()]
-        result = UnitResult(
+        result = ChunkResult(
             writes=tuple(writes),
             exchanges=exchanges.files,
             sent=dict(sum((member.sink.sent for member in members.values()), Counter())),
@@ -147,27 +147,27 @@ class UnitRunner:
         path = local_path(self.work.paths.state, *task)
         return LocalStore(path, stores_of(self._plan.stages[task[0]]), durable=True)
 
-    def _global_tables(self, unit: Unit, opened: ExitStack) -> GlobalTables | Layers | None:
+    def _global_tables(self, chunk: TaskChunk, opened: ExitStack) -> GlobalTables | Layers | None:
         """Those that its tasks may look something up in, as of the first step of the chunk."""
-        stages = {stage for stage, _ in unit.members}
+        stages = {stage for stage, _ in chunk.members}
         if not self._plan.global_stages or not any(_reads_globals(self._plan.stages[stage]) for stage in stages):
             return None
         work = self.work
         tables = GlobalTables(self._plan, work.pipeline, work.paths.globals, work.clients)
         opened.enter_context(closing(tables))
-        tables.at(unit.position)
-        if all(step.position == unit.position for step in unit.steps):
+        tables.at(chunk.position)
+        if all(step.position == chunk.position for step in chunk.steps):
             return tables
         return opened.enter_context(closing(Layers(tables, work.pipeline, work.clients)))
 
-    def _member(self, unit: Unit, place: int, transaction: LocalTransaction, opened: ExitStack) -> _Member:
-        work, plan, task = self.work, self._plan, unit.members[place]
+    def _member(self, chunk: TaskChunk, place: int, transaction: LocalTransaction, opened: ExitStack) -> _Member:
+        work, plan, task = self.work, self._plan, chunk.members[place]
         sink = CountingSink(work.sink_partitions, work.sink_limits)
         sinks = TaskSinks(sinks_of(plan.stages[task[0]], replay=True), partial(self._sink_task, task[1]))
         opened.callback(sinks.close)
         collector = TaskCollector(work.pipeline, plan, work.paths.tables, *task, lambda: sink, sinks)
-        collector.begin(unit.commit_id)
-        ranges = [step.inputs[place] for step in unit.steps if step.inputs.get(place)]
+        collector.begin(chunk.commit_id)
+        ranges = [step.inputs[place] for step in chunk.steps if step.inputs.get(place)]
         records: Iterator[Iterable[list[RecordBatch]]] = iter(())
         if ranges:
             reader = opened.enter_context(closing(work.clients()))
@@ -175,8 +175,8 @@ class UnitRunner:
         kernel = partial(
             new_kernel, work.pipeline, plan, task, transaction, collector, exchange_partitions=work.exchange_partitions
         )
-        exchanges = ExchangeReader(file for to, file in unit.exchanges if to == place)
-        return _Member(kernel, transaction, collector, sink, records, exchanges, keep_changes=len(unit.members) > 1)
+        exchanges = ExchangeReader(file for to, file in chunk.exchanges if to == place)
+        return _Member(kernel, transaction, collector, sink, records, exchanges, keep_changes=len(chunk.members) > 1)
 
 
 class _Member:
@@ -208,12 +208,12 @@ class _Member:
         self._records, self._exchanges = records, exchanges
         self._kernel: Task | None = None
         self._globals: Mapping[str, Store] = {}
-        self._step: UnitStep | None = None
+        self._step: ChunkStep | None = None
         self.arrived = exchanges.take
         self.sink = sink
         self.metrics = TaskMetrics()
 
-    def begin(self, step: UnitStep, globals_: Mapping[str, Store]) -> None:
+    def begin(self, step: ChunkStep, globals_: Mapping[str, Store]) -> None:
         """What follows is of this micro-batch."""
         self._step, self._globals = step, globals_
         self._collector.step(step.batch)

@@ -1,8 +1,8 @@
-"""The stores that a line of a stream begins with: per task one file, in the form of a changelog.
+"""The stores that a checkpoint of a stream begins with: per task one file, in the form of a changelog.
 
-It is made from local stores that a replay has filled. A task of which Spark's state knows nothing yet takes its seed in
-the place of its changelog: the store protocol rebuilds the local store from it, begins anew after failed attempts,
-merges its segments. With the task's first batch the seed becomes part of Spark's state, and is never read again.
+It is made from local stores that a replay has filled. A task of which Spark's state knows nothing yet takes its initial
+state in the place of its changelog: the store protocol rebuilds the local store from it, begins anew after failed
+attempts, merges its segments. With the task's first batch it becomes part of Spark's state, and is never read again.
 
 A file holds the chunks of all segments one after the other, then an index with their sizes and checksums, then its
 size, its checksum, and a mark with the format.
@@ -34,7 +34,7 @@ from deltaworks.runtime.state.recovery import (
 
 _MIN_ENTRIES = 50_000
 """Of a segment, so that a small store is not cut into many."""
-_MARK = b"dwseed-2"
+_MARK = b"dwinit-3"
 """The last bytes of a whole file of this format."""
 _END = struct.Struct(f">QI{len(_MARK)}s")
 """Size and checksum of the index, mark."""
@@ -49,13 +49,13 @@ class _Index(msgspec.Struct, frozen=True, array_like=True):
 
 
 def write(path: Path, local: LocalStore | None, stores: Mapping[str, bool], batches: int) -> None:
-    """Writes the seed of one task durably.
+    """Writes the initial state of one task durably.
 
     Args:
-        path: from `seed_path`.
+        path: from `path_of`.
         local: its stores; None: it has none yet, and begins with empty ones.
         stores: their names, the reserved one too.
-        batches: how many have filled them. The seed is as deep in the tiers of the changelog as if it had grown in so
+        batches: how many have filled them. It is as deep in the tiers of the changelog as if it had grown in so
             many, so it is merged again, as a whole, after about as many more.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -78,13 +78,13 @@ def write(path: Path, local: LocalStore | None, stores: Mapping[str, bool], batc
         os.fsync(file.fileno())
 
 
-def seed_path(root: Path, stage: int, task: int) -> Path:
+def path_of(root: Path, stage: int, task: int) -> Path:
     """File of one task."""
-    return root / f"{stage}-{task}.seed"
+    return root / f"{stage}-{task}.state"
 
 
-class Seed:
-    """The seed of one task, for reading."""
+class InitialState:
+    """The initial state of one task, for reading."""
 
     def __init__(self, path: Path) -> None:
         """
@@ -97,8 +97,8 @@ class Seed:
             index = self._index()
         except FileNotFoundError:
             raise IncompatibleCheckpointError(
-                f"{path} is not there: the stores that a task of this line begins with.",
-                hint="bring the folder back, or undo the line and hand over once more",
+                f"{path} is not there: the stores that a task of this checkpoint begins with.",
+                hint="bring the folder back, or undo the checkpoint and hand over once more",
             ) from None
         self.header = decode_header(index.header, str(path))
         self._sizes, self._checksums = index.sizes, index.checksums
@@ -132,30 +132,30 @@ class Seed:
 
     def _damaged(self, why: str) -> IncompatibleCheckpointError:
         return IncompatibleCheckpointError(
-            f"{self._path}, the stores that a task of this line begins with, cannot be used: {why}.",
-            hint="bring the file back from a copy, or undo the line and hand over once more",
+            f"{self._path}, the stores that a task of this checkpoint begins with, cannot be used: {why}.",
+            hint="bring the file back from a copy, or undo the checkpoint and hand over once more",
         )
 
 
-def seeded(committed: CheckpointState, root: Path, stage: int, task: int) -> CheckpointState:
-    """What Spark's state says of a task of a line that began with seeds."""
-    return _WithInitialState(committed, seed_path(root, stage, task))
+def with_initial_state(committed: CheckpointState, root: Path, stage: int, task: int) -> CheckpointState:
+    """What Spark's state says of a task of a checkpoint that began with an initial state."""
+    return _WithInitialState(committed, path_of(root, stage, task))
 
 
 class _WithInitialState:
-    """`recovery.CheckpointState` that shows the seed until the first update, which makes it part of the state below."""
+    """`recovery.CheckpointState` that shows the initial state until the first update writes it into the state below."""
 
     def __init__(self, committed: CheckpointState, path: Path) -> None:
         self._committed, self._path = committed, path
-        self._seed: Seed | None = None
+        self._initial: InitialState | None = None
         self._pending: dict[int, None] = {}
-        """Segments that are only in the seed so far, in order."""
+        """Segments that are only in the initial state so far, in order."""
 
     def header(self) -> StateHeader | None:
         header = self._committed.header()
         if header is None:
-            self._seed = Seed(self._path)
-            header = self._seed.header
+            self._initial = InitialState(self._path)
+            header = self._initial.header
             self._pending = dict.fromkeys(range(header.next_segment))
         return header
 
@@ -166,8 +166,8 @@ class _WithInitialState:
         self._committed.update(header)
 
     def segment(self, segment_id: int) -> bytes:
-        if self._seed is not None and segment_id in self._pending:
-            return self._seed.segment(segment_id)
+        if self._initial is not None and segment_id in self._pending:
+            return self._initial.segment(segment_id)
         return self._committed.segment(segment_id)
 
     def put_segment(self, segment_id: int, data: bytes) -> None:

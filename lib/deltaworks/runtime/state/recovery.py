@@ -63,7 +63,7 @@ def decode_header(data: bytes, what: str) -> StateHeader:
     """What `encode_header` has made.
 
     Args:
-        data: from Spark's state, or a seed.
+        data: from Spark's state, or from an initial state.
         what: where it is, for the message.
 
     Raises:

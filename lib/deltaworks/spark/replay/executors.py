@@ -13,12 +13,12 @@ from pyspark.sql import SparkSession
 from deltaworks import faults
 from deltaworks.errors import DeltaworksError
 from deltaworks.kernel.task import GARBAGE_THRESHOLDS
-from deltaworks.runtime.replay.runner import UnitRunner
-from deltaworks.runtime.replay.units import Unit, UnitResult, Work
+from deltaworks.runtime.replay.runner import ChunkRunner
+from deltaworks.runtime.replay.task_chunks import ChunkResult, TaskChunk, Work
 
 
 class OnSpark:
-    """A Spark job per call, with a task per unit; a unit whose worker died runs again.
+    """A Spark job per call, with a task per task chunk; a task chunk whose worker died runs again.
 
     All workers need the folder of the run.
     """
@@ -32,34 +32,34 @@ class OnSpark:
         self._spark, self._fault_hook = spark, fault_hook
         self._work: tuple[Work, bytes] | None = None
 
-    def run(self, work: Work, units: Sequence[Unit]) -> list[UnitResult]:
+    def run(self, work: Work, chunks: Sequence[TaskChunk]) -> list[ChunkResult]:
         if self._work is None or self._work[0] is not work:
             self._work = work, cloudpickle.dumps(work)  # type: ignore[no-untyped-call]
-        tasks = [msgspec.msgpack.encode(unit) for unit in units]
+        tasks = [msgspec.msgpack.encode(chunk) for chunk in chunks]
         rows = self._spark.sparkContext.parallelize(tasks, len(tasks))
         outcomes = rows.mapPartitions(partial(_run_here, self._work[1], self._fault_hook)).collect()
-        results: list[UnitResult] = []
+        results: list[ChunkResult] = []
         for outcome in outcomes:
             if isinstance(outcome, DeltaworksError):
                 raise outcome
-            results.append(msgspec.msgpack.decode(outcome, type=UnitResult))
+            results.append(msgspec.msgpack.decode(outcome, type=ChunkResult))
         return results
 
 
-_runners: dict[bytes, UnitRunner] = {}
+_runners: dict[bytes, ChunkRunner] = {}
 """By the work, at most one: a Python worker outlives the tasks that Spark runs in it."""
 
 
-def _run_here(work: bytes, fault_hook: str | None, units: Iterable[bytes]) -> Iterator[bytes | DeltaworksError]:
+def _run_here(work: bytes, fault_hook: str | None, chunks: Iterable[bytes]) -> Iterator[bytes | DeltaworksError]:
     """In a worker. What another attempt would not change is an answer, so that Spark makes none."""
     runner = _runners.get(work)
     if runner is None:
         _runners.clear()
         gc.set_threshold(*GARBAGE_THRESHOLDS)
         faults.install(fault_hook)
-        runner = _runners[work] = UnitRunner(cloudpickle.loads(work))
-    for unit in units:
+        runner = _runners[work] = ChunkRunner(cloudpickle.loads(work))
+    for chunk in chunks:
         try:
-            yield msgspec.msgpack.encode(runner.run(msgspec.msgpack.decode(unit, type=Unit)))
+            yield msgspec.msgpack.encode(runner.run(msgspec.msgpack.decode(chunk, type=TaskChunk)))
         except DeltaworksError as error:
             yield error

@@ -58,17 +58,17 @@ def test_it_comes_back_as_it_was_committed_in_the_order_of_time_and_key() -> Non
 
 def test_keys_of_windows_are_kept_as_objects_and_others_as_bytes() -> None:
     window = Windowed("k", 0, 10)
-    for key, slot in ((TimeWindowed(String(), 10), window), (TimeWindowed(Json(float), 10), b"0.5" + bytes(8))):
+    for key, stored in ((TimeWindowed(String(), 10), window), (TimeWindowed(Json(float), 10), b"0.5" + bytes(8))):
         state = MemoryState()
         spec = StoreSpec(name="b", kind="suppress", key=key, value=Long())
         buffer = SuppressBuffer(spec, state.reader("b"))
-        buffer.add(slot, held(10, 1))
+        buffer.add(stored, held(10, 1))
         commit(buffer, state)
 
         back = SuppressBuffer(spec, state.reader("b"))
         back.load(counts_bytes=False)
 
-        assert list(back.held) == [slot]
+        assert list(back.held) == [stored]
 
 
 def test_what_came_and_went_between_two_commits_leaves_nothing_behind() -> None:

@@ -126,7 +126,7 @@ def test_after_a_publish_nothing_differs(tmp_path: Path, seed: int) -> None:
 
     committer = TableCommitter(tmp_path / "production", "app", "q", SINKS, DEAD)
     committer.open(2)
-    publication.publish(committer, tmp_path / "staging", request, tmp_path / "releases")
+    publication.publish(committer, tmp_path / "staging", request, tmp_path / "publications")
     committer.close()
 
     found = compare_all(tmp_path, to_ms=to_ms)

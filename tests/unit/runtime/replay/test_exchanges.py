@@ -1,4 +1,4 @@
-"""What a unit sends comes out step by step, whoever reads it."""
+"""What a task chunk sends comes out step by step, whoever reads it."""
 
 from __future__ import annotations
 

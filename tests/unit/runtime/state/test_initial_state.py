@@ -1,4 +1,4 @@
-"""A task that begins with a seed has the stores it was made from, whatever happens to its first attempts."""
+"""A task that begins with an initial state has the stores it was made from, whatever happens to its first attempts."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ def filled(path: Path, entries: int) -> LocalStore:
 
 @pytest.fixture(params=[10, 200])
 def made(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Content:
-    """What a seed of task (0, 3) in `tmp_path` was made from; the larger one has several segments of several chunks."""
+    """What the initial state of task (0, 3) in `tmp_path` was made from; the larger one has several segments."""
     monkeypatch.setattr(initial_state, "_MIN_ENTRIES", 20)
     monkeypatch.setattr(changelog, "_CHUNK_BYTES", 256)
     local = filled(tmp_path / "replay", request.param)
-    initial_state.write(initial_state.seed_path(tmp_path, 0, 3), local, STORES, batches=70)
+    initial_state.write(initial_state.path_of(tmp_path, 0, 3), local, STORES, batches=70)
     expected = content(local)
     local.close()
     return expected
 
 
-def test_a_task_of_which_nothing_is_known_takes_its_seed(tmp_path: Path, made: Content) -> None:
+def test_a_task_of_which_nothing_is_known_takes_its_initial_state(tmp_path: Path, made: Content) -> None:
     local, state = LocalStore(tmp_path / "local", STORES), TaskState()
 
-    header, opened = open_store(local, initial_state.seeded(state, tmp_path, 0, 3))
+    header, opened = open_store(local, initial_state.with_initial_state(state, tmp_path, 0, 3))
 
     assert opened is RecoveryAction.REBUILD
     assert content(local) == made
@@ -61,7 +61,7 @@ def test_a_task_of_which_nothing_is_known_takes_its_seed(tmp_path: Path, made: C
 def batch(local: LocalStore, state: TaskState, root: Path, key: bytes) -> tuple[TaskState, RecoveryAction]:
     """One batch that ends well, on a copy of Spark's state."""
     working = copy.deepcopy(state)
-    committed = initial_state.seeded(working, root, 0, 3)
+    committed = initial_state.with_initial_state(working, root, 0, 3)
     header, opened = open_store(local, committed)
     append(committed, header, next_version(header), {"counts": StoreChanges([(key, b"new"), (b"k0", None)])})
     return working, opened
@@ -72,14 +72,14 @@ def after(made: Content, *keys: bytes) -> Content:
     return made | {"counts": counts | dict.fromkeys(keys, b"new")}
 
 
-def test_with_its_first_batch_the_seed_becomes_part_of_the_state(tmp_path: Path, made: Content) -> None:
+def test_with_its_first_batch_the_initial_state_becomes_part_of_the_state(tmp_path: Path, made: Content) -> None:
     local = LocalStore(tmp_path / "local", STORES)
     state, _ = batch(local, TaskState(), tmp_path, b"k1")
-    initial_state.seed_path(tmp_path, 0, 3).unlink()
-    assert open_store(local, initial_state.seeded(state, tmp_path, 0, 3))[1] is RecoveryAction.CAUGHT_UP
+    initial_state.path_of(tmp_path, 0, 3).unlink()
+    assert open_store(local, initial_state.with_initial_state(state, tmp_path, 0, 3))[1] is RecoveryAction.CAUGHT_UP
 
     again = LocalStore(tmp_path / "another disk", STORES)
-    _, opened = open_store(again, initial_state.seeded(state, tmp_path, 0, 3))
+    _, opened = open_store(again, initial_state.with_initial_state(state, tmp_path, 0, 3))
 
     assert opened is RecoveryAction.REBUILD
     assert content(local) == content(again) == after(made, b"k1")
@@ -106,13 +106,13 @@ def test_an_attempt_that_failed_leaves_nothing_and_a_lost_disk_is_filled_again(t
     assert content(local) == after(made, b"k3")
 
 
-def test_the_segments_of_the_seed_are_merged_with_those_that_follow(
+def test_the_segments_of_the_initial_state_are_merged_with_those_that_follow(
     tmp_path: Path, made: Content, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     local, state, keys = LocalStore(tmp_path / "local", STORES), TaskState(), [b"k%d" % n for n in range(1, 9)]
     source = LocalStore(tmp_path / "replay", STORES)
     initial_state.write(
-        initial_state.seed_path(tmp_path, 0, 3), source, STORES, batches=1
+        initial_state.path_of(tmp_path, 0, 3), source, STORES, batches=1
     )  # the lowest tier: merged soon
     source.close()
 
@@ -120,8 +120,8 @@ def test_the_segments_of_the_seed_are_merged_with_those_that_follow(
         state, _ = batch(local, state, tmp_path, keys[number % len(keys)])
 
     again = LocalStore(tmp_path / "another disk", STORES)
-    header, _ = open_store(again, initial_state.seeded(state, tmp_path, 0, 3))
-    open_store(local, initial_state.seeded(state, tmp_path, 0, 3))
+    header, _ = open_store(again, initial_state.with_initial_state(state, tmp_path, 0, 3))
+    open_store(local, initial_state.with_initial_state(state, tmp_path, 0, 3))
     assert content(again) == content(local) == after(made, *keys)
     assert max(segment.tier for segment in header.segments) >= 1
     referred = {n for segment in header.segments for n in range(segment.first, segment.first + segment.chunks)}
@@ -129,33 +129,36 @@ def test_the_segments_of_the_seed_are_merged_with_those_that_follow(
 
 
 def test_a_task_without_stores_begins_empty(tmp_path: Path) -> None:
-    initial_state.write(initial_state.seed_path(tmp_path, 1, 0), None, STORES, batches=9)
+    initial_state.write(initial_state.path_of(tmp_path, 1, 0), None, STORES, batches=9)
     local = LocalStore(tmp_path / "local", STORES)
 
-    header, opened = open_store(local, initial_state.seeded(TaskState(), tmp_path, 1, 0))
+    header, opened = open_store(local, initial_state.with_initial_state(TaskState(), tmp_path, 1, 0))
 
     assert opened is RecoveryAction.NEW
     assert header.segments == ()
 
 
-def test_a_seed_that_is_gone_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
-    with pytest.raises(IncompatibleCheckpointError, match=r"1-0\.seed is not there"):
-        initial_state.seeded(TaskState(), tmp_path, 1, 0).header()
+def test_an_initial_state_that_is_gone_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
+    with pytest.raises(IncompatibleCheckpointError, match=r"1-0\.state is not there"):
+        initial_state.with_initial_state(TaskState(), tmp_path, 1, 0).header()
 
 
-def test_a_seed_that_is_cut_off_anywhere_is_refused(tmp_path: Path, made: Content) -> None:
-    path = initial_state.seed_path(tmp_path, 0, 3)
+def test_an_initial_state_that_is_cut_off_anywhere_is_refused(tmp_path: Path, made: Content) -> None:
+    path = initial_state.path_of(tmp_path, 0, 3)
     whole = path.read_bytes()
     for size in {*range(0, len(whole), 97), *range(len(whole) - 40, len(whole))}:
         path.write_bytes(whole[:size])
-        with pytest.raises(IncompatibleCheckpointError, match=r"0-3\.seed.*(cut off|not as it was written)"):
-            initial_state.seeded(TaskState(), tmp_path, 0, 3).header()
+        with pytest.raises(IncompatibleCheckpointError, match=r"0-3\.state.*(cut off|not as it was written)"):
+            initial_state.with_initial_state(TaskState(), tmp_path, 0, 3).header()
 
 
-def test_a_seed_in_which_a_byte_is_another_one_is_refused(tmp_path: Path, made: Content) -> None:
-    path = initial_state.seed_path(tmp_path, 0, 3)
+def test_an_initial_state_in_which_a_byte_is_another_one_is_refused(tmp_path: Path, made: Content) -> None:
+    path = initial_state.path_of(tmp_path, 0, 3)
     whole = path.read_bytes()
     for at in range(0, len(whole), 61):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
-        with pytest.raises(IncompatibleCheckpointError, match=r"0-3\.seed"):
-            open_store(LocalStore(tmp_path / f"local-{at}", STORES), initial_state.seeded(TaskState(), tmp_path, 0, 3))
+        with pytest.raises(IncompatibleCheckpointError, match=r"0-3\.state"):
+            open_store(
+                LocalStore(tmp_path / f"local-{at}", STORES),
+                initial_state.with_initial_state(TaskState(), tmp_path, 0, 3),
+            )

@@ -117,7 +117,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
 def in_processes(folder: Path) -> tuple[dict[str, str], int]:
     """Opens a store in a process of its own; what is in it, and how many processes have died of it."""
     for attempt in range(3):
-        if attempt == 2:  # as `run_slot` does
+        if attempt == 2:  # as `run_shard` does
             local_files.discard(folder)
         code = [sys.executable, "-c", OPEN_ALL, processes.boot_id(), str(folder)]
         done = subprocess.run(code, capture_output=True, text=True, check=False)

@@ -271,9 +271,9 @@ def request_for(
     )
 
 
-def publish(live: Stream, staging: Stream, request: PublicationRequest, releases: Path) -> Publication:
+def publish(live: Stream, staging: Stream, request: PublicationRequest, publications: Path) -> Publication:
     """Publishes, and notes it in the model."""
-    done = publication.publish(live.committer, staging.root, request, releases)
+    done = publication.publish(live.committer, staging.root, request, publications)
     live.rows = replaced(live, staging, request)
     return done
 

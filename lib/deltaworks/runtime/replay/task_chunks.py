@@ -1,4 +1,4 @@
-"""A unit of work: one chunk of one task, or of all tasks of a cycle. What it needs, and what it says afterwards."""
+"""A task chunk: one chunk of one task, or of all tasks of a cycle. What it needs, and what it says afterwards."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class RunPaths:
         return self.root / "globals"
 
     def results(self, commit_id: int) -> Path:
-        """What units of a chunk have done, until it is committed."""
+        """What task chunks of a chunk have done, until it is committed."""
         return self.root / "results" / str(commit_id)
 
     def changes(self, commit_id: int) -> Path:
-        """What units of a cycle have changed in the stores of their members."""
+        """What task chunks of a cycle have changed in the stores of their members."""
         return self.results(commit_id) / "changes"
 
     def exchanges(self, commit_id: int) -> Path:
@@ -55,7 +55,7 @@ class RunPaths:
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """What all units of a run have in common; travels to where they run."""
+    """What all task chunks of a run have in common; travels to where they run."""
 
     pipeline: Pipeline
     tasks: tuple[int, ...]
@@ -76,8 +76,8 @@ class Work:
         return RunPaths(self.root)
 
 
-class UnitStep(msgspec.Struct, frozen=True, array_like=True):
-    """One micro-batch of a unit."""
+class ChunkStep(msgspec.Struct, frozen=True, array_like=True):
+    """One micro-batch of a task chunk."""
 
     batch: int
     wall_ms: int
@@ -87,28 +87,28 @@ class UnitStep(msgspec.Struct, frozen=True, array_like=True):
     """Of global tables, as `GlobalTables.at` takes it; empty: there are none."""
 
 
-class Unit(msgspec.Struct, frozen=True):
+class TaskChunk(msgspec.Struct, frozen=True):
     """One chunk of one task, or of all tasks of a cycle."""
 
     commit_id: int
     """The last batch of the chunk."""
     members: tuple[TaskId, ...]
     cyclic: bool
-    steps: tuple[UnitStep, ...]
+    steps: tuple[ChunkStep, ...]
     position: bytes
     """Of global tables, at the first step of the chunk."""
     exchanges: tuple[tuple[int, str], ...]
-    """Member, by its place, and a file with what another unit has sent to it."""
+    """Member, by its place, and a file with what another task chunk has sent to it."""
 
     @property
     def name(self) -> str:
-        """For its files: the name of its first task, by which no other unit goes."""
+        """For its files: the name of its first task, by which no other task chunk goes."""
         stage, task = self.members[0]
         return f"{stage}-{task}"
 
 
-class UnitResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a unit has done."""
+class ChunkResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What a task chunk has done."""
 
     writes: tuple[TableWrite, ...]
     exchanges: tuple[tuple[TaskId, str], ...]

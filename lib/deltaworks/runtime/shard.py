@@ -1,7 +1,7 @@
-"""One batch of the tasks of one slot: open the stores, process, make durable, answer.
+"""One batch of the tasks of one shard: open the stores, process, make durable, answer.
 
-A slot gets a few rows per batch: the offset ranges to read, or the records that upstream tasks sent. The kernel does
-the rest (`task_loop` says in which order). Where records go in a cycle between stages, their tasks are in one slot.
+A shard gets a few rows per batch: the offset ranges to read, or the records that upstream tasks sent. The kernel does
+the rest (`task_loop` says in which order). Where records go in a cycle between stages, their tasks are in one shard.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Operator:
 
     groups: tuple[StageGroup, ...]
     """What it runs, one after the other."""
-    slots: int
+    shards: int
 
     @property
     def stages(self) -> tuple[int, ...]:
@@ -48,7 +48,7 @@ class Operator:
         return tuple(stage for group in self.groups for stage in group.stages)
 
 
-def run_slot(
+def run_shard(
     worker: Worker,
     operator: Operator,
     batch_id: int,
@@ -62,7 +62,7 @@ def run_slot(
         worker: keeps the tasks.
         operator: which tasks.
         batch_id: what Spark takes the batch for.
-        rows: of one slot.
+        rows: of one shard.
         committed: their state.
         attempt: how many times Spark has tried before. Two workers that have ended without an error may have died of
             what is in the local stores, so the third begins without them.

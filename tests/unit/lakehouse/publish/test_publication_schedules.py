@@ -15,7 +15,7 @@ from deltaworks.errors import TableError
 from deltaworks.lakehouse import compaction
 from deltaworks.lakehouse.publish import publication
 from deltaworks.lakehouse.publish.publication import PublicationRequest
-from tests.unit.lakehouse.release_lake import (
+from tests.unit.lakehouse.publication_lake import (
     ALL,
     DAY_MS,
     FIRST_MS,
@@ -43,7 +43,7 @@ def no_faults() -> Iterator[None]:
 
 @dataclass
 class Published:
-    """A release that stands."""
+    """A publication that stands."""
 
     request: PublicationRequest
     before: Rows
@@ -55,7 +55,7 @@ class Schedule:
 
     def __init__(self, root: Path, seed: int) -> None:
         self.choose = random.Random(seed)
-        self.root, self.releases = root, root / "releases"
+        self.root, self.publications = root, root / "publications"
         self.live = Stream(root / "tables")
         self.standing: list[Published] = []
         self.runs = self.crashes = self.refused = 0
@@ -100,7 +100,9 @@ class Schedule:
         tables = tuple(self.choose.sample(ALL, self.choose.randrange(1, len(ALL) + 1)))
         request = request_for(staging, days=days, tables=tables)
         before, next_batch = deepcopy(self.live.rows), self.live.next_batch
-        self.repeat("release", lambda: publication.publish(self.live.committer, staging.root, request, self.releases))
+        self.repeat(
+            "publication", lambda: publication.publish(self.live.committer, staging.root, request, self.publications)
+        )
         since = self.live.next_batch
         self.live.rows = replaced(self.live, staging, request)
         assert next_batch <= since
@@ -113,7 +115,7 @@ class Schedule:
             self.roll_back_too_early()
         last = self.standing.pop()
         run_id = last.request.run_id
-        self.repeat("rollback", lambda: publication.rollback(self.live.committer, self.releases, run_id))
+        self.repeat("rollback", lambda: publication.rollback(self.live.committer, self.publications, run_id))
         first, end = last.request.from_ms or 0, last.request.to_ms or 0
         self.live.rows = self.live.rows.restored(last.before, last.request.tables, first, end, last.next_batch)
 
@@ -125,7 +127,7 @@ class Schedule:
         if "users" in tables or (overlaps and tables):
             self.refused += 1
             with pytest.raises(TableError, match=rf"Run {last.run_id} has replaced some of what"):
-                publication.rollback(self.live.committer, self.releases, mine.run_id)
+                publication.rollback(self.live.committer, self.publications, mine.run_id)
 
     def repeat(self, kind: str, call: object) -> None:
         """The call, with crashes at points of its own; the stream goes on in between."""
