@@ -24,7 +24,7 @@ down: .venv/.complete ## Stop all that was started and delete its data, after a 
 
 .PHONY: check
 check: lint ## Lint, types, unit and conformance tests; no JVM
-	$(PYTEST) -q tests/architecture tests/unit tests/conformance tests/coverage_table --ignore tests/conformance/test_on_hosts.py
+	$(PYTEST) -q tests/architecture tests/unit tests/conformance tests/coverage_table tests/mutation/test_members.py --ignore tests/conformance/test_on_hosts.py
 
 .PHONY: test
 test: lint ## All tests, the cheapest first; starts components of its own
@@ -36,11 +36,11 @@ check-oracle: .venv/.complete ## A thousand random cases, run by the real Kafka 
 
 .PHONY: check-kill
 check-kill: .venv/.complete ## Kill the running orders pipeline over and over, then check that everything is exact
-	$(BIN)/python -u -m tests.faults
+	$(BIN)/python -u -m tests.system.kills
 
 .PHONY: check-heal
 check-heal: .venv/.complete ## Kill Airflow, PostgreSQL, Kafka and the stream, each alone, then check that everything is equal
-	$(BIN)/python -u -m tests.faults.heal
+	$(BIN)/python -u -m tests.system.healing
 
 .PHONY: check-spark
 check-spark: .venv/.complete ## The recorded cases through real Spark and Kafka, with restarts and kills; about forty minutes
@@ -48,23 +48,23 @@ check-spark: .venv/.complete ## The recorded cases through real Spark and Kafka,
 
 .PHONY: soak
 soak: .venv/.complete ## Streams with all operators under random faults of every kind: MINUTES=10 [SEED=...] [KINDS=...] [WITHOUT=...]
-	$(BIN)/python -u -m tests.soak --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(if $(KINDS),--kinds "$(KINDS)") $(if $(WITHOUT),--without "$(WITHOUT)")
+	$(BIN)/python -u -m tests.system.soak --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(if $(KINDS),--kinds "$(KINDS)") $(if $(WITHOUT),--without "$(WITHOUT)")
 
 .PHONY: check-jobs
 check-jobs: .venv/.complete ## All pipelines at once under SIGKILLs, every result recomputed; memory and cost of idle streams
-	$(BIN)/python -u -m tests.faults.jobs_under_kills
+	$(BIN)/python -u -m tests.system.kills.jobs_under_kills
 
 .PHONY: check-recovery
 check-recovery: .venv/.complete ## Second homes, copies, topics made anew, records removed, memory that ends, a broker that forgets; ten minutes
-	$(PYTEST) -q tests/recovery
+	$(PYTEST) -q tests/system/recovery
 
 .PHONY: check-replay
 check-replay: .venv/.complete ## Replays of running streams: equal, archived, stopped, published, handed over, killed, approved; more than an hour
-	$(BIN)/python -u -m tests.replays
+	$(BIN)/python -u -m tests.system.replays
 
 .PHONY: check-defects
 check-defects: .venv/.complete ## Plant defects into the tables of every job: what does the gate stop, and does it let clean runs pass
-	$(BIN)/python -u -m tests.planted_defects
+	$(BIN)/python -u -m tests.system.data_defects
 
 .PHONY: bench
 bench: .venv/.complete ## Benchmarks against Kafka Streams, about 30 minutes, into bench-results.json

@@ -16,18 +16,18 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 from deltaworks.stack.lifecycle import down
-from tests.live_stack import LiveStack, own_settings, reachable
+from tests.support.live_stack import LiveStack, own_settings, reachable
 
-_NEED_THE_STACK = {"spark", "integration", "faults", "recovery"}
+_NEED_AIRFLOW = ("tests/integration", "tests/system/healing")
+_NEED_KAFKA = ("tests/spark", "tests/system/kills", "tests/system/recovery", "tests/system/soak")
 """Folders whose tests start components."""
 _WITHOUT = {
-    "test_breakages.py",
-    "test_faulty_disk.py",
-    "test_forgetful_broker.py",
-    "test_soak_choices.py",
-    "test_soak_models.py",
+    "tests/system/recovery/test_forgetful_broker.py",
+    "tests/system/soak/test_choices.py",
+    "tests/system/soak/test_faulty_disk.py",
+    "tests/system/soak/test_models.py",
 }
-"""Files in them whose tests do not, or components of their own."""
+"""Files in them whose tests start none, or components of their own."""
 _MEMORY, _ROOM_BYTES = Path("/dev/shm"), 8_000_000_000
 _STACK: pytest.StashKey[LiveStack] = pytest.StashKey()
 
@@ -85,10 +85,12 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 def _stack_of(nodeid: str) -> str | None:
     """Which part of the tests that need the stack it belongs to."""
-    parts = Path(nodeid.partition("::")[0]).parts
-    if parts[1] not in _NEED_THE_STACK or parts[-1] in _WITHOUT:
+    file = Path(nodeid.partition("::")[0])
+    if file.as_posix() in _WITHOUT:
         return None
-    return "Airflow" if parts[1] == "integration" or parts[-1] == "test_platform.py" else "Kafka"
+    if any(file.is_relative_to(folder) for folder in _NEED_AIRFLOW):
+        return "Airflow"
+    return "Kafka" if any(file.is_relative_to(folder) for folder in _NEED_KAFKA) else None
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FileByFile:

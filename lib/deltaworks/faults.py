@@ -1,7 +1,8 @@
 """Named points around every step of a batch, where a test can make the process fail.
 
 `reach` is a no-op unless `arm` was called in the process. Production code only calls `reach`; what a test does with
-the points lies in `tests/faults`, and gets into driver and workers through the fault hook of the settings.
+the points lies in `tests/support/fault_hooks.py`, and gets into driver and workers through the fault hook of the
+settings.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ from tests.benchmarks.measure import end_tree
 from tests.benchmarks.run import BROKER_OPTIONS, describe_machine, say
 from tests.benchmarks.systems import COMMIT_INTERVAL_MS, CORES, HEAP, Job, KafkaStreams, clear
 from tests.benchmarks.throughput import RunFailed, tail
-from tests.live_stack import own_settings, reachable
+from tests.support.live_stack import own_settings, reachable
 
 INPUT, OUTPUT, NAME = "bench-recovery", "bench-recovered", "recovery"
 _RATE = 200

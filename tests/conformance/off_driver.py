@@ -20,7 +20,7 @@ from tests.conformance.outputs import output_row
 from tests.conformance.per_key import stores_of
 from tests.conformance.run import run_case
 from tests.conformance.streaming_task import task_host
-from tests.live_stack import LiveStack, own_settings, reachable
+from tests.support.live_stack import LiveStack, own_settings, reachable
 
 if TYPE_CHECKING:
     from tests.conformance.streaming import SparkHost

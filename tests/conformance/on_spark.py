@@ -33,7 +33,7 @@ from tests.conformance.merging import Merged, can_be_merged
 from tests.conformance.micro_batches import CaseInMicroBatches
 from tests.conformance.streaming import Disturbances, SparkHost, spread
 from tests.conformance.streaming_task import task_host
-from tests.live_stack import LiveStack, own_settings, reachable
+from tests.support.live_stack import LiveStack, own_settings, reachable
 
 PARTITIONS = (1, 4)
 _DISTURBED = 10

@@ -46,9 +46,9 @@ from deltaworks.testing.recorded import MicroBatch
 from deltaworks.testing.topics import RawRecord
 from tests.conformance.hosts import Entries, Failure, Observed, Run
 from tests.conformance.streaming_task import CasePipeline, pipeline_of
-from tests.faults.hooks import HOOK, VARIABLE
-from tests.faults.points import WORKER
-from tests.live_stack import read_all
+from tests.support.fault_hooks import HOOK, VARIABLE
+from tests.support.fault_points import WORKER
+from tests.support.live_stack import read_all
 
 _PATIENCE_S = 300.0
 _NO_PAUSE = timedelta(0)

@@ -17,9 +17,9 @@ from deltaworks.spark.source import TICK
 from deltaworks.testing.recorded import MicroBatch
 from deltaworks.testing.topics import RawRecord
 from tests.conformance.hosts import Entries, Failure, Host, Observed, Run
-from tests.faults.points import DRIVER, WORKER
 from tests.hosts.in_process import InProcessStream
 from tests.hosts.memory_kafka import MemoryKafka
+from tests.support.fault_points import DRIVER, WORKER
 
 _POINTS = sorted(point for point in {*WORKER, *DRIVER} if not point.startswith("kafka."))
 

@@ -6,10 +6,10 @@ from itertools import islice
 
 import pytest
 
+from tests import mutation
 from tests.conformance.data import curated, once_different, random
 from tests.conformance.on_hosts import differing, task_hosts
 from tests.conformance.run import run_case
-from tests.faults import breakages
 
 PARTS = 4
 """Of the random cases: two minutes for all of them on a quiet machine, and more than five on one that is not."""
@@ -25,7 +25,7 @@ def test_random_cases_are_the_same_on_the_tasks_of_the_streaming_host(part: int)
 
 
 def test_an_attempt_that_leaves_something_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    breakages.plant("local store written before the batch is committed", monkeypatch.setattr)
+    mutation.apply("local store written before the batch is committed", monkeypatch.setattr)
 
     assert differing((case for case in curated() if case["family"] == "aggregates"), task_hosts, cuts=3) != {}
 

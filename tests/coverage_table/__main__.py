@@ -1,7 +1,7 @@
 """`python -m tests.coverage_table`: writes `docs/kafka-streams.md`, and its counts into the README.
 
 `... api` reads the list of methods from the jars of Kafka Streams anew.
-`... prove KStream.filter [family]` looks for recorded cases that fail when something of ours is disabled.
+`... prove KStream.filter [family]` looks for recorded cases that fail when something of ours is mutated.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from deltaworks.settings import Settings
 from deltaworks.stack.jars import ensure_jars
 from tests.coverage_table import counterparts, java_api, page
-from tests.coverage_table.disabling import disabled
 from tests.coverage_table.proofs import Proof, recorded_cases
+from tests.mutation.members import mutated
 
 _ENOUGH = 5
 
@@ -39,7 +39,7 @@ def proving(name: str, families: list[str]) -> Iterator[str]:
     cases = [case for case in recorded_cases() if not families or case.partition("/")[0] in families]
     for case in sorted(cases, key=lambda case: -sum(word in case.split("_") for word in words)):
         proof = Proof(case)
-        with disabled(counterpart):
+        with mutated(counterpart):
             if proof.holds():
                 continue
         if proof.holds():

@@ -126,7 +126,7 @@ def _called(ours: str) -> str:
 
 def _linked(proof: Proof) -> str:
     shown = proof.test if proof.is_recorded else proof.name
-    return f"[{shown}](../{proof.file})" + (f" (not disabled: {proof.because})" if proof.because else "")
+    return f"[{shown}](../{proof.file})" + (f" (not mutated: {proof.because})" if proof.because else "")
 
 
 def _extras() -> str:

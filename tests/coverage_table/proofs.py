@@ -3,7 +3,7 @@
 ```toml
 "KStream.filter" = "stateless/filter_keeps_matching"             # family and name of a recorded case
 "Materialized.__eq__" = "tests/unit/x/test_y.py::test_z[case]"   # a test without fixtures
-"$ deltaworks run" = { test = "tests/...::test_...", because = "starts processes" }   # cannot be disabled here
+"$ deltaworks run" = { test = "tests/...::test_...", because = "starts processes" }   # cannot be mutated here
 ```
 """
 
@@ -34,7 +34,7 @@ class Proof:
 
     test: str
     because: str = ""
-    """Why it cannot be disabled here; empty: it can."""
+    """Why it cannot be mutated here; empty: it can."""
 
     @property
     def is_recorded(self) -> bool:

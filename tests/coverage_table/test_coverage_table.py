@@ -9,15 +9,15 @@ import pytest
 from deltaworks.stack.components import read_components
 from tests.coverage_table import page
 from tests.coverage_table.counterparts import covered_by, difference_in_docstring, find, public_members
-from tests.coverage_table.disabling import disabled
 from tests.coverage_table.java_api import JARS
 from tests.coverage_table.mapping import read_mapping, rows
 from tests.coverage_table.proofs import Proof, read_proofs
+from tests.mutation.members import mutated
 
 ROWS = rows(read_mapping())  # raises if a row is missing or empty
 OURS = sorted({name for row in ROWS for name in row.ours})
 PROOFS = read_proofs()
-CAN_BE_DISABLED = [name for name in OURS if name in PROOFS and not PROOFS[name].because]
+CAN_BE_MUTATED = [name for name in OURS if name in PROOFS and not PROOFS[name].because]
 _HELD: dict[str, bool] = {}
 
 
@@ -28,12 +28,12 @@ def holds(proof: Proof) -> bool:
     return _HELD[proof.test]
 
 
-@pytest.mark.parametrize("name", CAN_BE_DISABLED)
+@pytest.mark.parametrize("name", CAN_BE_MUTATED)
 def test_proof_passes_and_fails_without_what_it_proves(name: str) -> None:
     proof = PROOFS[name]
 
     assert holds(proof), f"{proof.test} does not pass"
-    with disabled(find(name)):
+    with mutated(find(name)):
         assert not proof.holds(), f"{proof.test} passes without {name}"
 
 

@@ -40,9 +40,9 @@ from deltaworks.runtime.worker import Clients, HostConfig, KafkaClients, Worker
 from deltaworks.settings import Settings
 from deltaworks.spark.routes import Routes
 from deltaworks.spark.source import BATCH, CLOCK, TICK, plan_rows, ranges_of, source_config
-from tests.faults.hooks import InjectedFault
 from tests.hosts.memory_kafka import MemoryKafka
-from tests.task_state import TaskState
+from tests.support.fault_hooks import InjectedFault
+from tests.support.task_state import TaskState
 
 _FIRST_WALL_MS = 1_800_000_000_000
 

@@ -21,8 +21,8 @@ from deltaworks.runtime.replay.steps import Step, globals_start, recorded_steps
 from deltaworks.runtime.state.local_store import LocalStore, stores_of
 from deltaworks.runtime.state.recovery import local_path, open_store
 from deltaworks.runtime.task_loop import TaskId
-from tests.faults.hooks import InjectedFault
 from tests.hosts.in_process import InProcessStream
+from tests.support.fault_hooks import InjectedFault
 
 POINTS = (
     "replay.opened", "replay.step", "delta.before_parquet", "delta.after_parquet", "replay.result_written",

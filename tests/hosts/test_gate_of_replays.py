@@ -22,7 +22,7 @@ from tests.hosts.in_process import InProcessStream
 from tests.hosts.replays import replay_host, steps_of
 from tests.hosts.test_replay_by_time import sort_here
 from tests.hosts.test_replay_of_jobs import JOBS, streamed
-from tests.planted_defects.checking import suites_of
+from tests.system.data_defects.checking import suites_of
 
 
 def blocking(

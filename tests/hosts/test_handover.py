@@ -40,10 +40,10 @@ from jobs.sample_data import inventory as inventory_data
 from jobs.sample_data import invoices as invoices_data
 from jobs.sample_data import orders as orders_data
 from jobs.sample_data.kafka import PARTITIONS, SampleData
-from tests.faults.hooks import InjectedFault
 from tests.hosts.in_process import InProcessStream
 from tests.hosts.memory_kafka import MemoryKafka
 from tests.hosts.replays import steps_of
+from tests.support.fault_hooks import InjectedFault
 
 POINTS = [
     "task.opened", "task.processed", "task.flushed", "store.after_apply", "store.after_append",

@@ -21,10 +21,10 @@ from deltaworks.kafka.ranges import Range
 from deltaworks.kernel.records import RecordBatch
 from deltaworks.settings import Settings
 from deltaworks.testing.topics import RawRecord
-from tests.faults.hooks import InjectedFault
 from tests.hosts.in_process import InProcessStream
 from tests.hosts.memory_kafka import MemoryKafka, MemoryReader
 from tests.hosts.replays import assert_same, replay_host, steps_of, tables_of
+from tests.support.fault_hooks import InjectedFault
 
 ROOT = Path(__file__).parents[2]
 

@@ -14,11 +14,11 @@ import pytest
 from deltaworks import Pipeline, SinkBatch, SinkRecord, SinkTask, StreamsBuilder
 from deltaworks.settings import Settings
 from deltaworks.testing.topics import RawRecord
-from tests.faults.points import WORKER
 from tests.hosts.in_process import InProcessStream
 from tests.hosts.memory_kafka import MemoryKafka
 from tests.hosts.replays import replay_host, steps_of
-from tests.own_sinks import FolderSink
+from tests.support.fault_points import WORKER
+from tests.support.own_sinks import FolderSink
 
 RECORDS = 400
 POINTS = (*WORKER, "sink.before_commit", "sink.after_commit")

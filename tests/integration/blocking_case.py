@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from deltaworks.stack.lifecycle import status
-from tests.live_stack import LiveStack
+from tests.support.live_stack import LiveStack
 
 
 def test_blocks(kafka: LiveStack) -> None:

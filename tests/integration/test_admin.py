@@ -8,7 +8,7 @@ from confluent_kafka import Producer
 from deltaworks.errors import KafkaReadError, KafkaTopicError
 from deltaworks.kafka import admin
 from deltaworks.kafka.admin import TopicSpec
-from tests.live_stack import LiveStack
+from tests.support.live_stack import LiveStack
 
 
 def produce(kafka: LiveStack, topic: str, *times_ms: int) -> None:

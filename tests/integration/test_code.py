@@ -23,7 +23,7 @@ from deltaworks.control.paths import PipelinePaths
 from deltaworks.errors import StreamsError
 from deltaworks.kafka.admin import TopicSpec, create_topics, delete_topics
 from deltaworks.settings import Settings
-from tests.live_stack import LiveStack
+from tests.support.live_stack import LiveStack
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.processes import is_gone
+from tests.support.processes import is_gone
 
 CASE = Path(__file__).with_name("blocking_case.py")
 

@@ -23,7 +23,7 @@ from deltaworks.errors import DeltaworksError, FencedError, IntentError, KafkaTo
 from deltaworks.kafka.control_topic import place_of, prepare
 from deltaworks.kafka.transactional import TransactionalSink, application
 from deltaworks.spark.beginning import Beginning
-from tests.live_stack import LiveStack
+from tests.support.live_stack import LiveStack
 
 _numbers = itertools.count()
 

@@ -8,7 +8,7 @@ from jobs.recomputed.orders import recomputation
 from jobs.recomputed.results import read_topics
 from jobs.sample_data.kafka import PARTITIONS, produce
 from jobs.sample_data.orders import records
-from tests.live_stack import LiveStack
+from tests.support.live_stack import LiveStack
 
 TOPICS = recomputation.inputs
 

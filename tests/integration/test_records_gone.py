@@ -9,7 +9,7 @@ from deltaworks.errors import RecordsGoneError
 from deltaworks.kafka import admin
 from deltaworks.kafka.ranges import Range
 from deltaworks.runtime.consumer import RangeReader
-from tests.live_stack import LiveStack
+from tests.support.live_stack import LiveStack
 
 
 def filled(kafka: LiveStack, count: int) -> str:

@@ -19,7 +19,7 @@ from deltaworks.control import heartbeat
 from deltaworks.kafka.admin import TopicSpec, create_topics, delete_topics
 from deltaworks.kafka.control_topic import control_topic
 from deltaworks.settings import Settings
-from tests.live_stack import LiveStack
+from tests.support.live_stack import LiveStack
 
 pytestmark = pytest.mark.timeout(600)
 

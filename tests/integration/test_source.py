@@ -17,7 +17,7 @@ from deltaworks.kafka.ranges import Offsets
 from deltaworks.runtime.messages import Row
 from deltaworks.spark import source
 from deltaworks.spark.source import BATCH, CLOCK, KafkaRangesReader, SourceConfig, StageInput
-from tests.live_stack import LiveStack
+from tests.support.live_stack import LiveStack
 
 
 def produce(kafka: LiveStack, topic: str, *times_ms: int) -> None:

@@ -27,8 +27,8 @@ from deltaworks.settings import Settings
 from deltaworks.stack import ports
 from deltaworks.stack import postgres as server
 from deltaworks.stack.lifecycle import Status, down, log_of, status, up
-from tests.live_stack import await_restart, listening, own_settings, reachable, read_all
-from tests.processes import is_gone
+from tests.support.live_stack import await_restart, listening, own_settings, reachable, read_all
+from tests.support.processes import is_gone
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ from deltaworks.control.supervisor import address
 from deltaworks.stack import airflow
 from deltaworks.stack.lifecycle import status
 from deltaworks.stack.state import read_state
-from tests.live_stack import LiveStack, await_restart, listening
-from tests.processes import is_gone
+from tests.support.live_stack import LiveStack, await_restart, listening
+from tests.support.processes import is_gone
 
 COMPONENTS = (
     "supervisor",

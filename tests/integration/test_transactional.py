@@ -25,7 +25,7 @@ from deltaworks.kafka.control_topic import Marker, control_topic, newest_marker,
 from deltaworks.kafka.transactional import TransactionalSink, application, settled_markers
 from deltaworks.kernel.partitioning import partition_of
 from deltaworks.kernel.sizes import record_size
-from tests.live_stack import LiveStack, await_restart
+from tests.support.live_stack import LiveStack, await_restart
 
 TASKS = (2, 1)
 

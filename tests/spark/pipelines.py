@@ -10,7 +10,7 @@ from datetime import timedelta
 from deltaworks import KStream, Pipeline, StreamsBuilder, TimeWindows, Topic, exits
 from deltaworks.errors import DeltaworksError
 from deltaworks.settings import Settings
-from tests.own_sinks import FolderSink, PostgresSink
+from tests.support.own_sinks import FolderSink, PostgresSink
 
 SECOND = timedelta(seconds=1)
 SINK_FOLDER, SINK_CONNINFO = "DELTAWORKS_TEST_SINK_FOLDER", "DELTAWORKS_TEST_SINK_CONNINFO"

@@ -17,11 +17,11 @@ from deltaworks.settings import Settings
 from deltaworks.spark import session
 from deltaworks.spark.replay.executors import OnSpark
 from deltaworks.testing.topics import RawRecord
-from tests.faults.hooks import HOOK, VARIABLE
 from tests.hosts.in_process import InProcessStream
 from tests.hosts.memory_kafka import MemoryKafka
 from tests.hosts.replays import assert_same, replay_host, steps_of
 from tests.spark.pipelines import SECOND
+from tests.support.fault_hooks import HOOK, VARIABLE
 
 
 def _words(builder: StreamsBuilder) -> None:

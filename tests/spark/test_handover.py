@@ -21,11 +21,11 @@ from deltaworks.kernel.stores.state import StoreChanges
 from deltaworks.runtime.state.local_store import LocalStore, stores_of
 from deltaworks.runtime.state.recovery import local_path
 from deltaworks.spark import handover
-from tests.faults.stores import compare_stores, replay
 from tests.hosts.in_process import InProcessStream
-from tests.live_stack import LiveStack
 from tests.spark.pipelines import miscounting, recounting
 from tests.spark.test_streaming import send
+from tests.support.live_stack import LiveStack
+from tests.support.recorded_batches import compare_stores, replay
 
 pytestmark = pytest.mark.timeout(1200)
 Word = tuple[str, str, int]

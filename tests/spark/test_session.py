@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from deltaworks.spark import session
-from tests.live_stack import listening
+from tests.support.live_stack import listening
 
 LOOPBACK = {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
 

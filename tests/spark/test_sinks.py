@@ -20,12 +20,12 @@ from deltaworks.control import heartbeat
 from deltaworks.kafka import admin
 from deltaworks.settings import Settings
 from deltaworks.spark.streaming import request_stop
-from tests.faults.hooks import HOOK, VARIABLE
-from tests.live_stack import LiveStack
-from tests.own_sinks import SCHEMA, FolderSink
-from tests.processes import running
 from tests.spark.pipelines import SINK_CONNINFO, SINK_FOLDER, sinking
 from tests.spark.test_streaming import send
+from tests.support.fault_hooks import HOOK, VARIABLE
+from tests.support.live_stack import LiveStack
+from tests.support.own_sinks import SCHEMA, FolderSink
+from tests.support.processes import running
 
 WAIT_S, PART, WORDS = 180.0, 500, 13
 pytestmark = pytest.mark.timeout(600)

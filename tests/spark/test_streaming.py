@@ -22,10 +22,10 @@ from deltaworks.control.heartbeat import Heartbeat
 from deltaworks.kafka import admin
 from deltaworks.settings import Settings
 from deltaworks.spark.streaming import request_stop
-from tests.faults.stores import compare_stores, replay
-from tests.live_stack import LiveStack
-from tests.processes import running
 from tests.spark.pipelines import bereft, counting, failing, recreated
+from tests.support.live_stack import LiveStack
+from tests.support.processes import running
+from tests.support.recorded_batches import compare_stores, replay
 
 WAIT_S = 180.0
 pytestmark = pytest.mark.timeout(600)

@@ -68,9 +68,9 @@ def page(bill_text: str) -> str:
     lines = [
         "# Licences",
         "",
-        "Of everything that is installed, as packages declare them or as",
-        "[`infra/licences.toml`](../infra/licences.toml) says; written by `make bom` from",
-        "[`bill-of-materials.json`](bill-of-materials.json). What comes inside a package has its notices there.",
+        "The licences of everything that is installed, as the packages or",
+        "[`infra/licences.toml`](../infra/licences.toml) declare them. `make bom` writes this page from",
+        "[`bill-of-materials.json`](bill-of-materials.json). A package holds the notices for its contents.",
         "",
         "| licence | number | packages |",
         "|---|---|---|",

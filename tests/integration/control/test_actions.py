@@ -32,7 +32,7 @@ from deltaworks.errors import (
 from deltaworks.stack.ports import free_ports
 from tests.integration.control import fake_driver
 from tests.integration.control.conftest import Control
-from tests.processes import is_gone
+from tests.support.processes import is_gone
 
 DEPLOY = """
 import sys

@@ -21,7 +21,7 @@ from deltaworks.errors import (
 from deltaworks.kafka import admin
 from deltaworks.settings import Settings
 from deltaworks.stack.ports import free_ports
-from tests.live_stack import LiveStack
+from tests.support.live_stack import LiveStack
 
 PIPELINE = """
 from deltaworks import Pipeline, String, Topic

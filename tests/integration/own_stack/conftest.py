@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 from deltaworks.settings import Settings
 from deltaworks.stack.airflow_api import AirflowApi
 from deltaworks.stack.lifecycle import down, up
-from tests.live_stack import own_settings, reachable
+from tests.support.live_stack import own_settings, reachable
 
 ROOT = Path(__file__).parents[3]
 

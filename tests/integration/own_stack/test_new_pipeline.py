@@ -7,7 +7,7 @@ import subprocess
 from confluent_kafka import Producer
 
 from tests.integration.own_stack.conftest import NewPipeline
-from tests.live_stack import read_all
+from tests.support.live_stack import read_all
 
 BEGIN_MS = 1_799_999_400_000
 """The start of a window of ten minutes."""

@@ -40,8 +40,8 @@ def main() -> None:
     initdb()
     from deltaworks.airflow.quality import quality_dag
     from deltaworks.settings import Settings
-    from tests.planted_defects.defect import defect, planted
-    from tests.planted_defects.run import run
+    from tests.support.data_defects import defect, planted
+    from tests.system.data_defects.run import run
 
     dag, settings = quality_dag(NAME), Settings.from_environment()
     ends = {"before the first batch": _run(dag)}

@@ -14,7 +14,7 @@ import pytest
 
 from deltaworks import processes
 from deltaworks.airflow.child import Child
-from tests.processes import is_gone
+from tests.support.processes import is_gone
 
 ROOT = Path(__file__).parents[3]
 _GRANDCHILD = "import os, time; os.setpgid(0, 0); print('pid', os.getpid(), flush=True); time.sleep(600)"

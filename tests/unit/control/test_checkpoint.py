@@ -12,7 +12,7 @@ from deltaworks.control.checkpoint import FORMAT, CheckpointPlan, fitting_plan, 
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.errors import IncompatibleCheckpointError
 from jobs.orders import pipeline as orders
-from tests import old_checkpoint
+from tests.support import old_checkpoint
 
 
 def contents(root: Path) -> dict[str, bytes]:

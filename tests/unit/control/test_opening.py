@@ -29,7 +29,7 @@ from deltaworks.errors import (
 )
 from deltaworks.settings import Settings
 from deltaworks.topology.records import Coordinates
-from tests.processes import is_gone
+from tests.support.processes import is_gone
 
 CHILD = """
 import os, signal, sys, time

@@ -18,7 +18,7 @@ from deltaworks.lakehouse.catalog import table
 from deltaworks.lakehouse.committer import TableCommitter, TableOptions
 from deltaworks.lakehouse.log import Commit, DeltaLog
 from deltaworks.lakehouse.repair import plan
-from tests import old_checkpoint
+from tests.support import old_checkpoint
 from tests.unit.lakehouse.lake import DEAD, QUERY, SINKS, Expected, check, open_tables, run, task_tables, write_batch
 
 BATCHES = 6

@@ -16,7 +16,7 @@ from deltaworks.lakehouse.publish.scope import Scope
 from deltaworks.lakehouse.schema import plan_schemas
 from deltaworks.quality import Outcome, Suites, Verdict
 from deltaworks.quality.gate import gate, judge
-from tests.planted_defects.defect import defect, planted
+from tests.support.data_defects import defect, planted
 from tests.unit.lakehouse.lake import DEAD, SINKS, run
 
 SCHEMAS = plan_schemas(SINKS, DEAD)

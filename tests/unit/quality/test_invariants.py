@@ -19,7 +19,7 @@ from deltaworks.lakehouse.publish.scope import Scope
 from deltaworks.lakehouse.schema import TableSchema, plan_schemas, schemas
 from deltaworks.quality import Outcome, Verdict, invariants
 from deltaworks.quality.table_snapshots import TableSnapshot, TableSnapshots
-from tests.planted_defects.defect import Defect, defect, planted
+from tests.support.data_defects import Defect, defect, planted
 from tests.unit.lakehouse.lake import COUNTS, DEAD, ORDERS, QUERY, SINKS, run
 
 SCHEMAS = plan_schemas(SINKS, DEAD)

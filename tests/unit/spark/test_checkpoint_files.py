@@ -8,7 +8,7 @@ import pytest
 
 from deltaworks.spark import checkpoint_files as layout
 from deltaworks.spark.checkpoint_files import Crc, StateFiles, crc_of, crc_path
-from tests import old_checkpoint
+from tests.support import old_checkpoint
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import pytest
 
 from deltaworks import processes
 from deltaworks.stack.state import ComponentState, read_state, write_wanted
-from tests.processes import is_gone
+from tests.support.processes import is_gone
 
 WORKS = "ready.touch(); time.sleep(600)"
 NAMED_END = f"signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))\n{WORKS}"

@@ -14,7 +14,7 @@ from deltaworks.runtime.state import changelog, initial_state
 from deltaworks.runtime.state.changelog import FANOUT
 from deltaworks.runtime.state.local_store import LocalStore, StateVersion
 from deltaworks.runtime.state.recovery import RecoveryAction, append, next_version, open_store
-from tests.task_state import TaskState
+from tests.support.task_state import TaskState
 
 STORES = {"counts": False, "windows": True, "empty": False}
 Content = dict[str, dict[bytes, bytes]]

@@ -20,7 +20,7 @@ from deltaworks.runtime.state import local_files
 from deltaworks.runtime.state.local_files import DATA
 from deltaworks.runtime.state.local_store import EMPTY, LocalStore, StateVersion
 from deltaworks.runtime.state.recovery import NOTHING, RecoveryAction, append, open_store
-from tests.task_state import TaskState
+from tests.support.task_state import TaskState
 
 STORES = {"counts": False, "windows": True}
 PAGE = 4096
@@ -29,11 +29,11 @@ OPEN_ALL = """
 import json, sys
 from pathlib import Path
 from deltaworks import processes
-from tests.faults import plant
+from tests.mutation import plugin
 from tests.unit.runtime.state.test_local_files import opened_and_read
 boot, *folders = sys.argv[1:]
 processes.boot_id = lambda: boot
-plant.from_environment()
+plugin.from_environment()
 for folder in map(Path, folders):
     print(json.dumps([folder.name, *opened_and_read(folder)]), flush=True)
 """

@@ -31,7 +31,7 @@ from deltaworks.runtime.state.recovery import (
     next_version,
     open_store,
 )
-from tests.task_state import TaskState
+from tests.support.task_state import TaskState
 
 STORES = {"counts": False, "windows": True}
 

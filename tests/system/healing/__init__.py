@@ -1,0 +1,1 @@
+"""SIGKILLs of every component around a stream, each alone: `make check-heal`."""

@@ -1,0 +1,271 @@
+"""Runs the orders pipeline on real Kafka and Spark, kills and breaks it while records flow, and checks the end exactly.
+
+Used by the fault tests and, at full length, by `make check-kill` (`python -m tests.system.kills`).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import psutil
+
+from deltaworks.control import heartbeat
+from deltaworks.settings import Settings
+from deltaworks.spark.streaming import request_stop
+from jobs.recomputed.orders import recomputation
+from jobs.recomputed.results import Comparison
+from jobs.sample_data import orders as sample
+from jobs.sample_data.kafka import produce
+from tests.support.fault_hooks import HOOK, VARIABLE
+from tests.support.recorded_batches import StoreDifference, compare_stores
+
+_POLL_S = 0.02
+_START_S = 180.0
+_POINT_S = 120.0
+Report = Callable[[str], None]
+
+
+@dataclass
+class Outcome:
+    """What happened, and whether the end is exact."""
+
+    kills: list[tuple[str, str]] = field(default_factory=list)
+    """Victim and phase of every SIGKILL that hit."""
+    injected: list[str] = field(default_factory=list)
+    """Points at which a failure was carried out."""
+    starts: int = 0
+    comparisons: list[Comparison] = field(default_factory=list)
+    stores: list[StoreDifference] = field(default_factory=list)
+    rebuilt_stores: list[StoreDifference] = field(default_factory=list)
+    openings: Counter[str] = field(default_factory=Counter)
+    skipped_transactions: int = 0
+
+    @property
+    def exact(self) -> bool:
+        return all(c.equal for c in self.comparisons) and not self.stores and not self.rebuilt_stores
+
+    @property
+    def phases(self) -> Counter[str]:
+        return Counter(phase for _, phase in self.kills)
+
+
+class OrdersUnderKills:
+    """The pipeline, its supervisor and its tormentor."""
+
+    def __init__(self, settings: Settings, work: Path, report: Report = print, *, mutation: str | None = None) -> None:
+        """
+        Args:
+            settings: of a home of its own; its broker runs.
+            work: where the fault orders and traces lie.
+            report: receives a line per event.
+            mutation: the name of one of `tests.mutation.MUTATIONS`.
+        """
+        self.settings = replace(settings, fault_hook=HOOK)
+        self.outcome = Outcome()
+        self._faults = work / "faults"
+        self._report = report
+        self._driver: subprocess.Popen[bytes] | None = None
+        self._log = work / "driver.log"
+        self._wanted = threading.Event()
+        for name in ("trace", "inject", "done"):
+            (self._faults / name).mkdir(parents=True, exist_ok=True)
+        if mutation is not None:
+            (self._faults / "mutation").write_text(mutation)
+
+    # The stream
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """The pipeline runs, and is started again whenever it ends."""
+        self._wanted.set()
+        supervisor = threading.Thread(target=self._supervise, daemon=True)
+        supervisor.start()
+        try:
+            yield
+        finally:
+            self._wanted.clear()
+            request_stop(self.settings, "orders")
+            supervisor.join(timeout=_START_S)
+            self._end()
+
+    def catch_up(self) -> None:
+        """Runs the pipeline to the end of the topics, without faults."""
+        for _ in range(3):
+            if self._start("--until-caught-up").wait(timeout=_START_S) == 0:
+                self._note_totals()
+                return
+        raise AssertionError(f"the pipeline does not catch up:\n{self._tail()}")
+
+    def _supervise(self) -> None:
+        while self._wanted.is_set():
+            code = self._start().wait()
+            self._note_totals()
+            if self._wanted.is_set():
+                self._report(f"driver ended with {code}; starting again")
+
+    def _start(self, *options: str) -> subprocess.Popen[bytes]:
+        self.outcome.starts += 1
+        environment = os.environ | {
+            "DELTAWORKS_HOME": str(self.settings.home),
+            "DELTAWORKS_PROJECT": str(self.settings.project),
+            "DELTAWORKS_BOOTSTRAP": self.settings.bootstrap,
+            "DELTAWORKS_FAULT_HOOK": HOOK,
+            "DELTAWORKS_DRIVER_MEMORY": self.settings.driver_memory,
+            "PYTHONPATH": self.settings.joined_python_path,
+            VARIABLE: str(self._faults),
+        }
+        with self._log.open("ab") as log:
+            self._driver = subprocess.Popen(
+                [sys.executable, "-m", "deltaworks.cli", "run", "orders", *options],
+                env=environment, cwd=self.settings.project, stdout=log, stderr=log, start_new_session=True,
+            )  # fmt: skip
+        return self._driver
+
+    def _end(self) -> None:
+        if self._driver is not None and self._driver.poll() is None:
+            for process in self._tree():
+                process.kill()
+            self._driver.wait()
+
+    def _note_totals(self) -> None:
+        beat = heartbeat.read(self.settings.pipeline("orders") / "heartbeat.json")
+        if beat is not None and self._driver is not None and beat.pid == self._driver.pid:
+            self.outcome.openings.update(beat.store_openings)
+            self.outcome.skipped_transactions += beat.skipped_transactions
+
+    def _tail(self, lines: int = 30) -> str:
+        return "\n".join(self._log.read_text(errors="replace").splitlines()[-lines:])
+
+    # Its tormentor
+
+    def kill(self, victim: str, rng: random.Random) -> None:
+        """SIGKILL to `driver`, `jvm` or a `worker` somewhere within a batch of a stream that is at work."""
+        self._wait_for_batch()
+        time.sleep(rng.uniform(0.0, 1.2))  # anywhere within the batch; what it hit is read from the trace
+        for process in self._victims(victim):
+            phase = self._phase(process.pid if victim != "jvm" else None)
+            try:
+                process.kill()
+            except psutil.NoSuchProcess:
+                continue
+            self.outcome.kills.append((victim, phase))
+            self._report(f"kill {len(self.outcome.kills):3}: {victim:6} (pid {process.pid}) at {phase}")
+            return
+        self._report(f"no {victim} to kill")
+
+    def inject(self, point: str, action: str) -> None:
+        """A failure (`raise`) or a SIGKILL (`kill`) the next time that any process reaches the point."""
+        self.order(point, action)
+        self.await_order(point)
+
+    def order(self, point: str, action: str) -> None:
+        """As `inject`, without waiting for it."""
+        temporary = self._faults / "order"
+        temporary.write_text(action)
+        temporary.replace(self._faults / "inject" / point)
+
+    def await_order(self, point: str) -> None:
+        """Until an order has been carried out."""
+        done = self._faults / "done" / point
+        self._until(done.exists, _POINT_S, f"nobody reached {point}")
+        action = done.read_text()
+        done.unlink()
+        self.outcome.injected.append(point)
+        self._report(f"{action} at {point}")
+
+    def lose_local_stores(self) -> None:
+        """The executor's disk is gone; only between two runs."""
+        shutil.rmtree(self.settings.pipeline("orders") / "local")
+
+    def _wait_for_batch(self) -> None:
+        """Until a driver has finished a batch since now, so that the kill hits a stream and not its start."""
+        path, begun = self.settings.pipeline("orders") / "heartbeat.json", time.time()
+
+        def at_work() -> bool:
+            beat = heartbeat.read(path)
+            driver = self._driver
+            return (
+                beat is not None and driver is not None and beat.pid == driver.pid and driver.poll() is None
+                and beat.state == "running" and beat.batch_id is not None and beat.at > begun
+            )  # fmt: skip
+
+        self._until(at_work, _START_S, "the stream does not run")
+
+    def _victims(self, victim: str) -> Sequence[psutil.Process]:
+        tree = self._tree()
+        if victim == "driver":
+            return tree[:1]
+        java = [p for p in tree if _name(p).startswith("java")]
+        if victim == "jvm":
+            return java
+        forked = [p for p in tree if _name(p).startswith("python") and p.pid in self._tracing()]
+        return [p for p in forked if self._driver is None or p.pid != self._driver.pid]
+
+    def _tree(self) -> list[psutil.Process]:
+        if self._driver is None:
+            return []
+        try:
+            root = psutil.Process(self._driver.pid)
+            return [root, *root.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            return []
+
+    def _tracing(self) -> set[int]:
+        return {int(path.stem) for path in (self._faults / "trace").iterdir()}
+
+    def _phase(self, pid: int | None) -> str:
+        """The last point that a process (None: any) reached."""
+        traces = (self._faults / "trace").iterdir() if pid is None else [self._faults / "trace" / f"{pid}.log"]
+        last = max((_last_line(trace) for trace in traces), default="0 before the first batch")
+        return last.split(" ", 1)[1].split(":")[0]
+
+    def _until(self, fact: Callable[[], bool], seconds: float, otherwise: str) -> None:
+        deadline = time.monotonic() + seconds
+        while not fact():
+            if time.monotonic() > deadline:
+                raise AssertionError(f"{otherwise} within {seconds:.0f} s; the driver's log ends:\n{self._tail()}")
+            time.sleep(_POLL_S)
+
+    # The end
+
+    def check(self) -> Outcome:
+        """Compares tables, topics and stores with their recomputation; then once more with rebuilt stores."""
+        self.catch_up()
+        self._compare()
+        self.outcome.stores = compare_stores(self.settings)
+        self.lose_local_stores()
+        produce(self.settings.bootstrap, sample.records(500, seed=99))
+        self.catch_up()
+        self._compare()
+        self.outcome.rebuilt_stores = compare_stores(self.settings)
+        return self.outcome
+
+    def _compare(self) -> None:
+        batches = self.settings.pipeline("orders") / "batches"
+        self.outcome.comparisons = recomputation.check(self.settings.bootstrap, self.settings.tables, batches)
+
+
+def _name(process: psutil.Process) -> str:
+    try:
+        return process.name()
+    except psutil.NoSuchProcess:
+        return ""
+
+
+def _last_line(trace: Path) -> str:
+    try:
+        lines = trace.read_text().splitlines()
+    except FileNotFoundError:
+        lines = []
+    return lines[-1] if lines else "0 before the first batch"

@@ -1,0 +1,102 @@
+"""A driver of an old generation that wakes up: it may not change anything any more, and its successor goes on."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, suppress
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from deltaworks import exits, processes
+from deltaworks.control import batches, fence, heartbeat
+from deltaworks.control.paths import PipelinePaths
+from deltaworks.kafka import admin
+from deltaworks.settings import Settings
+from jobs import orders
+from jobs.recomputed.orders import recomputation
+from jobs.sample_data import orders as sample
+from jobs.sample_data.kafka import produce
+from tests.support.fault_hooks import HOOK, VARIABLE
+from tests.support.live_stack import has_read
+from tests.support.processes import running
+from tests.system.healing.platform_under_kills import different
+
+WAIT_S = 240.0
+
+
+def driver(settings: Settings, log: Path, faults: Path) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    """A real one in the foreground; the next generation."""
+    command = [sys.executable, "-m", "deltaworks.cli", "run", "orders"]
+    environment = settings.process_environment() | {VARIABLE: str(faults)}
+    return running(command, environment=environment, log=log, cwd=settings.project)
+
+
+def until(fact: Callable[[], bool], what: str, log: Path) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not fact():
+        assert time.monotonic() < deadline, f"{what} within {WAIT_S:.0f} s:\n{log.read_text()[-3000:]}"
+        time.sleep(0.05)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("asleep_at", [None, "driver.end"])
+def test_a_zombie_that_wakes_up_commits_nothing_and_ends_itself(
+    orders_settings: Settings, tmp_path: Path, asleep_at: str | None
+) -> None:
+    """It sleeps while it has nothing to do, or where all of a batch is done and Spark has not heard of it."""
+    settings = replace(orders_settings, fault_hook=HOOK)
+    paths = PipelinePaths.of(settings, "orders")
+    old_log, new_log, faults = tmp_path / "old.log", tmp_path / "new.log", tmp_path / "faults"
+    if asleep_at is not None:
+        (faults / "inject").mkdir(parents=True)
+        (faults / "inject" / asleep_at).write_text("stop")
+
+    def write(count: int) -> None:
+        present = admin.end_offsets(settings.bootstrap, orders.pipeline.plan().source_topics)
+        produce(settings.bootstrap, sample.records(count, seed=7), present=present)
+
+    def at_work(generation: int) -> bool:
+        beat = heartbeat.read(paths.heartbeat)
+        if beat is None or beat.generation != generation or beat.batch_id is None:
+            return False
+        ends = admin.end_offsets(settings.bootstrap, orders.pipeline.plan().source_topics)
+        return has_read(beat, ends)
+
+    with ExitStack() as stack:
+        write(1_000)
+        old = stack.enter_context(driver(settings, old_log, faults))
+        until(lambda: at_work(1), "the first generation has processed everything", old_log)
+        for process in (asleep := processes.family(psutil.Process(old.pid))):
+            with suppress(psutil.NoSuchProcess):  # a child that had done its work
+                process.send_signal(signal.SIGSTOP)
+        write(2_000)  # what the zombie finds first when it wakes up
+        paths.lease.unlink()  # as a lock is lost whose file server forgets it
+
+        new = stack.enter_context(driver(settings, new_log, faults))
+        until(lambda: at_work(2), "the second generation has processed everything", new_log)
+        for process in asleep:
+            with suppress(psutil.NoSuchProcess):
+                process.send_signal(signal.SIGCONT)
+        write(3_000)
+
+        assert old.wait(timeout=WAIT_S) == exits.LEASE
+        said = old_log.read_text()
+        by_the_fence = "generation 1 of pipeline 'orders' was replaced by generation 2" in said
+        by_a_table = "Generation 1 may not write the Delta table" in said and "generation 2 has taken over" in said
+        assert by_the_fence or by_a_table, "whichever it met first"
+        assert fence.read(paths.fence) == 2
+        until(lambda: at_work(2), "the second generation goes on", new_log)
+        new.send_signal(signal.SIGTERM)
+        assert new.wait(timeout=WAIT_S) == exits.OK
+
+    assert different(recomputation.check(settings.bootstrap, settings.tables, paths.batches)) == []
+    assert [record.batch for record in batches.read(paths.batches)] == sorted(
+        {record.batch for record in batches.read(paths.batches)}
+    )
