@@ -101,7 +101,7 @@ lock: .venv/.complete ## Resolve the Python packages and the jars anew, write do
 	printf '%s\n' $(BUILD_BACKENDS) | $(BIN)/uv pip compile - --python-version 3.11 --universal --no-header --no-annotate --quiet \
 		--generate-hashes -o infra/build-constraints.txt
 	$(BIN)/python -m deltaworks.stack.jar_locks
-	$(BIN)/python -m deltaworks.stack.compose
+	$(BIN)/deltaworks compose --force
 	$(BIN)/python -m tests.coverage_table api
 
 .PHONY: bom

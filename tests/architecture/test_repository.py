@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from deltaworks.settings import Settings
 from deltaworks.stack.components import read_components
-from deltaworks.stack.compose import compose
+from deltaworks.stack.compose import compose_file
 from deltaworks.stack.jars import read_lock
 
 ROOT = Path(__file__).parents[2]
@@ -120,12 +121,10 @@ def test_versions_of_components_and_packages_agree_everywhere() -> None:
         assert entry.version in entry.image, name
 
 
-def test_the_compose_file_is_made_from_the_description_of_the_components() -> None:
-    infra = ROOT / "infra"
+def test_the_compose_file_is_the_one_that_the_product_writes() -> None:
+    here = Settings(project=ROOT, home=ROOT, infra=ROOT / "infra", cache=ROOT)
 
-    assert (ROOT / "docker-compose.yml").read_text() == compose(read_components(infra), infra), (
-        "run `python -m deltaworks.stack.compose`"
-    )
+    assert (ROOT / "docker-compose.yml").read_text() == compose_file(here), "run `deltaworks compose --force`"
 
 
 def test_the_container_is_configured_like_the_native_broker() -> None:
