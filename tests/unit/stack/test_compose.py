@@ -13,7 +13,7 @@ import yaml
 
 from deltaworks.control.supervisor import client
 from deltaworks.settings import Settings
-from deltaworks.stack.airflow_bundles import bundle_config
+from deltaworks.stack.airflow import bundle_config
 from deltaworks.stack.components import Component, read_components
 from deltaworks.stack.compose import SECRETS, compose_file, new_secrets
 
