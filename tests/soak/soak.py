@@ -17,7 +17,7 @@ from deltaworks.errors import KafkaReadError
 from deltaworks.kafka import admin
 from deltaworks.settings import Settings
 from tests.faults.hooks import VARIABLE
-from tests.live_stack import has_read
+from tests.live_stack import has_read, settled_end_offsets
 from tests.soak import models, tables
 from tests.soak.faulty_disk import Disk
 from tests.soak.flow import Flow
@@ -145,7 +145,7 @@ class Soak:
         end = time.monotonic() + START_S
         while True:
             try:
-                return admin.settled_end_offsets(self.settings.bootstrap, topics)
+                return settled_end_offsets(self.settings.bootstrap, topics)
             except KafkaReadError:
                 if time.monotonic() > end:
                     raise
