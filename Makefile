@@ -100,17 +100,17 @@ lock: .venv/.complete ## Resolve the Python packages and the jars anew, write do
 		-o constraints.txt
 	printf '%s\n' $(BUILD_BACKENDS) | $(BIN)/uv pip compile - --python-version 3.11 --universal --no-header --no-annotate --quiet \
 		--generate-hashes -o infra/build-constraints.txt
-	$(BIN)/python -m deltaworks.stack.jar_locks
-	$(BIN)/python -m deltaworks.stack.compose
+	$(BIN)/python -m tooling.jar_locks
+	$(BIN)/deltaworks compose --force
 	$(BIN)/python -m tests.coverage_table api
 
 .PHONY: bom
 bom: .venv/.complete ## Write docs/bill-of-materials.json and docs/licences.md: all that is installed, with hashes and licences
-	$(BIN)/python -m deltaworks.stack.bill_of_materials
+	$(BIN)/python -m tooling.bill_of_materials
 
 .PHONY: audit
 audit: .venv/.complete ## Ask the package index for known vulnerabilities of what is locked; needs the network
-	$(BIN)/python -m deltaworks.stack.vulnerabilities
+	$(BIN)/python -m tooling.vulnerabilities
 
 .PHONY: docs-coverage
 docs-coverage: .venv/.complete ## Write docs/kafka-streams.md anew, from the mapping and the proofs in tests/coverage_table

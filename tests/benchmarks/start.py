@@ -35,7 +35,7 @@ from tests.benchmarks.measure import CpuClock, end_tree, memory_bytes, tree
 from tests.benchmarks.run import CONTROL_TOPICS, broker, broker_settings, describe_machine, drop_topics, say
 from tests.benchmarks.systems import HEAP
 from tests.benchmarks.throughput import RunFailed, tail
-from tests.support.live_stack import has_read
+from tests.support.live_stack import has_read, settled_end_offsets
 
 _LOOK_S = 0.05
 _TIMEOUT_S = 600.0
@@ -130,7 +130,7 @@ class Driver:
             return False
         if snapshots and beat.stale_snapshots:
             return False
-        ends = admin.settled_end_offsets(bootstrap, [*beat.next_offsets])
+        ends = settled_end_offsets(bootstrap, [*beat.next_offsets])
         return bool(ends) and has_read(beat, ends)
 
     def until(self, fact: Callable[[], bool]) -> None:

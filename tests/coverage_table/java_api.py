@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.coverage_table.class_files import PROTECTED, PUBLIC, JavaClass, Overload, read_class
 
 JARS = "kafka-streams-api"
-"""The set in `infra/components.toml`."""
+"""The set in `tooling/jars.toml`."""
 _LIST = Path(__file__).with_name("kafka_streams_api.tsv")
 _PACKAGE = "org/apache/kafka/streams/"
 _COLUMNS = "class", "method", "overloads", "deprecated"

@@ -13,6 +13,7 @@ from tests.coverage_table.java_api import JARS
 from tests.coverage_table.mapping import read_mapping, rows
 from tests.coverage_table.proofs import Proof, read_proofs
 from tests.mutation.members import mutated
+from tooling.jar_locks import read_modules
 
 ROWS = rows(read_mapping())  # raises if a row is missing or empty
 OURS = sorted({name for row in ROWS for name in row.ours})
@@ -84,8 +85,7 @@ def test_the_readme_has_the_counts() -> None:
 
 
 def test_the_jars_are_those_of_the_broker() -> None:
-    components = read_components(Path(__file__).parents[2] / "infra")
-    version = components.software["kafka"].version
+    version = read_components(Path(__file__).parents[2] / "infra").software["kafka"].version
 
-    assert {module.rpartition(":")[2] for module in components.jars[JARS].modules} == {version}
+    assert {module.rpartition(":")[2] for module in read_modules()[JARS].modules} == {version}
     assert page.text().startswith(f"# Kafka Streams {version}, ")

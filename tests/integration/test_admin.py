@@ -8,7 +8,7 @@ from confluent_kafka import Producer
 from deltaworks.errors import KafkaReadError, KafkaTopicError
 from deltaworks.kafka import admin
 from deltaworks.kafka.admin import TopicSpec
-from tests.support.live_stack import LiveStack
+from tests.support.live_stack import LiveStack, settled_end_offsets
 
 
 def produce(kafka: LiveStack, topic: str, *times_ms: int) -> None:
@@ -104,10 +104,10 @@ def test_ends_stop_at_an_open_transaction_and_settle_when_it_is_gone(kafka: Live
     assert admin.end_offsets(kafka.bootstrap, [topic]) == {(topic, 0): 0}
     assert admin.end_offsets(kafka.bootstrap, [topic], committed=False) == {(topic, 0): 1}
     with pytest.raises(KafkaReadError, match="A transaction is still open"):
-        admin.settled_end_offsets(kafka.bootstrap, [topic], timeout_s=0.2)
+        settled_end_offsets(kafka.bootstrap, [topic], timeout_s=0.2)
 
     producer.commit_transaction(30)
-    assert admin.settled_end_offsets(kafka.bootstrap, [topic]) == {(topic, 0): 2}
+    assert settled_end_offsets(kafka.bootstrap, [topic]) == {(topic, 0): 2}
 
 
 def test_a_broker_that_is_away_says_so() -> None:

@@ -1,4 +1,5 @@
-"""What Docker Compose makes of `docker-compose.yml`: its own schema, and its own loader, built from source."""
+"""What Docker Compose makes of `docker-compose.yml`, ours and that of a new project: its own schema, and its own
+loader, built from source."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ import pytest
 
 from deltaworks.settings import Settings
 from deltaworks.stack.components import read_components
-from deltaworks.stack.compose import SECRETS, new_secrets
+from deltaworks.stack.compose import SECRETS, compose_file, new_secrets
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "docker-compose.yml"
@@ -40,9 +42,17 @@ def loader() -> Path:
     return program
 
 
-def load(loader: Path, variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
+@pytest.fixture
+def new_project(tmp_path: Path) -> Path:
+    """The file of a project that is no clone."""
+    file = tmp_path / "docker-compose.yml"
+    file.write_text(compose_file(replace(Settings.from_environment(), project=tmp_path)))
+    return file
+
+
+def load(loader: Path, variables: dict[str, str], file: Path = FILE) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [loader, FILE], env={"PATH": os.environ["PATH"], **variables}, capture_output=True, text=True, check=False
+        [loader, file], env={"PATH": os.environ["PATH"], **variables}, capture_output=True, text=True, check=False
     )
 
 
@@ -57,9 +67,9 @@ def secrets() -> dict[str, str]:
     return dict(line.split("=", 1) for line in new_secrets().splitlines())
 
 
-def test_the_file_fits_the_schema_of_compose() -> None:
+def test_the_files_fit_the_schema_of_compose(new_project: Path) -> None:
     subprocess.run(
-        [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", FILE],
+        [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", FILE, new_project],
         check=True,
         capture_output=True,
     )
@@ -103,3 +113,13 @@ def test_secrets_are_where_they_are_needed(loader: Path) -> None:
     assert f"airflow:{given['AIRFLOW_DB_PASSWORD']}@postgres" in environment["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"]
     assert json.loads(project["configs"]["passwords"]["content"]) == {"admin": given["AIRFLOW_ADMIN_PASSWORD"]}
     assert all(given[name] in answer.stdout for name in SECRETS)
+
+
+def test_a_new_project_has_its_jobs_and_the_image_of_a_clone(loader: Path, new_project: Path) -> None:
+    without = load(loader, secrets(), new_project)
+    answer = load(loader, secrets() | {"DELTAWORKS_SOURCE": str(ROOT)}, new_project)
+    scheduler = json.loads(answer.stdout)["services"]["airflow-scheduler"]
+
+    assert "required variable DELTAWORKS_SOURCE is missing a value" in without.stderr
+    assert scheduler["build"]["context"] == str(ROOT)
+    assert str(new_project.parent / "jobs") in [volume.get("source") for volume in scheduler["volumes"]]

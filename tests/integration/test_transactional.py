@@ -25,7 +25,7 @@ from deltaworks.kafka.control_topic import Marker, control_topic, newest_marker,
 from deltaworks.kafka.transactional import TransactionalSink, application, settled_markers
 from deltaworks.kernel.partitioning import partition_of
 from deltaworks.kernel.sizes import record_size
-from tests.support.live_stack import LiveStack, await_restart
+from tests.support.live_stack import LiveStack, await_restart, settled_end_offsets
 
 TASKS = (2, 1)
 
@@ -381,7 +381,7 @@ def test_a_batch_longer_than_its_transaction_may_last_says_so(
     to = sink(kafka, topic, timeout_ms=1_000)
     to.begin(0)
     to.send(topic, b"k", b"slow", 1)
-    admin.settled_end_offsets(kafka.bootstrap, [topic], timeout_s=40)  # the broker looks every ten seconds
+    settled_end_offsets(kafka.bootstrap, [topic], timeout_s=40)  # the broker looks every ten seconds
 
     with pytest.raises(BatchTooLongError, match="Batch 0 took too long"):
         to.commit()

@@ -13,12 +13,14 @@ from typing import Any
 import psutil
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
+from deltaworks import clock
 from deltaworks.control.heartbeat import Heartbeat
-from deltaworks.kafka.admin import TopicSpec, begin_offsets, create_topics, end_offsets, settled_end_offsets
+from deltaworks.errors import KafkaReadError
+from deltaworks.kafka.admin import Position, TopicSpec, begin_offsets, create_topics, end_offsets
 from deltaworks.settings import Settings
 from deltaworks.stack.lifecycle import Stack, up
-from deltaworks.stack.ports import free_ports
 from deltaworks.stack.state import ComponentState, read_state
+from tests.support.processes import free_ports
 
 
 def has_read(beat: Heartbeat, ends: Mapping[tuple[str, int], int]) -> bool:
@@ -118,6 +120,25 @@ def own_settings(home: Path) -> Settings:
         postgres_port=postgres,
         airflow_port=airflow,
     )
+
+
+def settled_end_offsets(bootstrap: str, topics: Sequence[str], *, timeout_s: float = 60.0) -> dict[Position, int]:
+    """The ends, once no transaction is open: after this, a `read_committed` reader reaches all that was committed.
+
+    A commit returns before the broker has moved the end that such readers see.
+
+    Raises:
+        KafkaReadError: a transaction stays open.
+    """
+    deadline = clock.ticks_s() + timeout_s
+    while (ends := end_offsets(bootstrap, topics)) != end_offsets(bootstrap, topics, committed=False):
+        if clock.ticks_s() > deadline:
+            raise KafkaReadError(
+                f"A transaction is still open on {', '.join(topics)} after {timeout_s:.0f} s.",
+                hint="a task that died left it; it ends when the pipeline runs again, or after 10 minutes",
+            )
+        time.sleep(0.02)
+    return ends
 
 
 def read_all(bootstrap: str, *topics: str, committed: bool = True) -> list[Message]:

@@ -22,6 +22,7 @@ from deltaworks.stack.airflow_api import AirflowApi
 from deltaworks.stack.components import Component
 from deltaworks.stack.native import NativeHost
 from deltaworks.stack.state import ComponentState
+from tests.support.processes import free_ports
 from tests.unit.other_stack import OtherStack, running
 
 
@@ -65,7 +66,7 @@ def test_what_no_runner_has_started_is_nobodys_stack(tmp_path: Path) -> None:
 
 
 def test_a_port_without_a_listener_is_nobodys(settings: Settings) -> None:
-    [port] = ports.free_ports(1)
+    [port] = free_ports(1)
 
     assert listeners.stack_on(port) is None
     listeners.require_none_of_another(settings, port)
@@ -177,7 +178,7 @@ def test_status_says_so_and_shows_what_this_host_knows(settings: Settings) -> No
 
 
 def test_a_registry_that_the_settings_name_is_used_whoever_runs_it(settings: Settings) -> None:
-    [nobody] = ports.free_ports(1)
+    [nobody] = free_ports(1)
     named = replace(settings, control_url=f"postgresql+psycopg://x@127.0.0.1:{nobody}/x")
     asked: list[object] = []
 
@@ -213,6 +214,6 @@ def test_what_answers_in_the_place_of_a_component_does_not_make_it_ready(
         return host.is_ready(component, None)  # type: ignore[arg-type]
 
     assert not is_ready(kafka)
-    (free, again) = ports.free_ports(2)
+    (free, again) = free_ports(2)
     host = NativeHost.of(replace(settings, bootstrap=f"127.0.0.1:{free}", controller_port=again))
     assert is_ready(kafka)

@@ -1,16 +1,18 @@
-"""`up`, `down`, `status`, `logs`: what runs around the pipelines, and the pipelines that run."""
+"""`up`, `down`, `status`, `logs`, `compose`: what runs around the pipelines, and the pipelines that run."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections import deque
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
 from deltaworks.cli.console import Steps, out, print_table
+from deltaworks.errors import ConfigurationError
 from deltaworks.settings import Settings
 
 if TYPE_CHECKING:
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
 def add_to(app: typer.Typer) -> None:
     """Registers the commands."""
-    for command in (up, down, status, logs):
+    for command in (up, down, status, logs, compose):
         app.command(rich_help_panel="Stack")(command)
 
 
@@ -162,6 +164,31 @@ def logs(
                 out.out(line, end="")
             else:
                 time.sleep(0.2)
+
+
+def compose(
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The file; default: docker-compose.yml in the project.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that says something else.")] = False,
+    secrets: Annotated[
+        bool, typer.Option("--secrets", help="Instead, print new passwords and keys, as .env has them.")
+    ] = False,
+) -> None:
+    """Write docker-compose.yml for this project: the same stack in containers."""
+    from deltaworks.stack.compose import compose_file, new_secrets
+
+    if secrets:
+        out.out(new_secrets(), end="")
+        return
+    settings = Settings.from_environment()
+    file, text = output or settings.project / "docker-compose.yml", compose_file(settings)
+    if not force and file.exists() and file.read_text() != text:
+        raise ConfigurationError(
+            f"{file} says something else.", hint="--force replaces it; --output writes to another file"
+        )
+    file.write_text(text)
+    out.print(Text(f"written: {file}"))
 
 
 def _pipeline_row(pipeline: PipelineStatus) -> tuple[object, ...]:

@@ -13,14 +13,12 @@ from deltaworks.dsl.graph import BuilderConfig, Graph, call_site
 from deltaworks.dsl.kstream import KStream
 from deltaworks.dsl.ktable import KTable
 from deltaworks.dsl.materialize import table_source
-from deltaworks.dsl.materialized import Materialized, Stored
+from deltaworks.dsl.materialized import Materialized, Stored, store_spec
 from deltaworks.dsl.mistakes import Handle, check_reads, need_topics
-from deltaworks.dsl.optimize import merge_exchanges
+from deltaworks.dsl.optimize import merge_exchanges, with_one_store
 from deltaworks.dsl.point import Point, Typed, settle
 from deltaworks.dsl.processing import add_store, check_supplier
-from deltaworks.dsl.self_joins import with_one_store
 from deltaworks.dsl.state_stores import StoreBuilder
-from deltaworks.dsl.stores import store_spec
 from deltaworks.errors import TopologyError
 from deltaworks.topology.checks import check
 from deltaworks.topology.nodes import ProcessorNode, Source, TableSource

@@ -9,10 +9,9 @@ from typing import Any, Generic, TypeVar
 from deltaworks.dsl.exchanges import table_exchange
 from deltaworks.dsl.graph import call_site
 from deltaworks.dsl.ktable import KTable
-from deltaworks.dsl.materialized import Materialized, Stored
+from deltaworks.dsl.materialized import Materialized, Stored, own_store
 from deltaworks.dsl.mistakes import Handle, check_function
 from deltaworks.dsl.point import Known, Point, Typed
-from deltaworks.dsl.stores import own_store
 from deltaworks.serdes import Long
 from deltaworks.serdes.inference import returned
 from deltaworks.topology.nodes import TableAggregate

@@ -1,4 +1,4 @@
-"""Joins, as nodes: what `KStream.join` and its relatives have in common."""
+"""Joins of a stream with a table or a global table, as nodes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from datetime import timedelta
 from typing import Any, Literal
 
 from deltaworks.dsl.exchanges import exchange
+from deltaworks.dsl.global_ktable import GlobalKTable
 from deltaworks.dsl.ktable import KTable
 from deltaworks.dsl.lookups import lookup_stores
 from deltaworks.dsl.mistakes import check_duration, need_handle
-from deltaworks.dsl.point import Point, Typed, Unknown
-from deltaworks.topology.nodes import StreamTableJoin
+from deltaworks.dsl.point import Known, Point, Typed, Unknown
+from deltaworks.topology.nodes import GlobalTableJoin, StreamTableJoin
 from deltaworks.topology.nodes.base import Origin
 from deltaworks.topology.stages import StoreSpec
 
@@ -53,6 +54,39 @@ def join_table(
     if grace is not None and check_duration(at.graph, grace, f"{operator}: grace", where=where):
         node = _with_grace(at, node, grace // _MILLISECOND, operator=operator, named=name is not None)
     return at.then(node, value=new_value)
+
+
+def join_global_table(
+    at: Point,
+    table: GlobalKTable[Any, Any],
+    selector: Callable[[Any, Any], Any],
+    joiner: Callable[[Any, Any, Any], Any],
+    *,
+    kind: Literal["inner", "left"],
+    operator: str,
+    value: Known,
+    name: str | None,
+    where: Origin,
+) -> Point:
+    """Connects a join with a global table; the stream stays where it is, and its key may still need an exchange.
+
+    Source: `KStreamImpl#globalTableJoin`; both kinds are named alike there.
+    """
+    graph = at.graph
+    need_handle(graph, table, GlobalKTable, operator=operator, where=where)
+    if table.at.graph is not graph:
+        graph.report(f"{operator}: the table belongs to another builder.", where, "use one builder for both")
+        return at.typed(key=at.key, value=value)
+    node = GlobalTableJoin(
+        name=graph.name_of(name, "KSTREAM-LEFTJOIN-"),
+        parents=(at.node,),
+        table=table.store,
+        selector=selector,
+        joiner=joiner,
+        kind=kind,
+        origin=where,
+    )
+    return at.then(node, value=value)
 
 
 def _with_grace(at: Point, join: StreamTableJoin, grace_ms: int, *, operator: str, named: bool) -> StreamTableJoin:

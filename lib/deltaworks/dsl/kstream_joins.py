@@ -9,10 +9,9 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-from deltaworks.dsl.global_joins import join_global_table
 from deltaworks.dsl.global_ktable import GlobalKTable
 from deltaworks.dsl.graph import call_site
-from deltaworks.dsl.joins import join_table
+from deltaworks.dsl.joins import join_global_table, join_table
 from deltaworks.dsl.ktable import KTable
 from deltaworks.dsl.mistakes import Handle, check_function, check_shape, need_handle, need_value
 from deltaworks.dsl.point import Point, Typed

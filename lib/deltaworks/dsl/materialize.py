@@ -10,10 +10,9 @@ from typing import Any, assert_never
 from deltaworks.dsl.exchanges import exchange
 from deltaworks.dsl.graph import Graph
 from deltaworks.dsl.ktable import KTable
-from deltaworks.dsl.materialized import Materialized, Stored
+from deltaworks.dsl.materialized import Materialized, Stored, rows_spec, store_spec
 from deltaworks.dsl.mistakes import check_duration
 from deltaworks.dsl.point import Known, Point
-from deltaworks.dsl.stores import rows_spec, store_spec
 from deltaworks.serdes import SessionWindowed, TimeWindowed
 from deltaworks.topology.nodes import (
     CogroupMerge,

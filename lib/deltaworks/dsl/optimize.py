@@ -1,7 +1,8 @@
-"""Merging exchanges: where several operators behind one change of key each make an exchange, one exchange will do.
+"""What `optimize=True` does to a topology: exchanges are merged, and a stream joined with itself keeps one store.
 
-It comes right behind the operator that changes the key. What lies between that and the former exchanges is now behind
-the new one, and gets no null keys any more.
+Where several operators behind one change of key each make an exchange, one exchange will do. It comes right behind the
+operator that changes the key. What lies between that and the former exchanges is now behind the new one, and gets no
+null keys any more.
 
 Source: `InternalStreamsBuilder#mergeRepartitionTopics`. Differs where Kafka Streams goes wrong: an operator that two of
 the exchanges have above them may be moved (there, an error), and two kinds of exchanges stay where they are: one that
@@ -21,13 +22,18 @@ from deltaworks.topology.nodes import (
     Filter,
     FlatMap,
     FlatMapValues,
+    JoinWindow,
     Map,
     MapValues,
     Merge,
+    Passthrough,
     ProcessorNode,
     SelectKey,
     Source,
+    StreamSelfJoin,
+    StreamStreamJoin,
 )
+from deltaworks.topology.stages import StoreSpec
 
 
 def merge_exchanges(nodes: Sequence[AnyNode], mergeable: Iterable[str]) -> list[AnyNode]:
@@ -46,6 +52,41 @@ def merge_exchanges(nodes: Sequence[AnyNode], mergeable: Iterable[str]) -> list[
             graph.merge(left, changer, exchange.source.name)
             merged[changer] = exchange
     return graph.rebuilt(merged)
+
+
+def with_one_store(nodes: Sequence[AnyNode], stores: Iterable[StoreSpec]) -> tuple[list[AnyNode], list[StoreSpec]]:
+    """The same topology; of every self-join the right side is gone, with its store.
+
+    What it keeps for the right side, it has already kept for the left one.
+
+    A left or outer join becomes an inner one: every record has itself as a partner. So it does in Kafka Streams, also
+    where the window leaves a record's own time out.
+    Source: `InternalStreamsBuilder#rewriteSingleStoreSelfJoin`.
+    """
+    by_name = {node.name: node for node in nodes}
+    changed: dict[str, AnyNode | None] = {}
+    gone: set[str] = set()
+    for merge in nodes:
+        sides = [by_name[parent] for parent in merge.parents] if isinstance(merge, Passthrough) else []
+        match sides:
+            case [StreamStreamJoin() as left, StreamStreamJoin() as right]:
+                this, other = by_name[right.other], by_name[left.other]
+                if left.parents == (this.name,) and this.parents == other.parents:
+                    assert isinstance(this, JoinWindow)
+                    changed |= {left.name: None, right.name: None, other.name: None}
+                    changed[merge.name] = StreamSelfJoin(
+                        name=merge.name,
+                        parents=(this.name,),
+                        windows=left.windows,
+                        joiner=left.joiner,
+                        store=this.store,
+                        origin=left.origin,
+                    )
+                    gone |= {left.other_store, *filter(None, [left.waiting])}
+            case _:
+                pass
+    kept = [changed.get(node.name, node) for node in nodes]
+    return [node for node in kept if node is not None], [spec for spec in stores if spec.name not in gone]
 
 
 @dataclass(frozen=True)

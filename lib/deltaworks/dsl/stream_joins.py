@@ -1,4 +1,4 @@
-"""Stream-stream joins, as nodes. A stream joined with itself needs one store only; that is `dsl/self_joins.py`."""
+"""Stream-stream joins, as nodes. A stream joined with itself needs one store only; that is `dsl/optimize.py`."""
 
 from __future__ import annotations
 

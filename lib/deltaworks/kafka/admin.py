@@ -257,25 +257,6 @@ def end_offsets(bootstrap: str, topics: Sequence[str], *, committed: bool = True
     return _offsets(bootstrap, topics, OffsetSpec.latest(), committed=committed)
 
 
-def settled_end_offsets(bootstrap: str, topics: Sequence[str], *, timeout_s: float = 60.0) -> dict[Position, int]:
-    """The ends, once no transaction is open: after this, a `read_committed` reader reaches all that was committed.
-
-    A commit returns before the broker has moved the end that such readers see.
-
-    Raises:
-        KafkaReadError: a transaction stays open.
-    """
-    deadline = clock.ticks_s() + timeout_s
-    while (ends := end_offsets(bootstrap, topics)) != end_offsets(bootstrap, topics, committed=False):
-        if clock.ticks_s() > deadline:
-            raise KafkaReadError(
-                f"A transaction is still open on {', '.join(topics)} after {timeout_s:.0f} s.",
-                hint="a task that died left it; it ends when the pipeline runs again, or after 10 minutes",
-            )
-        time.sleep(_POLL_S)
-    return ends
-
-
 def offsets_at(bootstrap: str, topics: Sequence[str], timestamp_ms: int) -> dict[Position, int]:
     """The first offset whose record is at least as late; the end of a partition that has none."""
     found = _offsets(bootstrap, topics, OffsetSpec.for_timestamp(timestamp_ms))

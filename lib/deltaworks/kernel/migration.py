@@ -13,15 +13,14 @@ from typing import Any, assert_never
 
 from deltaworks.errors import IncompatibleCheckpointError
 from deltaworks.kernel.stores.entries import TIME_BYTES
+from deltaworks.kernel.stores.lists import Several
 from deltaworks.kernel.stores.memory import MemoryState
-from deltaworks.kernel.stores.several import Several
 from deltaworks.kernel.stores.state import StateBackend, StateReader, StoreChanges
 from deltaworks.kernel.stores.versioned import LATEST_MS
 from deltaworks.kernel.task_times import SCHEMA, TASK_STORE
 from deltaworks.serdes.base import Serde
 from deltaworks.serdes.schema import breaking_changes, in_words, schema_of
-from deltaworks.topology.migration import Migration
-from deltaworks.topology.stages import StoreSpec
+from deltaworks.topology.stages import Migration, StoreSpec
 
 Convert = Callable[[bytes, bytes], bytes | None]
 """`(key, old entry) -> new entry`, None to delete it."""

@@ -71,7 +71,6 @@ class TableCommit:
     skipped: bool
     """The batch was there already."""
     changed_rows: int
-    added_bytes: int
     seconds: float
 
 
@@ -343,11 +342,10 @@ class TableCommitter:
         begun = ticks_s()
         log, name = table.log, table.schema.name
         rows = sum(write.changed_rows for write in writes)
-        size = sum(new.size_bytes for write in writes for new in write.added)
         reach(f"delta.before_commit:{name}")
         if self.already_committed(log, table.app_id, batch_id):
             self._discard(table, writes)
-            return TableCommit(name, batch_id, log.version, True, rows, 0, ticks_s() - begun)
+            return TableCommit(name, batch_id, log.version, True, rows, ticks_s() - begun)
         closed = {write.task: write.closed_before_ms for write in writes if write.closed_before_ms is not None}
         commit = Commit(
             added=[new for write in writes for new in write.added],
@@ -368,7 +366,7 @@ class TableCommitter:
             for write in writes:
                 self._change_pages(table, batch_id, write)
         table.housekeeping.after_commit(commit.added)
-        return TableCommit(name, batch_id, version, False, rows, size, ticks_s() - begun)
+        return TableCommit(name, batch_id, version, False, rows, ticks_s() - begun)
 
     def _metadata(self, batch_id: int, digest: str) -> Mapping[str, object]:
         intent = {"intent": digest} if digest else {}

@@ -69,11 +69,6 @@ def judge(log: DeltaLog, schema: TableSchema | None, foreign: Sequence[Version],
         )
 
 
-def harmless(version: Version, schema: TableSchema | None) -> bool:
-    """Whether a commit of somebody else leaves every row where the stream finds it, as far as its files go."""
-    return _files(version, schema) is None
-
-
 def _files(version: Version, schema: TableSchema | None) -> str | None:
     """What is wrong with the files of a commit; None: nothing."""
     added, removed = version.added, version.removed

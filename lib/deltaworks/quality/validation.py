@@ -7,13 +7,15 @@ from dataclasses import replace
 from string import Template
 from typing import TYPE_CHECKING, TypeAlias
 
+from deltaworks.errors import ConfigurationError
 from deltaworks.lakehouse.sandbox import Limits
-from deltaworks.quality import engine, query
+from deltaworks.quality import engine
 from deltaworks.quality.frames import Source, Tables
 from deltaworks.quality.rows import Rows
 from deltaworks.quality.verdict import Outcome, Verdict
 
 if TYPE_CHECKING:
+    from great_expectations.expectations import UnexpectedRowsExpectation
     from great_expectations.expectations.expectation import Expectation
 
 Suites: TypeAlias = Mapping[str, Sequence["Expectation"]]
@@ -62,11 +64,29 @@ def _of_table(tables: Tables, name: str, suite: Sequence[Expectation], samples: 
         verdict = _unknown(name, expectation, len(table))
         try:
             if isinstance(expectation, UnexpectedRowsExpectation):
-                yield query.check(tables, expectation, verdict, samples)
+                yield _check_sql(tables, expectation, verdict, samples)
             elif rows is not None:
                 yield rows.check(expectation, verdict)
         except Exception as error:
             yield replace(verdict, outcome=Outcome.ERROR, error=f"{type(error).__name__}: {error}")
+
+
+def _check_sql(tables: Tables, expectation: UnexpectedRowsExpectation, verdict: Verdict, samples: int) -> Verdict:
+    """The verdict on a rule in SQL, with its outcome.
+
+    An `UnexpectedRowsExpectation` selects the rows that should not be. Great Expectations runs it on databases and
+    Spark only; here its query is DuckDB's SQL. `{batch}` is the table, every other table has its name, `{order}` is
+    `'recorded'` or `'time'` in the gate of a replay, and else NULL: production may have days of both. Braces are
+    doubled (`{{`). It runs in a `sandbox`: a rule sees tables and nothing else.
+    """
+    try:
+        order = "NULL" if tables.order is None else f"'{tables.order}'"
+        query = str(expectation.unexpected_rows_query).format(batch=f'"{verdict.table}"', order=order)
+        unexpected, sample = tables.sandbox.select(query, samples)
+    except (ConfigurationError, LookupError, ValueError) as error:
+        return replace(verdict, outcome=Outcome.ERROR, error=str(error))
+    outcome = Outcome.FAILED if unexpected else Outcome.PASSED
+    return replace(verdict, outcome=outcome, unexpected=unexpected, sample=sample)
 
 
 def _unknown(table: str, expectation: Expectation, rows: int | None) -> Verdict:

@@ -20,10 +20,11 @@ from typing import Any
 from deltaworks.files import replace_file
 from deltaworks.settings import Settings
 from deltaworks.stack import postgres
-from deltaworks.stack.airflow_bundles import bundle_config
 from deltaworks.stack.components import Software
 
 USER = "admin"
+REFRESH_S = 5
+"""A new file in `jobs/` has its DAG after at most this long, and the time to parse it."""
 _TIMEOUT_S = 2.0
 
 
@@ -77,6 +78,21 @@ def environment(settings: Settings, software: Software) -> dict[str, str]:
         "public_url": _url(settings),
     }
     return {name: string.Template(value).substitute(names) for name, value in software.settings.items()}
+
+
+def bundle_config(settings: Settings) -> str:
+    """Two bundles: one DAG per pipeline (`deltaworks.airflow.bundle`), and the files in `dags/` of the project."""
+    dags = {"path": str(settings.project / "dags"), "refresh_interval": REFRESH_S}
+    return json.dumps(
+        [
+            {
+                "name": "pipelines",
+                "classpath": "deltaworks.airflow.bundle.PipelineBundle",
+                "kwargs": {"refresh_interval": REFRESH_S},
+            },
+            {"name": "dags", "classpath": "airflow.dag_processing.bundles.local.LocalDagBundle", "kwargs": dags},
+        ]
+    )
 
 
 def answers(settings: Settings, path: str) -> bool:

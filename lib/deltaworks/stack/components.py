@@ -59,16 +59,6 @@ class Component(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 @dataclass(frozen=True, kw_only=True)
-class JarModules:
-    """What a lock is made from."""
-
-    modules: tuple[str, ...]
-    """`group:artifact:version`."""
-    transitive: bool
-    """With everything that they depend on."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Components:
     """All of `components.toml`."""
 
@@ -76,7 +66,6 @@ class Components:
     software: Mapping[str, Software]
     by_name: Mapping[str, Component]
     """In an order in which they can be started."""
-    jars: Mapping[str, JarModules]
 
     def chosen(self, names: Iterable[str] | None) -> list[Component]:
         """Those components and all that they need, in an order in which they can be started; None chooses all.
@@ -116,10 +105,6 @@ def read_components(infra: Path) -> Components:
             java_versions=tuple(content["java"]["versions"]),
             software=msgspec.convert(content["software"], dict[str, Software]),
             by_name=_in_order(described),
-            jars={
-                name: JarModules(modules=tuple(entry["modules"]), transitive=entry["transitive"])
-                for name, entry in content["jars"].items()
-            },
         )
     except msgspec.ValidationError as error:
         raise ConfigurationError(f"{file}: {error}.") from error

@@ -43,12 +43,6 @@ class Module:
         group, artifact, version = text.split(":")
         return cls(group, artifact, version)
 
-    @classmethod
-    def of_file(cls, file: Path) -> Module:
-        """The reverse of `file_name`."""
-        group, artifact, version = file.stem.split("__")
-        return cls(group, artifact, version)
-
     def __str__(self) -> str:
         return f"{self.group}:{self.artifact}:{self.version}"
 

@@ -1,7 +1,7 @@
 """The JVM artefacts: which ones a set needs is a committed lock file, checked by SHA-256.
 
 Jars are kept once per user (`Settings.cache`) and linked into `<home>/jars/<set>`, so that a second clone is quick.
-Locks are made by `deltaworks.stack.jar_locks`.
+`make lock` writes the locks.
 """
 
 from __future__ import annotations
@@ -40,11 +40,6 @@ class JarSet:
 
     name: str
     jars: tuple[Jar, ...]
-
-    @property
-    def size_bytes(self) -> int:
-        """Of all jars, which is what a first download costs."""
-        return sum(jar.size_bytes for jar in self.jars)
 
     @property
     def digest(self) -> str:
@@ -114,7 +109,7 @@ def _check(file: Path, jar: Jar) -> None:
             f"{jar.module} is not what the lock says: SHA-256 {found}, expected {jar.sha256}.",
             hint="the download was altered on its way, or the repository serves something else. Do not use it; try "
             "again from another network. If the version was changed on purpose, run "
-            "`python -m deltaworks.stack.jar_locks <set>` and review the difference",
+            "`python -m tooling.jar_locks <set>` in a clone and review the difference",
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import socket
 import time
 from contextlib import closing
@@ -14,7 +13,6 @@ from deltaworks.errors import StackError
 
 _LOOPBACK = "127.0.0.1"
 _POLL_S = 0.05
-_OWN = range(20_000, 30_000)
 
 
 def is_free(port: int) -> bool:
@@ -33,20 +31,6 @@ def answers(port: int) -> bool:
     with closing(socket.socket()) as probe:
         probe.settimeout(1.0)
         return probe.connect_ex((_LOOPBACK, port)) == 0
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now, all different.
-
-    Not from the range that the system gives to outgoing connections: a client that tries again and again to reach a
-    port of that range while nobody listens ends up connected to itself, and keeps the port.
-    """
-    found: set[int] = set()
-    while len(found) < count:
-        port = random.randrange(_OWN.start, _OWN.stop)
-        if is_free(port):
-            found.add(port)
-    return list(found)
 
 
 def require_free(port: int, component: str, hint: str, *, patience_s: float = 0.0) -> None:

@@ -8,10 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from deltaworks.serdes.base import Serde
-from deltaworks.topology.migration import Migration
 from deltaworks.topology.nodes import AnyNode
 from deltaworks.topology.nodes.processor_api import FixedKeyProcessorNode, ProcessorNode
 from deltaworks.topology.nodes.repartition import ExchangeSink
@@ -32,6 +31,8 @@ StoreKind = Literal[
     "join-buffer",
     "waiting-list",
 ]
+Migration: TypeAlias = tuple[Serde[Any], Callable[[Any], Any]]
+"""`(the serde of before, old value -> new value)`; None in place of a value deletes the entry."""
 
 
 @dataclass(frozen=True, kw_only=True)

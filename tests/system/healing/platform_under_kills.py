@@ -20,14 +20,13 @@ from deltaworks.control import actions, batches, heartbeat
 from deltaworks.control.heartbeat import Heartbeat
 from deltaworks.control.reconcile import reconcile
 from deltaworks.control.registry import Registry
-from deltaworks.kafka import admin
 from deltaworks.settings import Settings
 from deltaworks.stack.airflow_api import AirflowApi
 from deltaworks.stack.state import ComponentState, read_state
 from jobs import orders
 from jobs.recomputed.orders import recomputation
 from jobs.recomputed.results import Comparison
-from tests.support.live_stack import has_read
+from tests.support.live_stack import has_read, settled_end_offsets
 
 DAG = "orders__stream"
 AIRFLOW = ("airflow-scheduler", "airflow-triggerer", "airflow-api-server", "airflow-dag-processor")
@@ -235,7 +234,7 @@ class PlatformUnderKills:
         beat = self.beat_of(self.generation)
         if beat is None or beat.stale_snapshots:
             return False
-        ends = admin.settled_end_offsets(self.settings.bootstrap, orders.pipeline.plan().source_topics)
+        ends = settled_end_offsets(self.settings.bootstrap, orders.pipeline.plan().source_topics)
         return has_read(beat, ends)
 
     def _state(self, component: str) -> ComponentState:

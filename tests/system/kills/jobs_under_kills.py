@@ -27,13 +27,12 @@ from deltaworks.control.registry import Registry
 from deltaworks.control.supervisor import address
 from deltaworks.control.topics import prepare
 from deltaworks.dsl.pipeline import Pipeline
-from deltaworks.kafka import admin
 from deltaworks.quality import validate
 from deltaworks.settings import Settings
 from deltaworks.stack.lifecycle import down, up
 from jobs.recomputed.results import Comparison, Recomputation
 from tests.benchmarks.measure import CpuClock, memory_bytes, tree
-from tests.support.live_stack import has_read, own_settings, reachable
+from tests.support.live_stack import has_read, own_settings, reachable, settled_end_offsets
 from tests.system.sample_data import flowing
 
 _POLL_S = 0.2
@@ -169,7 +168,7 @@ class JobsUnderKills:
         if beat is None or beat.state != "running" or beat.pid != self.driver(name) or beat.stale_snapshots:
             return False
         plan = self.pipelines[name].plan()
-        ends = admin.settled_end_offsets(self.settings.bootstrap, (*plan.source_topics, *plan.global_topics))
+        ends = settled_end_offsets(self.settings.bootstrap, (*plan.source_topics, *plan.global_topics))
         return has_read(beat, ends)
 
 

@@ -9,11 +9,10 @@ from contextlib import ExitStack
 from functools import partial
 
 from deltaworks.control import actions, heartbeat, jobs
-from deltaworks.kafka import admin
 from deltaworks.lakehouse.publish.comparison import Comparison
 from deltaworks.lakehouse.schema import plan_schemas
 from deltaworks.replay.model import ReplayPlan
-from tests.support.live_stack import has_read
+from tests.support.live_stack import has_read, settled_end_offsets
 from tests.system.replays.findings import Findings
 from tests.system.replays.project import WAIT_S, Project, until
 from tests.system.sample_data import flowing
@@ -58,7 +57,7 @@ def _caught_up(project: Project, name: str) -> bool:
     beat = heartbeat.read(settings.pipeline(name) / "heartbeat.json")
     if beat is None or beat.state != "running" or beat.stale_snapshots:
         return False
-    ends = admin.settled_end_offsets(settings.bootstrap, jobs.load(settings, name).plan().source_topics)
+    ends = settled_end_offsets(settings.bootstrap, jobs.load(settings, name).plan().source_topics)
     return has_read(beat, ends)
 
 

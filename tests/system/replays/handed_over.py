@@ -12,10 +12,9 @@ from importlib import import_module
 
 from deltaworks.control import actions, heartbeat, jobs
 from deltaworks.control.paths import PipelinePaths
-from deltaworks.kafka import admin
 from deltaworks.settings import Settings
 from jobs.recomputed.results import Comparison, Recomputation
-from tests.support.live_stack import has_read
+from tests.support.live_stack import has_read, settled_end_offsets
 from tests.system.replays import equal
 from tests.system.replays.findings import Findings
 from tests.system.replays.kills import killed_at
@@ -114,5 +113,5 @@ def _caught_up(settings: Settings) -> bool:
         actions.restart(settings, JOB, requested_by=BY)
     if beat is None or beat.state != "running" or beat.stale_snapshots:
         return False
-    ends = admin.settled_end_offsets(settings.bootstrap, jobs.load(settings, JOB).plan().source_topics)
+    ends = settled_end_offsets(settings.bootstrap, jobs.load(settings, JOB).plan().source_topics)
     return has_read(beat, ends)

@@ -17,7 +17,7 @@ from deltaworks.errors import KafkaReadError
 from deltaworks.kafka import admin
 from deltaworks.settings import Settings
 from tests.support.fault_hooks import VARIABLE
-from tests.support.live_stack import has_read
+from tests.support.live_stack import has_read, settled_end_offsets
 from tests.system.soak import models, tables
 from tests.system.soak.faulty_disk import Disk
 from tests.system.soak.flow import Flow
@@ -145,7 +145,7 @@ class Soak:
         end = time.monotonic() + START_S
         while True:
             try:
-                return admin.settled_end_offsets(self.settings.bootstrap, topics)
+                return settled_end_offsets(self.settings.bootstrap, topics)
             except KafkaReadError:
                 if time.monotonic() > end:
                     raise

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from deltaworks.kafka import admin
+from tests.support.live_stack import settled_end_offsets
 from tests.system.soak.models import Message, Row, rows_of_topic
 from tests.system.soak.record import Record
 
@@ -98,7 +99,7 @@ class OutsideConsumer:
 
     def catch_up(self) -> None:
         """Until it has read everything that is committed now."""
-        ends = admin.settled_end_offsets(self.bootstrap, self.topics)
+        ends = settled_end_offsets(self.bootstrap, self.topics)
         end = time.monotonic() + _PATIENCE_S
         while any(self._next.get(at, 0) < offset for at, offset in ends.items()):
             assert time.monotonic() < end, f"the consumer outside does not reach {ends}, it is at {self._next}"

@@ -16,6 +16,8 @@ from typing import Any
 
 import msgspec
 
+from deltaworks.settings import Settings
+
 ROOT = Path(__file__).parents[3]
 _ROUNDS = 3
 
@@ -35,6 +37,8 @@ class ParsedFile(msgspec.Struct, frozen=True):
 
 def found_in(project: Path) -> list[ParsedFile]:
     """All DAG files of a project."""
+    from deltaworks.stack.airflow import bundle_config  # not in the process that parses
+
     with tempfile.TemporaryDirectory() as home:
         environment = {
             "PATH": os.environ["PATH"],
@@ -45,6 +49,9 @@ def found_in(project: Path) -> list[ParsedFile]:
             "AIRFLOW_HOME": f"{home}/airflow",
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
             "AIRFLOW__CORE__UNIT_TEST_MODE": "True",
+            "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": bundle_config(
+                Settings.from_environment({"DELTAWORKS_PROJECT": str(project)})
+            ),
         }
         answer = subprocess.run(
             [sys.executable, "-m", "tests.unit.airflow.parsing"],
@@ -60,11 +67,6 @@ def found_in(project: Path) -> list[ParsedFile]:
 
 def main() -> None:
     from airflow.dag_processing.bundles.manager import DagBundlesManager
-
-    from deltaworks.settings import Settings
-    from deltaworks.stack.airflow_bundles import bundle_config
-
-    os.environ["AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST"] = bundle_config(Settings.from_environment())
     from airflow.dag_processing.dagbag import DagBag  # part of Airflow's own import, which is not measured
 
     files = []

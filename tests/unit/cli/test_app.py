@@ -36,7 +36,7 @@ def test_help_loads_no_engine() -> None:
     )
 
     assert ran.stdout.splitlines()[-1] == "[]"
-    commands = "up down status logs produce topology run stop tables sql quality demo"
+    commands = "up down status logs compose produce topology run stop tables sql quality demo"
     for command in commands.split():
         assert f" {command} " in ran.stdout
 

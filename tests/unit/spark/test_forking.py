@@ -19,7 +19,7 @@ import pytest
 
 from deltaworks.spark import fork_client
 from deltaworks.spark.forking import ForkServer
-from tests.processes import is_gone
+from tests.support.processes import is_gone
 
 _DRIVER = """
 import os

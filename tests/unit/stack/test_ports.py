@@ -10,6 +10,7 @@ import pytest
 
 from deltaworks.errors import StackError
 from deltaworks.stack import ports
+from tests.support.processes import free_ports
 
 
 def listening() -> socket.socket:
@@ -30,7 +31,7 @@ def test_a_port_that_is_taken_names_its_holder() -> None:
 
 
 def test_free_ports_are_different_and_free() -> None:
-    found = ports.free_ports(5)
+    found = free_ports(5)
 
     assert len(set(found)) == 5
     assert all(map(ports.is_free, found))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from deltaworks.kernel.change import Change
 from deltaworks.kernel.context import Process
 from deltaworks.kernel.processors.aggregations import functions
 from deltaworks.kernel.processors.caching import forward_at_commit
@@ -17,6 +16,7 @@ from deltaworks.kernel.processors.window_clock import CogroupClock
 from deltaworks.kernel.processors.wiring import Wiring
 from deltaworks.kernel.records import Headers
 from deltaworks.kernel.stores.versioned import VersionedStore
+from deltaworks.serdes.change import Change
 from deltaworks.topology.nodes.aggregates import CogroupMerge, StreamAggregate
 
 

@@ -8,7 +8,6 @@ from deltaworks.kernel.context import Process
 from deltaworks.kernel.processors import (
     aggregates,
     foreign_keys,
-    global_joins,
     grouped_table,
     joins,
     processor_api,
@@ -126,7 +125,7 @@ def processor(node: AnyNode, wiring: Wiring) -> Process:
         case StreamTableJoin():
             return joins.stream_table_join(node, wiring)
         case GlobalTableJoin():
-            return global_joins.global_table_join(node, wiring)
+            return joins.global_table_join(node, wiring)
         case JoinWindow():
             return stream_joins.join_window(node, wiring)
         case StreamStreamJoin():

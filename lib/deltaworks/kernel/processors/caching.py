@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from deltaworks.kernel.change import Change
 from deltaworks.kernel.context import Process, TaskContext
 from deltaworks.kernel.stores.entries import Codec, Entries
 from deltaworks.kernel.stores.key_value import KeyValueStore
 from deltaworks.kernel.stores.session import SessionStore
 from deltaworks.kernel.stores.window import WindowStore
+from deltaworks.serdes.change import Change
 from deltaworks.serdes.windowed import Windowed
 
 

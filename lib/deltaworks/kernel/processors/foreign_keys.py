@@ -10,11 +10,11 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import Any, assert_never
 
-from deltaworks.kernel.change import Change
 from deltaworks.kernel.context import Process
 from deltaworks.kernel.processors.views import is_versioned, lookup
 from deltaworks.kernel.processors.wiring import Wiring
 from deltaworks.kernel.records import Headers
+from deltaworks.serdes.change import Change
 from deltaworks.serdes.foreign_keys import Answer, Instruction, Subscription
 from deltaworks.topology.nodes.foreign_keys import (
     ForeignKeyAnswer,

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, assert_never
 
-from deltaworks.kernel.change import Change
 from deltaworks.kernel.context import Process
 from deltaworks.kernel.processors.rows import keeper
 from deltaworks.kernel.processors.stateless import not_a_pair
 from deltaworks.kernel.processors.views import is_versioned
 from deltaworks.kernel.processors.wiring import Wiring
 from deltaworks.kernel.records import Headers
+from deltaworks.serdes.change import Change
 from deltaworks.topology.nodes.grouped_table import TableAggregate, TableFold, TableGroupBy, TableReduce
 
 _NO_PAIR = (None, None)

@@ -1,4 +1,4 @@
-"""Stream-table joins: only the stream triggers, and the row comes from the table's store."""
+"""Joins of a stream with a table or a global table: only the stream triggers, the row comes from the table's store."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Any
 
 from deltaworks.kernel.context import Process
 from deltaworks.kernel.processors.grace_join import Join, grace_join
-from deltaworks.kernel.processors.views import LookupAsOf, is_versioned, lookup, lookup_as_of
+from deltaworks.kernel.processors.views import LookupAsOf, is_versioned, lookup, lookup_as_of, stored
 from deltaworks.kernel.processors.wiring import Wiring
 from deltaworks.kernel.records import Headers
-from deltaworks.topology.nodes.joins import StreamTableJoin
+from deltaworks.topology.nodes.joins import GlobalTableJoin, StreamTableJoin
 
 
 def stream_table_join(node: StreamTableJoin, wiring: Wiring) -> Process:
@@ -27,6 +27,33 @@ def stream_table_join(node: StreamTableJoin, wiring: Wiring) -> Process:
             return drop()
         try:
             row = None if key is None else row_of(key)[0]
+            if row is None and not left:
+                return None
+            joined = joiner(key, value, row)
+        except Exception as error:
+            return failed(name, error, key, value, timestamp_ms, headers)
+        return forward(key, joined, timestamp_ms, headers)
+
+    return process
+
+
+def global_table_join(node: GlobalTableJoin, wiring: Wiring) -> Process:
+    """A row of a global table, whose store belongs to another stage and can be read by every task.
+
+    Null values are dropped; a null lookup key is dropped by an inner join and joins nothing in a left one.
+
+    The selector sees null values too, as in Kafka Streams.
+    """
+    name, selector, joiner, left = node.name, node.selector, node.joiner, node.kind == "left"
+    forward, failed, drop = wiring.forward(name), wiring.context.failed, wiring.context.drop
+    row_of = stored(wiring.global_table(node.table))
+
+    def process(key: Any, value: Any, timestamp_ms: int, headers: Headers) -> None:
+        try:
+            wanted = selector(key, value)
+            if value is None or (wanted is None and not left):
+                return drop()
+            row = None if wanted is None else row_of(wanted)[0]
             if row is None and not left:
                 return None
             joined = joiner(key, value, row)

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias, assert_never
 
-from deltaworks.kernel.change import Change
 from deltaworks.kernel.processors.caching import forward_at_commit
 from deltaworks.kernel.processors.wiring import Wiring
 from deltaworks.kernel.records import Headers
 from deltaworks.kernel.stores.key_value import KeyValueStore
 from deltaworks.kernel.stores.versioned import IS_LATEST, NOT_PUT, VersionedStore
+from deltaworks.serdes.change import Change
 from deltaworks.topology.nodes.base import Node
 
 Keep: TypeAlias = Callable[[Any, Any, Any, Any, Any, int, Headers], None]

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from deltaworks.kernel.change import Change
 from deltaworks.kernel.context import NO_HEADERS, Process
 from deltaworks.kernel.processors.aggregations import check_retention, functions
 from deltaworks.kernel.processors.caching import forward_sessions_at_commit
@@ -19,6 +18,7 @@ from deltaworks.kernel.processors.window_clock import WindowClock
 from deltaworks.kernel.processors.wiring import Wiring
 from deltaworks.kernel.records import Headers
 from deltaworks.kernel.stores.session import Session, SessionStore
+from deltaworks.serdes.change import Change
 from deltaworks.serdes.windowed import Windowed
 from deltaworks.topology.nodes.aggregates import SessionAggregate
 from deltaworks.topology.windows import EmitStrategy

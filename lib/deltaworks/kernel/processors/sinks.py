@@ -7,13 +7,13 @@ from functools import partial
 from typing import Any, assert_never
 
 from deltaworks.errors import ConfigurationError, ProductionError
-from deltaworks.kernel.change import Change
 from deltaworks.kernel.column_limits import RowCheck, no_day
 from deltaworks.kernel.context import Process
 from deltaworks.kernel.partitioning import chosen_partitions
 from deltaworks.kernel.processors.wiring import Wiring
 from deltaworks.kernel.records import Headers, PartitionedCollector, SinkCollector
 from deltaworks.serdes.base import Serde
+from deltaworks.serdes.change import Change
 from deltaworks.serdes.windowed import SessionWindowed, TimeWindowed, Windowed
 from deltaworks.topology.columns import LAST_MS
 from deltaworks.topology.nodes.sinks import CustomSink, DeltaSink, ExtractedTopicSink, TableKind, TopicSink

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from deltaworks.kernel.change import Change
 from deltaworks.kernel.context import Process
 from deltaworks.kernel.processors.rows import keeper
 from deltaworks.kernel.processors.wiring import Wiring
 from deltaworks.kernel.records import Headers
+from deltaworks.serdes.change import Change
 from deltaworks.topology.nodes.sources import TableSource
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from deltaworks.kernel.change import Change
 from deltaworks.kernel.context import Process
 from deltaworks.kernel.processors.wiring import Wiring
 from deltaworks.kernel.records import Headers
 from deltaworks.kernel.stores.suppress import Held
+from deltaworks.serdes.change import Change
 from deltaworks.topology.nodes.suppress import Suppress
 
 

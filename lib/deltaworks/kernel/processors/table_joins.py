@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from deltaworks.kernel.change import Change
 from deltaworks.kernel.context import Process
 from deltaworks.kernel.processors.rows import keeper
 from deltaworks.kernel.processors.views import is_versioned, lookup
 from deltaworks.kernel.processors.window_clock import CogroupClock
 from deltaworks.kernel.processors.wiring import Wiring
 from deltaworks.kernel.records import Headers
+from deltaworks.serdes.change import Change
 from deltaworks.topology.nodes.table_joins import TableJoinMerge, TableTableJoin
 
 

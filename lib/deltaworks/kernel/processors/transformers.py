@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from deltaworks.kernel.change import Change
 from deltaworks.kernel.context import Process
 from deltaworks.kernel.processors.processor_api import UserContext
 from deltaworks.kernel.processors.rows import keeper
 from deltaworks.kernel.processors.wiring import Wiring
 from deltaworks.kernel.records import Headers
+from deltaworks.serdes.change import Change
 from deltaworks.topology.nodes.base import Node
 from deltaworks.topology.nodes.table_operators import TableTransformValues
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, assert_never
 
-from deltaworks.kernel.change import Change
 from deltaworks.kernel.context import NO_HEADERS, Process
 from deltaworks.kernel.processors.aggregations import check_retention, functions
 from deltaworks.kernel.processors.caching import forward_windows_at_commit
@@ -21,6 +20,7 @@ from deltaworks.kernel.records import Headers
 from deltaworks.kernel.stores.entries import ABSENT
 from deltaworks.kernel.stores.state import NEVER
 from deltaworks.kernel.stores.window import WindowStore
+from deltaworks.serdes.change import Change
 from deltaworks.serdes.windowed import Windowed
 from deltaworks.topology.nodes.aggregates import Count, WindowAggregate
 from deltaworks.topology.windows import NO_END_MS, EmitStrategy, TimeWindows, UnlimitedWindows

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from deltaworks.kernel.stores.lists import Several
 from deltaworks.kernel.stores.mutability import is_immutable
-from deltaworks.kernel.stores.several import Several
 from deltaworks.kernel.stores.state import StateReader
 from deltaworks.topology.stages import StoreSpec
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from deltaworks.serdes.base import Serde
 
 _LENGTH_BYTES = 4
 
@@ -26,3 +30,25 @@ def unpack(data: bytes) -> list[bytes]:
         at = start + int.from_bytes(data[at:start], "big")
         values.append(data[start:at])
     return values
+
+
+@dataclass(frozen=True)
+class Several:
+    """All values of one key and window, in the order in which they were put: what a window store that retains
+    duplicates keeps."""
+
+    inner: Serde[Any]
+
+    @property
+    def name(self) -> str:
+        return f"several({self.inner.name})"
+
+    @property
+    def type(self) -> Any:
+        return tuple[self.inner.type, ...]  # type: ignore[name-defined]
+
+    def serialize(self, value: tuple[Any, ...]) -> bytes:
+        return pack(map(self.inner.serialize, value))
+
+    def deserialize(self, data: bytes) -> tuple[Any, ...]:
+        return tuple(map(self.inner.deserialize, unpack(data)))

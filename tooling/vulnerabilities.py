@@ -1,4 +1,4 @@
-"""Whether the packages of the locks have known vulnerabilities: `python -m deltaworks.stack.vulnerabilities`.
+"""Whether the packages of the locks have known vulnerabilities: `python -m tooling.vulnerabilities`.
 
 Asks the package index, which repeats what the advisory database of PyPI has (`vulnerabilities` in its JSON API); so it
 needs the network, and an index that has that API: a mirror of files alone has not. Jars are not asked about: no
@@ -18,8 +18,8 @@ from pathlib import Path
 import httpx
 
 from deltaworks.errors import ConfigurationError, TransientError
-from deltaworks.stack import python_lock
-from deltaworks.stack.python_lock import Package
+from tooling import python_lock
+from tooling.python_lock import Package
 
 ACCEPTED = "infra/accepted-vulnerabilities.toml"
 _AT_ONCE = 8

@@ -1,4 +1,4 @@
-"""What is installed, with version, hashes and licence: `python -m deltaworks.stack.bill_of_materials`.
+"""What is installed, with version, hashes and licence: `python -m tooling.bill_of_materials`.
 
 Writes `docs/bill-of-materials.json` (CycloneDX) from the locks, and `docs/licences.md` from that. Licences are those
 that packages declare; where one declares none, or says it in a way that leaves it open, and for jars and images,
@@ -18,9 +18,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from deltaworks.stack import python_lock
 from deltaworks.stack.components import read_components
 from deltaworks.stack.jars import read_lock
+from tooling import python_lock
 
 BILL = "docs/bill-of-materials.json"
 LICENCES = "docs/licences.md"

@@ -8,8 +8,8 @@ import httpx
 import pytest
 
 from deltaworks.errors import ConfigurationError, TransientError
-from deltaworks.stack.python_lock import Package
-from deltaworks.stack.vulnerabilities import ACCEPTED, audit, base_url, main, read_accepted
+from tooling.python_lock import Package
+from tooling.vulnerabilities import ACCEPTED, audit, base_url, main, read_accepted
 
 ROOT = Path(__file__).parents[3]
 PACKAGES = (Package("jinja2", "3.1.5", ()), Package("six", "1.17.0", ()))

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from deltaworks.stack import bill_of_materials, python_lock
-from deltaworks.stack.bill_of_materials import licence_of
 from deltaworks.stack.jars import read_lock
+from tooling import bill_of_materials, python_lock
+from tooling.bill_of_materials import licence_of
 
 ROOT = Path(__file__).parents[3]
 

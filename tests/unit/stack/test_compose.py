@@ -1,0 +1,154 @@
+"""The template of `docker-compose.yml` says what `infra/` says of the native stack, and fits a project of its own."""
+
+from __future__ import annotations
+
+import re
+import string
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from deltaworks.control.supervisor import client
+from deltaworks.settings import Settings
+from deltaworks.stack.airflow import bundle_config
+from deltaworks.stack.components import Component, read_components
+from deltaworks.stack.compose import SECRETS, compose_file, new_secrets
+
+ROOT = Path(__file__).parents[3]
+HERE = Settings(project=ROOT, home=ROOT, infra=ROOT / "infra", cache=ROOT)
+COMPONENTS = read_components(ROOT / "infra")
+UNLIMITED = (client.NAME, "airflow-scheduler")
+"""Where streams and replays run."""
+JOBS = {"scheduler": "SchedulerJob", "dag_processor": "DagProcessorJob", "triggerer": "TriggererJob"}
+PORTS = {"kafka": (19092, 19092), "postgres": (19432, 5432), "airflow-api-server": (19080, 19080)}
+"""Of this machine, and of the container."""
+
+
+def rendered(settings: Settings) -> dict[str, Any]:
+    content: dict[str, Any] = yaml.safe_load(compose_file(settings))
+    return content
+
+
+@pytest.fixture(scope="module")
+def services() -> dict[str, Any]:
+    found: dict[str, Any] = rendered(HERE)["services"]
+    return found
+
+
+def test_every_component_is_a_service(services: dict[str, Any]) -> None:
+    assert list(services) == list(COMPONENTS.by_name)
+
+
+@pytest.mark.parametrize("component", COMPONENTS.by_name.values(), ids=lambda component: component.name)
+def test_a_service_starts_waits_and_stops_like_its_component(services: dict[str, Any], component: Component) -> None:
+    service = services[component.name]
+    own_image = component.software in ("kafka", "postgres")
+    image = COMPONENTS.software[component.software if own_image else "deltaworks"].image
+    waits = {
+        name: {"condition": "service_completed_successfully" if COMPONENTS.by_name[name].is_step else "service_healthy"}
+        for name in component.after
+    }
+    patience_s = 75 if component.name == client.NAME else component.stop_patience_s
+
+    assert service["image"] == image
+    if not own_image:
+        drain = [client.DRAIN] if component.name == client.NAME else []
+        assert service["command"] == ["python", "-m", *component.command, *drain]
+    assert service.get("depends_on", {}) == waits
+    assert service["restart"] == ("no" if component.is_step else "unless-stopped")
+    assert service["stop_signal"] == component.stop_signal
+    assert service["stop_grace_period"] == f"{patience_s:.0f}s"
+    assert service.get("mem_limit") == (None if component.name in UNLIMITED else f"{2 * component.memory_mb}m")
+
+
+@pytest.mark.parametrize("component", COMPONENTS.by_name.values(), ids=lambda component: component.name)
+def test_a_service_is_healthy_when_its_component_is_ready(services: dict[str, Any], component: Component) -> None:
+    check = services[component.name].get("healthcheck")
+    if component.ready == "exit":
+        assert check is None
+        return
+    asks = {
+        "admin": f"127.0.0.1:{HERE.broker_port}",
+        "login": "pg_isready",
+        "http": f"http://127.0.0.1:{HERE.airflow_port}{component.path}'",
+        "heartbeat": f"--job-type {JOBS.get(component.job)} ",
+        "answers": client.__name__,
+    }
+
+    assert asks[component.ready] in " ".join(check["test"])
+    assert check["start_period"] == f"{component.ready_timeout_s:.0f}s"
+
+
+def test_published_ports_are_those_of_the_settings(services: dict[str, Any]) -> None:
+    published = {name: service["ports"] for name, service in services.items() if "ports" in service}
+
+    assert published == {name: [f"127.0.0.1:{own}:{inner}"] for name, (own, inner) in PORTS.items()}
+    assert [own for own, _ in PORTS.values()] == [HERE.broker_port, HERE.postgres_port, HERE.airflow_port]
+
+
+def test_postgres_has_the_settings_of_the_native_one(services: dict[str, Any]) -> None:
+    settings = COMPONENTS.software["postgres"].settings
+
+    assert services["postgres"]["command"] == [
+        "postgres",
+        *(text for name, value in settings.items() for text in ("-c", f"{name}={value}")),
+    ]
+
+
+def test_the_broker_has_the_heap_of_the_native_one(services: dict[str, Any]) -> None:
+    heap = " ".join(option for option in HERE.broker_options if option.startswith("-Xm"))
+
+    assert services["kafka"]["environment"]["KAFKA_HEAP_OPTS"] == heap
+
+
+def test_airflow_has_the_settings_of_the_native_one(services: dict[str, Any]) -> None:
+    environment = services["airflow-scheduler"]["environment"]
+    expected = COMPONENTS.software["airflow"].settings
+    own = {name: value for name, value in environment.items() if not name.startswith("DELTAWORKS_")}
+    names = {
+        "home": "/opt/deltaworks/home/airflow",
+        "dags": "/opt/deltaworks/dags",
+        "bundles": bundle_config(replace(HERE, project=Path("/opt/deltaworks"))),
+        "passwords_file": "/opt/deltaworks/passwords.json",
+        "database_url": "postgresql+psycopg://airflow:${AIRFLOW_DB_PASSWORD:?password of the role airflow}"
+        "@postgres:5432/airflow",
+        "host": "0.0.0.0",
+        "port": str(HERE.airflow_port),
+        "server_url": f"http://airflow-api-server:{HERE.airflow_port}",
+        "public_url": f"http://127.0.0.1:{HERE.airflow_port}",
+        "fernet_key": "${AIRFLOW_FERNET_KEY:?key of Airflow's connections}",
+        "secret_key": "${AIRFLOW_SECRET_KEY:?key of Airflow's sessions}",
+        "jwt_secret": "${AIRFLOW_JWT_SECRET:?key of Airflow's tokens}",
+    }
+
+    assert own == {name: string.Template(value).substitute(names) for name, value in expected.items()}
+
+
+def test_a_clone_builds_the_image_from_itself() -> None:
+    content = rendered(HERE)
+
+    assert content["name"] == "deltaworks"
+    assert content["x-deltaworks"]["build"]["context"] == "."
+
+
+def test_a_project_of_its_own_has_its_name_and_builds_the_image_from_a_clone(tmp_path: Path) -> None:
+    project = tmp_path / "_My Orders.2"
+    project.mkdir()
+
+    own, clone = rendered(replace(HERE, project=project)), rendered(HERE)
+
+    assert own.pop("name") == "myorders2"
+    assert own["x-deltaworks"]["build"].pop("context").startswith("${DELTAWORKS_SOURCE:?")
+    assert clone.pop("name") and clone["x-deltaworks"]["build"].pop("context")
+    assert own == clone
+
+
+def test_every_secret_has_no_default_and_is_made_anew() -> None:
+    made = dict(line.split("=", 1) for line in new_secrets().splitlines())
+
+    assert set(re.findall(r"\$\{(\w+):\?", compose_file(HERE))) == set(SECRETS) == set(made)
+    assert "${" not in re.sub(r"\$\{\w+:\?[^}]+\}", "", compose_file(HERE))
+    assert set(made.values()).isdisjoint(line.split("=", 1)[1] for line in new_secrets().splitlines())
