@@ -1,7 +1,7 @@
 """Named points around every step of a batch, where a test can make the process fail.
 
-`reach` is a no-op unless `arm` was called in the process. Production code only calls `reach`; what a test does with
-the points lies in `tests/faults`, and gets into driver and workers through the fault hook of the settings.
+`reach` is a no-op unless `arm` was called in the process. Production code only calls `reach`. What tests do at the
+points is in `tests/faults`; it gets into driver and workers through the fault hook of the settings.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _hook: Callable[[str], None] | None = None
 
 
 def reach(point: str) -> None:
-    """Says that `point` has been reached."""
+    """Announces that `point` has been reached."""
     if _hook is not None:
         _hook(point)
 
