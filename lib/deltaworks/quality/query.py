@@ -1,8 +1,8 @@
-"""Rules in SQL: an `UnexpectedRowsExpectation` selects the rows that should not be, and DuckDB finds them.
+"""Rules in SQL: an `UnexpectedRowsExpectation` selects the rows that should not exist, and DuckDB runs its query.
 
-Great Expectations runs it on databases and Spark only. Its query is DuckDB's SQL here: `{batch}` is the table, every
-other table has its name, `{order}` is `'recorded'` or `'time'` in the gate of a replay, and else NULL: production may
-have days of both. Braces are doubled (`{{`). It runs in a `sandbox`: a rule sees tables and nothing else.
+Great Expectations runs it only on databases and Spark. Here, its query is DuckDB SQL: `{batch}` is the table, and other
+tables have their own names. `{order}` is `'recorded'` or `'time'` in the gate of a replay, and NULL otherwise, because
+production may have days of both. Braces are doubled (`{{`). A rule runs in a `sandbox`, where it sees only tables.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def check(tables: Tables, expectation: UnexpectedRowsExpectation, verdict: Verdict, samples: int) -> Verdict:
-    """The verdict, with its outcome."""
+    """Completes the verdict with its outcome."""
     try:
         order = "NULL" if tables.order is None else f"'{tables.order}'"
         query = str(expectation.unexpected_rows_query).format(batch=f'"{verdict.table}"', order=order)
