@@ -1,4 +1,4 @@
-"""Where Airflow finds DAGs, as the value of AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST."""
+"""The DAG bundles of Airflow, as the value of AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 from deltaworks.settings import Settings
 
 REFRESH_S = 5
-"""A new file in `jobs/` has its DAG after at most this long, and the time to parse it."""
+"""Maximum delay until the DAG of a new file in `jobs/` is parsed."""
 
 
 def bundle_config(settings: Settings) -> str:

@@ -1,9 +1,9 @@
 """Writes `docker-compose.yml` from `infra/components.toml`: the same components as containers.
 
-`python -m deltaworks.stack.compose` writes the file, a test fails if the committed one differs.
-`python -m deltaworks.stack.compose --secrets >.env` prints the passwords and keys that it wants, newly made.
+`python -m deltaworks.stack.compose` writes the file; a test fails if the committed one differs.
+`python -m deltaworks.stack.compose --secrets >.env` prints new passwords and keys for it.
 
-Differences to the native stack are addresses and paths only. Published ports are those of the settings' defaults.
+It differs from the native stack only in addresses and paths. Published ports are the defaults of the settings.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ SECRETS = {
     "AIRFLOW_SECRET_KEY": "key of Airflow's sessions",
     "AIRFLOW_JWT_SECRET": "key of Airflow's tokens",
 }
-"""What has no default: variables of the environment or of `.env`."""
+"""Variables without a default, from the environment or `.env`."""
 _HEADER = """\
 # Made from infra/components.toml by `python -m deltaworks.stack.compose`; a test compares the two.
 #   .venv/bin/python -m deltaworks.stack.compose --secrets >.env && docker compose up -d
-# Every port is published on 127.0.0.1 only. Streams run in the container of the supervisor: they are stopped before it
-# is, and run again when it does. Replays run where the scheduler does. The memory of these two has no limit.
+# Every port is published only on 127.0.0.1. Streams run in the container of the supervisor: they stop before it does,
+# and run again when it does. Replays run in the container of the scheduler. These two have no memory limit.
 """
 _ROOT = Path("/opt/deltaworks")
 _INTERNAL = "kafka:29092"
 """Kafka's address for other containers."""
 _UNLIMITED = (client.NAME, "airflow-scheduler")
-"""Where streams and replays run."""
+"""Services in which streams and replays run."""
 _JOBS = {"scheduler": "SchedulerJob", "dag_processor": "DagProcessorJob", "triggerer": "TriggererJob"}
 _DOCKERFILE = """\
 FROM {base}
@@ -71,7 +71,7 @@ REVOKE ALL ON DATABASE {name} FROM PUBLIC;
 
 
 def compose(components: Components, infra: Path) -> str:
-    """The text of the file."""
+    """The content of the file."""
     ports = Settings(project=_ROOT, home=_ROOT / "home", infra=_ROOT / "infra", cache=_ROOT / "home" / "cache")
     services = {
         component.name: _service(component, components, ports, infra) for component in components.by_name.values()
@@ -92,7 +92,7 @@ def compose(components: Components, infra: Path) -> str:
 
 
 def new_secrets() -> str:
-    """One line per secret, as `.env` has them."""
+    """New secrets, one line each, in the format of `.env`."""
     made = {name: secrets.token_urlsafe(32) for name in SECRETS}
     made["AIRFLOW_FERNET_KEY"] = base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
     return "".join(f"{name}={value}\n" for name, value in made.items())
@@ -133,7 +133,7 @@ def _service(component: Component, components: Components, ports: Settings, infr
 
 
 def _kafka(software: Software, ports: Settings, infra: Path) -> dict[str, Any]:
-    """As `kafka/server.properties` says, with one more listener for the other containers."""
+    """Kafka with the configuration of `kafka/server.properties` and one more listener for the other containers."""
     text = string.Template((infra / "kafka" / "server.properties").read_text()).safe_substitute(
         port=ports.broker_port, controller_port=ports.controller_port, data="/var/lib/kafka/data"
     )
@@ -168,7 +168,7 @@ def _postgres(software: Software) -> dict[str, Any]:
 
 
 def _image(components: Components, ports: Settings) -> dict[str, Any]:
-    """What all services of Airflow and of this project have in common."""
+    """The common part of all services of Airflow and of this project."""
     base = components.software["airflow"]
     return {
         "image": components.software["deltaworks"].image,
@@ -245,12 +245,12 @@ def _database_url(name: str) -> str:
 
 
 def _password(role: str) -> str:
-    """Name of the variable with the password of a role."""
+    """The name of the variable with the password of a role."""
     return f"{role.upper()}_DB_PASSWORD"
 
 
 class _Anchor:
-    """A mapping that others take over."""
+    """A mapping that others refer to."""
 
     def __init__(self, name: str, content: Mapping[str, Any]) -> None:
         self.name, self.content = name, content
@@ -261,7 +261,7 @@ class _Alias(str):
 
 
 def _lines(content: Mapping[str, Any], indent: str = "") -> list[str]:
-    """The part of YAML that compose needs: mappings, lists, and text that is always quoted."""
+    """Writes the subset of YAML that compose needs: mappings, lists, and text that is always quoted."""
     lines = []
     for key, value in content.items():
         name = key if re.fullmatch(r"[\w.<-]+", key) else json.dumps(key)
@@ -288,7 +288,7 @@ def _lines(content: Mapping[str, Any], indent: str = "") -> list[str]:
 
 
 def main() -> None:
-    """Writes the file into the working directory, or prints secrets."""
+    """Writes the file to the working directory, or prints secrets."""
     if sys.argv[1:] == ["--secrets"]:
         sys.stdout.write(new_secrets())
         return

@@ -1,7 +1,7 @@
 """Writes the locks of jars: `python -m deltaworks.stack.jar_locks kafka spark`.
 
-Resolves the modules that `infra/components.toml` names for a set, with what they depend on if it says so, and
-records the SHA-256 of each jar. A lock is reviewed like code; nothing else decides what is downloaded.
+It resolves the modules that `infra/components.toml` names for a set, with their dependencies if it says so, and
+records the SHA-256 of each jar. A lock is reviewed like code; it alone decides what is downloaded.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from deltaworks.stack.java import find_java
 
 
 def make_lock(settings: Settings, name: str, report: Report) -> JarSet:
-    """Resolves a set anew; trusts what the repository serves now."""
+    """Resolves a set again; trusts what the repository serves now."""
     components = read_components(settings.infra)
     wanted = components.jars[name]
     java = find_java(settings, components.java_versions)

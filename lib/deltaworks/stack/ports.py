@@ -1,4 +1,4 @@
-"""Who listens on a port of this machine."""
+"""Finds free ports of this machine, and who listens on the others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OWN = range(20_000, 30_000)
 
 
 def is_free(port: int) -> bool:
-    """Whether a component could listen there."""
+    """Whether a component could listen on a port."""
     with closing(socket.socket()) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -29,17 +29,17 @@ def is_free(port: int) -> bool:
 
 
 def answers(port: int) -> bool:
-    """Whether something accepts connections there."""
+    """Whether something accepts connections on a port."""
     with closing(socket.socket()) as probe:
         probe.settimeout(1.0)
         return probe.connect_ex((_LOOPBACK, port)) == 0
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now, all different.
+    """Different ports that nobody listens on now.
 
-    Not from the range that the system gives to outgoing connections: a client that tries again and again to reach a
-    port of that range while nobody listens ends up connected to itself, and keeps the port.
+    They are outside the range for outgoing connections: a client that keeps trying to reach a port of that range while
+    nobody listens eventually connects to itself and keeps the port.
     """
     found: set[int] = set()
     while len(found) < count:
@@ -53,7 +53,7 @@ def require_free(port: int, component: str, hint: str, *, patience_s: float = 0.
     """Raises `StackError`, which names the holder, if the port is taken.
 
     Args:
-        patience_s: a process that was killed keeps its ports until the last of its threads is gone.
+        patience_s: how long to wait: a killed process keeps its ports until its last thread is gone.
     """
     end = clock.ticks_s() + patience_s
     while not is_free(port):
@@ -71,5 +71,5 @@ def _holder(port: int) -> str:
     try:
         command = " ".join(process.cmdline())
     except psutil.Error:
-        command = "gone meanwhile"
+        command = "ended meanwhile"
     return f"process {process.pid} ({command[:120]})"
