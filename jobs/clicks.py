@@ -1,12 +1,12 @@
 """Page clicks as visits: clicks of a user with pauses of at most 30 minutes; a bot that never pauses has one every day.
-Sample data: `sample_data/clicks.py`. What must come out: `recomputed/clicks.sql`.
+Sample data: `sample_data/clicks.py`. Expected results: `recomputed/clicks.sql`.
 
 ```
 page-clicks -> clicks_pages           (by page: clicks per hour)
   '-> exchange to the task of the user -> how late?
-        |-> clicks_late               (half an hour or more: set aside, so that nothing is lost unseen)
-        '-> visits |-> clicks_visits  (as they grow; is_final says which are over)
-                   '-> clicks-visits  (each once, when it is over)
+        |-> clicks_late               (half an hour or more: kept here, so that nothing is silently lost)
+        '-> visits |-> clicks_visits  (as they grow; is_final marks those that have ended)
+                   '-> clicks-visits  (each once, when it has ended)
 ```
 """
 
@@ -32,23 +32,23 @@ MILLISECOND = timedelta(milliseconds=1)
 
 
 class Click(msgspec.Struct, frozen=True):
-    """What `page-clicks` holds as JSON, keyed by page; unknown fields are ignored. Its time is that of the record."""
+    """A JSON value in `page-clicks`, keyed by page; unknown fields are ignored. Its time is that of the record."""
 
     request_id: str
     page: str
     user_id: str | None = None
-    """None: nobody knows; such clicks count for their page."""
+    """The user; None: unknown. Such clicks count only for their page."""
 
 
 class Arrival(Click, frozen=True, kw_only=True):
-    """A click, when it was, and how far time had gone on before it came."""
+    """A click, its time, and how far time had advanced before it arrived."""
 
     at: datetime
     behind_ms: int
 
 
 class Visit(msgspec.Struct, frozen=True):
-    """Clicks of one user in a row. With `joined`, every click is a visit and two visits are one."""
+    """Consecutive clicks of one user. A single click is a visit, and `joined` merges two visits."""
 
     clicks: int
     started: datetime
@@ -59,7 +59,7 @@ class Visit(msgspec.Struct, frozen=True):
 
 
 class Watch(FixedKeyProcessor[str, Click, Arrival]):
-    """Looks at the clock: the latest click that this task has seen, of any of its users."""
+    """Compares clicks with the latest click that this task has seen, of any of its users."""
 
     def process(self, record: FixedKeyRecord[str, Click]) -> None:
         """Adds both times to a click."""
@@ -75,19 +75,19 @@ def visit_of(click: Arrival) -> Visit:
 
 
 def joined(one: Visit, other: Visit) -> Visit:
-    """Both as one visit, whichever was first."""
+    """Merges two visits, whichever was first."""
     first, last = min(one, other, key=lambda visit: visit.started), max(one, other, key=lambda visit: visit.ended)
     length_ms = (last.ended - first.started) // MILLISECOND
     return Visit(one.clicks + other.clicks, first.started, last.ended, first.first_page, last.last_page, length_ms)
 
 
 def topology(builder: StreamsBuilder) -> None:
-    """Reads top to bottom as the picture above."""
+    """Follows the picture above from top to bottom."""
     clicks = builder.stream("page-clicks", key=str, value=Click, name="clicks").filter(lambda _, click: bool(click))
     hours = TimeWindows.of_size_and_grace(HOUR, GRACE)
     clicks.group_by_key().windowed_by(hours).count(store="clicks-per-page").to_delta("clicks_pages")
 
-    arrivals = (  # A click without user has no key then, and ends at the exchange.
+    arrivals = (  # A click without a user then has no key and ends at the exchange.
         clicks.select_key(lambda _, click: click.user_id or None, key=str, name="by-user")
         .repartition(name="clicks-by-user")
         .process_values(Watch, name="watch")
@@ -100,7 +100,7 @@ def topology(builder: StreamsBuilder) -> None:
     sessions = SessionWindows.of_inactivity_gap_and_grace(PAUSE, GRACE).max_duration(timedelta(hours=24))
     visits = arrivals["in-time"].map_values(visit_of).group_by_key().windowed_by(sessions)
     visits.reduce(joined, store="clicks-visits").to_delta("clicks_visits")
-    (  # Visits that are over wait for the next click of any user: a week at most.
+    (  # Visits that have ended wait for the next click of any user, at most a week.
         visits.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE)
         .reduce(joined, store="clicks-visits-over", retention=timedelta(days=7))
         .to_stream()

@@ -1,9 +1,9 @@
-"""Orders that meet their customer: the join that needs a new key, and the one that finds rows by a foreign key.
-Sample data: `sample_data/enrichment.py`. What must come out: `recomputed/enrichment.sql`.
+"""Orders enriched with their customer: by a join that needs a new key, and by a foreign-key join.
+Sample data: `sample_data/enrichment.py`. Expected results: `recomputed/enrichment.sql`.
 
-Orders are keyed by order id, customers by customer id. To join them as they are is the classic mistake: an order and
-its customer lie in partitions of different numbers, so different tasks hold them, and nearly every customer would be
-unknown. There are two ways out, and they answer different questions:
+Orders are keyed by order id, customers by customer id. Joining them like this is the classic mistake: an order and its
+customer are in different partitions, so different tasks hold them, and most customers would be unknown. There are two
+ways out, which answer different questions:
 
 ```
 enrichment-orders -+-> by customer -> left join ---> by order -> enrichment-checked, enrichment_checked
@@ -14,9 +14,9 @@ enrichment-orders -+-> by customer -> left join ---> by order -> enrichment-chec
 enrichment-customers -> customers        "what do we know today?" A new limit changes all orders of its customer.
 ```
 
-The stream's results for one order that names another customer later come from two tasks and may change places; the
-table's cannot. In return the table's updates depend on which records share a micro-batch; what it holds in the end
-does not.
+If an order later names another customer, the stream's results for it come from two tasks and may arrive in either
+order; the table's cannot. On the other hand, the table's updates depend on which records share a micro-batch; its final
+content does not.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TOPICS = ("enrichment-orders", "enrichment-customers", "enrichment-checked", "en
 
 
 class Order(msgspec.Struct, frozen=True):
-    """What `enrichment-orders` holds as JSON, keyed by order; a null value cancels the order."""
+    """A JSON value in `enrichment-orders`, keyed by order; a null value cancels the order."""
 
     order_id: str
     customer_id: str | None
@@ -42,7 +42,7 @@ class Order(msgspec.Struct, frozen=True):
     ordered_at: datetime
 
     def __post_init__(self) -> None:
-        """An order that is none does not decode, so it becomes a dead letter at the source."""
+        """Makes an invalid order fail to decode, so that it becomes a dead letter at the source."""
         if not 0 < self.amount < 1_000_000 or self.amount != round(self.amount, 2):
             raise ValueError(f"amount {self.amount} is not between 0 and a million, in whole cents")
 
@@ -60,7 +60,7 @@ class Customer(msgspec.Struct, frozen=True):
 
 
 class CheckedOrder(Order, frozen=True):
-    """An order that knows its customer, and whether it may be paid later."""
+    """An order with its customer and the answer whether it may be paid later."""
 
     customer_name: str | None
     tier: Literal["gold", "silver", "basic", "unknown"]
@@ -83,16 +83,15 @@ def check(order: Order, customer: Customer | None) -> CheckedOrder:
 
 
 def topology(builder: StreamsBuilder) -> None:
-    """Reads top to bottom as the picture above."""
+    """Follows the picture above from top to bottom."""
     orders = builder.stream("enrichment-orders", key=str, value=Order, name="orders-source")
-    # Not cached, so every update is forwarded: of a customer that comes and goes within one micro-batch a commit would
-    # forward nothing, and an order that met it meanwhile would keep it for ever.
+    # Not cached, so every update is forwarded: for a customer that comes and goes within one micro-batch, a commit
+    # would forward nothing, and an order that met it meanwhile would keep it for ever.
     rows = Materialized("enrichment-customers", caching=False)
     customers = builder.table("enrichment-customers", key=str, value=Customer, store=rows, name="customers-source")
     customers.to_delta("enrichment_customers")
 
-    # A guest's order has no key on its way: a left join keeps it, where an inner join would drop it before the
-    # exchange.
+    # A guest's order has no key: a left join keeps it, while an inner join would drop it before the exchange.
     checked = (
         orders.filter(lambda _, order: order is not None)
         .select_key(lambda _, order: order.customer_id, key=str, name="by-customer")

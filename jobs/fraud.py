@@ -1,16 +1,16 @@
-"""Fraud: payments that do not look like their user. A processor of our own, with three stores and two punctuators.
-The rules: `model/fraud.py`. Sample data: `sample_data/fraud.py`. What must come out: `recomputed/fraud.sql`.
+"""Fraud: finds payments that are unusual for their user, with a custom processor, three stores and two punctuators.
+Rules: `model/fraud.py`. Sample data: `sample_data/fraud.py`. Expected results: `recomputed/fraud.sql`.
 
 ```
 payments -> decode -> watch -> fraud-alerts, fraud_alerts
                        |- fraud-profiles  what a user has paid, and where and when last
-                       |- fraud-minutes   how many payments, per user and minute
-                       '- fraud-bursts    alerts that wait for the clock, so that a burst is told once, not per payment
+                       |- fraud-minutes   number of payments per user and minute
+                       '- fraud-bursts    alerts that wait for the clock, so that a burst gives one alert
 ```
 
-HIGH_AMOUNT and GEO_ANOMALY are told at once; HIGH_VELOCITY every ten seconds of the wall clock, of each user and five
-minutes only the last. Who is suspected depends on the payments alone: a user is forgotten after a day without payment,
-by the time of the payments, and the clock only says when the space is freed.
+HIGH_AMOUNT and GEO_ANOMALY alerts are sent at once. HIGH_VELOCITY alerts are sent every ten seconds of the wall clock,
+only the last one per user and five minutes. The results depend only on the payments: a user is forgotten after a day
+without payments, by the time of the payments; the wall clock only decides when the space is freed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ BURSTS = Stores.key_value_store_builder(Stores.persistent_key_value_store("fraud
 
 
 class Watch(Processor[str, Payment, str, Alert]):
-    """Applies the rules to each payment, and remembers what they ask for."""
+    """Applies the rules to each payment and keeps the state that they need."""
 
     stores = (PROFILES, MINUTES, BURSTS)
 
@@ -66,7 +66,7 @@ class Watch(Processor[str, Payment, str, Alert]):
         self.profiles.put(user, profile.after(payment, at_ms))
 
     def velocity(self, user: str, at_ms: int) -> Velocity:
-        """Counts the payment in, and looks back from its minute: five minutes, and the hour before them."""
+        """Counts the payment, then those in the five minutes up to its minute and in the hour before them."""
         now = at_ms - at_ms % MINUTE_MS
         self.minutes.put(user, (self.minutes.fetch(user, now) or 0) + 1, now)
         last = self.minutes.fetch_range(user, now - 4 * MINUTE_MS, now)
@@ -88,7 +88,7 @@ class Watch(Processor[str, Payment, str, Alert]):
 
 
 def topology(builder: StreamsBuilder) -> None:
-    """Read as bytes first: a payment of nobody, or without content, is no error but dropped."""
+    """Reads bytes first, so that a payment without a user or content is dropped and is not an error."""
     suspicious = (
         builder.stream("payments", key=str, value=bytes, name="payments-source")
         .filter(lambda user, content: bool(user and content))

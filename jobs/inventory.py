@@ -1,5 +1,5 @@
-"""Stock per store and item, and orders that know what their customer has ordered in the last 24 hours.
-Sample data: `sample_data/inventory.py`. What must come out: `recomputed/inventory.sql`.
+"""Stock per store and item, and orders enriched with what their customer has ordered in the last 24 hours.
+Sample data: `sample_data/inventory.py`. Expected results: `recomputed/inventory.sql`.
 
 ```
 inventory-movements, by store -+-> by shelf -> stock -> inventory_stock, inventory-alerts (low, negative, ok again)
@@ -60,7 +60,7 @@ class CustomerOrder(Order, frozen=True):
 
 
 class Stock(msgspec.Struct, frozen=True):
-    """What should lie on a shelf. Where `level` is another one than it `was`, an alert begins or ends."""
+    """The stock that should be on a shelf. Where `level` differs from what it `was`, an alert begins or ends."""
 
     pieces: int = 0
     level: Level = "ok"
@@ -68,7 +68,7 @@ class Stock(msgspec.Struct, frozen=True):
     counted_at: Instant | None = None
 
     def after(self, moved: Movement) -> Stock:
-        """What happened before the last count is in that count already."""
+        """Adds a movement, unless it is older than the last count, which already includes it."""
         if self.counted_at is not None and moved.moved_at <= self.counted_at:
             return msgspec.structs.replace(self, was=self.level)
         change = {"delivery": moved.pieces, "sale": -moved.pieces, "count": moved.pieces - self.pieces}[moved.kind]
@@ -77,7 +77,7 @@ class Stock(msgspec.Struct, frozen=True):
 
 
 class LastDay(FixedKeyProcessor[str, Order, CustomerOrder]):
-    """Adds the hour of the order and the 23 before: a stream joins no table of windows, but may look into its store."""
+    """Adds up the hour of the order and the 23 before: a stream cannot join a windowed table but can read its store."""
 
     def process(self, record: FixedKeyRecord[str, Order]) -> None:
         at_ms, windows = record.timestamp_ms, self.context.state_store(HOURS)
@@ -89,7 +89,7 @@ def topology(builder: StreamsBuilder) -> None:
     movements = builder.stream("inventory-movements", key=str, value=Movement, name="movements-source")
     orders = builder.stream("inventory-orders", key=str, value=Order, name="orders-source")
     orders = orders.filter(lambda _, order: order is not None, name="with-content")
-    every_update = Materialized("inventory-stock", caching=False)  # else alerts between two commits are lost
+    every_update = Materialized("inventory-stock", caching=False)  # otherwise alerts between two commits are lost
     stock = (
         orders.map_values(lambda order: Movement("sale", order.shelf, order.pieces, order.ordered_at), value=Movement)
         .merge(movements)
@@ -99,11 +99,11 @@ def topology(builder: StreamsBuilder) -> None:
     stock.to_delta("inventory_stock")
     stock.to_stream().filter(lambda _, stock: stock.level != stock.was).to("inventory-alerts")
 
-    # Windows leave their store by themselves; a plain table would keep everybody who ever ordered.
+    # Windows expire from their store; a plain table would keep every customer who ever ordered.
     hours = orders.group_by_key().windowed_by(TimeWindows.of_size_and_grace(HOUR, HOUR))
     hourly = hours.aggregate(Summary, lambda _, order, old: old + Summary(1, order.amount), store=HOURS, retention=DAY)
     hourly.to_delta("inventory_customer_hours")
-    # Connected after the aggregate, so told after it: an order is in its own summary, unless it is late for its hour.
+    # Connected after the aggregate, so it runs after it: an order is in its own summary, unless late for its hour.
     customer_orders = orders.process_values(LastDay, HOURS, name="last-day")
     customer_orders.to("inventory-customer-orders")
     customer_orders.to_delta("inventory_customer_orders")

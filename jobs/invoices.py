@@ -1,5 +1,5 @@
 """Invoices of tills: home deliveries to the shipper, points to loyal customers, masked line items to the analysts.
-Types: `model/invoices.py`. Sample data: `sample_data/invoices.py`. What must come out: `recomputed/invoices.sql`.
+Types: `model/invoices.py`. Sample data: `sample_data/invoices.py`. Expected results: `recomputed/invoices.sql`.
 
 ```
 pos -> check -> home deliveries -> shipment
@@ -8,7 +8,7 @@ pos -> check -> home deliveries -> shipment
 ```
 
 A till that gets no answer sends its invoice again. Points are credited once: an account knows its last ten invoices.
-Shipments and line items come as often as the invoice did; whoever reads them knows it by its number.
+Shipments and line items are repeated with the invoice; readers recognise it by its number.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ REMEMBERED_INVOICES = 10
 
 
 def checked(store: str | None, invoice: Invoice) -> Invoice:
-    """Raises on what no till should write: such an invoice becomes a dead letter."""
+    """Raises on an invoice that no till should write, which becomes a dead letter."""
     if store != invoice.store_id:
         raise ValueError(f"an invoice of store {invoice.store_id} has the key {store}")
     if not all(item.is_plausible for item in invoice.invoice_line_items):
-        raise ValueError("a line item has a price, a quantity or a value that no till knows")
+        raise ValueError("a line item has an implausible price, quantity or value")
     if invoice.total_amount != sum(item.total_value for item in invoice.invoice_line_items):
         raise ValueError(f"the line items do not add up to {invoice.total_amount}")
     if invoice.customer_type == "PRIME" and not invoice.customer_card_no:
@@ -44,19 +44,19 @@ def checked(store: str | None, invoice: Invoice) -> Invoice:
 
 
 def by_customer(_topic: str, _store: str, value: Invoice | Notification, partitions: int) -> int:
-    """The records of a customer meet in one partition, although their key is the store."""
+    """Chooses one partition for all records of a customer, although their key is the store."""
     return crc32(value.customer_card_no.encode()) % partitions
 
 
 class Account(msgspec.Struct, frozen=True):
-    """What is kept per customer."""
+    """The state of a customer."""
 
     points: Decimal = Decimal(0)
     invoices: tuple[str, ...] = ()
 
 
 class AddUp(FixedKeyProcessor[str, Invoice, Notification]):
-    """Credits each invoice once to the account of its customer, and tells the customer."""
+    """Credits each invoice once to the account of its customer and notifies the customer."""
 
     stores = (
         Stores.key_value_store_builder(Stores.persistent_key_value_store("invoices-accounts"), key=str, value=Account),
@@ -77,7 +77,7 @@ class AddUp(FixedKeyProcessor[str, Invoice, Notification]):
 
 
 def masked_items(invoice: Invoice) -> list[SoldItem]:
-    """One per line item: no card, and of the address only what names no house."""
+    """Makes one record per line item, without the card and without the part of the address that names the house."""
     sale = {field: getattr(invoice, field) for field in Sale.__struct_fields__}
     place: dict[str, Any] = {
         field: getattr(invoice.delivery_address, field, None) for field in ("city", "state", "pin_code")
@@ -86,7 +86,7 @@ def masked_items(invoice: Invoice) -> list[SoldItem]:
 
 
 def topology(builder: StreamsBuilder) -> None:
-    """Reads top to bottom as the picture above."""
+    """Follows the picture above from top to bottom."""
     invoices = (
         builder.stream("pos", key=str, value=Invoice, name="pos-source")
         .filter(lambda _, invoice: invoice is not None)

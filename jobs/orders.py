@@ -24,7 +24,7 @@ TOPICS = ("raw-orders", "user-data", "enriched-orders", "premium-orders", "stand
 
 
 class Order(msgspec.Struct, frozen=True):
-    """What `raw-orders` holds as JSON, keyed by user; unknown fields are ignored."""
+    """A JSON value in `raw-orders`, keyed by user; unknown fields are ignored."""
 
     order_id: str
     user_id: str
@@ -44,7 +44,7 @@ class User(msgspec.Struct, frozen=True):
 
 
 class EnrichedOrder(Order, frozen=True):
-    """An order that knows its user, and where it went."""
+    """An order with its user and its destination."""
 
     user_name: str
     user_country: str
@@ -53,7 +53,7 @@ class EnrichedOrder(Order, frozen=True):
 
 
 def enrich(order: Order, user: User) -> EnrichedOrder:
-    """Raises on a location that is not `COUNTRY/City`: such an order becomes a dead letter."""
+    """Adds the user; raises on a location that is not `COUNTRY/City`, so the order becomes a dead letter."""
     country, slash, city = order.location.partition("/")
     if not slash:
         raise ValueError(f"location {order.location!r} is not COUNTRY/City")
@@ -62,7 +62,7 @@ def enrich(order: Order, user: User) -> EnrichedOrder:
 
 
 def discounted(order: EnrichedOrder) -> EnrichedOrder:
-    """Ten percent off, to the cent; raises on a gift card, which only this branch sets aside."""
+    """Takes ten percent off, to the cent; raises on a gift card, which only this branch makes a dead letter."""
     if order.item == "gift card":
         raise ValueError("a gift card has no discount")
     amount = (order.amount * Decimal("0.9")).quantize(Decimal("0.01"), ROUND_HALF_UP)
@@ -70,10 +70,10 @@ def discounted(order: EnrichedOrder) -> EnrichedOrder:
 
 
 def topology(builder: StreamsBuilder) -> None:
-    """Reads top to bottom as the picture above."""
+    """Follows the picture above from top to bottom."""
     users = builder.table("user-data", key=str, value=User, store="users", name="users-source")
     users.to_delta("users")
-    # Read as bytes first: an order without content is no error but dropped, and only what is there can fail to decode.
+    # Reads bytes first, so that an order without content is dropped and only existing content can fail to decode.
     enriched = (
         builder.stream("raw-orders", key=str, value=bytes, name="orders-source")
         .filter(lambda _, content: bool(content))
@@ -101,7 +101,7 @@ def topology(builder: StreamsBuilder) -> None:
         .reduce(lambda total, amount: total + amount, store="revenue-store")
         .to_delta("user_revenue")
     )
-    (  # Keyed by what the order says, not by what its key says: records move to the task that owns this user.
+    (  # Keyed by the user in the order, not in its key: records move to the task that owns this user.
         enriched.group_by(lambda _, order: order.user_id, key=str, name="by-user")
         .windowed_by(SessionWindows.of_inactivity_gap_and_grace(timedelta(minutes=30), timedelta(minutes=30)))
         .count(store="session-store")
@@ -112,7 +112,7 @@ def topology(builder: StreamsBuilder) -> None:
 pipeline = Pipeline(
     name="orders",
     topology=topology,
-    topics=tuple(map(Topic, TOPICS)),  # not compacted: what must come out is recomputed from every update
+    topics=tuple(map(Topic, TOPICS)),  # not compacted: the expected results are recomputed from every update
     on_error="continue",
     dead_letter_topic="orders-dead-letters",
     dead_letters_keep_bytes=True,

@@ -1,5 +1,5 @@
 """How often each word was written: the "hello, world" of streams, and the job to read first.
-Sample data: `sample_data/wordcount.py`. What must come out: `recomputed/wordcount.sql`.
+Sample data: `sample_data/wordcount.py`. Expected results: `recomputed/wordcount.sql`.
 
 ```
 wordcount-lines -> words -> exchange to the task that owns the word |-> wordcount_counts, wordcount-counts   (ever)
@@ -16,7 +16,7 @@ from deltaworks import Pipeline, StreamsBuilder, TimeWindows, Topic
 
 
 def words(line: str) -> list[str]:
-    """Runs of letters, accents and digits of any script, apostrophes inside; `É` and `é` are one letter, however typed.
+    """Runs of letters, accents and digits of any script, with inner apostrophes; `É` and `é` are one letter.
 
     >>> words("Don't panic: 42 is «l'ÉTÉ» of नमस्ते!")
     ["don't", 'panic', '42', 'is', "l'été", 'of', 'नमस्ते']
@@ -27,10 +27,10 @@ def words(line: str) -> list[str]:
 
 
 def topology(builder: StreamsBuilder) -> None:
-    """One line of text, many words; every word counts for ever and in its hour."""
+    """Splits each line into words; every word counts for ever and in its hour."""
     by_word = (
         builder.stream("wordcount-lines", key=bytes, value=str, name="lines")
-        .filter(lambda _, line: bool(line))  # a record may have no value at all
+        .filter(lambda _, line: bool(line))  # a record may have no value
         .flat_map_values(words, value=str, name="words")
         .group_by(lambda _, word: word, key=str, name="by-word")
     )
@@ -46,7 +46,7 @@ pipeline = Pipeline(
     name="wordcount",
     topology=topology,
     topics=(Topic("wordcount-lines"), Topic("wordcount-counts"), Topic("wordcount-dead-letters")),
-    on_error="continue",  # a line that is no UTF-8 is set aside, and the stream goes on
+    on_error="continue",  # a line that is not UTF-8 becomes a dead letter
     dead_letter_topic="wordcount-dead-letters",
     dead_letter_table="wordcount_dead_letters",
     max_trigger_interval=timedelta(seconds=5),

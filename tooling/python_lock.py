@@ -1,4 +1,4 @@
-"""The locks of Python packages: `constraints.txt`, and what builds those that come as sources."""
+"""The locks of Python packages: `constraints.txt`, and the lock of the build tools for source packages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 
 @dataclass(frozen=True, order=True)
 class Package:
-    """One entry."""
+    """One entry of a lock."""
 
     name: str
     version: str
@@ -22,7 +22,7 @@ class Package:
 
 
 def read(root: Path) -> tuple[Package, ...]:
-    """The packages of both locks, in order; a package may be there in several versions, each for other Pythons."""
+    """The packages of both locks, in order; a package may appear in several versions for different Pythons."""
     return tuple(sorted({package for file in LOCKS for package in parse((root / file).read_text())}))
 
 

@@ -1,8 +1,8 @@
-"""Whether the packages of the locks have known vulnerabilities: `python -m tooling.vulnerabilities`.
+"""Checks the locked packages for known vulnerabilities: `python -m tooling.vulnerabilities`.
 
-Asks the package index, which repeats what the advisory database of PyPI has (`vulnerabilities` in its JSON API); so it
-needs the network, and an index that has that API: a mirror of files alone has not. Jars are not asked about: no
-repository of jars has such an answer.
+It asks the package index, whose JSON API repeats PyPI's advisory database (`vulnerabilities`). So it needs the network
+and an index with that API; a mirror that has only files does not do. Jars are not checked, because no repository of
+jars offers this.
 """
 
 from __future__ import annotations
@@ -44,24 +44,24 @@ class Vulnerability:
 
 @dataclass(frozen=True)
 class Audit:
-    """What is known of all packages."""
+    """The result for all packages."""
 
     open: tuple[Vulnerability, ...]
     accepted: tuple[Vulnerability, ...]
     unneeded: tuple[str, ...]
-    """Accepted, and no longer found."""
+    """Accepted vulnerabilities that are no longer found."""
 
 
 def audit(packages: Iterable[Package], accepted: Mapping[str, Mapping[str, str]], client: httpx.Client) -> Audit:
-    """Asks about every package.
+    """Checks every package.
 
     Args:
-        packages: of the locks.
+        packages: packages of the locks.
         accepted: id -> package and reason.
-        client: whose base is that of the index's JSON API.
+        client: a client with the index's JSON API as its base URL.
 
     Raises:
-        TransientError: the index does not answer, or knows nothing about a package: that is no pass.
+        TransientError: the index does not answer or does not know a package, which does not count as a pass.
     """
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         answers = threads.map(lambda package: _ask(client, package), packages)
@@ -78,7 +78,7 @@ def audit(packages: Iterable[Package], accepted: Mapping[str, Mapping[str, str]]
 
 
 def read_accepted(file: Path) -> dict[str, dict[str, str]]:
-    """Id -> package and reason.
+    """Reads the accepted vulnerabilities: id -> package and reason.
 
     Raises:
         ConfigurationError: an entry has no package or no reason.
@@ -111,14 +111,14 @@ def _ask(client: httpx.Client, package: Package) -> list[Vulnerability]:
     except httpx.HTTPError as error:
         raise TransientError(
             f"The package index does not answer about {package.name} {package.version}: {error!r}",
-            hint="is the network there? Index, proxy and certificates come from the environment",
+            hint="check the network; index, proxy and certificates come from the environment",
         ) from error
     except (ValueError, LookupError):
         known = None
     if known is None:
         raise TransientError(
             f"The package index says nothing about {package.name} {package.version} (status {answer.status_code}).",
-            hint="a mirror often has the files alone: name an index with PyPI's JSON API in UV_DEFAULT_INDEX",
+            hint="a mirror often has only files; name an index with PyPI's JSON API in UV_DEFAULT_INDEX",
         )
     return [
         Vulnerability(
@@ -130,7 +130,7 @@ def _ask(client: httpx.Client, package: Package) -> list[Vulnerability]:
 
 
 def main(root: Path) -> int:
-    """Prints what is found; 1: something is open, or nothing is known."""
+    """Prints the result; returns 1 if a vulnerability is open or the check could not run."""
     try:
         packages, accepted = python_lock.read(root), read_accepted(root / ACCEPTED)
         with httpx.Client(
@@ -148,7 +148,7 @@ def main(root: Path) -> int:
         print(f"no longer needed in {ACCEPTED}: {name}")
     print(f"{len(packages)} packages, {len(result.open)} open vulnerabilities, {len(result.accepted)} accepted")
     if result.open:
-        print(f"  Hint: take a version that fixes it (make lock), or add it to {ACCEPTED} with a reason")
+        print(f"  Hint: upgrade to a version that fixes it (make lock), or add it to {ACCEPTED} with a reason")
     return 1 if result.open else 0
 
 

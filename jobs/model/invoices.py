@@ -1,4 +1,4 @@
-"""What the topics of `jobs/invoices.py` hold: JSON with the field names that the tills have always written."""
+"""The values in the topics of `jobs/invoices.py`: JSON with the field names that the tills have always written."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def json_name(field: str) -> str:
 
 
 class Sale(msgspec.Struct, frozen=True, rename=json_name):
-    """What an invoice and each of its masked line items say."""
+    """The fields that an invoice and each of its masked line items share."""
 
     invoice_number: str
     created_time: datetime
@@ -28,7 +28,7 @@ class Sale(msgspec.Struct, frozen=True, rename=json_name):
 
 
 class Address(msgspec.Struct, frozen=True, rename=json_name):
-    """Where a home delivery goes."""
+    """The address of a home delivery."""
 
     address_line: str
     city: str
@@ -39,7 +39,7 @@ class Address(msgspec.Struct, frozen=True, rename=json_name):
 
 
 class LineItem(msgspec.Struct, frozen=True, rename=json_name):
-    """So many pieces of one thing; a negative number is brought back."""
+    """A number of pieces of one item; a negative number is a return."""
 
     item_code: str
     item_description: str
@@ -49,14 +49,14 @@ class LineItem(msgspec.Struct, frozen=True, rename=json_name):
 
     @property
     def is_plausible(self) -> bool:
-        """A price in whole cents, as many pieces as one can carry, and their product."""
+        """Whether price, quantity and value are in range, in whole cents, and fit together."""
         price, pieces = self.item_price, self.item_qty
         in_bounds = 0 < price < 1_000_000 and 0 < abs(pieces) < 1_000_000
         return in_bounds and price == round(price, 2) and self.total_value == price * pieces
 
 
 class Invoice(Sale, frozen=True):
-    """Of `pos` and `shipment`, keyed by store; unknown fields are ignored."""
+    """A value in `pos` and `shipment`, keyed by store; unknown fields are ignored."""
 
     total_amount: Decimal
     number_of_items: int
@@ -70,7 +70,7 @@ class Invoice(Sale, frozen=True):
 
 
 class Notification(msgspec.Struct, frozen=True, rename=json_name):
-    """Of `notification`: what a customer has earned, and has now."""
+    """A value in `notification`: the points that a customer has earned, and the new total."""
 
     invoice_number: str
     customer_card_no: str
@@ -80,7 +80,7 @@ class Notification(msgspec.Struct, frozen=True, rename=json_name):
 
 
 class SoldItem(Sale, frozen=True):
-    """Of `hadoop-sink`: a line item with its invoice, without who bought it and the street."""
+    """A value in `hadoop-sink`: a line item with its invoice, without the customer and the street."""
 
     city: str | None
     state: str | None

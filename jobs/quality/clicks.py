@@ -1,4 +1,4 @@
-"""What must hold in the tables of `jobs/clicks.py`; `deltaworks quality clicks` checks it."""
+"""The suite for the tables of `jobs/clicks.py`; `deltaworks quality clicks` checks it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ visits: Suite = [
     gxe.ExpectTableRowCountToBeBetween(min_value=1, meta={"why": "Every other rule holds in an empty table."}),
     *sessions(gap=30 * MINUTE, grace=30 * MINUTE, longest=24 * HOUR, values=VISIT),
     gxe.ExpectColumnValueLengthsToBeBetween(
-        column="key", min_value=1, meta={"why": "Clicks of nobody would make one endless visitor."}
+        column="key", min_value=1, meta={"why": "Clicks without a user would make one endless visitor."}
     ),
     *(
         gxe.ExpectColumnPairValuesToBeEqual(
@@ -29,7 +29,7 @@ visits: Suite = [
     never(
         "the duration is from the first click to the last",
         "SELECT * FROM {batch} WHERE duration_ms <> epoch_ms(window_end) - epoch_ms(window_start)",
-        why="Reports average the duration; it must be that of the visit as a whole, however often it grew.",
+        why="Reports average the duration; it must be that of the whole visit, however often the visit grew.",
     ),
     gxe.ExpectColumnValuesToBeBetween(
         column="clicks", min_value=1, meta={"why": "A visit begins with a click: without one there is no row."}
@@ -37,12 +37,12 @@ visits: Suite = [
     never(
         "there are enough clicks for the duration",
         "SELECT * FROM {batch} WHERE duration_ms > (clicks - 1) * 1800000",
-        why="Between two clicks of a visit are 30 minutes at most: too few of them says that a click was lost.",
+        why="Two clicks of a visit are at most 30 minutes apart: if there are too few, a click was lost.",
     ),
     never(
         "a visit of one click begins and ends on its page",
         "SELECT * FROM {batch} WHERE clicks = 1 AND first_page <> last_page",
-        why="First and last page come from two clicks, or from the same one.",
+        why="The only click is both the first and the last.",
     ),
     *(
         gxe.ExpectColumnValuesToMatchRegex(
@@ -55,8 +55,8 @@ visits: Suite = [
         "SELECT * FROM (SELECT (SELECT sum(clicks) FROM {batch}) + (SELECT count(*) FROM clicks_late) AS of_users, "
         "(SELECT sum(value) FROM clicks_pages) AS of_pages) "
         "WHERE of_pages >= 100 AND of_users NOT BETWEEN of_pages * 0.95 AND of_pages * 1.05",
-        why="A click counts for its page, and in a visit or as late for its user; one in a hundred is of nobody, and "
-        "few are too late for their page. Of less than a hundred clicks one says little.",
+        why="A click counts for its page, and for its user in a visit or as late. One in a hundred has no user, and "
+        "few are too late for their page. Fewer than a hundred clicks say little.",
     ),
     never(
         "the clicks of each day are in its visits, or late",
@@ -69,13 +69,13 @@ visits: Suite = [
         LEFT JOIN (SELECT timestamp::DATE AS day, count(*) AS late FROM clicks_late GROUP BY ALL) l USING (day)
         WHERE of_pages >= 100 AND coalesce(of_visits, 0) + coalesce(late, 0) < of_pages * 0.95
         """,
-        why="A day without its visits does not show in the sum of all days for long.",
+        why="In the sum of all days, a day without its visits soon no longer shows.",
     ),
     never(
         "the newest visit is of the last hour",
         "SELECT * FROM (SELECT max(timestamp) AS newest FROM {batch}) "
         "WHERE newest < (SELECT max(timestamp) FROM clicks_pages) - INTERVAL 1 HOUR",
-        why="Pages are counted before the exchange, visits behind it: if they are behind for long, records get stuck.",
+        why="Pages are counted before the exchange, visits after it: if visits lag for long, records get stuck.",
     ),
 ]
 late: Suite = [
@@ -84,10 +84,10 @@ late: Suite = [
     ),
     *never_null(
         *("key", "request_id", "page", "user_id", "at", "behind_ms", "timestamp", *SOURCE),
-        why="Whoever adds late clicks to a report needs to know whose they are, where and when.",
+        why="To add late clicks to a report, people need to know the user, the page and the time.",
     ),
     gxe.ExpectColumnValuesToBeBetween(
-        column="behind_ms", min_value=30 * 60_000, meta={"why": "Half an hour is in time: such a click is in a visit."}
+        column="behind_ms", min_value=30 * 60_000, meta={"why": "A click less than half an hour late is in a visit."}
     ),
     gxe.ExpectColumnPairValuesToBeEqual(
         column_A="key", column_B="user_id", meta={"why": "A click must be judged by the time of its own user's task."}
@@ -96,13 +96,13 @@ late: Suite = [
         column_A="at", column_B="timestamp", meta={"why": "The time of a click is that of its record."}
     ),
     gxe.ExpectColumnValuesToMatchRegex(
-        column="request_id", regex=r"^r-\d{7}$", meta={"why": "The site finds its requests by it."}
+        column="request_id", regex=r"^r-\d{7}$", meta={"why": "The site finds its requests by this id."}
     ),
     never(
         "nothing is later than the newest visit says",
         "SELECT * FROM {batch} WHERE epoch_ms(timestamp) + behind_ms "
         "> (SELECT max(epoch_ms(ended)) FROM clicks_visits)",
-        why="A click is behind another click, and that one is in a visit.",
+        why="A click is late relative to another click, which is in a visit.",
     ),
 ]
 pages: Suite = [
@@ -115,22 +115,24 @@ pages: Suite = [
     ),
 ]
 dead_letters: Suite = [
-    one_row_per("topic", "partition", "offset", why="A click is set aside once, by the source that cannot read it."),
+    one_row_per(
+        "topic", "partition", "offset", why="A click becomes a dead letter once, at the source that cannot read it."
+    ),
     *never_null(
         *("topic", "partition", "offset", "timestamp", "value", "error_class", "message", "operator"),
-        why="Whoever repairs a click needs its bytes, where it was and what was wrong with it.",
+        why="To repair a click, people need its bytes, where it was and what was wrong with it.",
     ),
     never(
         "what is set aside does not decode",
         'SELECT topic, "partition", "offset", operator, error_class, message FROM {batch} WHERE operator <> \'clicks\' '
         "OR topic <> 'page-clicks' OR error_class <> 'deltaworks.errors.SerializationError'",
-        why="That is all that can be wrong with a click; anything else is a bug of the pipeline.",
+        why="Nothing else can be wrong with a click; any other error is a bug in the pipeline.",
     ),
     never(
         "dead letters are rare",
         "SELECT * FROM (SELECT (SELECT count(*) FROM {batch}) AS dead, (SELECT sum(value) FROM clicks_pages) AS clicks)"
         " WHERE dead > clicks / 8",
-        why="One click in twenty is bad; one in eight says that a server writes something else.",
+        why="One click in twenty is bad; one in eight means that a server writes something else.",
     ),
 ]
 suites: dict[str, Suite] = {

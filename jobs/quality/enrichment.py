@@ -1,4 +1,4 @@
-"""What must hold in the tables of `jobs/enrichment.py`; `deltaworks quality enrichment` checks it."""
+"""The suite for the tables of `jobs/enrichment.py`; `deltaworks quality enrichment` checks it."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from jobs.quality.rules import Suite, never, never_null, one_row_per
 
 SOURCE = ("source_topic", "source_partition", "source_offset")
 CHECKED = ("order_id", "amount", "ordered_at", "tier", "credit")
-"""What every order has that was checked; a guest has no customer_id, an unknown customer neither name nor limit."""
+"""Columns of every checked order; a guest has no customer_id, an unknown customer neither name nor limit."""
 TIERS = ["gold", "silver", "basic"]
 
 
 def checked_orders(of: str = "true") -> Suite:
-    """What holds wherever an order lies beside its customer.
+    """The rules for rows with an order and its customer.
 
     Args:
-        of: condition for the rows that are one; deletes in a changelog are none.
+        of: condition for such rows; deletes in a changelog are not.
     """
     return [
         gxe.ExpectColumnValuesToBeInSet(
             column="tier",
             value_set=[*TIERS, "unknown"],
-            meta={"why": "Offers go out by tier; whoever is in another one gets none."},
+            meta={"why": "Offers are sent by tier; a customer in another tier gets none."},
         ),
         gxe.ExpectColumnValuesToBeInSet(
             column="credit",
@@ -35,33 +35,33 @@ def checked_orders(of: str = "true") -> Suite:
         never(
             "amounts are positive, below a million and whole cents",
             f"SELECT * FROM {{batch}} WHERE {of} AND (amount <= 0 OR amount >= 1000000 OR amount <> round(amount, 2))",
-            why="Anything else does not decode; a fraction of a cent says that an amount went through a float.",
+            why="Anything else does not decode; a fraction of a cent means that an amount went through a float.",
         ),
         never(
             "unknown is who has no name, no limit and no credit",
             f"SELECT * FROM {{batch}} WHERE {of} AND ((tier = 'unknown') <> (customer_name IS NULL) "
             "OR (tier = 'unknown') <> (credit_limit IS NULL) OR (tier = 'unknown') <> (credit = 'no credit'))",
-            why="These come from one customer or from none; half a customer is two that were mixed up.",
+            why="These come from one customer or from none; half a customer means that two were mixed up.",
         ),
         never(
             "credit is approved up to the limit",
             f"SELECT * FROM {{batch}} WHERE {of} AND credit_limit IS NOT NULL "
             "AND credit <> if(amount <= credit_limit, 'approved', 'rejected')",
-            why="A cent above the limit is money that we may never see, a cent below is a customer turned away.",
+            why="Credit above the limit may never be paid back; refusing it below the limit turns a customer away.",
         ),
         never(
             "a guest is unknown",
             f"SELECT * FROM {{batch}} WHERE {of} AND customer_id IS NULL AND tier <> 'unknown'",
-            why="Without a customer there is nobody to ask; whoever was found is somebody else.",
+            why="An order without a customer matches nobody; a match is somebody else.",
         ),
     ]
 
 
 def whole_deletes(*columns: str) -> Suite:
-    """A changelog's rows are whole or, for a delete, empty but for the key."""
+    """Expects complete rows in a changelog, and deletes with nothing but the key."""
     return [
         gxe.ExpectColumnValuesToBeInSet(
-            column="op", value_set=["upsert", "delete"], meta={"why": "Whoever replays the changelog knows these two."}
+            column="op", value_set=["upsert", "delete"], meta={"why": "Readers of the changelog know these two."}
         ),
         *(
             gxe.ExpectColumnValuesToNotBeNull(
@@ -79,69 +79,69 @@ def whole_deletes(*columns: str) -> Suite:
 
 
 def as_changelog(table: str, columns: str) -> Expectation:
-    """A snapshot has only rows that its changelog has."""
+    """Expects that a snapshot has only rows of its changelog."""
     return never(
         "each row is an update that the changelog has",
         f"SELECT s.* FROM {{batch}} s ANTI JOIN (FROM {table}_changelog WHERE op = 'upsert') c ON "
         + " AND ".join(f"s.{column} IS NOT DISTINCT FROM c.{column}" for column in columns.split(", ")),
-        why="A snapshot is its changelog, reduced to the last update per key; it makes up nothing.",
+        why="A snapshot is its changelog, reduced to the last update per key; it has no other rows.",
     )
 
 
 checked: Suite = [
-    *never_null("key", "timestamp", *CHECKED, why="Whatever is missing would have made the record a dead letter."),
+    *never_null("key", "timestamp", *CHECKED, why="A record that lacks any of these becomes a dead letter."),
     *checked_orders(),
     gxe.ExpectColumnPairValuesToBeEqual(
         column_A="key",
         column_B="order_id",
-        meta={"why": "The result is keyed by order again; under a customer's key nobody would find it."},
+        meta={"why": "The result is keyed by order again; nobody would find it under a customer's key."},
     ),
     never(
         "each order that came by the exchange gave one row",
         "SELECT key, customer_id, source_partition, source_offset, count(*) FROM {batch} GROUP BY ALL "
         "HAVING count(*) > 1",
-        why="A batch that is repeated must not check an order twice.",
+        why="A repeated batch must not check an order twice.",
     ),
     gxe.ExpectColumnPairValuesAToBeGreaterThanB(
         column_A="timestamp",
         column_B="ordered_at",
         or_equal=True,
-        meta={"why": "A correction comes after the order; nothing is known of it before it was placed."},
+        meta={"why": "A correction comes after its order, never before."},
     ),
     never(
         "nearly every order that was checked is in the table of orders",
         "SELECT * FROM (SELECT count(DISTINCT key) AS checked, count(DISTINCT key) FILTER (NOT EXISTS "
         "(FROM enrichment_current_changelog c WHERE c.order_id = o.key)) AS missing FROM {batch} o) "
         "WHERE missing > checked / 20",
-        why="Both joins get the same orders; only one that is cancelled or replaced within a batch is in no table.",
+        why="Both joins get the same orders; only orders cancelled or replaced within a batch are in no table.",
     ),
     never(
         "each customer has been as the order found it",
         "SELECT o.* FROM {batch} o ANTI JOIN (FROM enrichment_customers_changelog WHERE op = 'upsert') c "
         "ON o.customer_id = c.key AND o.customer_name = c.name AND o.tier = c.tier AND o.credit_limit = c.credit_limit "
         "WHERE o.tier <> 'unknown'",
-        why="An order may only meet its own customer, as it was at some time.",
+        why="An order may only meet its own customer, as of some time.",
     ),
     never(
         "most customers are known",
         "SELECT * FROM (SELECT count(*) FILTER (tier = 'unknown') AS unknown, count(*) AS orders FROM {batch}) "
         "WHERE unknown > orders / 2",
-        why="Joined under the wrong key three of four customers are unknown, and nothing else looks wrong.",
+        why="With the wrong join key, three of four customers are unknown, and nothing else looks wrong.",
     ),
     never(
         "at most one order in five is of nobody we know",
         "SELECT * FROM (SELECT count(*) FILTER (tier = 'unknown') AS unknown, count(*) AS orders FROM {batch}) "
         "WHERE unknown > orders / 5",
-        why="More says that customers arrive late, or that their topic is no longer filled.",
+        why="More means that customers arrive late, or that nothing fills their topic any more.",
         severity=FailureSeverity.WARNING,
     ),
 ]
 customers_changelog: Suite = [
     one_row_per(*SOURCE, why="An update comes from one record, however often its batch was repeated."),
-    *never_null("key", "timestamp", *SOURCE, "batch_id", why="An update is of a customer, from a record, in a batch."),
+    *never_null("key", "timestamp", *SOURCE, "batch_id", why="An update belongs to a customer, a record and a batch."),
     *whole_deletes("name", "tier", "credit_limit"),
     gxe.ExpectColumnValuesToBeInSet(
-        column="tier", value_set=TIERS, meta={"why": "'unknown' is for those who are in no table."}
+        column="tier", value_set=TIERS, meta={"why": "'unknown' is for customers who are in no table."}
     ),
     never(
         "limits are between 0 and a million",
@@ -157,24 +157,24 @@ customers_changelog: Suite = [
 ]
 customers: Suite = [
     gxe.ExpectColumnValuesToBeUnique(column="key", meta={"why": "The snapshot has one row per customer: the latest."}),
-    *never_null("key", "name", "tier", "credit_limit", why="The deleted are gone, everybody else is whole."),
+    *never_null("key", "name", "tier", "credit_limit", why="Deleted customers are gone, all others are complete."),
     as_changelog("enrichment_customers", "key, name, tier, credit_limit, source_partition, source_offset, batch_id"),
 ]
 current: Suite = [
     gxe.ExpectColumnValuesToBeUnique(column="key", meta={"why": "An order has one customer: the one it names last."}),
-    *never_null("key", *CHECKED, why="A cancelled order is gone, every other one is whole."),
+    *never_null("key", *CHECKED, why="Cancelled orders are gone, all others are complete."),
     *checked_orders(),
     as_changelog("enrichment_current", "key, order_id, customer_id, amount, customer_name, tier, credit_limit, credit"),
 ]
 current_changelog: Suite = [
-    *never_null("key", "timestamp", "batch_id", why="An update is of an order, in a batch."),
+    *never_null("key", "timestamp", "batch_id", why="An update belongs to an order and a batch."),
     *whole_deletes(*CHECKED),
     *checked_orders("op = 'upsert'"),
     never(
         "every order in the table was checked when it came",
         "SELECT o.* FROM {batch} o ANTI JOIN enrichment_checked c ON c.key = o.order_id AND c.amount = o.amount "
         "AND c.customer_id IS NOT DISTINCT FROM o.customer_id WHERE o.op = 'upsert'",
-        why="Both joins get the same orders, in the same batch: one that is missing was lost on its way to a customer.",
+        why="Both joins get the same orders in the same batch: a missing one was lost on its way to a customer.",
     ),
     never(
         "every order is as its customer is, at the end of the last batch",
@@ -194,27 +194,27 @@ current_changelog: Suite = [
         HAVING NOT bool_or(o.op = 'delete' OR (o.customer_name IS NOT DISTINCT FROM c.name
             AND o.credit_limit IS NOT DISTINCT FROM c.credit_limit))
         """,
-        why="This is what the join by foreign key is for; within one batch the last of several updates counts.",
+        why="This is the purpose of the foreign-key join; of several updates within a batch, the last counts.",
     ),
 ]
 dead_letters: Suite = [
-    one_row_per("topic", "partition", "offset", why="A record is set aside once."),
+    one_row_per("topic", "partition", "offset", why="A record becomes a dead letter once."),
     *never_null(
         *("topic", "partition", "offset", "timestamp", "error_class", "message", "operator"),
-        why="Whoever repairs a record needs where it was and what was wrong with it.",
+        why="To repair a record, people need to know where it was and what was wrong with it.",
     ),
     never(
         "what is set aside does not decode",
         'SELECT topic, "partition", "offset", operator, error_class FROM {batch} WHERE (topic, operator) NOT IN '
         "(('enrichment-orders', 'orders-source'), ('enrichment-customers', 'customers-source')) "
         "OR error_class <> 'deltaworks.errors.SerializationError'",
-        why="Behind the sources nothing can fail; any other error is a bug of the pipeline and no bad record.",
+        why="Nothing can fail after the sources; any other error is a bug in the pipeline, not a bad record.",
     ),
     never(
         "dead letters are rare",
         "SELECT * FROM (SELECT count(*) AS dead FROM {batch}), (SELECT count(*) AS orders FROM enrichment_checked) "
         "WHERE dead > orders / 10",
-        why="One record in thirty is bad; one in ten says that a producer has changed its format.",
+        why="One record in thirty is bad; one in ten means that a producer has changed its format.",
     ),
 ]
 suites: dict[str, Suite] = {

@@ -1,4 +1,4 @@
-"""What must hold in the tables of `jobs/inventory.py`; `deltaworks quality inventory` checks it."""
+"""The suite for the tables of `jobs/inventory.py`; `deltaworks quality inventory` checks it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STOCK: Suite = [
     *never_null("store", "item", "pieces", "level", "was", "timestamp", "batch_id", why="A shelf has all of them."),
     *(
         gxe.ExpectColumnValuesToBeInSet(
-            column=column, value_set=LEVELS, meta={"why": "Whoever gets the alerts knows these three."}
+            column=column, value_set=LEVELS, meta={"why": "Receivers of the alerts know these three."}
         )
         for column in ("level", "was")
     ),
@@ -32,7 +32,7 @@ STOCK: Suite = [
         why="A count in the future would swallow every movement until then.",
     ),
 ]
-"""What holds for the stock and for each of its updates."""
+"""The rules for the stock and for each of its updates."""
 
 stock_changelog: Suite = [
     *STOCK,
@@ -51,20 +51,20 @@ stock_changelog: Suite = [
         )
         SELECT store, item FROM levels GROUP BY ALL HAVING min(left_over) < 0 OR sum(left_over) <> 1
         """,
-        why="A level that is left without having been reached says that an update, and maybe an alert, was lost.",
+        why="If a level ends that never began, an update, and perhaps an alert, was lost.",
     ),
     never(
         "no shelf is behind its orders",
         "SELECT o.* FROM inventory_customer_orders o ANTI JOIN (SELECT store, item, max(timestamp) AS newest "
         "FROM {batch} GROUP BY store, item) s "
         "ON o.shelf.store = s.store AND o.shelf.item = s.item AND o.timestamp <= s.newest",
-        why="An order is a sale too: it moves its shelf in the same batch.",
+        why="An order is also a sale, which moves its shelf in the same batch.",
     ),
     never(
         "the last count of a shelf is never forgotten",
         "SELECT *, max(counted_at) OVER (PARTITION BY store, item ORDER BY batch_id RANGE BETWEEN UNBOUNDED PRECEDING "
         "AND 1 PRECEDING) AS known FROM {batch} QUALIFY counted_at IS NULL AND known IS NOT NULL OR counted_at < known",
-        why="A count that is older than the last one does not count: nobody can know less than before.",
+        why="A count that is older than the last one is ignored, so the last count never goes back.",
     ),
 ]
 stock: Suite = [
@@ -74,13 +74,13 @@ stock: Suite = [
         "each shelf is as the changelog says",
         "SELECT s.* FROM {batch} s ANTI JOIN inventory_stock_changelog c "
         "USING (store, item, pieces, level, was, timestamp, batch_id)",
-        why="A snapshot is its changelog, reduced to the last update per key; it makes up nothing.",
+        why="A snapshot is its changelog, reduced to the last update per key; it has no other rows.",
     ),
     never(
         "at most half of the shelves owe goods",
         "SELECT * FROM (SELECT count(*) FILTER (pieces < 0) AS owing, count(*) AS shelves FROM {batch}) "
         "WHERE owing > shelves / 2",
-        why="Some are late deliveries or items that nobody knows; most say that deliveries no longer arrive here.",
+        why="Some have late deliveries or unknown items; if most owe goods, deliveries no longer arrive here.",
         severity=FailureSeverity.WARNING,
     ),
 ]
@@ -92,7 +92,7 @@ customer_hours: Suite = [
     never(
         "amounts are whole cents",
         "SELECT * FROM {batch} WHERE amount <> round(amount, 2)",
-        why="A fraction of a cent says that an amount went through a float.",
+        why="A fraction of a cent means that an amount went through a float.",
     ),
     never(
         "final hours are those of the orders",
@@ -117,7 +117,7 @@ customer_hours: Suite = [
             "(orders IS NOT DISTINCT FROM expected_orders AND amount IS NOT DISTINCT FROM expected_amount)",
             "(orders IS NOT DISTINCT FROM by_time_orders AND amount IS NOT DISTINCT FROM by_time_amount)",
         ),
-        why="Two tables of one stream must agree; a difference is a lost or a doubled update.",
+        why="Two tables of one stream must agree; a difference is a lost or duplicate update.",
     ),
     never(
         "the newest order is there",
@@ -133,7 +133,9 @@ customer_orders: Suite = [
         why="An order that lacks a field does not decode, and one without a customer has no day.",
     ),
     gxe.ExpectColumnValuesToMatchRegex(
-        column="order_id", regex=r"^i-\d{7}$", meta={"why": "The shop numbers its orders so, and finds them by it."}
+        column="order_id",
+        regex=r"^i-\d{7}$",
+        meta={"why": "The shop numbers its orders like this and finds them by number."},
     ),
     gxe.ExpectColumnValuesToBeBetween(
         column="pieces", min_value=0, max_value=1_000_000, meta={"why": "Nothing else decodes."}
@@ -141,13 +143,13 @@ customer_orders: Suite = [
     gxe.ExpectColumnPairValuesToBeEqual(
         column_A="ordered_at",
         column_B="timestamp",
-        meta={"why": "Stock goes by the one time, hours by the other: the shop sets both to the time of the order."},
+        meta={"why": "Stock uses one time, hours use the other: the shop sets both to the time of the order."},
     ),
     never(
         "an order on time is in its own summary",
         "SELECT * FROM (SELECT *, max(timestamp) OVER (PARTITION BY source_partition ORDER BY source_offset) AS newest "
         "FROM {batch}) WHERE timestamp = newest AND (day.orders < 1 OR day.amount < amount)",
-        why="The join looks into the hours after the order was counted, never before.",
+        why="The join reads the hours only after the order was counted.",
     ),
     never(
         "a summary has no more orders and no more money than the customer has ordered so far",
@@ -159,7 +161,7 @@ customer_orders: Suite = [
             "(day.orders BETWEEN 0 AND orders AND day.amount BETWEEN 0 AND spent)",
             "(day.orders BETWEEN 0 AND earlier AND day.amount BETWEEN 0 AND spent_earlier)",
         ),
-        why="More of either comes from somebody else, or was counted twice.",
+        why="More of either belongs to somebody else or was counted twice.",
     ),
     never(
         "a summary has no orders from before its 24 hours",
@@ -170,7 +172,7 @@ customer_orders: Suite = [
             "any_value(o.day.orders) <= count(*) FILTER (e.source_offset <= o.source_offset)",
             "any_value(o.day.orders) <= count(*) FILTER (e.timestamp <= o.timestamp)",
         ),
-        why="The store keeps 24 hours; a longer memory would be a limit on a customer's day that is none.",
+        why="The store keeps 24 hours; a longer memory would limit a customer for more than a day.",
     ),
     never(
         "money and orders come together",
@@ -179,10 +181,10 @@ customer_orders: Suite = [
     ),
 ]
 dead_letters: Suite = [
-    one_row_per("topic", "partition", "offset", "operator", why="A record is set aside once by whatever refused it."),
+    one_row_per("topic", "partition", "offset", "operator", why="An operator makes one dead letter of a record."),
     *never_null(
         *("topic", "partition", "offset", "timestamp", "error_class", "message", "operator"),
-        why="Whoever repairs a record needs where it was and what was wrong with it.",
+        why="To repair a record, people need to know where it was and what was wrong with it.",
     ),
     never(
         "what is set aside fails where the pipeline can fail",
@@ -192,24 +194,24 @@ dead_letters: Suite = [
         "('inventory-orders', 'last-day', 'ValueError'), "
         "('inventory-movements', 'inventory-by-shelf', 'AttributeError')) "
         "AS known(topic, operator, error_class) USING (topic, operator, error_class)",
-        why="Any other error is a bug of the pipeline and no bad record.",
+        why="Any other error is a bug in the pipeline, not a bad record.",
     ),
     never(
         "only an order without a customer has no day",
         'SELECT topic, "partition", "offset" FROM {batch} WHERE operator = \'last-day\' AND key IS NOT NULL',
-        why="Everybody else has a key under which the hours are found.",
+        why="Every other order has a key, which finds the hours.",
     ),
     never(
         "an order is set aside or joined",
         "SELECT d.* FROM {batch} d JOIN inventory_customer_orders o ON d.topic = o.source_topic "
         'AND d."partition" = o.source_partition AND d."offset" = o.source_offset',
-        why="Whoever repairs a dead letter sends it again; an order that had gone through would count twice.",
+        why="Repaired dead letters are sent again; an order that had gone through would count twice.",
     ),
     never(
         "dead letters are rare",
         "SELECT * FROM (SELECT count(*) AS dead FROM {batch}), (SELECT count(*) AS orders "
         "FROM inventory_customer_orders) WHERE dead > orders / 10",
-        why="One record in thirty is bad; one in ten says that a producer has changed its format.",
+        why="One record in thirty is bad; one in ten means that a producer has changed its format.",
     ),
 ]
 suites: dict[str, Suite] = {

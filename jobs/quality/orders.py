@@ -1,7 +1,7 @@
-"""What must hold in the tables of `jobs/orders.py`; `deltaworks quality orders` checks it.
+"""The suite for the tables of `jobs/orders.py`; `deltaworks quality orders` checks it.
 
-No second recomputation (that is `recomputed/orders.sql`, which has the topics): what readers of the tables rely on,
-said about the tables alone. Rules between tables hold while the stream runs, too.
+It checks what readers of the tables rely on, from the tables alone; `recomputed/orders.sql` recomputes them from the
+topics. Rules between tables also hold while the stream runs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SOURCE = ("source_topic", "source_partition", "source_offset")
 
 
 def recounted(what: str, size: timedelta, advance: timedelta, result: str, why: str) -> Expectation:
-    """Closed windows against the orders that were not late for them, by the stream time of their partition's task."""
+    """Compares closed windows with the orders that were on time, by the stream time of their partition's task."""
     size_ms, advance_ms = (round(duration / timedelta(milliseconds=1)) for duration in (size, advance))
     return never(
         what,
@@ -46,7 +46,7 @@ def recounted(what: str, size: timedelta, advance: timedelta, result: str, why: 
 
 
 def not_behind() -> Expectation:
-    """Freshness. The sample data is of another year, so the measure is not the clock but what has come in."""
+    """Checks freshness against the newest order, not the clock, because the sample data is from another year."""
     return never(
         "the newest order is there",
         "SELECT * FROM (SELECT max(timestamp) AS newest FROM {batch}) "
@@ -60,15 +60,17 @@ enriched_orders: Suite = [
     one_row_per(*SOURCE, why="Each record of raw-orders gives one row, however often its batch was repeated."),
     *never_null(
         *("key", "order_id", "user_id", "user_name", "user_country", "amount", "item", "timestamp", "event_time"),
-        why="An order that lacks a field, or whose user is unknown, is set aside and never gets here.",
+        why="An order that lacks a field or has an unknown user becomes a dead letter and never gets here.",
     ),
     gxe.ExpectColumnValuesToBeInSet(
         column="type",
         value_set=["PREMIUM", "STANDARD"],
-        meta={"why": "The tiers are all there is: an order of another one would be in neither output topic."},
+        meta={"why": "An order of another tier would be in neither output topic."},
     ),
     gxe.ExpectColumnValuesToMatchRegex(
-        column="order_id", regex=r"^o-\d{7}$", meta={"why": "The shop numbers its orders so, and finds them by it."}
+        column="order_id",
+        regex=r"^o-\d{7}$",
+        meta={"why": "The shop numbers its orders like this and finds them by number."},
     ),
     *(
         gxe.ExpectColumnValuesToMatchRegex(
@@ -79,17 +81,17 @@ enriched_orders: Suite = [
     never(
         "amounts are positive and whole cents",
         "SELECT * FROM {batch} WHERE amount <= 0 OR amount <> round(amount, 2)",
-        why="Orders of nothing are filtered; a fraction of a cent says that an amount went through a float.",
+        why="Other amounts are filtered out; a fraction of a cent means that an amount went through a float.",
     ),
     never(
         "the location is COUNTRY/City, taken apart",
         "SELECT * FROM {batch} WHERE location IS DISTINCT FROM country || '/' || city",
-        why="Country and city come from the location; where they differ, a column was mixed up.",
+        why="Country and city come from the location; if they differ, columns were mixed up.",
     ),
     gxe.ExpectColumnPairValuesToBeEqual(
         column_A="event_time",
         column_B="timestamp",
-        meta={"why": "Windows go by the record's timestamp: the shop sets it to the time of the order."},
+        meta={"why": "Windows use the record's timestamp, which the shop sets to the time of the order."},
     ),
     never(
         "deliveries of an order are equal",
@@ -109,8 +111,8 @@ enriched_orders: Suite = [
         )
         FROM strangers WHERE (SELECT count(*) FROM strangers) > (SELECT coalesce(sum(updates), 0) FROM hidden)
         """,
-        why="Of a user who changes twice within a batch the changelog has the last state only. There can be no more of "
-        "the others than updates that it does not show; more are the users of somebody else.",
+        why="If a user changes twice within a batch, the changelog has only the last state. More unknown states than "
+        "updates that it does not show mean that orders got somebody else's user.",
     ),
 ]
 order_counts: Suite = [
@@ -120,7 +122,7 @@ order_counts: Suite = [
     ),
     recounted(
         *("final counts are those of the enriched orders", HOUR, HOUR, "count(*)"),
-        why="Two tables of one stream must agree; a difference is a lost or a doubled update.",
+        why="Two tables of one stream must agree; a difference is a lost or duplicate update.",
     ),
     not_behind(),
 ]
@@ -133,7 +135,7 @@ user_revenue: Suite = [
     ),
     recounted(
         *("final revenue is that of the enriched orders", 5 * MINUTE, MINUTE, "sum(amount)"),
-        why="Money that is in one table and not in the other is lost or made up.",
+        why="Money that is in only one of the tables is lost or made up.",
     ),
     not_behind(),
 ]
@@ -148,32 +150,32 @@ user_sessions: Suite = [
         "ON o.user_id = s.key AND o.timestamp BETWEEN s.window_start AND s.window_end GROUP BY ALL "
         "HAVING min(o.timestamp) IS DISTINCT FROM s.window_start OR max(o.timestamp) IS DISTINCT FROM s.window_end "
         "OR s.value > count(o.timestamp)",
-        why="Sessions are by the user that the order names, so records move between tasks: none may stay behind.",
+        why="Sessions are by the user that the order names, so records move between tasks; none may be lost.",
     ),
     never(
         "orders of the last hour are in a session",
         "SELECT o.* FROM enriched_orders o ANTI JOIN {batch} s "
         "ON o.user_id = s.key AND o.timestamp BETWEEN s.window_start AND s.window_end "
         "WHERE o.timestamp > (SELECT max(timestamp) FROM {batch}) - INTERVAL 1 HOUR",
-        why="None of them can be late, whatever the other partitions were at: gap and grace are an hour.",
+        why="Gap and grace are an hour, so none of them can be late, however far the other partitions are.",
     ),
     never(
         "at most one order in ten is in no session",
         "SELECT * FROM (SELECT sum(value) AS counted FROM {batch}), (SELECT count(*) AS orders FROM enriched_orders) "
         "WHERE coalesce(counted, 0) NOT BETWEEN orders * 0.9 AND orders",
-        why="Orders an hour late are dropped: many, when some partitions are read far ahead of others.",
+        why="Orders an hour late are dropped; there are many if some partitions are read far ahead of others.",
         severity=FailureSeverity.WARNING,
     ),
     not_behind(),
 ]
 users_changelog: Suite = [
-    one_row_per("key", "batch_id", why="A commit forwards the last update of a key and no other."),
+    one_row_per("key", "batch_id", why="A commit forwards only the last update of a key."),
     one_row_per(*SOURCE, why="An update comes from one record of user-data, however often its batch was repeated."),
     *never_null(
-        "key", "op", "timestamp", *SOURCE, "batch_id", why="An update is of a user, from a record, in a batch."
+        "key", "op", "timestamp", *SOURCE, "batch_id", why="An update belongs to a user, a record and a batch."
     ),
     gxe.ExpectColumnValuesToBeInSet(
-        column="op", value_set=["upsert", "delete"], meta={"why": "Whoever replays the changelog knows these two."}
+        column="op", value_set=["upsert", "delete"], meta={"why": "Readers of the changelog know these two."}
     ),
     *(
         gxe.ExpectColumnValuesToNotBeNull(
@@ -183,7 +185,7 @@ users_changelog: Suite = [
     ),
     *(
         gxe.ExpectColumnValuesToBeNull(
-            column=column, row_condition=Column("op") == "delete", meta={"why": "A delete leaves nothing of a person."}
+            column=column, row_condition=Column("op") == "delete", meta={"why": "A delete leaves no personal data."}
         )
         for column in ("user_id", "name", "country")
     ),
@@ -197,7 +199,7 @@ users_changelog: Suite = [
 ]
 users: Suite = [
     gxe.ExpectColumnValuesToBeUnique(column="key", meta={"why": "The snapshot has one row per user: the latest."}),
-    *never_null("key", "user_id", "name", "country", why="Reports greet people by name; the deleted are gone."),
+    *never_null("key", "user_id", "name", "country", why="Reports greet people by name; deleted users are gone."),
     gxe.ExpectColumnPairValuesToBeEqual(
         column_A="key",
         column_B="user_id",
@@ -218,14 +220,14 @@ users: Suite = [
         "QUALIFY row_number() OVER (PARTITION BY key ORDER BY batch_id DESC) = 1) c LEFT JOIN {batch} u USING (key) "
         "WHERE c.batch_id <= (SELECT max(batch_id) FROM {batch}) "
         "AND u.batch_id IS DISTINCT FROM CASE c.op WHEN 'upsert' THEN c.batch_id END",
-        why="A user who is missing, outdated or should be deleted says that the snapshot was half written.",
+        why="A user who is missing, outdated or should be deleted means that the snapshot was only half written.",
     ),
 ]
 dead_letters: Suite = [
-    one_row_per("topic", "partition", "offset", "operator", why="A record is set aside once by whatever refused it."),
+    one_row_per("topic", "partition", "offset", "operator", why="An operator makes one dead letter of a record."),
     *never_null(
         *("value", "topic", "partition", "offset", "timestamp", "error_class", "message", "operator"),
-        why="Whoever repairs a record needs its bytes, where it was and what was wrong with it.",
+        why="To repair a record, people need its bytes, where it was and what was wrong with it.",
     ),
     never(
         "what is set aside fails where the pipeline can fail",
@@ -235,7 +237,7 @@ dead_letters: Suite = [
         "('raw-orders', 'join-user', 'ValueError'), ('raw-orders', 'discount', 'ValueError'), "
         "('user-data', 'users-source', 'deltaworks.errors.SerializationError')) "
         "AS known(topic, operator, error_class) USING (topic, operator, error_class)",
-        why="Any other error is a bug of the pipeline and no bad record.",
+        why="Any other error is a bug in the pipeline, not a bad record.",
     ),
     never(
         "a record is set aside or enriched; premium gift cards are both",
@@ -244,13 +246,13 @@ dead_letters: Suite = [
         'ON o.source_partition = d."partition" AND o.source_offset = d."offset" '
         "WHERE coalesce(type = 'PREMIUM' AND item = 'gift card', false) <> coalesce(operator = 'discount', false) "
         "OR operator <> 'discount' AND type IS NOT NULL",
-        why="The discount fails after an order is enriched, everything else before.",
+        why="The discount fails after an order is enriched; everything else fails before.",
     ),
     never(
         "dead letters are rare",
         "SELECT * FROM (SELECT count(*) AS dead FROM {batch}), (SELECT count(*) AS orders FROM enriched_orders) "
         "WHERE dead > orders / 10",
-        why="One record in thirty is bad; one in ten says that a producer has changed its format.",
+        why="One record in thirty is bad; one in ten means that a producer has changed its format.",
     ),
 ]
 suites: dict[str, Suite] = {

@@ -1,7 +1,7 @@
-"""What several suites say: rules in SQL, columns without nulls, keys, and tables with windows.
+"""Rules that several suites share: rules in SQL, columns without nulls, keys, and tables with windows.
 
-A suite is a list of expectations of Great Expectations; these functions only save words. Each needs a `why`, which
-`deltaworks quality` shows when it fails.
+A suite is a list of expectations of Great Expectations; these functions are only shorthand. Each needs a `why`, which
+`deltaworks quality` shows when the rule fails.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ def never(what: str, query: str, why: str, severity: FailureSeverity = FailureSe
     """A rule in DuckDB's SQL: the query selects the rows that break it. `{batch}` is the table.
 
     Args:
-        what: what holds if it selects nothing.
-        query: other tables have their names.
-        why: one sentence.
-        severity: a warning is shown, and nothing else follows from it.
+        what: what holds if the query selects nothing.
+        query: the query; other tables have their own names.
+        why: the reason for the rule, in one sentence.
+        severity: a warning is shown and has no other effect.
     """
     return gxe.UnexpectedRowsExpectation(
         description=what, unexpected_rows_query=query, meta={"why": why}, severity=severity
@@ -32,31 +32,31 @@ def never(what: str, query: str, why: str, severity: FailureSeverity = FailureSe
 
 
 def in_order(recorded: str, by_time: str) -> str:
-    """What of two conditions holds: that of the stream's order, or that of time, in which nothing is late.
+    """A condition that depends on the order of processing: the stream's, or that of time, in which nothing is late.
 
-    The gate of a replay knows which one it is; production may have days of both.
+    The gate of a replay knows the order; production may have days of both.
     """
     return f"CASE {{order}} WHEN 'recorded' THEN {recorded} WHEN 'time' THEN {by_time} ELSE {recorded} OR {by_time} END"
 
 
 def never_null(*columns: str, why: str) -> Suite:
-    """One expectation per column."""
+    """Makes one expectation per column."""
     return [gxe.ExpectColumnValuesToNotBeNull(column=column, meta={"why": why}) for column in columns]
 
 
 def one_row_per(*columns: str, why: str) -> Expectation:
-    """The columns together are a key."""
+    """Expects that the columns together are a key."""
     return gxe.ExpectCompoundColumnsToBeUnique(column_list=list(columns), meta={"why": why})
 
 
 def windows(
     size: timedelta, *, advance: timedelta | None = None, grace: timedelta, values: Sequence[str] = ("value",)
 ) -> Suite:
-    """What holds for every table with one row per key and window of time.
+    """The rules for every table with one row per key and time window.
 
     Args:
         size: length of a window.
-        advance: from one start to the next; None: the size.
+        advance: time from one start to the next; None: the size.
         grace: how late a record may be.
         values: columns of the result.
     """
@@ -68,7 +68,7 @@ def windows(
         gxe.ExpectColumnPairValuesAToBeGreaterThanB(
             column_A="window_end",
             column_B="timestamp",
-            meta={"why": "The end does not belong to a window: its newest record is before it."},
+            meta={"why": "A window does not include its end: its newest record is before it."},
         ),
         never(
             f"windows are {size} long and start at multiples of {advance or size}",
@@ -80,7 +80,7 @@ def windows(
             f"final windows ended {grace} or more before the newest record",
             "SELECT * FROM {batch} WHERE is_final AND epoch_ms(window_end) + "
             f"{grace_ms} > (SELECT max(epoch_ms(timestamp)) FROM {{batch}})",
-            why="Until then a window can change, and whoever waits for final results has read too early.",
+            why="Until then a window can change, so readers of final results have read it too early.",
         ),
     ]
 
@@ -92,10 +92,10 @@ def sessions(
     longest: timedelta = timedelta(days=36_500),
     values: Sequence[str] = ("value",),
 ) -> Suite:
-    """What holds for every table with one row per key and session; both bounds are times of records.
+    """The rules for every table with one row per key and session; both bounds are times of records.
 
     Args:
-        gap: longest pause of a session.
+        gap: longest pause within a session.
         grace: how late a record may be.
         longest: the `max_duration` of the sessions.
         values: columns of the result.
@@ -109,12 +109,12 @@ def sessions(
             "epoch_ms(lead(window_end) OVER sorted) - epoch_ms(window_start) AS both_ms "
             "FROM {batch} WINDOW sorted AS (PARTITION BY key ORDER BY window_start)) WHERE next_start <= window_end "
             f"OR NOT is_final AND epoch_ms(next_start) <= epoch_ms(window_end) + {gap_ms} AND both_ms <= {longest_ms}",
-            why="A record in reach of two sessions makes them one, if that is not too long: the two rows must be gone.",
+            why="A record within reach of two sessions merges them unless the result is too long; both rows must go.",
         ),
         never(
             f"no session is longer than {longest}",
             f"SELECT * FROM {{batch}} WHERE epoch_ms(window_end) - epoch_ms(window_start) > {longest_ms}",
-            why="A key that is always busy has several sessions, so that each of them is over some day.",
+            why="A key that is always busy has several sessions, so that each of them ends some day.",
         ),
         gxe.ExpectColumnPairValuesToBeEqual(
             column_A="timestamp",
@@ -134,7 +134,7 @@ def _window_rows(values: Sequence[str] = ("value",)) -> Suite:
     return [
         *never_null(
             *("key", "window_start", "window_end", *values, "timestamp", "is_final"),
-            why="A row is the result of a key for a time; without one of them it is half a row.",
+            why="A row is the result of a key for a window; without either it is incomplete.",
         ),
         one_row_per(
             *("key", "window_start"),
@@ -144,7 +144,7 @@ def _window_rows(values: Sequence[str] = ("value",)) -> Suite:
             column_A="timestamp",
             column_B="window_start",
             or_equal=True,
-            meta={"why": "A window has no record from before its start."},
+            meta={"why": "A window has no records from before its start."},
         ),
         never(
             "window_date is the day on which the window starts, in UTC",

@@ -1,4 +1,4 @@
-"""What must hold in the tables of `jobs/wordcount.py`; `deltaworks quality wordcount` checks it."""
+"""The suite for the tables of `jobs/wordcount.py`; `deltaworks quality wordcount` checks it."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ SOURCE = ("source_topic", "source_partition", "source_offset")
 
 
 def words() -> Suite:
-    """What holds for the column of words, and their counts, in every table."""
+    """The rules for words and their counts in every table."""
     return [
         gxe.ExpectTableRowCountToBeBetween(min_value=1, meta={"why": "Every other rule holds in an empty table."}),
         gxe.ExpectColumnValueLengthsToBeBetween(
-            column="key", min_value=1, meta={"why": "An empty line has no words, not an empty one."}
+            column="key", min_value=1, meta={"why": "An empty line has no words, not an empty word."}
         ),
         never(
             "words are letters, accents, digits and apostrophes, in one spelling",
             r"SELECT * FROM {batch} WHERE regexp_matches(key, '[^\p{{L}}\p{{M}}\p{{N}}'']') "
             "OR key LIKE '''%' OR key LIKE '%''' OR key <> nfc_normalize(lower(key))",
-            why="É and é, or a word with its comma, would be two words with half the count each.",
+            why="Otherwise É and é, or a word with and without a comma, would be two words with half the count each.",
         ),
         gxe.ExpectColumnValuesToBeBetween(
-            column="value", min_value=1, meta={"why": "A word is there because it was read."}
+            column="value", min_value=1, meta={"why": "A word is in the table because it was read."}
         ),
     ]
 
@@ -33,7 +33,7 @@ def words() -> Suite:
 counts: Suite = [
     *words(),
     gxe.ExpectColumnValuesToBeUnique(column="key", meta={"why": "The snapshot has one row per word: the latest."}),
-    *never_null("key", "value", "timestamp", why="A count is of a word, as of a time."),
+    *never_null("key", "value", "timestamp", why="A count belongs to a word and a time."),
     never(
         "each count is as the changelog says",
         "SELECT c.* FROM {batch} c ANTI JOIN wordcount_counts_changelog l USING (key, value, timestamp, batch_id)",
@@ -44,16 +44,18 @@ counts: Suite = [
         "SELECT l.*, c.value AS found FROM (FROM wordcount_counts_changelog "
         "QUALIFY row_number() OVER (PARTITION BY key ORDER BY batch_id DESC) = 1) l LEFT JOIN {batch} c USING (key) "
         "WHERE l.batch_id <= (SELECT max(batch_id) FROM {batch}) AND c.value IS DISTINCT FROM l.value",
-        why="A word that is missing or outdated says that the snapshot was half written.",
+        why="A missing or outdated word means that the snapshot was only half written.",
     ),
 ]
 changelog: Suite = [
     *words(),
-    one_row_per("key", "batch_id", why="A commit forwards the last update of a word and no other."),
+    one_row_per("key", "batch_id", why="A commit forwards only the last update of a word."),
     one_row_per(
         "key", *SOURCE, why="An update comes from one record of the exchange, however often its batch was repeated."
     ),
-    *never_null("key", "value", "op", "timestamp", *SOURCE, "batch_id", why="An update is of a word, from a record."),
+    *never_null(
+        "key", "value", "op", "timestamp", *SOURCE, "batch_id", why="An update belongs to a word and a record."
+    ),
     gxe.ExpectColumnValuesToBeInSet(
         column="op", value_set=["upsert"], meta={"why": "A word that was read stays read: nothing deletes a count."}
     ),
@@ -62,7 +64,7 @@ changelog: Suite = [
         "SELECT * FROM (SELECT *, lag(value) OVER updates AS before, lag(timestamp) OVER updates AS time_before "
         "FROM {batch} WINDOW updates AS (PARTITION BY key ORDER BY batch_id)) "
         "WHERE value <= before OR timestamp < time_before",
-        why="A count that falls has forgotten what it knew: state was lost, or an old batch was written again.",
+        why="If a count falls, state was lost or an old batch was written again.",
     ),
 ]
 hours: Suite = [
@@ -73,7 +75,7 @@ hours: Suite = [
         "SELECT h.key, h.in_hours, l.value FROM (SELECT key, sum(value) AS in_hours FROM {batch} GROUP BY key) h "
         "LEFT JOIN (SELECT key, max(value) AS value FROM wordcount_counts_changelog GROUP BY key) l USING (key) "
         "WHERE in_hours > coalesce(value, 0)",
-        why="Late words are in no hour, so hours may have less; more is a word counted twice.",
+        why="Late words are in no hour, so hours may have fewer; more means a word was counted twice.",
     ),
     never(
         "hours have no more of a word than was counted in their time",
@@ -94,8 +96,8 @@ hours: Suite = [
         ASOF LEFT JOIN counted b ON h.key = b.key AND h.window_start > b.timestamp
         WHERE h.until_then > coalesce(a.first, t.total, 0) OR h.since > coalesce(t.total, 0) - coalesce(b.last, 0)
         """,
-        why="When a word comes ten minutes after an hour, that hour is closed, and all of it is in the count of then; "
-        "before the first word of an hour nothing of it can have been counted.",
+        why="A word that comes ten minutes after an hour closes that hour, so the count then includes the whole hour; "
+        "before its first word, nothing of an hour can have been counted.",
     ),
     never(
         "a word that was surely on time is in its hour",
@@ -112,7 +114,7 @@ hours: Suite = [
         SELECT w.* FROM on_time w ANTI JOIN {batch} h
         ON w.key = h.key AND w.window_start = h.window_start AND w.timestamp <= h.timestamp
         """,
-        why="Only what comes more than ten minutes after its hour, by the newest word of its batch, can be too late.",
+        why="Only words more than ten minutes after their hour, by the newest word of their batch, can be too late.",
     ),
     never(
         "the newest word is there",
@@ -122,16 +124,18 @@ hours: Suite = [
     ),
 ]
 dead_letters: Suite = [
-    one_row_per("topic", "partition", "offset", why="A line is set aside once, by the source that cannot read it."),
+    one_row_per(
+        "topic", "partition", "offset", why="A line becomes a dead letter once, at the source that cannot read it."
+    ),
     *never_null(
         *("topic", "partition", "offset", "timestamp", "value", "error_class", "message", "operator"),
-        why="Whoever repairs a line needs its bytes, where it was and what was wrong with it.",
+        why="To repair a line, people need its bytes, where it was and what was wrong with it.",
     ),
     never(
         "what is set aside is no UTF-8",
         "SELECT * FROM {batch} WHERE TRY(decode(value)) IS NOT NULL OR operator <> 'lines' "
         "OR topic <> 'wordcount-lines' OR error_class <> 'deltaworks.errors.SerializationError'",
-        why="That is all that can be wrong with a line; anything else is a bug of the pipeline.",
+        why="Nothing else can be wrong with a line; any other error is a bug in the pipeline.",
     ),
 ]
 suites: dict[str, Suite] = {

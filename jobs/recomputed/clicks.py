@@ -1,4 +1,4 @@
-"""What `jobs/clicks.py` must give: in SQL (`clicks.sql`), beside what it gave (`clicks_found.sql`)."""
+"""The expected results of `jobs/clicks.py`, recomputed in SQL (`clicks.sql`), and its results (`clicks_found.sql`)."""
 
 from jobs.recomputed.results import Recomputation
 

@@ -1,4 +1,4 @@
-"""What `jobs/enrichment.py` must give: recomputed in SQL (`enrichment.sql`), beside what it gave."""
+"""The expected results of `jobs/enrichment.py`, from `enrichment.sql`, and its own, from `enrichment_found.sql`."""
 
 from jobs.recomputed.results import Recomputation
 

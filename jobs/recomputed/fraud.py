@@ -1,4 +1,4 @@
-"""What `jobs/fraud.py` must give: recomputed in SQL (`fraud.sql`), beside what it gave (`fraud_found.sql`)."""
+"""The expected results of `jobs/fraud.py`, recomputed in SQL (`fraud.sql`), and its results (`fraud_found.sql`)."""
 
 from jobs.recomputed.results import Recomputation
 

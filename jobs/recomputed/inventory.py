@@ -1,4 +1,4 @@
-"""What `jobs/inventory.py` must give: recomputed in SQL (`inventory.sql`), beside what it gave."""
+"""The expected results of `jobs/inventory.py`, recomputed in `inventory.sql`, and its own (`inventory_found.sql`)."""
 
 from jobs.recomputed.results import Recomputation
 

@@ -1,4 +1,4 @@
-"""What `jobs/invoices.py` must give: recomputed in SQL (`invoices.sql`), beside what it gave (`invoices_found.sql`)."""
+"""The expected results of `jobs/invoices.py`, recomputed in `invoices.sql`, and its results (`invoices_found.sql`)."""
 
 from jobs.recomputed.results import Recomputation
 

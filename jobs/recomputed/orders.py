@@ -1,4 +1,4 @@
-"""What `jobs/orders.py` must give: recomputed in SQL (`orders.sql`), beside what it gave (`orders_found.sql`)."""
+"""The expected results of `jobs/orders.py`, recomputed in SQL (`orders.sql`), and its results (`orders_found.sql`)."""
 
 from jobs.recomputed.results import Recomputation
 

@@ -1,9 +1,9 @@
-"""Recomputes every result of a job from its input topics and compares; shares no code with the pipeline.
+"""Recomputes every result of a job from its input topics and compares; it shares no code with the pipeline.
 
 The recomputation is plain DuckDB: `common.sql`, then `<job>.sql`, which makes a view "expected <result>" for each Delta
-table and output topic; `<job>_found.sql` puts what is there beside it, as "found <result>" in the same columns. This
-module only reads topics, tables and the stream's record of its batches (the order decides which user an order meets and
-which record is late), and compares.
+table and output topic. `<job>_found.sql` makes a view "found <result>" of the actual rows, with the same columns. This
+module only reads topics, tables and the stream's record of its batches (their order decides which user an order meets
+and which record is late), and compares.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _CLOCK = pa.schema([("batch", pa.int64()), ("wall_clock_ms", pa.int64()), ("tick
 
 @dataclass(frozen=True)
 class Comparison:
-    """One table or topic against its recomputation."""
+    """The comparison of one table or topic with its recomputation."""
 
     name: str
     kind: str
@@ -53,29 +53,29 @@ class Comparison:
     """Rows."""
     found: int
     differences: tuple[str, ...]
-    """The first rows that are missing (-) or should not be there (+)."""
+    """The first rows that are missing (-) or unexpected (+)."""
     different: int
-    """How many rows are missing or should not be there."""
+    """The number of rows that are missing or unexpected."""
 
     @property
     def equal(self) -> bool:
-        """Not a row more, less or other."""
+        """Whether no row is missing or unexpected."""
         return self.different == 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recomputation:
-    """What a job reads and gives, and how the one follows from the other."""
+    """The inputs and results of a job, and the recomputation of the results."""
 
     job: str
     inputs: tuple[str, ...]
-    """The topics it reads. The first one says how many tasks there are."""
+    """The topics that it reads; the first one decides the number of tasks."""
     topics: tuple[str, ...]
-    """The topics it writes."""
+    """The topics that it writes."""
     tables: tuple[str, ...]
-    """The Delta tables it writes."""
+    """The Delta tables that it writes."""
     others: tuple[str, ...] = ()
-    """Comparisons besides, such as between a table and another one."""
+    """Other comparisons, such as between two tables."""
 
     @property
     def results(self) -> tuple[str, ...]:
@@ -91,7 +91,7 @@ class Recomputation:
             batches: folder with the stream's record of its batches.
 
         Raises:
-            ValueError: the stream has not read everything, or records that it has read are gone.
+            ValueError: the stream has not read everything, or records that it has read are no longer in Kafka.
         """
         connection = duckdb.connect()
         inputs, tasks = read_topics(bootstrap, self.inputs)
@@ -111,11 +111,11 @@ class Recomputation:
         """Makes the views "expected <result>" in the connection.
 
         Args:
-            connection: where to.
-            records: the input topics, whole, as `records_table` makes it.
-            batches: which offsets each batch of the stream had, as `batches_table` makes it.
-            clock: which time each batch had, as `clock_table` makes it.
-            tasks: partitions of the input topics, and so tasks before and after a re-keying.
+            connection: the connection that gets the views.
+            records: all records of the input topics, from `records_table`.
+            batches: the offsets of each batch of the stream, from `batches_table`.
+            clock: the time of each batch, from `clock_table`.
+            tasks: number of partitions of the input topics, which is the number of tasks of each stage.
         """
         connection.execute("SET TimeZone = 'UTC'")
         connection.execute("SET VARIABLE tasks = ?", [tasks])
@@ -137,8 +137,8 @@ class Recomputation:
         """Makes the views "found <result>" in the connection.
 
         Args:
-            connection: where to.
-            outputs: every record of the output topics, as `records_table` makes it.
+            connection: the connection that gets the views.
+            outputs: all records of the output topics, from `records_table`.
             tables: name -> content of a Delta table.
         """
         connection.execute("CREATE OR REPLACE TABLE outputs AS SELECT * FROM outputs")
@@ -147,7 +147,7 @@ class Recomputation:
         _run(connection, _HERE / f"{self.job}_found.sql")
 
     def compare_all(self, connection: duckdb.DuckDBPyConnection) -> list[Comparison]:
-        """Every result against its recomputation."""
+        """Compares every result with its recomputation."""
         return [self.compare(connection, name) for name in self.results]
 
     def compare(self, connection: duckdb.DuckDBPyConnection, name: str, show: int = 5) -> Comparison:
@@ -179,7 +179,7 @@ class Recomputation:
 
 
 def read_topics(bootstrap: str, topics: Sequence[str]) -> tuple[pa.Table, int]:
-    """All committed records of the topics, and how many partitions the first one has."""
+    """All committed records of the topics, and the number of partitions of the first one."""
     from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
     consumer = Consumer(
@@ -222,7 +222,7 @@ def read_topics(bootstrap: str, topics: Sequence[str]) -> tuple[pa.Table, int]:
 
 
 def read_batches(folder: Path) -> tuple[pa.Table, pa.Table]:
-    """What the stream read, when, and which time it was; a batch that ran twice is listed twice, with equal offsets."""
+    """The offsets and the time of every batch; a batch that ran twice is listed twice, with equal offsets."""
     lines = [json.loads(line) for path in sorted(folder.glob("*.jsonl")) for line in path.read_text().splitlines()]
     batches = {line["batch"]: line for line in lines}
     return (
@@ -250,12 +250,12 @@ def records_table(rows: Iterable[tuple[Any, ...]]) -> pa.Table:
 
 
 def batches_table(rows: Iterable[tuple[Any, ...]]) -> pa.Table:
-    """What the stream read, when: batch, topic, partition, first offset, next offset."""
+    """The offsets that the stream read: batch, topic, partition, first offset, next offset."""
     return _columns(rows, _BATCH)
 
 
 def clock_table(rows: Iterable[tuple[Any, ...]]) -> pa.Table:
-    """Which time it was: batch, wall clock in ms, and whether tasks without records ran too, if it matters to them."""
+    """The times of batches: batch, wall clock in ms, and whether tasks that depend on the clock ran without records."""
     return _columns(rows, _CLOCK)
 
 

@@ -1,4 +1,4 @@
-"""What `jobs/wordcount.py` must give: in SQL (`wordcount.sql`), beside what it gave (`wordcount_found.sql`)."""
+"""The expected results of `jobs/wordcount.py`, recomputed in `wordcount.sql`, and its own (`wordcount_found.sql`)."""
 
 from jobs.recomputed.results import Recomputation
 

@@ -1,8 +1,8 @@
-"""Sample data for `jobs/clicks.py`: clicks on the pages of a site, seeded, and as untidy as a real topic.
+"""Sample data for `jobs/clicks.py`: seeded clicks on the pages of a site, as untidy as a real topic.
 
-Every twelve minutes somebody visits the site, and a `Kind` of trouble happens, each in turn, so that a thousand clicks
-hold several of each; a bot never stops. The record timestamp is the event time; records are yielded in the order in
-which they reach Kafka, which differs.
+Every twelve minutes somebody visits the site, and the next `Kind` of trouble happens, so a thousand clicks contain
+several of each; a bot never stops. The record timestamp is the event time; records are yielded in the order in which
+they reach Kafka, which differs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PAGES = ("/", "/search", "/cart", "/help", "/login", "/straße/größe", "/東�
 
 
 class Kind(Enum):
-    """What a click is there to show; the value is its line in the census."""
+    """What a click is an example of; the value is its line in the census."""
 
     REGULAR = "clicks, regular"
     BOT = "clicks, of a bot that never pauses"
@@ -56,7 +56,7 @@ class Kind(Enum):
 
 
 def records(count: int = 20_000, seed: int = 7) -> Iterator[SampleRecord]:
-    """The first clicks that arrive, that many."""
+    """The first `count` clicks that arrive."""
     return islice(_Site(random.Random(seed)).deliveries(), count)
 
 
@@ -106,10 +106,10 @@ class _Site:
             at += 1 + int(self._random.expovariate(1 / (3 * MINUTE)))
 
     def _two_days_of_the_bot(self, start: int) -> int:
-        """Two visits: where the first ends, clicks come out of order; the second is exactly 24 hours long.
+        """Two visits of the bot: out-of-order clicks end the first one, and the second one is exactly 24 hours long.
 
         Returns:
-            When it goes on.
+            When the bot goes on.
         """
         for minutes in (*range(0, 1_401, 20), *range(1_475, 2_876, 20)):
             self._click(BOT, Kind.BOT, at=start + minutes * MINUTE)

@@ -1,7 +1,7 @@
-"""Sample data for `jobs/enrichment.py`: orders and the customers they name, seeded, and as untidy as real topics.
+"""Sample data for `jobs/enrichment.py`: seeded orders and their customers, as untidy as real topics.
 
-Time advances about ten seconds per order. Every eighth order is one `Kind` of trouble in turn. The record timestamp is
-the event time; records are yielded in the order in which they reach Kafka, which differs.
+Time advances about ten seconds per order. Every eighth order is the next `Kind` of trouble. The record timestamp is the
+event time; records are yielded in the order in which they reach Kafka, which differs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TIERS = {"gold": 100_000, "silver": 40_000, "basic": 15_000}
 
 
 class Kind(Enum):
-    """What a record is there to show; the value is its line in the census."""
+    """What a record is an example of; the value is its line in the census."""
 
     REGULAR = "orders, regular"
     AT_LIMIT = "orders, exactly at the customer's limit"
@@ -95,7 +95,7 @@ class _Shop:
         self._orders = 0
         self._customers = [f"c-{n:03}" for n in range(200)]
         self._limits: dict[str, int] = {}
-        """In cents; who was deleted has none."""
+        """Limits in cents; deleted customers have none."""
         self._gone = ["c-gone"]
         self._newcomers = 0
         self._shares = list(accumulate(1 / (rank + 2) for rank in range(200)))
@@ -230,7 +230,7 @@ class _Shop:
         return self._deliver(MAIN_TOPIC, key, raw(as_json(order)), self._now, kind, delay)
 
     def _again(self, order: SampleRecord, kind: Kind, customer: str) -> None:
-        """The last order once more, a minute later, by `customer` and with another amount."""
+        """Repeats the last order a minute later, with `customer` and another amount."""
         assert order.key is not None
         fields = {
             "order_id": order.key.decode(),

@@ -1,7 +1,7 @@
-"""Sample data for `jobs/fraud.py`: payments, seeded, some of them suspicious, and as untidy as a real topic.
+"""Sample data for `jobs/fraud.py`: seeded payments, some of them suspicious, and as untidy as a real topic.
 
-Time advances more than four minutes per payment. Every eighth payment is one `Kind` of trouble in turn, some of
-several payments, so that a thousand payments hold every kind. The record timestamp is the event time; records are
+Time advances more than four minutes per payment. Every eighth payment is the next `Kind` of trouble, which may take
+several payments, so a thousand payments contain every kind. The record timestamp is the event time; records are
 yielded in the order in which they reach Kafka, which differs.
 """
 
@@ -25,7 +25,7 @@ COUNTRIES = ("DE", "FR", "ES", "PL", "JP", "US")
 
 
 class Kind(Enum):
-    """What a payment is there to show; the value is its line in the census."""
+    """What a payment is an example of; the value is its line in the census."""
 
     REGULAR = "payments, regular"
     AMOUNT_AS_NUMBER = "payments, amount a JSON number instead of text"
@@ -62,7 +62,7 @@ class Kind(Enum):
 
 
 def records(count: int = 20_000, seed: int = 7) -> Iterator[SampleRecord]:
-    """The first that many payments."""
+    """The first `count` payments."""
     for number, record in enumerate(_Payments(random.Random(seed)).deliveries(), start=1):
         if number > count:
             return
@@ -92,9 +92,9 @@ class _Payments:
         self._shares = list(accumulate(1 / (rank + 2) for rank in range(240)))
         """A few users pay most of the time: some partitions get far more than others."""
         self._new = (f"n-{n:05}" for n in count())
-        """Users of whom nothing is known yet."""
+        """Users without a history."""
         self._back: dict[str, int] = {}
-        """Those who come back -> when they paid last."""
+        """Users who come back -> when they last paid."""
 
     def deliveries(self) -> Iterator[SampleRecord]:
         for trouble in cycle(_TROUBLES):
@@ -109,7 +109,7 @@ class _Payments:
         return self._random.choices(self._users, cum_weights=self._shares)[0]
 
     def _regular(self) -> str:
-        """One of those who pay often enough to have an average."""
+        """A user who pays often enough to have an average."""
         return self._random.choice(self._users[:8])
 
     def _home(self, user: str) -> str:
@@ -213,14 +213,14 @@ class _Payments:
                 raise AssertionError(f"{trouble} is not a trouble in turn")
 
     def _burst(self, user: str, at: int, payments: int, kind: Kind) -> None:
-        """That many payments within two minutes; the fifth and later ones are of the kind, if it is a plain burst."""
+        """A number of payments within two minutes; from the fifth on, they have the kind, if it is a plain burst."""
         for n in range(payments):
             regular = kind is Kind.BURST and n < 4
             moment = at + n * 12 * SECOND
             self._pay(user, Kind.REGULAR if regular else kind, at=moment, delivered=moment)
 
     def _come_back(self) -> None:
-        """A user with an average that is forgotten, so that what would have been high is not; then they are known."""
+        """A user whose average is forgotten, so that a high payment is not; afterwards the user is known again."""
         gone = [user for user, last in self._back.items() if self._now - last > 25 * HOUR]
         user = gone[0] if gone else next(self._new)
         if gone:

@@ -1,8 +1,8 @@
-"""Sample data for `jobs/inventory.py`: what moves in the stores and who orders, seeded, and as untidy as real topics.
+"""Sample data for `jobs/inventory.py`: seeded stock movements and orders, as untidy as real topics.
 
-Time advances about two minutes per order, so that a thousand orders span more than a day. Every eighth order is one
-`Kind` of trouble in turn. The record timestamp is the event time; records are yielded in the order in which they reach
-Kafka, which differs.
+Time advances about two minutes per order, so a thousand orders span more than a day. Every eighth order is the next
+`Kind` of trouble. The record timestamp is the event time; records are yielded in the order in which they reach Kafka,
+which differs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ITEMS = ("book", "lamp", "kettle", "chair", "radio", 'screen 24"', "tea / green"
 
 
 class Kind(Enum):
-    """What a record is there to show; the value is its line in the census."""
+    """What a record is an example of; the value is its line in the census."""
 
     REGULAR = "orders, regular"
     SOLD_OUT = "orders, for more than is there"
@@ -96,7 +96,7 @@ class _Stores:
         self._orders = 0
         self._shelves = list(product(STORES, ITEMS))
         self._stock: Counter[_Shelf] = Counter()
-        """What truly lies there."""
+        """The true stock of each shelf."""
         self._customers = [f"k-{n:03}" for n in range(150)]
         self._shares = list(accumulate(1 / (rank + 2) for rank in range(150)))
         """A few customers order most of the time: some partitions get far more than others."""
@@ -168,7 +168,7 @@ class _Stores:
                 self._move("delivery", shelf, self._random.randrange(20, 60), trouble)
             case Kind.TILL:
                 self._move("sale", shelf, self._random.randrange(1, 4), trouble)
-            case Kind.COUNT:  # of the same moment as a sale, which arrives later
+            case Kind.COUNT:  # at the same moment as a sale, which arrives later
                 self._move("sale", shelf, 2, Kind.TILL, delay=SECOND)
                 self._move("count", shelf, max(0, there - 2), trouble)
             case Kind.LOSS:

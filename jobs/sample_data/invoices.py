@@ -1,7 +1,7 @@
-"""Sample data for `jobs/invoices.py`: invoices of the tills of a furniture shop, seeded, and as untidy as a real topic.
+"""Sample data for `jobs/invoices.py`: seeded invoices of the tills of a furniture shop, as untidy as a real topic.
 
-Time advances about ten seconds per invoice. Every eighth one is a `Kind` of trouble in turn, so that a thousand
-invoices hold several of each. The record timestamp is the time of the sale; records are yielded in the order in which
+Time advances about ten seconds per invoice. Every eighth one is the next `Kind` of trouble, so a thousand invoices
+contain several of each. The record timestamp is the time of the sale; records are yielded in the order in which
 they reach Kafka, which differs.
 """
 
@@ -35,11 +35,11 @@ PLACES = (("Dresden", "Sachsen", "01067"), ("Gdańsk", "Pomorskie", "80-001"), (
 STORES = tuple(f"STR{number}" for number in range(1_500, 1_512))
 CUSTOMERS = 160
 FORGOTTEN = 11
-"""As many invoices later an account does not know an invoice any more."""
+"""After this many further invoices, an account has forgotten an invoice."""
 
 
 class Kind(Enum):
-    """What a record is there to show; the value is its line in the census."""
+    """What a record is an example of; the value is its line in the census."""
 
     REGULAR = "invoices, regular"
     AMOUNTS_AS_TEXT = "invoices, amounts as text instead of JSON numbers"
@@ -117,7 +117,7 @@ class _Shop:
         self._outbox: list[tuple[int, int, SampleRecord]] = []
         self._sent = 0
         self._number = ""
-        """Of the last invoice."""
+        """Number of the last invoice."""
         self._best: list[SampleRecord] = []
         """Invoices of the best customer."""
         self._shares = list(accumulate(1 / (rank + 1) for rank in range(CUSTOMERS)))
@@ -212,8 +212,8 @@ class _Shop:
         """An invoice of `customer` (anyone), sent after `delay_ms` (within three seconds).
 
         Args:
-            shown: an amount in cents as JSON.
-            fields: in place of what it would say.
+            shown: converts an amount in cents to JSON.
+            fields: fields that replace the generated ones.
         """
         self._now += 1 + int(self._random.expovariate(1 / (10 * SECOND)))
         customer = self._anyone() if customer is None else customer
@@ -271,7 +271,7 @@ class _Shop:
         return customer
 
     def _store(self, customer: int) -> str:
-        """Mostly the one nearby."""
+        """A store, usually the nearest one."""
         return STORES[customer % len(STORES)] if self._random.random() < 0.8 else self._random.choice(STORES)
 
     def _address(self) -> dict[str, Any]:

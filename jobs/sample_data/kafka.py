@@ -1,8 +1,8 @@
-"""What all sample data has in common: records as they go to Kafka, and the way there.
+"""The common part of all sample data: records for Kafka, and the producer.
 
-A module of sample data has `records(count, seed)`, one endless, deterministic simulation that is cut after `count`
-records of its main topic: a larger number continues a smaller one, so `produce` can go on where an earlier call has
-stopped. Its records are what a real topic gets, trouble included; each says by its `kind` what it is there to show.
+A module of sample data has `records(count, seed)`, an endless, deterministic simulation that is cut after `count`
+records of its main topic. A larger number continues a smaller one, so `produce` can continue where an earlier call
+stopped. Its records are like those of a real topic, trouble included; the `kind` of each says what it is an example of.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer
 
 PARTITIONS = 4
-"""Of every input topic."""
+"""Number of partitions of every input topic."""
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 
 
 @dataclass(frozen=True)
 class SampleRecord:
-    """One record as it goes to Kafka."""
+    """One record for Kafka."""
 
     topic: str
     partition: int | None
-    """None: by the key, as Kafka's own clients do."""
+    """Partition; None: decided by the key, as Kafka's own clients do."""
     key: bytes | None
     value: bytes | None
     timestamp_ms: int
     kind: Enum
-    """What it is there to show; the value is its line in the census."""
+    """What it is an example of; the value is its line in the census."""
 
 
 class SampleData(Protocol):
-    """What a module of sample data offers."""
+    """The interface of a module of sample data."""
 
     MAIN_TOPIC: str
     """The topic whose records are counted."""
@@ -49,7 +49,7 @@ class SampleData(Protocol):
 
 
 def census(sample: Iterable[SampleRecord]) -> dict[Enum, int]:
-    """How many records of each kind, in the order in which the kinds are defined."""
+    """The number of records of each kind, in the order of the kinds."""
     counted = Counter(record.kind for record in sample)
     return {kind: counted[kind] for first in counted for kind in type(first)}
 
@@ -62,13 +62,13 @@ def produce(
     records_per_second: float | None = None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> int:
-    """Writes the records with their timestamps, in order, none twice.
+    """Writes the records with their timestamps, in order, each once.
 
     Args:
         bootstrap: address of the broker.
-        sample: what to write.
-        present: records per topic and partition that an earlier call has written; as many are skipped.
-        records_per_second: pace; None is as fast as possible.
+        sample: the records to write.
+        present: number of records per topic and partition that earlier calls have written, which are skipped.
+        records_per_second: pace; None: as fast as possible.
         progress: called with the number of records handed over so far.
 
     Returns:
@@ -139,10 +139,10 @@ def _send(producer: Producer, record: SampleRecord, on_delivery: Callable[[Kafka
 
 
 def as_json(fields: Mapping[str, Any]) -> bytes:
-    """Compact, in UTF-8."""
+    """Compact JSON in UTF-8."""
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def as_iso(timestamp_ms: int) -> str:
-    """In UTC, with milliseconds and a Z."""
+    """ISO 8601 in UTC, with milliseconds and a Z."""
     return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

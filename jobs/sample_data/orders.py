@@ -1,8 +1,8 @@
-"""Sample data for `jobs/orders.py`: orders and users of a shop, seeded, and as untidy as a real topic.
+"""Sample data for `jobs/orders.py`: seeded orders and users of a shop, as untidy as a real topic.
 
-Time advances about ten seconds per order. Every eighth order is one `Kind` of trouble in turn, so that a thousand
-orders hold several of each. The record timestamp is the event time; records are yielded in the order in which they
-reach Kafka, which differs.
+Time advances about ten seconds per order. Every eighth order is the next `Kind` of trouble, so a thousand orders
+contain several of each. The record timestamp is the event time; records are yielded in the order in which they reach
+Kafka, which differs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NAMES = ("Ada", "Björn", "Chloé", "Dmitri", "Eun-ji")
 
 
 class Kind(Enum):
-    """What a record is there to show; the value is its line in the census."""
+    """What a record is an example of; the value is its line in the census."""
 
     REGULAR = "orders, regular"
     AMOUNT_AS_NUMBER = "orders, amount a JSON number instead of text"

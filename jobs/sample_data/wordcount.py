@@ -1,7 +1,7 @@
-"""Sample data for `jobs/wordcount.py`: lines of text in many scripts, seeded, and as untidy as a real topic.
+"""Sample data for `jobs/wordcount.py`: seeded lines of text in many scripts, as untidy as a real topic.
 
-Time advances about fifteen seconds per line. Every fifth line is one `Kind` of trouble in turn, so that a thousand
-lines hold several of each. The record timestamp is the event time; records are yielded in the order in which they reach
+Time advances about fifteen seconds per line. Every fifth line is the next `Kind` of trouble, so a thousand lines
+contain several of each. The record timestamp is the event time; records are yielded in the order in which they reach
 Kafka, which differs.
 """
 
@@ -30,7 +30,7 @@ SIGNS = (", ", "; ", " - ", " ... ", "! ", " / ", "\t", "\u00a0", "\u3000")
 
 
 class Kind(Enum):
-    """What a line is there to show; the value is its line in the census."""
+    """What a line is an example of; the value is its line in the census."""
 
     REGULAR = "lines, regular"
     EMPTY = "lines, empty"
@@ -56,7 +56,7 @@ class Kind(Enum):
 
 
 def records(count: int = 20_000, seed: int = 7) -> Iterator[SampleRecord]:
-    """The first lines that arrive, that many."""
+    """The first `count` lines that arrive."""
     return islice(_Scribe(random.Random(seed)).deliveries(), count)
 
 

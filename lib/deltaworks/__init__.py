@@ -1,18 +1,18 @@
-"""deltaworks: Kafka Streams topologies in typed Python, run by Spark, kept in Delta Lake.
+"""deltaworks: Kafka Streams topologies in typed Python, run on Spark, stored in Delta Lake.
 
-Where to begin, each with an example in its `help`:
+Where to begin; the `help` of each name has an example:
 
-- `StreamsBuilder` reads topics and builds; it makes `KStream`, `KTable` and `GlobalKTable`, which have the operators.
-- `group_by_key` and `group_by` lead to `KGroupedStream` and `KGroupedTable`, `windowed_by` to windows of time
-  (`TimeWindows`, `SlidingWindows`, `UnlimitedWindows`) and to sessions (`SessionWindows`), `cogroup` to aggregates of
-  several streams; `JoinWindows` is for joins of streams, `Suppressed` for final results.
-- `Processor`, `FixedKeyProcessor`, `ValueTransformer` are operators that you write, `Stores` makes their stores,
+- `StreamsBuilder` reads topics and makes `KStream`, `KTable` and `GlobalKTable`, which have the operators.
+- `group_by_key` and `group_by` return `KGroupedStream` and `KGroupedTable`; `windowed_by` adds time windows
+  (`TimeWindows`, `SlidingWindows`, `UnlimitedWindows`) or sessions (`SessionWindows`); `cogroup` aggregates several
+  streams; `JoinWindows` is for stream-stream joins, `Suppressed` for final results.
+- `Processor`, `FixedKeyProcessor` and `ValueTransformer` are operators that you write. `Stores` makes their stores, and
   `Topology` connects them node by node.
-- Types are given as types (`str`, `Order`) or as serdes (`Long()`, `Json(Order)`).
-- `Pipeline` is a topology with a name and the way it runs; `deltaworks.testing.TopologyTestDriver` runs it in a test.
+- Types are given as Python types (`str`, `Order`) or as serdes (`Long()`, `Json(Order)`).
+- `Pipeline` is a topology with a name and settings; `deltaworks.testing.TopologyTestDriver` runs it in a test.
 
-Importing this package loads no engine: neither Spark nor Delta Lake nor a Kafka client; and the operators only when
-one of the names is asked for, because most commands need none.
+Importing this package loads no engine: no Spark, no Delta Lake and no Kafka client. It loads the operators only when
+one of their names is first used, because most commands need none.
 """
 
 from importlib import import_module
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> Any:
-        if not name[:1].isupper() and name != "__all__":  # a module, perhaps: Python asks here first
+        if not name[:1].isupper() and name != "__all__":  # perhaps a module: Python asks here first
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         public = import_module("deltaworks.public")
         if name != "__all__" and name not in public.__all__:

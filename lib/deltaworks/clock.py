@@ -1,9 +1,9 @@
-"""What time it is: the wall clock for people and records, ticks for how long something takes.
+"""The clocks: the wall clock for people and records, ticks for durations.
 
-Nothing else in this package asks the operating system, so a test can set the wall clock of a process back and forward
-(`arm`) without touching the machine's. The wall clock is set by people and by NTP; ticks never go back, and are common
-to all processes of one boot of a machine. So what decides (a deadline, an age, a lease) counts ticks, and other
-processes are told both (`Sign`). A batch gets its time from its intent, and the intent from a `BatchClock`.
+Nothing else in this package asks the operating system for the time, so a test can set the wall clock of a process back
+and forward (`arm`) without touching the machine's. People and NTP set the wall clock; ticks never go back, and all
+processes of one boot of a machine share them. So decisions (a deadline, an age, a lease) count ticks, and other
+processes get both (`Sign`). A batch gets its time from its intent, and the intent from a `BatchClock`.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _BEHIND_MS = 1_000
 _log = logging.getLogger(__name__)
 _step_ns: Callable[[], int] | None = None
 _first: tuple[int, float] | None = None
-"""What the clocks said when `cautious_ms` was asked for the first time."""
+"""The readings of both clocks at the first call of `cautious_ms`."""
 
 
 def wall_ns() -> int:
-    """Nanoseconds since 1970; may be set back or forward by an operator, or by a leap of the machine's clock."""
+    """Nanoseconds since 1970; an operator or NTP may set this clock back or forward."""
     now = time.time_ns()
     return now if _step_ns is None else now + _step_ns()
 
@@ -43,19 +43,19 @@ def wall_s() -> float:
 
 
 def utc_now() -> datetime:
-    """The wall clock for people."""
+    """The time of the wall clock, for people."""
     return datetime.fromtimestamp(wall_s(), UTC)
 
 
 def ticks_s() -> float:
-    """Seconds since some moment of this boot; only differences mean something. Never goes back."""
+    """Seconds since some moment of this boot; never goes back, and only differences have a meaning."""
     return time.monotonic()
 
 
 def cautious_ms() -> int:
-    """The time for what deletes by age: a clock that is set forward while this process runs makes nothing older.
+    """The time for deletions by age: setting the clock forward while this process runs makes nothing older.
 
-    A clock that was wrong before the process began cannot be told from a right one.
+    A clock that was wrong before the process started cannot be recognised.
     """
     global _first
     wall, ticks = wall_ms(), ticks_s()
@@ -66,7 +66,7 @@ def cautious_ms() -> int:
 
 @cache
 def boot_id() -> str:
-    """Which boot of which machine this is; empty where the system does not say."""
+    """Identifies the current boot of this machine; empty if the system does not tell."""
     try:
         return _BOOT.read_text().strip()
     except OSError:
@@ -74,7 +74,7 @@ def boot_id() -> str:
 
 
 class Sign(msgspec.Struct, frozen=True):
-    """When something happened, for whoever looks at it later, in this process or another one."""
+    """The time of an event, for later readers in this or another process."""
 
     wall_s: float
     ticks_s: float
@@ -86,11 +86,11 @@ class Sign(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, at: datetime | float) -> Sign:
-        """Of a moment of which only the wall clock is known; a float is seconds since 1970."""
+        """Makes a sign from wall-clock time alone; a float is seconds since 1970."""
         return cls(at.timestamp() if isinstance(at, datetime) else at, 0.0, "")
 
     def age_s(self) -> float:
-        """How long ago that is, at least 0: by ticks on the same boot of the same machine, else by the wall clock."""
+        """Its age, at least 0: by ticks within the same boot of the same machine, otherwise by the wall clock."""
         ticks = ticks_s()
         if self.boot and self.boot == boot_id() and self.ticks_s <= ticks:
             return ticks - self.ticks_s
@@ -98,9 +98,9 @@ class Sign(msgspec.Struct, frozen=True):
 
 
 class BatchClock:
-    """The time of one batch after the other: never below that of the batch before, whatever is done to the wall clock.
+    """Gives each batch its time, which is never before that of the previous batch, whatever the wall clock does.
 
-    While the wall clock is behind the last batch, because it was set back, time goes on with the ticks from there.
+    While the wall clock is behind the last batch because it was set back, time continues from there by ticks.
 
     Args:
         last_ms: the time of the last batch that was planned; 0 if there was none.
@@ -112,7 +112,7 @@ class BatchClock:
         self._asked = self._told = False
 
     def now(self) -> int:
-        """The time of a batch that is planned now, in milliseconds since 1970."""
+        """The time for a batch that is planned now, in milliseconds since 1970."""
         wall, ticks = wall_ms(), ticks_s()
         by_ticks = self._from_ms + round((ticks - self._from_ticks_s) * 1000)
         if wall >= self._last_ms:
@@ -131,6 +131,6 @@ class BatchClock:
 
 
 def arm(step_ns: Callable[[], int] | None) -> None:
-    """Adds `step_ns()` to the wall clock of this process from now on; None ends it. For tests."""
+    """Adds `step_ns()` to the wall clock of this process from now on; None stops that. For tests."""
     global _step_ns
     _step_ns = step_ns

@@ -1,7 +1,7 @@
-"""A disk without room: what it looks like in the errors of everybody who writes, and what becomes of it.
+"""Full disks: how they show in the errors of all writers, and the error that they become.
 
-`told` stands around the driver, its batches and its workers, so that each write below it is covered. It tells; whoever
-writes removes what it has written by half, and a supervisor starts the stream again until there is room.
+`told` wraps the driver, its batches and its workers, so it covers every write below it. It only reports: each writer
+removes its own partial output, and a supervisor restarts the stream until there is room.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from deltaworks.errors import DiskFullError
 _NUMBERS = (errno.ENOSPC, errno.EDQUOT)
 _TEXTS = ("No space left on device", "Disk quota exceeded", "(os error 28)", "(os error 122)")
 _WRITERS = ("deltalake", "pyarrow", "py4j", "pyspark")
-"""Whose errors are believed by their text. A record may hold any text, and errors quote records."""
+"""Modules whose errors are recognised by their text. Other errors may quote a record, which can hold any text."""
 _IN_SPARK = re.compile(
     r"^.*\b(?:\w*IOException|FSError|FileSystemException)\b.*(?:No space left|quota exceeded).*$", re.M
 )
 _LMDB = ("DiskError", "MapFullError")
 _BROKER = (56, 57)
-"""`KAFKA_STORAGE_ERROR`, `LOG_DIR_NOT_FOUND`: also what a broker says whose disk is broken."""
+"""`KAFKA_STORAGE_ERROR` and `LOG_DIR_NOT_FOUND`; a broker with a broken disk answers with them, too."""
 _LEAST_BYTES, _LEAST_FILES = 1 << 20, 16
-_HINT = "make room, or a larger disk; no record is lost, and the stream is started again until there is room"
+_HINT = "free some space or use a larger disk; no record is lost, and the stream is restarted until there is room"
 
 
 @contextmanager
 def told(folder: Path) -> Iterator[None]:
-    """Raises `DiskFullError` in the place of whatever says that a disk has no room.
+    """Raises `DiskFullError` in place of any error that reports a full disk.
 
     Args:
-        folder: where the block writes, if the error does not say it.
+        folder: where the block writes, for errors that do not say it.
     """
     try:
         yield
@@ -48,7 +48,7 @@ def told(folder: Path) -> Iterator[None]:
 
 
 def as_error(error: BaseException, folder: Path) -> DiskFullError | None:
-    """The error to raise if a disk without room is the reason of another one; None: it is not."""
+    """The error to raise if a full disk caused another error; None if it did not."""
     seen: set[int] = set()
     at: BaseException | None = error
     while at is not None and id(at) not in seen:
@@ -60,31 +60,31 @@ def as_error(error: BaseException, folder: Path) -> DiskFullError | None:
         if _says_full(at):
             name = at.filename if isinstance(at, OSError) else None
             path = Path(os.fsdecode(name)) if isinstance(name, str | bytes) else folder
-            return DiskFullError(f"There is no room on the disk of {path}: {free(path)} ({at}).", hint=_HINT)
+            return DiskFullError(f"The disk of {path} is full: {free(path)} ({at}).", hint=_HINT)
         at = at.__cause__ or at.__context__
     return None
 
 
 def spark_error(text: str) -> DiskFullError | None:
-    """Likewise for what Spark says of its own writes: checkpoint, state, shuffle."""
+    """The error to raise if Spark reports a full disk for its own writes: checkpoint, state, shuffle."""
     found = _IN_SPARK.search(text)
     if found is None:
         return None
-    return DiskFullError(f"There is no room on a disk that Spark writes to: {found[0].strip()[:300]}", hint=_HINT)
+    return DiskFullError(f"A disk that Spark writes to is full: {found[0].strip()[:300]}", hint=_HINT)
 
 
 def is_full(path: Path) -> bool:
-    """Whether not even the last word of a driver would find room there."""
+    """Whether the disk has no room even for the outcome of a driver."""
     found = os.statvfs(_there(path))
     return found.f_bavail * found.f_frsize < _LEAST_BYTES or (found.f_files > 0 and found.f_favail < _LEAST_FILES)
 
 
 def free(path: Path) -> str:
-    """How much room there is, for people."""
+    """The free space, for people."""
     try:
         found = os.statvfs(_there(path))
     except OSError as error:
-        return f"nobody knows how much is free: {error}"
+        return f"free space unknown: {error}"
     text = f"{found.f_bavail * found.f_frsize / 1e6:.0f} MB of {found.f_blocks * found.f_frsize / 1e6:.0f} MB are free"
     return f"{text}, for {found.f_favail} files" if found.f_files else text
 
@@ -100,7 +100,7 @@ def _says_full(error: BaseException) -> bool:
 
 
 def _kafka_code(error: BaseException) -> int | None:
-    """Of an exception of the client, or of one of its errors, without importing it."""
+    """The code of an exception or error of the Kafka client, without importing the client."""
     if type(error).__name__ not in ("KafkaException", "KafkaError", "ConsumeError", "ProduceError"):
         return None
     about = error.args[0] if error.args and hasattr(error.args[0], "code") else error

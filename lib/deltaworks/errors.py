@@ -1,31 +1,31 @@
-"""Everything that deltaworks raises on purpose.
+"""The errors that deltaworks raises on purpose.
 
 ```
 DeltaworksError                      the root: catch this to catch all
 ├── TopologyError                    a topology cannot be built: every problem at once, each with the user's line
 ├── ConfigurationError               a setting or the environment is wrong; nothing has run yet
-├── TerminalError                    trying again gives the same failure
+├── TerminalError                    a retry would fail the same way
 │   ├── SerializationError           bytes that do not decode, a value that does not encode
 │   ├── ProductionError              a topic cannot take a record: it is too large, or there is no such topic
-│   ├── StreamsError                 an operator failed on a record, and the pipeline says `fail`
-│   ├── SetAsideError                somebody said that a record shall not be processed
-│   ├── IncompatibleCheckpointError  the plan is not the one that the checkpoint belongs to
-│   ├── IntentError                  what was done under a batch id is not what this stream means by it
+│   ├── StreamsError                 an operator failed on a record, and the pipeline's policy is `fail`
+│   ├── SetAsideError                somebody set a record aside
+│   ├── IncompatibleCheckpointError  the plan does not fit the checkpoint
+│   ├── IntentError                  a batch id was used for another batch than this stream's
 │   ├── RecordsGoneError             records that must be read are no longer in Kafka, nor in an archive
 │   ├── LeaseError                   another driver works on the same checkpoint
 │   │   ├── FencedError              a newer generation of the pipeline has taken over
-│   │   └── LineageError             another stream of the same name owns the pipeline at this Kafka
-│   ├── ConflictError                what was asked for does not fit what somebody else does or has done
-│   ├── TableError                   a Delta table cannot take what it is given, or is not as it should be
-│   └── KafkaTopicError              a topic is missing, or is not as the pipeline needs it
+│   │   └── LineageError             another stream of the same name owns the pipeline on this Kafka
+│   ├── ConflictError                the request conflicts with what somebody else does or has done
+│   ├── TableError                   a Delta table cannot take a write, or is not in the expected state
+│   └── KafkaTopicError              a topic is missing, or does not fit the pipeline
 ├── QueryError                       Spark ended the query for a reason of its own
-└── TransientError                   trying again may help
-    ├── StackError                   a component that runs around us does not come up or went away
+└── TransientError                   a retry may help
+    ├── StackError                   a component (Kafka, Spark) does not start or has stopped
     ├── ControlUnavailableError      the registry (PostgreSQL) does not answer
     ├── StateError                   a store of the host cannot be read
-    ├── DiskFullError                a disk has no room; goes on when there is some
+    ├── DiskFullError                a disk is full; the stream goes on when there is room
     ├── KafkaReadError               the broker did not answer
-    ├── SinkError                    a sink of the author's own has failed; its batch was aborted
+    ├── SinkError                    an author's sink failed; its batch was aborted
     ├── BatchTooLongError            the broker ended a transaction because its batch took too long
     └── KafkaWriteError              records could not be written; their transaction was aborted
 ```
@@ -62,23 +62,23 @@ class DeltaworksError(Exception):
 
 
 class ConfigurationError(DeltaworksError):
-    """A setting, an argument of the command line or the environment is wrong; found before anything ran."""
+    """A setting, a command-line argument or the environment is wrong; nothing has run yet."""
 
 
 class TerminalError(DeltaworksError):
-    """Trying again gives the same failure: somebody has to change something."""
+    """A retry would fail the same way: somebody has to change something."""
 
 
 class TransientError(DeltaworksError):
-    """Trying again may help."""
+    """A retry may help."""
 
 
 class QueryError(DeltaworksError):
-    """Spark ended the query for a reason of its own, or code of ours failed in a way that nobody foresaw."""
+    """Spark ended the query for a reason of its own, or our code failed unexpectedly."""
 
 
 class StackError(TransientError):
-    """A component that runs around the pipeline (Kafka, Spark) does not come up, or went away.
+    """A component that the pipeline needs (Kafka, Spark) does not start or has stopped.
 
     Args:
         log: the last lines of its log, shown below the message.
@@ -94,15 +94,15 @@ class StackError(TransientError):
 
 
 class ControlUnavailableError(TransientError):
-    """The registry does not answer, or has no tables yet. Streams run on; who runs what cannot be changed."""
+    """The registry does not answer or has no tables yet. Streams keep running, but none can be deployed or stopped."""
 
 
 class StateError(TransientError):
-    """A store of the host cannot be read, so no record is to blame; the batch is run again."""
+    """A store of the host cannot be read. No record is to blame, and the batch runs again."""
 
 
 class DiskFullError(TransientError):
-    """A disk has no room, ours or the broker's. Nothing is lost; the stream goes on when there is room."""
+    """A disk is full, ours or the broker's. Nothing is lost; the stream goes on when there is room."""
 
 
 class KafkaReadError(TransientError):
@@ -114,15 +114,15 @@ class KafkaWriteError(TransientError):
 
 
 class SinkError(TransientError):
-    """A sink of the author's own has failed; its batch was aborted, and runs again."""
+    """An author's sink failed; its batch was aborted and runs again."""
 
 
 class BatchTooLongError(TransientError):
-    """The broker ended a transaction because its batch took too long; as it is, it would take as long again."""
+    """The broker ended a transaction because its batch took too long; unchanged, it would take as long again."""
 
 
 class KafkaTopicError(TerminalError):
-    """A topic is missing, or is not as the pipeline needs it."""
+    """A topic is missing, or does not fit the pipeline."""
 
 
 class IncompatibleCheckpointError(TerminalError):
@@ -130,7 +130,7 @@ class IncompatibleCheckpointError(TerminalError):
 
 
 class IntentError(TerminalError):
-    """What was done under a batch id is not what this stream means by it; going on would lose or double records."""
+    """A batch id was used for another batch than this stream's; going on would lose or duplicate records."""
 
 
 class RecordsGoneError(TerminalError):
@@ -142,34 +142,34 @@ class LeaseError(TerminalError):
 
 
 class FencedError(LeaseError):
-    """A newer generation of the pipeline has taken over; this one may not write any more."""
+    """A newer generation of the pipeline has taken over; this one may no longer write."""
 
 
 class LineageError(LeaseError):
-    """Another stream of the same name owns the pipeline at this Kafka; both would write everything twice."""
+    """Another stream of the same name owns the pipeline on this Kafka; running both would write everything twice."""
 
 
 class ConflictError(TerminalError):
-    """What was asked for does not fit what somebody else does, or has done meanwhile: a deployment, another replay."""
+    """The request conflicts with what somebody else does or has done meanwhile: a deployment, another replay."""
 
 
 class TableError(TerminalError):
-    """A Delta table cannot take what it is given, or is not as it should be."""
+    """A Delta table cannot take a write, or is not in the expected state."""
 
 
 class SerializationError(TerminalError):
-    """Bytes that are not what a serde reads, or a value that it cannot write."""
+    """A serde cannot decode some bytes or cannot encode a value."""
 
 
 class SetAsideError(TerminalError):
-    """Somebody said that this record shall not be processed: it becomes a dead letter, whatever the pipeline says."""
+    """Somebody set this record aside: it becomes a dead letter, whatever the pipeline's error policy."""
 
 
 class ProductionError(TerminalError):
-    """A topic cannot take a record; the pipeline's error policy decides what becomes of it.
+    """A topic cannot take a record; the pipeline's error policy decides what happens to it.
 
     Args:
-        limit: how large records of the topic may be, in bytes; None: that is not what is wrong.
+        limit: the topic's largest record size in bytes; None if the size is not the problem.
     """
 
     def __init__(self, message: str, *, hint: str | None = None, limit: int | None = None) -> None:
@@ -179,7 +179,7 @@ class ProductionError(TerminalError):
 
 @dataclass(frozen=True)
 class RecordPosition:
-    """Which record, and at which operator."""
+    """A record and the operator that processed it."""
 
     operator: str
     """Name of the node, as `describe()` shows it."""
@@ -188,7 +188,7 @@ class RecordPosition:
     offset: int
     timestamp_ms: int
     origin: str | None = None
-    """The user's line that made the operator."""
+    """The line of the user's code that made the operator."""
 
     def __str__(self) -> str:
         where = f"{self.topic}-{self.partition} offset {self.offset} (timestamp {self.timestamp_ms})"
@@ -196,7 +196,7 @@ class RecordPosition:
 
 
 class StreamsError(TerminalError):
-    """An operator failed on a record, and the pipeline says `fail`; the cause is chained.
+    """An operator failed on a record, and the pipeline's policy is `fail`; the cause is chained.
 
     Args:
         message: what failed.
@@ -220,7 +220,7 @@ class Problem:
 
     what: str
     where: str | None = None
-    """The user's line, such as `jobs/orders.py:41`."""
+    """The line of the user's code, such as `jobs/orders.py:41`."""
     hint: str | None = None
 
     def __str__(self) -> str:
@@ -233,7 +233,7 @@ class Problem:
 
 
 class TopologyError(DeltaworksError):
-    """A topology cannot be built. Lists every problem, not only the first.
+    """A topology cannot be built; the error lists every problem, not only the first.
 
     Args:
         topology: name of the topology or pipeline.
@@ -248,7 +248,7 @@ class TopologyError(DeltaworksError):
 
 
 def _rebuild(kind: type[DeltaworksError], args: tuple[Any, ...], state: dict[str, Any]) -> DeltaworksError:
-    """Keyword-only arguments defeat the pickling that exceptions inherit."""
+    """Rebuilds a pickled error: the inherited pickling does not support keyword-only arguments."""
     error = kind.__new__(kind, *args)
     error.args = args
     error.__dict__.update(state)

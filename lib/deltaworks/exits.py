@@ -19,7 +19,7 @@ from deltaworks.errors import (
 
 OK = 0
 DATA = 65
-"""A function of the pipeline raised, or a record does not decode, and the pipeline says fail. Restart only new code."""
+"""A record failed or does not decode, and the pipeline's policy is to fail. Restart only with new code."""
 UNAVAILABLE = 69
 """Kafka or Spark is not available. Restart later."""
 INTERNAL = 70
@@ -27,9 +27,9 @@ INTERNAL = 70
 LEASE = 73
 """Another driver holds the checkpoint. Do not restart."""
 DISK_FULL = 74
-"""A disk has no room. Restart with back-off, for as long as it lasts."""
+"""A disk is full. Restart with back-off until there is room."""
 CONFLICT = 75
-"""Somebody else works on the same, or has changed it meanwhile. Do not restart."""
+"""Somebody else works on the same thing or has changed it meanwhile. Do not restart."""
 CONFIG = 78
 """Topology, settings, environment or checkpoint do not fit. Do not restart."""
 INTERRUPTED = 130
@@ -48,7 +48,7 @@ NO_RESTART = frozenset({DATA, LEASE, CONFLICT, CONFIG})
 
 
 def code_of(error: DeltaworksError | type[DeltaworksError]) -> int:
-    """What a supervisor needs to know of an error: whether to start again, and when."""
+    """The exit code of an error, which tells a supervisor whether and when to restart."""
     kind = error if isinstance(error, type) else type(error)
     if issubclass(kind, LeaseError):
         return LEASE

@@ -14,7 +14,7 @@ _hook: Callable[[str], None] | None = None
 
 
 def reach(point: str) -> None:
-    """Says that `point` has been reached."""
+    """Announces that `point` has been reached."""
     if _hook is not None:
         _hook(point)
 

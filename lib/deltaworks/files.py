@@ -1,8 +1,8 @@
-"""Files that must survive: written whole or not at all, and on the disk when a call returns.
+"""Durable files: written whole or not at all, and on the disk when a call returns.
 
-`Files` is the one way to make an act durable that others rely on: what a batch is to do, who may run, a commit, a
-deletion. It has no rename, no append and no second name for a file, so that an object store can be one; `LocalFiles` is
-a folder of a file system. `replace_file` is for what may be lost: a heartbeat, a page.
+`Files` is the only way to make durable what others rely on: what a batch is to do, who may run, a commit, a deletion.
+It has no rename, no append and no second name for a file, so that an object store can implement it; `LocalFiles` uses a
+folder of a file system. `replace_file` is for files that may be lost: a heartbeat, a page.
 """
 
 from __future__ import annotations
@@ -25,52 +25,52 @@ _SIDE_BY_SIDE = 16
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """The content of a file, and which one it is."""
+    """The content of a file and its version."""
 
     data: bytes
     version: str
-    """Of this content; what `Files.replace` expects. Another content has another version."""
+    """The version of this content, for `Files.replace`; other content has another version."""
 
 
 class Files(Protocol):
     """Small files under names such as `intents/000000000042.json`; parts of a name are separated by `/`.
 
-    Every call is atomic, and durable when it returns: it survives the loss of power. A name has no empty part and none
-    that begins with a dot. `tests/unit/test_files_contract.py` is what an implementation must do.
+    Every call is atomic, and durable when it returns: it survives a loss of power. No part of a name is empty or begins
+    with a dot. `tests/unit/test_files_contract.py` says what an implementation must do.
     """
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
-        """Writes a file that is not there yet.
+        """Writes a file that does not exist yet.
 
         Returns:
-            False if it is there: nothing was done.
+            False if it exists; nothing was done.
         """
 
     def replace(self, name: str, data: bytes, version: str) -> bool:
-        """Writes a file in the place of what is there, if that is still `version` (compare and swap).
+        """Replaces a file if it still has `version` (compare and swap).
 
         Returns:
-            False if it is another version or is not there: nothing was done.
+            False if it has another version or does not exist; nothing was done.
         """
 
     def get(self, name: str) -> Stored | None:
-        """What a name holds; None if it is not there."""
+        """The content of a file; None if it does not exist."""
 
     def names(self, prefix: str = "") -> list[str]:
         """All names that begin with `prefix`, sorted."""
 
     def delete(self, name: str) -> None:
-        """Removes a file; one that is not there is fine."""
+        """Removes a file if it exists."""
 
 
 class LocalFiles:
     """`Files` in a folder of a local file system.
 
-    A new file is a link to one that was written and synced under another name, so its name never shows a part of it;
-    then the folder is synced. What is replaced is compared under a lock that ends with the process.
+    A new file is a link to one that was written and synced under another name, so readers never see a part of it; then
+    the folder is synced. A replacement compares versions under a lock that ends with the process.
 
     Args:
-        root: made when the first file is written.
+        root: the folder; created when the first file is written.
     """
 
     def __init__(self, root: Path) -> None:
@@ -87,7 +87,7 @@ class LocalFiles:
                     os.link(temporary, target)
                 except FileExistsError:
                     created = False
-        sync_folder(target.parent)  # also of a file that another process is about to sync
+        sync_folder(target.parent)  # even if another process wrote the file and is about to sync it
         return created
 
     def replace(self, name: str, data: bytes, version: str) -> bool:
@@ -125,11 +125,11 @@ class LocalFiles:
     def _path(self, name: str) -> Path:
         parts = name.split("/")
         if "" in parts or "\0" in name or _hidden(name):
-            raise ValueError(f"{name!r} is no name of a file below {self._root}")
+            raise ValueError(f"{name!r} is not the name of a file below {self._root}")
         return self._root.joinpath(*parts)
 
     def _make_folder(self, folder: Path) -> None:
-        """Durably, also one that a process made that was killed before it could see to that."""
+        """Makes a folder durable, even one whose creator was killed before it could sync it."""
         if folder in self._durable:
             return
         make_folder(folder)
@@ -141,13 +141,13 @@ class LocalFiles:
 
 
 def replace_file(path: Path, content: bytes, *, mode: int = 0o666, durable: bool = False) -> None:
-    """Writes a file whose readers see the old content or the new one, never a part; makes its folder.
+    """Writes a file atomically: readers see the old content or the new one. Creates its folder.
 
     Args:
         path: the file.
-        content: all of it.
+        content: the whole new content.
         mode: permissions of the file before the process's umask; 0o600 for a secret.
-        durable: the new content is on the disk when this returns; else a loss of power may leave any content.
+        durable: the new content is on the disk when this returns; otherwise a loss of power may leave any content.
     """
     make_folder(path.parent, durable=durable)
     temporary = _temporary(path)
@@ -166,14 +166,14 @@ def replace_file(path: Path, content: bytes, *, mode: int = 0o666, durable: bool
 
 
 def lock(file: int | IO[Any], *, shared: bool = False, wait: bool = False) -> bool:
-    """Takes the lock of an open file, which others that open it see; whether it got it.
+    """Takes the lock of an open file, which everybody who opens it sees; returns whether it got the lock.
 
-    It ends when the file is closed, at the latest with the process and those that it has forked.
+    The lock ends when the file is closed, at the latest with the process and its forks.
 
     Args:
-        file: open, in whatever mode.
-        shared: others may have it, too, who share it.
-        wait: until it is free.
+        file: an open file, in any mode.
+        shared: allow others that also share the lock.
+        wait: wait until the lock is free.
     """
     kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     try:
@@ -185,10 +185,10 @@ def lock(file: int | IO[Any], *, shared: bool = False, wait: bool = False) -> bo
 
 @contextmanager
 def alone(path: Path) -> Iterator[None]:
-    """One at a time within the block, of all processes and threads; others wait. The lock ends with the process.
+    """Admits one thread of all processes to the block at a time; others wait. The lock ends with the process.
 
     Args:
-        path: a folder, or a file, which is made if it is not there and keeps its content.
+        path: a folder, or a file, which is created if it does not exist and keeps its content.
     """
     handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT, 0o666)
     try:
@@ -199,10 +199,10 @@ def alone(path: Path) -> Iterator[None]:
 
 
 def sync(paths: Iterable[Path]) -> None:
-    """Makes the content and the names of files durable: each file, then each folder, side by side.
+    """Makes the contents and names of files durable: first all files in parallel, then all folders.
 
     Raises:
-        FileNotFoundError: one is not there.
+        FileNotFoundError: a file does not exist.
     """
     files = list(paths)
     for group in (files, sorted({file.parent for file in files})):
@@ -213,12 +213,12 @@ def sync(paths: Iterable[Path]) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Makes the names in a folder durable: what was created, renamed, linked or removed in it."""
+    """Makes changes to the names in a folder durable: files created, renamed, linked or removed."""
     _sync(folder)
 
 
 def make_folder(folder: Path, *, durable: bool = True) -> None:
-    """Makes a folder and those above it, durably unless told otherwise."""
+    """Makes a folder and its parents, durably by default."""
     missing = [each for each in (folder, *folder.parents) if not each.is_dir()] if durable else []
     folder.mkdir(parents=True, exist_ok=True)
     for each in missing:
@@ -227,7 +227,7 @@ def make_folder(folder: Path, *, durable: bool = True) -> None:
 
 @cache
 def _threads() -> ThreadPoolExecutor:
-    """Those of this process: a fork has none of them."""
+    """The thread pool of this process; a fork does not inherit its threads."""
     return ThreadPoolExecutor(_SIDE_BY_SIDE, thread_name_prefix="sync")
 
 
@@ -244,7 +244,7 @@ def _sync(path: Path) -> None:
 
 @contextmanager
 def _written(target: Path, data: bytes) -> Iterator[Path]:
-    """A synced file with the content, beside the target; it is gone afterwards."""
+    """A temporary synced file with the content, in the target's folder; removed afterwards."""
     temporary = _temporary(target)
     try:
         with temporary.open("xb") as file:

@@ -1,7 +1,6 @@
-"""Documents of ours that outlive the process which wrote them: JSON with the version of its format.
+"""Our documents that outlive the process that wrote them: JSON with a format version.
 
-Another version is refused, and so is what cannot be read: neither is ever taken for something else, and nothing is
-changed.
+A document of another version is refused, as is an unreadable one. Nothing is misread, and nothing is changed.
 """
 
 from __future__ import annotations
@@ -25,19 +24,19 @@ def decode(
     damaged: str | None = None,
     error: type[DeltaworksError] = IncompatibleCheckpointError,
 ) -> T:
-    """Reads one.
+    """Decodes a document.
 
     Args:
-        content: of the document, an object with a field `format`.
-        kind: what it becomes.
-        version: of the format that we read.
-        what: it is, and where, as the beginning of a sentence.
-        other: what to do if another version wrote it.
-        damaged: what to do if it cannot be read; None: the same.
-        error: raised if it cannot be read.
+        content: the document, a JSON object with a field `format`.
+        kind: the type to decode it to.
+        version: the format version that we read.
+        what: what the document is and where, as the beginning of a sentence.
+        other: hint if another version wrote it.
+        damaged: hint if it cannot be read; None: the same as `other`.
+        error: the error to raise if it cannot be read.
 
     Raises:
-        IncompatibleCheckpointError: it has another format.
+        IncompatibleCheckpointError: it has another format version.
     """
     try:
         found = msgspec.json.decode(content, type=dict[str, Any])

@@ -1,9 +1,9 @@
 """The home: the one folder that a running system writes to.
 
-It is made for its user alone, and marked, so that nobody deletes a folder which only happens to be configured as one.
-What is deleted of it is what deltaworks makes there (`Settings.parts`); whatever else lies in it stays.
+Only its user can access it. It is marked, so that nobody deletes a folder that only happens to be configured as the
+home. Only what deltaworks makes there (`Settings.parts`) is ever deleted; everything else stays.
 
-Not here: when it is deleted, and what has to be stopped before (`stack.lifecycle`).
+`stack.lifecycle` decides when it is deleted and what has to be stopped before.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _SIGNS = (
     "pipelines/*/plan.json",
     "code/*/manifest.json",
 )
-"""What nobody else has: one of them, and nothing that is not ours, is a home that was made before there were marks."""
+"""Names that only deltaworks uses: a folder with one of them and nothing foreign is a home from before marks."""
 
 
 class Marker(msgspec.Struct, frozen=True, kw_only=True):
-    """The file that says that deltaworks has made the folder."""
+    """The file that marks the folder as made by deltaworks."""
 
     format: int = FORMAT
 
@@ -49,34 +49,33 @@ class Part:
 
     @property
     def size_bytes(self) -> int:
-        """Of all files in it, which are looked at; one with several names counts once. What a link leads to does not
-        count, and stays."""
+        """The size of all files in it; a file with several names counts once, and the targets of links do not count."""
         return _size_bytes(self.path)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """What a home holds."""
+    """The contents of a home."""
 
     parts: tuple[Part, ...]
-    """Made by deltaworks."""
+    """Files and folders that deltaworks made."""
     others: tuple[Path, ...]
-    """Not made by deltaworks."""
+    """Files and folders that deltaworks did not make."""
     marked: bool
-    """Else it was made before there were marks, as far as one can tell."""
+    """Whether the home has a mark; if not, it appears to be from before homes were marked."""
 
 
 def make(settings: Settings) -> None:
-    """Makes the home, or finds it made; whatever of it is ours is closed to other users.
+    """Makes the home if it does not exist, and closes our part of it to other users.
 
-    A folder that holds what is not ours is used as it is: neither marked nor closed.
+    A folder with foreign content is used as it is: neither marked nor closed.
 
     Raises:
-        ConfigurationError: it is no folder.
+        ConfigurationError: it is not a folder.
     """
     home = settings.home
     if home.exists() and not home.is_dir():
-        raise ConfigurationError(f"{home} is no folder.", hint="DELTAWORKS_HOME=<a folder, or a new one>")
+        raise ConfigurationError(f"{home} is not a folder.", hint="DELTAWORKS_HOME=<an existing or new folder>")
     is_empty = not home.is_dir() or not any(home.iterdir())
     home.mkdir(mode=_folder_mode(), parents=True, exist_ok=True)
     if not settings.marker.exists() and _why_never_deleted(settings) is None and (is_empty or _looks_ours(settings)):
@@ -86,52 +85,52 @@ def make(settings: Settings) -> None:
 
 
 def mark(settings: Settings) -> None:
-    """Says that the home is one."""
+    """Marks the home."""
     replace_file(settings.marker, msgspec.json.encode(Marker()), mode=_PRIVATE_FILE, durable=True)
 
 
 def contents(settings: Settings) -> Contents:
-    """What there is to delete.
+    """Lists what can be deleted.
 
     Raises:
-        ConfigurationError: the folder is not one that deltaworks deletes, and why; says what to do.
+        ConfigurationError: deltaworks does not delete this folder; says why and what to do.
         IncompatibleCheckpointError: another version of deltaworks made it.
     """
     home = settings.home
     if (why := _why_never_deleted(settings)) is not None:
         raise ConfigurationError(
-            f"{home} {why}, so nothing of it is deleted.", hint=f"delete by hand what you do not need{_named(settings)}"
+            f"{home} {why}, so nothing in it is deleted.", hint=f"delete by hand what you do not need{_named(settings)}"
         )
     marked = settings.marker.exists()
     if marked:
         formats.decode(settings.marker.read_bytes(), Marker, FORMAT, f"The mark {settings.marker}")
     elif not _looks_ours(settings):
         raise ConfigurationError(
-            f"{home} has no {settings.marker.name}, so nobody knows that deltaworks has made it; nothing is deleted.",
-            hint=f"is DELTAWORKS_HOME right? Look at it, and delete by hand what you do not need{_named(settings)}",
+            f"{home} has no {settings.marker.name}, so deltaworks may not have made it; nothing is deleted.",
+            hint=f"check DELTAWORKS_HOME and the folder; delete by hand what you do not need{_named(settings)}",
         )
     parts = map(Part, _ours(settings))
     return Contents(parts=tuple(parts), others=tuple(_others(settings)), marked=marked)
 
 
 def require_marked(settings: Settings) -> Contents:
-    """As `contents`; raises `ConfigurationError`, too, if the home has no mark."""
+    """Like `contents`, but also raises `ConfigurationError` if the home has no mark."""
     found = contents(settings)
     if not found.marked:
         raise ConfigurationError(
-            f"{settings.home} was made before homes were marked, so nobody can be sure that all of it may go.",
-            hint="look at what is in it, then `deltaworks down --delete-data --yes`",
+            f"{settings.home} was made before homes were marked, so some of it may not belong to deltaworks.",
+            hint="look at its contents, then `deltaworks down --delete-data --yes`",
         )
     return found
 
 
 def delete(settings: Settings) -> None:
-    """Deletes what deltaworks has made, and the home if nothing else is in it; nothing may run there.
+    """Deletes what deltaworks made, and the home if nothing else is in it. Nothing may run there.
 
-    Interrupted, it can be called again.
+    If it is interrupted, it can be called again.
 
     Raises:
-        ConfigurationError, IncompatibleCheckpointError: as `require_marked`; nothing has changed.
+        ConfigurationError, IncompatibleCheckpointError: as in `require_marked`; nothing has changed.
         StackError: something cannot be deleted.
     """
     found = require_marked(settings)
@@ -144,17 +143,17 @@ def delete(settings: Settings) -> None:
 
 
 def _folder_mode() -> int:
-    """As root, PostgreSQL runs as another user, who passes through the home to a folder of his own."""
+    """The mode of the home; under root, PostgreSQL runs as another user, who passes through it to its own folder."""
     return _PASSABLE_FOLDER if os.geteuid() == 0 else _PRIVATE_FOLDER
 
 
 def _close(settings: Settings) -> None:
-    """Nobody else reads what is there; folders that are made later are below closed ones."""
+    """Closes existing files and folders to other users; later folders are below closed ones."""
     _chmod(settings.home, _folder_mode())
     for folder in settings.private:
         folder.mkdir(mode=_PRIVATE_FOLDER, exist_ok=True)
     for part in _ours(settings):
-        if part != settings.postgres:  # it is its server's, and closed since it was made
+        if part != settings.postgres:  # it belongs to its server, and was created closed
             _chmod(part, _PRIVATE_FOLDER if part.is_dir() else _PRIVATE_FILE)
     for folder in (settings.logs, settings.airflow):
         for file in _files_in(folder):
@@ -162,7 +161,7 @@ def _close(settings: Settings) -> None:
 
 
 def _chmod(path: Path, mode: int) -> None:
-    """Not what a link leads to, and not what belongs to somebody else."""
+    """Skips the targets of links and files of other users."""
     with suppress(FileNotFoundError):
         found = path.lstat()
         if not path.is_symlink() and found.st_uid == os.geteuid() and found.st_mode & 0o777 != mode:
@@ -176,7 +175,7 @@ def _files_in(folder: Path) -> list[Path]:
 
 
 def _why_never_deleted(settings: Settings) -> str | None:
-    """What kind of folder it is, if it is one that no mark makes ours."""
+    """Why the folder is never deleted, whatever its mark; None if it may be."""
     home, project = settings.home, settings.project.resolve()
     if home.is_symlink():
         return f"is a link to {home.resolve()}"
@@ -211,7 +210,7 @@ def _others(settings: Settings) -> Iterator[Path]:
 
 
 def _named(settings: Settings) -> str:
-    """The names of what would be ours, behind a sentence."""
+    """A clause with the names in it that deltaworks uses."""
     names = ", ".join(path.name for path in _ours(settings))
     return f"; of the names that deltaworks uses there: {names}" if names else ""
 
@@ -229,7 +228,7 @@ def _size_bytes(path: Path) -> int:
 
 
 def _delete(path: Path) -> None:
-    """A link goes, what it leads to stays."""
+    """Deletes a file or folder; of a link, only the link."""
     try:
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
@@ -238,5 +237,5 @@ def _delete(path: Path) -> None:
     except OSError as error:
         raise StackError(
             f"{error.filename or path} cannot be deleted: {error.strerror}.",
-            hint="see whose it is, and what still uses it; then `deltaworks down --delete-data` once more",
+            hint="see who owns it and what still uses it, then repeat `deltaworks down --delete-data`",
         ) from error

@@ -1,10 +1,10 @@
-"""Whose stack listens on a port of this machine: that of this project, or of another one?
+"""Finds out whose stack listens on a port of this machine: this project's or another's.
 
-All components of a stack are started by its runner and end with it, so the runner is found above whatever listens, and
-its environment names home and project. No server is asked for anything, and no password is sent anywhere.
+The runner of a stack starts all of its components and ends with them. So the runner is an ancestor of the process that
+listens, and its environment names home and project. No server is queried, and no password is sent.
 
-What it cannot see: processes of other users (unless we are root), what runs in a container or on another machine, and
-what was not started by a runner, such as a Kafka of one's own. All of these count as nobody's stack.
+It cannot see processes of other users (unless we are root), processes in a container or on another machine, or
+processes that no runner started, such as a separate Kafka. All of these count as nobody's stack.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from deltaworks.errors import DeltaworksError, StackError
 from deltaworks.settings import Settings
 
 RUNNER = "deltaworks.stack.runner"
-"""The module that starts the components of a stack; it is in the command line of the process."""
+"""The module that starts the components of a stack, as it appears in the command line of the process."""
 _LOOPBACK = "127.0.0.1"
-_HINT = "`deltaworks down` in that project, then `deltaworks up` here"
+_HINT = "run `deltaworks down` in that project, then `deltaworks up` here"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stack:
-    """Whose component listens on a port."""
+    """The stack of a component that listens on a port."""
 
     component: str
     project: Path
@@ -38,7 +38,7 @@ class Stack:
 
 
 def listener(port: int) -> psutil.Process | None:
-    """The process that listens there; None if there is none, or if it is another user's."""
+    """The process that listens on a port; None if there is none or it is another user's."""
     with suppress(psutil.Error):
         for connection in psutil.net_connections(kind="tcp"):
             listens = connection.status == psutil.CONN_LISTEN and connection.laddr and connection.laddr.port == port
@@ -48,7 +48,7 @@ def listener(port: int) -> psutil.Process | None:
 
 
 def stack_on(port: int) -> Stack | None:
-    """The stack whose component listens there; None if it is nobody's, as far as can be seen."""
+    """The stack whose component listens on a port; None if no stack is visible."""
     process = listener(port)
     if process is None:
         return None
@@ -66,33 +66,33 @@ def require_none_of_another(
     port: int,
     *,
     error: type[DeltaworksError] = StackError,
-    other_port: str = "another port for one of them",
+    other_port: str = "use another port for one of them",
 ) -> None:
-    """Raises if a component of another home listens on a port that is one of this home's stack."""
+    """Raises if a component of another home listens on a port of this home's stack."""
     stack = stack_on(port)
     if stack is not None and stack.home != settings.home.resolve():
         raise error(
-            f"Port {port} is used by {stack}; it is nothing of {settings.home}, and was left alone.",
+            f"Port {port} is used by {stack}; it does not belong to {settings.home} and was left alone.",
             hint=f"{_HINT}; or {other_port}",
         )
 
 
 def require_own_kafka(settings: Settings) -> None:
-    """Raises `StackError` if the stack of another home answers where this home's own Kafka should.
+    """Raises `StackError` if the stack of another home listens where this home's own Kafka should.
 
-    A Kafka that the settings name elsewhere is used whoever runs it.
+    A Kafka that the settings name elsewhere is accepted, whoever runs it.
     """
     if _is_own_kafka(settings):
         require_none_of_another(
             settings,
             settings.broker_port,
-            other_port="DELTAWORKS_BOOTSTRAP=127.0.0.1:<port> for one of them; to use that Kafka on purpose, "
-            f"DELTAWORKS_BOOTSTRAP=localhost:{settings.broker_port}",
+            other_port="set DELTAWORKS_BOOTSTRAP=127.0.0.1:<port> for one of them; to use that Kafka on purpose, "
+            f"set DELTAWORKS_BOOTSTRAP=localhost:{settings.broker_port}",
         )
 
 
 def _is_own_kafka(settings: Settings) -> bool:
-    """Whether the address is where `up` starts a broker, in a home that has one, or where it would by default."""
+    """Whether the address is that of the home's broker: the default, or one where this home has a broker's data."""
     if settings.bootstrap == Settings.bootstrap:
         return True
     has_one = (settings.kafka / "data" / "meta.properties").is_file()
@@ -100,7 +100,7 @@ def _is_own_kafka(settings: Settings) -> bool:
 
 
 def _component(home: Path, port: int) -> str:
-    """Its name, as the runner of that home has it."""
+    """The name of the component on a port, according to the runner of that home."""
     with suppress(OSError, msgspec.DecodeError, KeyError, TypeError):
         state = msgspec.json.decode((home / "run" / "runner.state").read_bytes())
         return next((str(each["name"]) for each in state["components"] if port in each["ports"]), "a component")

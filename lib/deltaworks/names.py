@@ -1,8 +1,7 @@
-"""What may be the name of something that has a file or a folder of its own.
+"""The rules for names that become files or folders.
 
-Names and ids come from outside: arguments of commands, forms and XComs of Airflow, files that somebody may have edited.
-Each is checked where it becomes part of a path, so that none leads out of its folder. The rules are here and nowhere
-else.
+Names and ids come from outside: command arguments, forms and XComs of Airflow, files that somebody may have edited.
+Each is checked where it becomes part of a path, so that none leads out of its folder. Only this module has the rules.
 """
 
 from __future__ import annotations
@@ -18,27 +17,27 @@ _SHOWN = 100
 
 @dataclass(frozen=True)
 class Rule:
-    """What names of one kind look like; none of them is `.` or `..`, and none has a separator in it."""
+    """The syntax of one kind of names; no rule allows `.`, `..` or a separator."""
 
     what: str
-    """Behind "cannot be ": an article and a noun."""
+    """An article and a noun, to follow "cannot be "."""
     pattern: re.Pattern[str]
     valid: str
-    """For people."""
+    """The rule in words."""
 
     def allows(self, name: str) -> bool:
-        """Whether it may be a name."""
+        """Whether the rule allows a name."""
         return self.pattern.fullmatch(name) is not None
 
     def checked(self, name: str, where: Path | None = None) -> str:
-        """The name, if it may be one.
+        """Returns the name if the rule allows it.
 
         Args:
-            name: from outside.
+            name: a name from outside.
             where: the folder in which it would name something.
 
         Raises:
-            ConfigurationError: it may not; nothing was read, written or deleted.
+            ConfigurationError: the rule does not allow it; nothing was read, written or deleted.
         """
         if self.allows(name):
             return name
@@ -56,7 +55,7 @@ TOPIC = Rule(
 STORE = Rule(
     "the name of a store",
     re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9.-][a-zA-Z0-9._-]{0,199}"),
-    "letters, digits, '.', '_' and '-', and no '_' at the begin",
+    "letters, digits, '.', '_' and '-', and no '_' at the beginning",
 )
 TABLE = Rule(
     "the name of a Delta table",

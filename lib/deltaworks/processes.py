@@ -1,10 +1,10 @@
-"""Processes that outlive the command that started them: one file each in `<home>/run`, each in a session of its own.
+"""Processes that outlive the command that started them: each has a file in `<home>/run` and its own session.
 
-A session is how all of a process can be found and stopped: Spark's JVM and its Python workers leave the process
-group of their driver, and may outlive it, but not its session. A pid alone is never trusted: the start time must
-fit, because pids are used again.
+The session is how a process with all its children is found and stopped: Spark's JVM and its Python workers leave the
+process group of their driver and may outlive it, but they stay in its session. A pid alone is never trusted: the start
+time has to match, because pids are reused.
 
-Does not restart what died.
+This module does not restart dead processes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from deltaworks.names import FILE
 _CLOCK_TOLERANCE_S = 2.0
 _POLL_S = 0.02
 _STARTED = 19
-"""Where `/proc/<pid>/stat` says when a process was started, counted behind its name."""
+"""The field of `/proc/<pid>/stat` with the start time, counted after the name of the process."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,24 +40,23 @@ class Registered:
 
     name: str
     kind: str
-    """`kafka`, `pipeline`: decides the order of stopping."""
+    """Such as `kafka` or `pipeline`; decides the order of stopping."""
     pid: int
     started_s: float
-    """When it started, as the operating system says."""
+    """When it started, according to the operating system."""
     command: tuple[str, ...]
     log: str
     """File with its output."""
     ports: tuple[int, ...] = ()
     started: str = ""
-    """Which process of that pid it is, see `started`; empty: `started_s` says so."""
+    """Tells it from other processes of the same pid, see `started`; if empty, `started_s` does."""
     launched: Sign | None = None
-    """When it was registered, for who asks how long ago."""
+    """When it was registered, to compute its age."""
     host: str = ""
-    """Which machine, or container, it is a process of; empty: this one."""
+    """The machine or container that it runs on; empty: this one."""
 
     def members(self) -> list[psutil.Process]:
-        """Everything that lives in its session, itself first; empty when it has ended and left nothing, or when it is
-        a process of another machine."""
+        """All live processes of its session, itself first; empty if none is left or it belongs to another machine."""
         if self.host not in ("", socket.gethostname()):
             return []
         leader = _process(self.pid)
@@ -73,14 +72,14 @@ class Registered:
 
     @property
     def alive(self) -> bool:
-        """The process itself runs."""
+        """Whether the process itself runs."""
         return any(process.pid == self.pid for process in self.members())
 
 
 def started(pid: int) -> str:
-    """Tells a process from a later one of the same pid, whatever is done to the wall clock; empty if there is none.
+    """Identifies a process among those of the same pid, whatever the wall clock does; empty if there is none.
 
-    The system counts a start from its boot; told as a time of day, it moves with each step of the clock.
+    The system counts the start from its boot; as a time of day, it would move with each step of the clock.
     """
     try:
         return f"{clock.boot_id()}/{_stat(pid).split()[_STARTED]}"
@@ -107,14 +106,14 @@ def launch(
 
     Args:
         run: folder of the registrations.
-        env: its whole environment; None inherits ours.
-        tethered: it gets SIGTERM when the process that started it dies, however that happens (Linux).
+        env: its whole environment; None: it inherits ours.
+        tethered: it gets SIGTERM when the process that started it dies, for whatever reason (Linux).
     """
     FILE.checked(name, run)  # before anything is started
     log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     prefix = [sys.executable, "-m", "deltaworks.stack.tether", str(os.getpid())] if tethered else []
     arguments = [*prefix, *command]
-    # Not subprocess.Popen: that one insists on being asked for the end of the process.
+    # Not subprocess.Popen, which has to be asked for the end of the process.
     pid = os.posix_spawnp(
         arguments[0],
         arguments,
@@ -150,7 +149,7 @@ def register(
 
 
 def registered(run: Path) -> list[Registered]:
-    """All that were started and not stopped, dead ones included."""
+    """All processes that were started and not stopped, including dead ones."""
     return [entry for file in sorted(run.glob("*.json")) if (entry := _read(file)) is not None]
 
 
@@ -165,18 +164,18 @@ def forget(run: Path, name: str) -> None:
 
 
 def stop(run: Path, entry: Registered, *, timeout_s: float = 20.0) -> bool:
-    """Ends a process and all of its session: SIGTERM to the process, then SIGKILL to whatever is left.
+    """Ends a process and its whole session: SIGTERM to the process, then SIGKILL to whatever is left.
 
     Returns:
-        Whether it went without SIGKILL.
+        Whether the process ended without SIGKILL.
 
     Raises:
-        StackError: something cannot be killed (another user's process, an uninterruptible one).
+        StackError: a process cannot be killed (another user's, or an uninterruptible one).
     """
     leader = [process for process in entry.members() if process.pid == entry.pid]
     _send(signal.SIGTERM, leader)
     polite = _wait(entry, timeout_s, leader_only=True)
-    # What it leaves behind (a JVM, workers) gets a moment to notice; what is left of one that was killed gets none.
+    # What it leaves behind (a JVM, workers) gets a moment to notice; after a SIGKILL it gets none.
     polite = _wait(entry, 1.0 if polite and leader else 0.0) and polite
     _send(signal.SIGKILL, entry.members())
     if not _wait(entry, 5.0):
@@ -191,7 +190,7 @@ def stop(run: Path, entry: Registered, *, timeout_s: float = 20.0) -> bool:
 
 
 def family(root: psutil.Process) -> list[psutil.Process]:
-    """A process and all below it, itself first."""
+    """A process and its descendants, itself first."""
     try:
         return [root, *root.children(recursive=True)]
     except psutil.NoSuchProcess:
@@ -199,7 +198,7 @@ def family(root: psutil.Process) -> list[psutil.Process]:
 
 
 def kill(processes: Sequence[psutil.Process], *, timeout_s: float | None) -> None:
-    """SIGKILL to all of them; returns when they are gone, or after the timeout."""
+    """Sends SIGKILL to all of them; returns when they are gone or after the timeout."""
     for process in processes:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
@@ -207,15 +206,15 @@ def kill(processes: Sequence[psutil.Process], *, timeout_s: float | None) -> Non
 
 
 def boot_id() -> str:
-    """Another one after every start of the machine; what was not synced before may be lost, or half there."""
+    """Changes with every boot of the machine; after another boot, unsynced data may be lost or incomplete."""
     return clock.boot_id() or f"{psutil.boot_time():.0f}"
 
 
 def last_lines(log: Path, count: int = 20, *, after: int = 0) -> list[str]:
-    """The end of a log, without stack frames; what an error message shows.
+    """The end of a log for an error message, without stack frames.
 
     Args:
-        after: bytes at the begin of the log that do not count.
+        after: number of bytes to skip at the beginning of the log.
     """
     if not log.is_file():
         return []
@@ -237,12 +236,12 @@ def _read(file: Path) -> Registered | None:
 
 
 def _stat(pid: int) -> str:
-    """What follows the name of the process, which may hold anything."""
+    """The fields after the name of the process, which may contain anything."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2]
 
 
 def _process(pid: int) -> psutil.Process | None:
-    """None when there is none, or only a zombie that waits for its parent."""
+    """The process; None if there is none, or only a zombie that waits for its parent."""
     try:
         process = psutil.Process(pid)
         if process.status() != psutil.STATUS_ZOMBIE:
@@ -253,7 +252,7 @@ def _process(pid: int) -> psutil.Process | None:
 
 
 def _reap(pid: int) -> None:
-    """A child of ours can be waited for only when the last of its threads is gone; its ports are free then."""
+    """Waits for a child of ours, which succeeds only when its last thread is gone; then its ports are free."""
     end = clock.ticks_s() + 5.0
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(pid, os.WNOHANG) == (0, 0) and clock.ticks_s() < end:

@@ -1,4 +1,4 @@
-"""The names that `deltaworks` offers; it imports this module when it is asked for the first of them."""
+"""The public names of `deltaworks`, which imports this module when the first of them is used."""
 
 from deltaworks.dsl.branched import BranchedKStream
 from deltaworks.dsl.builder import StreamsBuilder

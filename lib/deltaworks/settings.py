@@ -1,6 +1,6 @@
-"""What the environment decides; the only module that reads it.
+"""The settings from the environment; no other module reads it.
 
-A `Settings` is handed to whoever needs one. The folders below `home` are named here and nowhere else.
+Code that needs a `Settings` gets it as an argument. Only this module names the folders below `home`.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _SURROUNDINGS = frozenset(
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Where things are and how much they may use."""
+    """Locations and limits of a deployment."""
 
     project: Path
-    """Folder that holds `jobs/`; DELTAWORKS_PROJECT, else the nearest one above the working directory."""
+    """Folder with `jobs/`; DELTAWORKS_PROJECT, else the nearest one above the working directory."""
     home: Path
-    """Everything that a running system writes; DELTAWORKS_HOME, else `.deltaworks` in the project."""
+    """Folder for everything that a running system writes; DELTAWORKS_HOME, else `.deltaworks` in the project."""
     infra: Path
     """Versions, ports, configuration and locks of the components; part of the distribution."""
     cache: Path
@@ -47,15 +47,15 @@ class Settings:
     supervisor_host: str = "127.0.0.1"
     """Where the supervisor of the streams listens, on a port of its choice; DELTAWORKS_SUPERVISOR_HOST."""
     postgres_bin: Path | None = None
-    """Folder with `initdb` and `postgres` to prefer; POSTGRES_BIN, else the system's, else those of a package."""
+    """Preferred folder with `initdb` and `postgres`; POSTGRES_BIN, else the system's, else that of a package."""
     control_url: str | None = None
     """Database of the registry as an SQLAlchemy URL; DELTAWORKS_CONTROL_URL, else the PostgreSQL of the stack."""
     java_home: Path | None = None
-    """Java to prefer; JAVA_HOME."""
+    """Preferred Java; JAVA_HOME."""
     path: tuple[Path, ...] = ()
-    """Where programs are looked for; PATH."""
+    """Search path for programs; PATH."""
     broker_options: tuple[str, ...] = ("-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-    """JVM options of the broker; DELTAWORKS_BROKER_OPTIONS. These start quickly; drop the last for top throughput."""
+    """JVM options of the broker; DELTAWORKS_BROKER_OPTIONS. These start fast; drop the last for top throughput."""
     ivy_settings: Path | None = None
     """Ivy settings with a company's own repositories; DELTAWORKS_IVY_SETTINGS, else Maven Central."""
     https_proxy: str | None = None
@@ -63,22 +63,21 @@ class Settings:
     cores: int = 2
     """Cores that a stream may use; DELTAWORKS_CORES, else the cores of the machine."""
     driver_memory: str = "1g"
-    """Heap of a stream's JVM, as Spark writes it; DELTAWORKS_DRIVER_MEMORY."""
+    """Heap of a stream's JVM, in Spark's notation; DELTAWORKS_DRIVER_MEMORY."""
     max_records_per_batch: int = 400_000
-    """A backlog is cut into micro-batches of at most this many records; DELTAWORKS_MAX_RECORDS_PER_BATCH."""
+    """Maximum number of records in a micro-batch; DELTAWORKS_MAX_RECORDS_PER_BATCH."""
     max_bytes_per_batch: int = 256 * 1024 * 1024
-    """Likewise of at most this many bytes of records, as estimated from the batches before;
-    DELTAWORKS_MAX_BYTES_PER_BATCH."""
+    """Maximum bytes of records in a micro-batch, as estimated from earlier batches; DELTAWORKS_MAX_BYTES_PER_BATCH."""
     query_memory_mb: int = 1024
-    """Memory of a query of `deltaworks sql` or of a quality suite; DELTAWORKS_QUERY_MEMORY_MB."""
+    """Memory limit of a query of `deltaworks sql` or a quality suite; DELTAWORKS_QUERY_MEMORY_MB."""
     query_seconds: int = 600
-    """Time of such a query; DELTAWORKS_QUERY_SECONDS."""
+    """Time limit of such a query; DELTAWORKS_QUERY_SECONDS."""
     python_path: tuple[Path, ...] = ()
     """Where workers find `deltaworks` and the pipelines: the package (or `code`), the project, then PYTHONPATH."""
     start_offsets: str = "earliest"
     """Where a new checkpoint starts, `earliest` or `latest`; DELTAWORKS_START_OFFSETS."""
     code: Path | None = None
-    """The archive that this process runs from, see `control.code`; DELTAWORKS_CODE, set by whoever starts a driver."""
+    """The archive that this process runs from, see `control.code`; DELTAWORKS_CODE, which the launcher sets."""
     run_from: str = "archive"
     """Whether `run` and `deploy` use an `archive` of the code or the `source` itself; DELTAWORKS_RUN_FROM."""
     fault_hook: str | None = None
@@ -164,24 +163,24 @@ class Settings:
 
     @staticmethod
     def surroundings(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-        """What any program wants to know of its user and machine: home, language, time zone, proxies, certificates.
+        """The variables about user and machine that programs need: home, language, time zone, proxies, certificates.
 
-        A process that outlives its launcher gets these and `environment`, and nothing else of what its launcher has:
-        no configuration of another program, no secret.
+        A process that outlives its launcher gets these and `environment`, and no other variable of its launcher: no
+        configuration of another program, no secret.
         """
         env = os.environ if environ is None else environ
         return {name: value for name, value in env.items() if name in _SURROUNDINGS or name.startswith("LC_")}
 
     def process_environment(self) -> dict[str, str]:
-        """All variables of a process of the stack; it imports deltaworks and the pipelines from where we do."""
+        """All variables of a process of the stack, which imports deltaworks and the pipelines from where we do."""
         return {**self.surroundings(), **self.environment(), "PYTHONPATH": self.joined_python_path}
 
     def with_code(self, code: Path) -> Settings:
-        """The same, for a process that runs from an archive: package and pipelines come from there, all else stays."""
+        """These settings for a process that imports package and pipelines from an archive."""
         return replace(self, code=code, python_path=(code, self.project, *self.python_path[2:]))
 
     def driver_environment(self) -> dict[str, str]:
-        """All variables of a driver. One that runs from an archive looks there first, not in its working directory, and
+        """All variables of a driver. From an archive, it imports from there first, not from its working directory, and
         writes nothing into it."""
         if self.code is None:
             return self.surroundings() | self.environment()
@@ -189,12 +188,12 @@ class Settings:
 
     @property
     def joined_python_path(self) -> str:
-        """`python_path`, as the variable PYTHONPATH has it."""
+        """`python_path` in the format of PYTHONPATH."""
         return os.pathsep.join(map(str, self.python_path))
 
     @property
     def jobs(self) -> Path:
-        """The pipelines, and what belongs to them."""
+        """The folder of the pipelines and their suites, sample data and models."""
         return (self.code or self.project) / "jobs"
 
     @property
@@ -204,23 +203,23 @@ class Settings:
 
     @property
     def registry_url(self) -> str:
-        """Where the registry is. The password is in a file, so that it is in no command line and no environment."""
+        """URL of the registry. The password is in a file, so that no command line and no environment has it."""
         local = f"postgresql+psycopg://deltaworks@127.0.0.1:{self.postgres_port}/deltaworks?passfile={self.pgpass}"
         return self.control_url or local
 
     @property
     def marker(self) -> Path:
-        """Says that the home is one; see `home`."""
+        """The file that marks the home; see `home`."""
         return self.home / "home.json"
 
     @property
     def parts(self) -> tuple[Path, ...]:
-        """Everything that deltaworks makes in the home; nothing else of it is ever deleted."""
+        """Everything that deltaworks makes in the home; nothing else in it is ever deleted."""
         return (*self.private, self.airflow, self.postgres, self.pgpass, self.run, self.temporary, self.marker)
 
     @property
     def private(self) -> tuple[Path, ...]:
-        """The folders of the home that are there from the beginning, for its user alone."""
+        """The folders that a home has from the beginning; only its user can access them."""
         return (self.pipelines, self.tables, self.archives, self.logs, self.kafka, self.jars)
 
     @property
@@ -255,12 +254,12 @@ class Settings:
 
     @property
     def run(self) -> Path:
-        """One file per process that runs."""
+        """One file per running process."""
         return self.home / "run"
 
     @property
     def temporary(self) -> Path:
-        """Where the components put what need not outlive them."""
+        """Temporary files of the components."""
         return self.home / "tmp"
 
     @property
@@ -288,7 +287,7 @@ class Settings:
 
 
 def _python_path(env: Mapping[str, str], project: Path, code: Path | None) -> tuple[Path, ...]:
-    """Each folder once: a child gets ours, and would add the first two again."""
+    """Folders for imports, each once: a child gets our path and would add the first two again."""
     others = (Path(entry) for entry in env.get("PYTHONPATH", "").split(os.pathsep) if entry)
     package = Path(__file__).resolve().parents[1] if code is None else code
     return tuple(dict.fromkeys((package, project, *others)))
@@ -300,7 +299,7 @@ def _project_above(start: Path) -> Path:
 
 
 def _infra() -> Path:
-    """Beside the package in a wheel, at the top of the repository in a clone."""
+    """The folder `infra`: next to the package in a wheel, at the top of the repository in a clone."""
     here = Path(__file__).resolve().parent
     packaged = here / "_infra"
     return packaged if packaged.is_dir() else here.parents[1] / "infra"

@@ -181,5 +181,5 @@ def test_a_pipeline_has_one_driver() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "generation"
         fence.advance(path, 1, "orders")
-        with fence.held(path, 1, "orders"), pytest.raises(LeaseError, match="is held"):
+        with fence.held(path, 1, "orders"), pytest.raises(LeaseError, match="A process holds"):
             fence.advance(path, 2, "orders", patience_s=0.01)

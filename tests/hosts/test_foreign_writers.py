@@ -91,7 +91,7 @@ def test_after_an_optimize_and_its_repair_every_window_is_there_once_and_becomes
             hours.stream.restart()
     assert command(monkeypatch, "tables", "repair", "per_hour", "--yes") == 0
 
-    assert "2 files come back, 1 go" in capsys.readouterr().out
+    assert "2 files to restore, 1 to remove" in capsys.readouterr().out
     assert hours.rows() == before
     hours.stream.restart()
     if is_running:

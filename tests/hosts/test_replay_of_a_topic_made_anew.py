@@ -249,7 +249,7 @@ def test_an_archive_never_holds_two_topics_of_one_name(tmp_path: Path, monkeypat
     of_now = ArchiveReader(days.settings.tables, Archives.of(days.stream.plan), lambda topic: "payments-1")
     assert of_now.spans("payments", 0) == []
 
-    with pytest.raises(ConfigurationError, match="holds records of the topic 'payments' as it was before") as no:
+    with pytest.raises(ConfigurationError, match="holds records of the earlier topic 'payments'") as no:
         recovery.accept("payments", new_topic=["payments"])
     move = (no.value.hint or "").partition(" (")[0].split()
     assert move[0] == "mv" and accepted.read(days.stream.paths.current.accepted).topics == {}

@@ -237,7 +237,7 @@ def test_a_command_that_a_driver_left_is_carried_out_by_who_asks_next(beside: Be
     paths = PipelinePaths.of(beside.settings, "orders")
     run = beside.start(tables=("order_counts",))
     beside.advance(run, "gate")
-    with Lease(paths.lease, "orders", 1), run.held(), pytest.raises(Exception, match="did not carry out"):
+    with Lease(paths.lease, "orders", 1), run.held(), pytest.raises(Exception, match="did not execute"):
         table_commands.publish(
             beside.settings, beside.pipeline, run.paths.tables, run.publication_request(), timeout_s=0.2
         )

@@ -57,7 +57,7 @@ def test_the_broker_says_which_topics_lose_only_what_is_old(kafka: LiveStack) ->
 def test_a_topic_with_other_partitions_is_an_error(kafka: LiveStack) -> None:
     name = kafka.topic("fixed", partitions=2)
 
-    with pytest.raises(KafkaTopicError, match=f"Topic '{name}' has 2 partitions, 4 are wanted"):
+    with pytest.raises(KafkaTopicError, match=f"Topic '{name}' has 2 partitions, but needs 4"):
         admin.create_topics(kafka.bootstrap, [TopicSpec(name=name, partitions=4)])
 
 

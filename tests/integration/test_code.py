@@ -142,10 +142,12 @@ def test_a_stream_runs_the_code_that_was_deployed_until_other_code_is(numbers: N
     assert old is not None and old != code.digest(replace(numbers.settings))
     begun = Intent(batch=3, lineage="", query="", generation=generation, code=old, clock_ms=0, tick=False, ranges=[],
                    end={}, previous="")  # fmt: skip
-    with pytest.raises(StreamsError, match=r"`deltaworks set-aside numbers numbered-0@4` makes dead letters"):
+    with pytest.raises(StreamsError, match=r"`deltaworks set-aside numbers numbered-0@4` turns failing records"):
         finish_with(numbers.settings, "numbers", generation, begun)
 
-    assert "1 will be set aside" in numbers.deltaworks("set-aside", "numbers", "numbered-0@4", "--reason", "negative")
+    assert "Records set aside: 1 new" in numbers.deltaworks(
+        "set-aside", "numbers", "numbered-0@4", "--reason", "negative"
+    )
     assert finish_with(numbers.settings, "numbers", generation, begun)
     assert numbers.results() == [1, 2, 3, 4_000, 6_000]
     (letter,) = numbers.rows("numbers_failed")

@@ -312,7 +312,7 @@ def test_a_full_disk_is_noticed_before_anything_starts(settings: Settings, monke
     usage = shutil.disk_usage(settings.project)._replace(free=5_000_000)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
 
-    with pytest.raises(StackError, match=r"has 5 MB free; kafka is not started with less than 1024 MB"):
+    with pytest.raises(StackError, match=r"has 5 MB free; kafka needs at least 1024 MB"):
         up(settings, only=["kafka"])
 
     assert is_down(settings)

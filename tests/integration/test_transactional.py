@@ -280,9 +280,9 @@ def test_another_intent_under_the_same_id_is_refused(kafka: LiveStack) -> None:
 
     for to in (sink(kafka, topic), sink(kafka, topic)):
         assert not write(to, 4, topic, b"a", intent="one")
-        with pytest.raises(IntentError, match="batch 4 with another meaning"):
+        with pytest.raises(IntentError, match="batch 4 with another intent"):
             write(to, 4, topic, b"b", intent="other")
-        with pytest.raises(IntentError, match="batch 4, when batch 3 is to be done and 3 is the last one"):
+        with pytest.raises(IntentError, match="batch 4, but batch 3 is next and 3 is the last known one"):
             write(to, 3, topic, b"b", intent="other", known=3)
         assert not write(to, 3, topic, b"b", intent="other", known=4)
     assert write(to, 5, topic, b"c", intent="next")

@@ -156,7 +156,7 @@ def test_folders_that_no_mark_makes_ours_are_refused(
         at = replace(settings, home=folder)
         if folder != Path("/"):
             at.marker.write_text('{"format": 1}')
-        with pytest.raises(ConfigurationError, match=f"{why}.*, so nothing of it is deleted"):
+        with pytest.raises(ConfigurationError, match=f"{why}.*, so nothing in it is deleted"):
             home.delete(at)
     assert settings.marker.exists()
 
@@ -184,7 +184,7 @@ def test_a_mark_of_another_version_is_refused(settings: Settings) -> None:
 def test_a_home_that_is_a_file_is_refused(settings: Settings) -> None:
     settings.home.write_text("")
 
-    with pytest.raises(ConfigurationError, match="is no folder"):
+    with pytest.raises(ConfigurationError, match="is not a folder"):
         home.make(settings)
 
 

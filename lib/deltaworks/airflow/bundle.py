@@ -1,7 +1,7 @@
-"""The DAG bundle of all pipelines: one small DAG file per file in `jobs/`, written as those come and go.
+"""The DAG bundle of all pipelines: one small DAG file per file in `jobs/`, kept in step with that folder.
 
-Why files: Airflow parses each DAG file in a process of its own, with its own time limit and its own import error. So a
-pipeline that cannot be imported costs no other its DAG, and its error is shown under its own name (`jobs/orders.py`).
+Airflow parses each DAG file in its own process, with its own time limit and its own import error. So a pipeline that
+cannot be imported does not affect the DAGs of the others, and its error appears under its own name (`jobs/orders.py`).
 """
 
 from __future__ import annotations
@@ -50,19 +50,19 @@ class PipelineBundle(BaseDagBundle):
         return dag_files(Settings.from_environment()).parent
 
     def get_current_version(self) -> None:
-        """There is none: the files in `jobs/` are used as they are now."""
+        """None: the bundle has no versions; it always uses the current files in `jobs/`."""
 
 
 def dag_files(settings: Settings) -> Path:
-    """Where the DAG files are. The folder is called `jobs` too, because Airflow shows its name with every error."""
+    """The folder of the DAG files; it is also called `jobs`, because Airflow shows its name with every error."""
     return settings.airflow / "pipelines" / "jobs"
 
 
 def write_dag_files(settings: Settings, names: Sequence[str]) -> None:
-    """Makes the folder hold exactly these; several processes may do this at once.
+    """Makes the folder hold exactly the DAG files of these pipelines; several processes may do this at once.
 
-    A file gets the time of its job, or of its suite if that is newer, so that Airflow parses it again as soon as one of
-    them changes.
+    A file gets the modification time of its job, or of its suite if that is newer, so Airflow parses it again as soon
+    as either changes.
     """
     folder = dag_files(settings)
     folder.mkdir(parents=True, exist_ok=True)
@@ -73,7 +73,7 @@ def write_dag_files(settings: Settings, names: Sequence[str]) -> None:
         try:
             changed_ns = (settings.project / "jobs" / f"{name}.py").stat().st_mtime_ns
         except FileNotFoundError:
-            continue  # went away meanwhile; the next call removes its file
+            continue  # deleted meanwhile; the next call removes its DAG file
         with suppress(FileNotFoundError):
             suite = settings.project / "jobs" / SUITES / f"{name}.py"
             changed_ns = max(changed_ns, suite.stat().st_mtime_ns)

@@ -1,15 +1,15 @@
-"""A heavy part of a task as a process of its own, whose lines are the task's log.
+"""A child process for the heavy part of a task; its output is the task's log.
 
-Spark and Great Expectations do not belong into Airflow's processes: they take seconds to import and gigabytes to run.
-The child is in a session of its own and registered in `<home>/run`, like all that the stack starts. So whatever ends
-the task ends all of the child, down to Spark's JVM:
+Spark and Great Expectations do not belong in Airflow's processes: they take seconds to import and gigabytes to run.
+The child has its own session and is registered in `<home>/run`, like every process that the stack starts. So whatever
+ends the task also ends the whole child, down to Spark's JVM:
 
-| what happens | who ends it |
+| what happens | what ends the child |
 |---|---|
-| the task is marked, cleared, timed out, or its heart stops | `end`, called by Airflow (`on_kill`) or on the way out |
+| the task is marked, cleared or timed out, or its heartbeat stops | `end`, called by `on_kill` or at the end of a try |
 | the task is killed (SIGKILL, out of memory) | the kernel, which sends SIGTERM to the child |
-| something of it is left nevertheless | the next try, before it starts its own |
-| `deltaworks down` | the registration |
+| a part of the child survives all that | the next try, before it starts its own child |
+| `deltaworks down` is called | the registration, which leads `down` to it |
 """
 
 from __future__ import annotations
@@ -26,34 +26,34 @@ from deltaworks import processes
 KIND = "replay"
 _POLL_S = 0.1
 _PATIENCE_S = 2.0
-"""Airflow kills a task five seconds after it has asked it to end; by then nothing of the child may be left."""
+"""Airflow kills a task five seconds after it asks it to end; the child has to be gone by then."""
 
 
 class Child:
-    """One command at a time, under one name.
+    """Runs one command at a time, under one name.
 
     Args:
         run: folder of the registrations.
-        name: of the process; there is one of this name at a time, whichever task started it.
-        log: file that its lines are appended to.
-        env: its whole environment.
+        name: name of the process; only one process has it at a time, whichever task started it.
+        log: file that the output is appended to.
+        env: the whole environment of the process.
     """
 
     def __init__(self, run: Path, name: str, log: Path, env: Mapping[str, str]) -> None:
         self._run, self._name, self._log, self._env = run, name, log, env
         self._entry: processes.Registered | None = None
         self.begin = 0
-        """Where the lines of the last command begin in the log, in bytes."""
+        """Offset in the log, in bytes, where the output of the last command begins."""
 
     def execute(self, command: Sequence[str], say: Callable[[str], None]) -> int:
         """Runs a command to its end.
 
         Args:
-            command: with its arguments.
-            say: gets each line of its output, as soon as it is complete.
+            command: the program and its arguments.
+            say: called with each complete line of the output.
 
         Returns:
-            Its exit code; that of a process that a signal has ended is negative, as that of `subprocess`.
+            Its exit code; negative if a signal ended the process, as in `subprocess`.
         """
         self._end_earlier(say)
         self._log.parent.mkdir(parents=True, exist_ok=True)
@@ -67,7 +67,7 @@ class Child:
             self.end()
 
     def end(self) -> None:
-        """Ends all of it; nothing happens if there is nothing."""
+        """Ends the whole child; does nothing if there is none."""
         entry, self._entry = self._entry, None
         if entry is not None:
             processes.stop(self._run, entry, timeout_s=_PATIENCE_S)
@@ -75,7 +75,7 @@ class Child:
     def _end_earlier(self, say: Callable[[str], None]) -> None:
         earlier = processes.find(self._run, self._name)
         if earlier is not None and earlier.members():
-            say("an earlier try of this task has left a process: it is ended first")
+            say("an earlier try of this task left a process; ending it first")
             processes.stop(self._run, earlier, timeout_s=_PATIENCE_S)
 
     def _follow(self, pid: int, say: Callable[[str], None]) -> int:
@@ -95,7 +95,7 @@ class Child:
 
 
 def _exit_code(pid: int) -> int | None:
-    """None while it runs. A child that was ended from the outside may have been waited for there."""
+    """The exit code; None while the child runs. Another process may already have waited for a child that it ended."""
     with suppress(ChildProcessError):
         ended, status = os.waitpid(pid, os.WNOHANG)
         return os.waitstatus_to_exitcode(status) if ended else None

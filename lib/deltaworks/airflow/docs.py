@@ -1,4 +1,4 @@
-"""What the pages of a pipeline's DAGs say about it."""
+"""The documentation (`doc_md`) that Airflow shows on the pages of a pipeline's DAGs."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _DOC = """
 | Writes topics | {sinks} |
 | Writes tables | {tables} |
 | A record that fails | {on_error} |
-| Micro-batch | every {interval:g} s, unless the form says otherwise |
+| Trigger interval | {interval:g} s, unless the form sets another one |
 
 ### Start, stop, restart
-Trigger this DAG; the form asks what to do. The run stays active while the stream does: its task `supervise` waits and
-takes no worker. **The stream does not depend on it**: marking, clearing or failing a task or a run never stops the
-stream. To stop it, trigger this DAG with *stop*, or `deltaworks stop {name}`.
+Trigger this DAG; the form asks what to do. The run stays active as long as the stream runs: its task `supervise` is
+deferred and takes no worker slot. **The stream does not depend on the run**: marking, clearing or failing a task or a
+run never stops the stream. To stop it, trigger this DAG with *stop*, or call `deltaworks stop {name}`.
 
-A stream that dies is started again by the supervisor, at once, and gets a new run of this DAG. Clearing `supervise`
-attaches to the same deployment again; clearing `deploy` does not deploy again, trigger a new run for that.
+If a stream dies, the supervisor restarts it at once, and it gets a new run of this DAG. Clearing `supervise` attaches
+to the same deployment again. Clearing `deploy` does not deploy again; trigger a new run for that.
 
 ### Topology
 ```
@@ -35,38 +35,38 @@ attaches to the same deployment again; clearing `deploy` does not deploy again, 
 """
 
 _REPLAY = """
-Processes the history of `{name}` again with the code in `jobs/` as it is now, into staging tables; compares them with
-production; checks them; and publishes them in one commit per table, also under a running stream. Nothing that others
-read changes before the task `publish`.
+Processes the history of `{name}` again with the current code in `jobs/` and writes the results to staging tables. It
+then compares them with production, checks them, and publishes them in one commit per table, even while the stream
+runs. Nothing that others read changes before the task `publish`.
 
 | | |
 |---|---|
-| Tables with days | {with_days} |
-| Tables without, published as a whole | {whole} |
+| Tables published by day | {with_days} |
+| Tables published as a whole | {whole} |
 | One day, or a backfill of days | `{name}__reprocess` |
-| The same without Airflow | `deltaworks replay {name}` |
+| Without Airflow | `deltaworks replay {name}` |
 
 {tasks}
 """
 
 _REPROCESS = """
-Publishes one day of `{name}` as the code in `jobs/` gives it now. A run is for one UTC day, its partition key
-(`2026-11-22`), and nothing starts it but you:
+Processes one day of `{name}` again with the current code in `jobs/` and publishes it. Each run is for one UTC day, its
+partition key (`2026-11-22`). Only you start runs:
 
 | | |
 |---|---|
-| Many days | a backfill: with *Backfill* on this page, or as below |
-| Days again that were published before | the same with `--reprocess-behavior completed`: it makes new runs |
 | One day | trigger this DAG with the day as its partition key |
-| A range of days as one | `{name}__replay`: it reads the history once, a backfill once per day |
+| Many days | a backfill: *Backfill* on this page, or the command below |
+| Days that were published before | the same with `--reprocess-behavior completed`, which makes new runs |
+| A range of days at once | `{name}__replay`: it reads the history once, a backfill reads it once per day |
 | Tables | {with_days} |
 
 ```
 airflow backfill create --dag-id {name}__reprocess --max-active-runs 1 \\
   --from-date 2026-11-01 --to-date 2026-11-07 --dag-run-conf '{{"reason": "prices were wrong"}}'
 ```
-Both days are included. The DAG is paused at first, and Airflow starts no run of a paused DAG, not even a backfill's:
-switch it on. It has a schedule only so that it can have backfills; midnight starts nothing.
+The range includes both dates. The DAG is paused at first; unpause it, because Airflow starts no run of a paused DAG,
+not even for a backfill. Its schedule only makes backfills possible; nothing starts at midnight.
 
 {tasks}
 """
@@ -74,23 +74,23 @@ switch it on. It has a schedule only so that it can have backfills; midnight sta
 _REPLAY_TASKS = """### Tasks
 | | |
 |---|---|
-| `plan` | checks what was asked for; which batches run again, which tables they give |
-| `run` | runs the batches, into staging tables; may be killed or cleared, it goes on where it was |
-| `compare` | what would change, row by row |
-| `gate` | the suite of the pipeline and our own invariants, on the staging tables |
-| `approve` | a person sees the differences, approves or rejects: *Required Actions*; skipped without approval |
-| `publish` | one commit per table |
-| `verify` | production against what was published |
+| `plan` | checks the request and decides which batches run again and which tables they write |
+| `run` | runs the batches and writes staging tables; resumes where it stopped if it is killed or cleared |
+| `compare` | compares staging with production, row by row |
+| `gate` | checks the staging tables with the pipeline's suite and the built-in invariants |
+| `approve` | asks a person to approve or reject the differences (*Required Actions*); skipped unless requested |
+| `publish` | publishes, in one commit per table |
+| `verify` | compares production with what was published |
 | `clean` | removes the staging tables |
-| `discard` | after a rejection: removes them, nothing was published |
+| `discard` | after a rejection, removes the staging tables; nothing was published |
 
-If the gate is not passed, the run fails and the staging tables stay, so that you can see why; while they are there, no
-other replay may publish the same days. `deltaworks replays` lists what is left, `deltaworks discard RUN` removes it,
-`deltaworks rollback RUN` brings back what a publish has replaced. The id of a replay is in the log of `plan`."""
+If the gate fails, the run fails and keeps the staging tables so that you can see why. While they exist, no other
+replay may publish the same days. `deltaworks replays` lists unfinished replays, `deltaworks discard RUN` removes one,
+and `deltaworks rollback RUN` restores what a publication replaced. The log of `plan` has the id of the replay."""
 
 
 def stream_doc(name: str, about: str | None, pipeline: Pipeline) -> str:
-    """Markdown; the author's words (the docstring of the module) come first."""
+    """Markdown for `<name>__stream`; it begins with the docstring of the author's module."""
     plan = pipeline.plan()
     letters = (pipeline.dead_letter_topic, pipeline.dead_letter_table)
     return _DOC.format(
@@ -99,7 +99,7 @@ def stream_doc(name: str, about: str | None, pipeline: Pipeline) -> str:
         sources=_listed(plan.source_topics),
         sinks=_listed([*plan.sink_topics, *filter(None, letters[:1])]),
         tables=_listed([*(table for sink in plan.tables for table in table_names(sink)), *filter(None, letters[1:])]),
-        on_error="stops the stream" if pipeline.on_error == "fail" else "is set aside as a dead letter",
+        on_error="stops the stream" if pipeline.on_error == "fail" else "becomes a dead letter",
         interval=pipeline.trigger_interval.total_seconds(),
         topology=plan.describe().strip(),
     ).strip()

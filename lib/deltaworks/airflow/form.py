@@ -12,7 +12,7 @@ _INTERNAL = "Set by streams__reconcile"
 
 
 def form(pipeline: Pipeline) -> dict[str, Param]:
-    """The fields; those that only `streams__reconcile` sets are in a section of their own, collapsed at first."""
+    """The fields of the form; a collapsed section holds the fields that only `streams__reconcile` sets."""
     own_interval = pipeline.trigger_interval.total_seconds()
     return {
         "action": Param(
@@ -21,33 +21,33 @@ def form(pipeline: Pipeline) -> dict[str, Param]:
             enum=["deploy", "restart", "stop"],
             title="What to do",
             values_display={
-                "deploy": "deploy: start it as given below, in place of the one that runs",
-                "restart": "restart: start it as it was deployed last; the fields below do not count",
-                "stop": "stop: finish the batch, refresh the snapshots, end",
+                "deploy": "deploy: start the stream with the fields below; it replaces one that runs",
+                "restart": "restart: start the stream as it was last deployed; ignores the fields below",
+                "stop": "stop: finish the batch, refresh the snapshots, exit",
             },
-            description="A stream that runs finishes its batch first; no record is lost or counted twice.",
+            description="A running stream finishes its batch first; no record is lost or counted twice.",
         ),
         "launcher": Param(
             launchers.NAMES[0],
             type="string",
             enum=list(launchers.NAMES),
             title="Launcher",
-            description="Where the driver runs. local: a process of its own on the machine of the Airflow worker.",
+            description="Where the driver runs. local: in its own process on the machine of the Airflow worker.",
         ),
         "trigger_interval_s": Param(
             None,
             type=["null", "number"],
             minimum=MIN_INTERVAL_S,
             title="Trigger interval in seconds",
-            description=f"Time from one micro-batch to the next; empty: {own_interval:g}, as the pipeline says.",
+            description=f"Time between micro-batches. Empty: the pipeline's own interval, {own_interval:g}.",
         ),
         "start_offsets": Param(
             None,
             type=["null", "string"],
             enum=["earliest", "latest", None],
-            values_display={"null": "as DELTAWORKS_START_OFFSETS says"},
+            values_display={"null": "the value of DELTAWORKS_START_OFFSETS"},
             title="Start offsets",
-            description="Where a stream without a checkpoint begins; one with a checkpoint goes on where it stopped.",
+            description="Where a stream without a checkpoint starts. With a checkpoint, it resumes where it stopped.",
         ),
         "attach": Param(
             None,
@@ -55,7 +55,7 @@ def form(pipeline: Pipeline) -> dict[str, Param]:
             minimum=1,
             title="Attach",
             section=_INTERNAL,
-            description="A generation that runs: only supervise it, deploy nothing.",
+            description="Supervise this running generation and deploy nothing.",
         ),
         "expected_generation": Param(
             None,
@@ -63,13 +63,13 @@ def form(pipeline: Pipeline) -> dict[str, Param]:
             minimum=1,
             title="Expected generation",
             section=_INTERNAL,
-            description="Start only if this generation is still the newest and does not run; else end without effect.",
+            description="Start only if this generation is the newest and does not run. Otherwise, do nothing.",
         ),
         "given_up": Param(
             None,
             type=["null", "string"],
             title="Given up",
             section=_INTERNAL,
-            description="Why the stream is not restarted any more: the run does nothing but fail and say so.",
+            description="Why the stream is no longer restarted. The run only fails with this reason.",
         ),
     }

@@ -1,12 +1,12 @@
-"""The DAG `<name>__quality` of a pipeline that has a suite: are its tables as they should be?
+"""The DAG `<name>__quality`, which checks the tables of a pipeline that has a suite.
 
 ```
 check
 ```
 
-It runs the suite in `jobs/quality/<name>.py` and our own invariants on production, by schedule and when triggered, and
-only reads: neither the stream nor its tables know of it. The run fails if something is wrong, once: what is wrong
-with a table is wrong a moment later too.
+It runs the suite in `jobs/quality/<name>.py` and the built-in invariants on production, on a schedule and when
+triggered. It only reads, so it affects neither the stream nor its tables. If something is wrong, the run fails without
+a retry: a moment later the table would be just as wrong.
 """
 
 from __future__ import annotations
@@ -31,37 +31,37 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 SUITES = "quality"
-"""The folder of the suites, in `jobs/`."""
+"""Folder of the suites, below `jobs/`."""
 _LIMIT = timedelta(minutes=30)
 _DOC = """
-Checks the tables of `{name}`: the suite in `jobs/quality/{name}.py` (Great Expectations, and rules in SQL), and what
-holds for the tables of every pipeline. It reads all tables as of the same micro-batch and changes none of them, so the
-stream may run meanwhile.
+Checks the tables of `{name}` with the suite in `jobs/quality/{name}.py` (Great Expectations, and rules in SQL) and with
+the invariants that hold for every pipeline. It reads all tables as of the same micro-batch and changes none of them, so
+the stream may keep running.
 
 | | |
 |---|---|
-| When | every hour at minute {minute} (UTC), and when you trigger this DAG |
-| The run fails | if a rule is broken that is no mere warning, or could not be checked |
-| What is wrong, why it matters, and rows that show it | the log of `check` |
-| Since when | the Delta tables `quality_results` and `quality_failures` (sampled rows), column `run_id` |
-| The same without Airflow | `deltaworks quality {name}` |
+| When it runs | every hour at minute {minute} (UTC), and when you trigger this DAG |
+| When it fails | if a rule other than a warning is broken or could not be checked |
+| What is wrong, why it matters, and sample rows | the log of `check` |
+| History | the Delta tables `quality_results` and `quality_failures` (sample rows), column `run_id` |
+| Without Airflow | `deltaworks quality {name}` |
 
-A failed run stops nothing and repairs nothing. `{name}__replay` computes days again when the code is repaired.
+A failed run stops nothing and repairs nothing. Once the code is fixed, `{name}__replay` computes days again.
 """
 
 
 def quality_dag(name: str) -> DAG | None:
     """Makes the DAG; None for a pipeline without a suite.
 
-    Its minute comes from the name, so that the checks of all pipelines do not begin at once, neither every hour nor
-    when a stack starts.
+    Its minute follows from the name, so that the checks of all pipelines do not start at the same time, neither each
+    hour nor when a stack starts.
     """
     minute = zlib.crc32(name.encode()) % 60
     if name not in jobs.names_with(Settings.from_environment(), SUITES):
         return None
     with DAG(
         dag_id=dag_id(name),
-        description=f"Checks that the tables of {name} are as they should be.",
+        description=f"Checks the tables of {name} with its suite and the built-in invariants.",
         schedule=CronTriggerTimetable(f"{minute} * * * *", timezone="UTC", run_immediately=timedelta(0)),
         catchup=False,
         max_active_runs=1,
@@ -76,22 +76,22 @@ def quality_dag(name: str) -> DAG | None:
 
 
 def dag_id(name: str) -> str:
-    """Of the DAG of a pipeline."""
+    """The id of a pipeline's DAG."""
     return f"{name}__quality"
 
 
 def check(name: str, dag_run: Any = None) -> dict[str, int]:
-    """Judges the tables; says what is wrong, and fails if that is no mere warning.
+    """Checks the tables and logs what is wrong; fails if anything is worse than a warning.
 
     Returns:
-        How many verdicts of each outcome there are.
+        The number of verdicts per outcome.
     """
-    from deltaworks.quality import Outcome, production  # with Great Expectations: seconds, and only here
+    from deltaworks.quality import Outcome, production  # imports Great Expectations, which takes seconds
 
     settings = Settings.from_environment()
     with no_retry_where_it_cannot_help():
         if not production.is_there(settings, name):
-            raise AirflowSkipException(f"{name} has no tables yet: there is nothing to check")
+            raise AirflowSkipException(f"{name} has no tables yet: nothing to check")
         verdicts = production.check(settings, name, run_id=dag_run.run_id)
     for verdict in verdicts:
         if not verdict.passed:
@@ -104,7 +104,7 @@ def check(name: str, dag_run: Any = None) -> dict[str, int]:
 
 
 def _tell(verdict: Verdict) -> None:
-    """One that did not pass: what, why, and what was there instead."""
+    """Logs a verdict that did not pass: what it expects, why, and sample rows."""
     level = logging.ERROR if verdict.blocks else logging.WARNING
     log.log(level, "%s: %s: %s", verdict.outcome.value, verdict.table, verdict.expects)
     for line in (verdict.why, verdict.error, verdict.observed):
@@ -119,4 +119,4 @@ def _tell(verdict: Verdict) -> None:
 def _summary(name: str, blocking: Sequence[Verdict]) -> str:
     first = blocking[0]
     more = f", and {len(blocking) - 1} more" if len(blocking) > 1 else ""
-    return f"the tables of {name} are not as they should be: {first.table}: {first.expects}{more}"
+    return f"the tables of {name} do not pass their checks: {first.table}: {first.expects}{more}"

@@ -1,17 +1,17 @@
-"""The DAG `streams__reconcile`: every minute, watches what nobody watches, and restarts what nobody has restarted.
+"""The DAG `streams__reconcile`: every minute, it watches unsupervised streams and restarts dead ones.
 
 ```
 look --> act (one run of <name>__stream per stream that needs it)
 ```
 
-What dies is started again by the supervisor of the home, at once. This DAG starts the supervisor if there is none, and
-is the second line behind it. It acts through the streams' own DAGs, so that a stream that lives again has somebody who
-watches it, a log and an entry in the history of its DAG. Back-off, the limit for crash loops and the exit codes that
-forbid a restart are decided in `deltaworks.control.reconcile`, which both may call at once.
+The supervisor of the home restarts a dead stream at once. This DAG starts the supervisor if there is none, and steps
+in where the supervisor does not. It acts through the streams' own DAGs, so a restarted stream has a supervising task,
+a log and an entry in the history of its DAG. `deltaworks.control.reconcile` decides about back-off, the limit for
+crash loops and the exit codes that forbid a restart; both may call it at once.
 
-A stream that is not restarted any more gets a run of its DAG too: one that fails and says why and what to do. Its id is
-that of the generation, so there is one for each time that a stream is given up, not one a minute: whoever is told of
-failed runs is told once, in the place where the stream's owner looks.
+A stream that is no longer restarted also gets a run of its DAG, which fails and says why and what to do. The run's id
+follows from the generation, so there is one run each time a stream is given up, not one a minute. An alert on failed
+runs therefore fires once, on the DAG that the stream's owner looks at.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from deltaworks.settings import Settings
 log = logging.getLogger(__name__)
 DAG_ID = "streams__reconcile"
 _NOTE = 900
-"""Airflow's database takes notes of up to 1,000 characters, and refuses the run otherwise."""
+"""Airflow's database accepts notes of up to 1,000 characters and refuses a run with a longer one."""
 
 
 def reconcile_dag(every: timedelta = timedelta(minutes=1)) -> DAG:
     """Makes the DAG."""
     with DAG(
         dag_id=DAG_ID,
-        description="Restarts streams that should run and do not; supervises those that nobody watches.",
+        description="Restarts streams that should run but do not; supervises streams that nobody watches.",
         schedule=every,
         catchup=False,
         max_active_runs=1,
@@ -61,7 +61,7 @@ def reconcile_dag(every: timedelta = timedelta(minutes=1)) -> DAG:
 
 
 def look(dag_run: Any = None) -> list[dict[str, Any]]:
-    """What is to be done, as arguments of `TriggerDagRunOperator`."""
+    """The runs to trigger, as arguments of `TriggerDagRunOperator`."""
     from deltaworks.control.reconcile import reconcile
     from deltaworks.control.supervisor import client
 
@@ -77,7 +77,7 @@ def look(dag_run: Any = None) -> list[dict[str, Any]]:
 
 
 def run_of(decision: Decision, cause: str) -> dict[str, Any] | None:
-    """The run of the stream's DAG that does it; its id says why it exists, and a retry gives the same."""
+    """The run of the stream's DAG that carries out a decision; its id says why, and a retry gives the same id."""
     generation, reason = decision.generation, decision.reason
     conf: dict[str, Any]
     match decision.action:

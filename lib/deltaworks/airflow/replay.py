@@ -5,12 +5,12 @@ plan --> run --> compare --> gate --> approve --> publish --> verify --> clean
                                              '-> discard (rejected)  '-> quality
 ```
 
-The first one is for a range of days that somebody chooses in its form. The second one is its calendar: a run is for one
-day, its partition, so that a backfill publishes one day after the other, and each has its entry in the history. It has
-a schedule because only a periodic DAG can have a backfill; the schedule itself has ended before it began.
+`<name>__replay` publishes a range of days that somebody chooses in its form. In `<name>__reprocess`, each run publishes
+one day, its partition, so a backfill publishes one day after the other, and each day has its entry in the history. It
+has a schedule because only a periodic DAG can have a backfill; the schedule itself ended in the past.
 
-What a task does is one call of `deltaworks.replay`, the same as behind the command line. A gate that was not passed
-fails the run and keeps the staging tables for whoever wants to know why.
+Each task makes one call to `deltaworks.replay`, as the command line does. If the gate fails, the run fails and keeps
+the staging tables so that people can see why.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from deltaworks.settings import Settings
 _SHORT = timedelta(minutes=15)
 _LONG = timedelta(hours=12)
 _RUN = timedelta(days=2)
-"""A run that takes longer is tried again, and goes on where it was."""
+"""A run that takes longer is retried and resumes where it stopped."""
 _REPLAY = "{{ ti.xcom_pull(task_ids='plan') }}"
-"""The id, as the tasks after `plan` get it."""
+"""The id of the replay, for the tasks after `plan`."""
 _SCHEDULE_ENDED = datetime(2000, 1, 1, tzinfo=UTC)
-"""A backfill and a run by hand do not care; without this a DAG that is not paused would start one every midnight."""
+"""Without this, an unpaused DAG would start a run every midnight. Backfills and manual runs do not depend on it."""
 
 
 def replay_dag(name: str) -> DAG | None:
@@ -51,11 +51,11 @@ def replay_dag(name: str) -> DAG | None:
         name,
         replay_dag_id(name),
         replay_tasks.plan,
-        description=f"Processes the history of {name} again, compares, checks and publishes it.",
+        description=f"Processes the history of {name} again; compares, checks and publishes the results.",
         schedule=None,
         params=replay_form(tables),
         allowed_run_types=[DagRunType.MANUAL, DagRunType.OPERATOR_TRIGGERED],
-        max_active_runs=4,  # one may wait for its approval while another one is at work on other days
+        max_active_runs=4,  # one may wait for approval while another one works on other days
         doc_md=replay_doc(name, tables),
     )
 
@@ -70,7 +70,7 @@ def reprocess_dag(name: str) -> DAG | None:
         name,
         reprocess_dag_id(name),
         replay_tasks.plan_day,
-        description=f"Processes the history of {name} again and publishes one day of it; for backfills.",
+        description=f"Processes one day of {name} again and publishes it; made for backfills.",
         schedule=CronPartitionTimetable("0 0 * * *", timezone="UTC", key_format="%Y-%m-%d"),
         end_date=_SCHEDULE_ENDED,
         is_paused_upon_creation=True,
@@ -82,12 +82,12 @@ def reprocess_dag(name: str) -> DAG | None:
 
 
 def replay_dag_id(name: str) -> str:
-    """Of the DAG for a range of days."""
+    """The id of the DAG for a range of days."""
     return f"{name}__replay"
 
 
 def reprocess_dag_id(name: str) -> str:
-    """Of the DAG for single days."""
+    """The id of the DAG for single days."""
     return f"{name}__reprocess"
 
 
@@ -101,7 +101,7 @@ def _dag(name: str, dag_id: str, make_plan: Callable[..., str], **properties: An
         approve = ApproveReplayOperator(
             task_id="approve", pipeline=name, replay=_REPLAY, publish="publish", discard="discard"
         )
-        # A skipped approval is one that nobody asked for. What was rejected is skipped, whatever the rule says.
+        # A skipped approval is one that nobody asked for. After a rejection this task is skipped, whatever its rule.
         published = PublishOperator(
             task_id="publish",
             pipeline=name,
@@ -126,7 +126,7 @@ def _dag(name: str, dag_id: str, make_plan: Callable[..., str], **properties: An
 
 
 def _heavy(name: str, phase: Literal["run", "gate"], limit: timedelta) -> PhaseOperator:
-    """One at a time, whatever a backfill thinks of the DAG's `max_active_runs`: it fills the machine."""
+    """A phase that fills the machine, so only one runs at a time, even if a backfill sets another `max_active_runs`."""
     return PhaseOperator(
         task_id=phase, phase=phase, execution_timeout=limit, max_active_tis_per_dag=1, pipeline=name, replay=_REPLAY
     )

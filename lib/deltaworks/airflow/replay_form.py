@@ -1,6 +1,6 @@
 """The forms of `<name>__replay` and `<name>__reprocess`, and the JSON schemas that Airflow checks over REST.
 
-Rules between fields are not here: the first task checks them, because a schema knows one field at a time.
+The first task checks rules between fields, because a schema covers one field at a time.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from deltaworks.topology.checks import table_names
 from deltaworks.topology.nodes.sinks import TableKind
 
 _ORDERS = {
-    "recorded": "recorded: as the stream processed the records",
-    "time": "time: by the records' timestamps",
+    "recorded": "recorded: the order in which the stream processed the records",
+    "time": "time: the order of the records' timestamps",
 }
 
 
@@ -25,9 +25,9 @@ class Tables:
     """The Delta tables that a replay can publish."""
 
     with_days: tuple[str, ...]
-    """Those of which a range of days can be published."""
+    """Tables that can be published by range of days."""
     whole: tuple[str, ...]
-    """Those of KTables: each row depends on all history before it, so there are no days."""
+    """Tables of KTables: each row depends on all earlier history, so they have no days."""
 
     @classmethod
     def of(cls, pipeline: Pipeline) -> Tables:
@@ -39,23 +39,23 @@ class Tables:
 
 
 def replay_form(tables: Tables) -> dict[str, Param]:
-    """The fields for a replay that somebody asks for."""
+    """The fields of the form of `<name>__replay`."""
     return {
         "from": _day("From", "First UTC day to publish; empty: from the beginning."),
-        "to": _day("To", "First UTC day that is not published any more; empty: as far as days are complete."),
+        "to": _day("To", "First UTC day not to publish; empty: up to the last complete day."),
         "tables": _tables(
             (*tables.with_days, *tables.whole),
             tables.with_days,
-            f"What to publish; none: every table that has days ({_listed(tables.with_days)}). A table without days "
-            f"({_listed(tables.whole)}) is published as a whole, so only without From and To.",
+            f"Tables to publish; empty: every table that has days ({_listed(tables.with_days)}). Tables without days "
+            f"({_listed(tables.whole)}) are published as a whole, so leave From and To empty for them.",
         ),
         "order": _order(),
         "hand_over": Param(
             False,
             type="boolean",
             title="Hand over",
-            description="Instead of publishing days, let the stream go on with all stores and tables of the replay; it "
-            "is stopped and deployed for that. Without From, To and Tables, in recorded order.",
+            description="Instead of publishing days, let the stream continue with all stores and tables of the replay. "
+            "This stops and redeploys the stream. Leave From, To and Tables empty, and keep the recorded order.",
         ),
         "approval": _approval(default=True),
         "reason": Param(
@@ -63,22 +63,22 @@ def replay_form(tables: Tables) -> dict[str, Param]:
             minLength=1,
             pattern=r"\S",
             title="Reason",
-            description="Why; kept in the history of the tables.",
+            description="Why you replay; kept in the history of the tables.",
         ),
     }
 
 
 def reprocess_form(tables: Tables) -> dict[str, Param]:
-    """The fields for the replay of one day; the day is the run's partition key."""
+    """The fields of the form of `<name>__reprocess`; the day is the run's partition key."""
     return {
-        "tables": _tables(tables.with_days, tables.with_days, "What to publish; none: every table that has days."),
+        "tables": _tables(tables.with_days, tables.with_days, "Tables to publish; empty: every table that has days."),
         "order": _order(),
         "approval": _approval(default=False),
         "reason": Param(
             "",
             type="string",
             title="Reason",
-            description="Why; kept in the history of the tables. Empty: that the day was reprocessed.",
+            description="Why you reprocess the day; kept in the history of the tables. Empty: `reprocess` and the day.",
         ),
     }
 
@@ -88,7 +88,7 @@ def _day(title: str, description: str) -> Param:
 
 
 def _tables(names: Sequence[str], with_days: Sequence[str], description: str) -> Param:
-    """A list to choose several of; `enum` is what counts over REST, `examples` what the page shows."""
+    """A multiple-choice list; REST checks `enum`, the page shows `examples`."""
     return Param(
         [],
         type="array",
@@ -108,7 +108,8 @@ def _order() -> Param:
         enum=list(_ORDERS),
         values_display=dict(_ORDERS),
         title="Order",
-        description="Recorded order gives what the new code would have given then; by time nothing comes late.",
+        description="Recorded order gives the results that the new code would have given live; in time order no record "
+        "is late.",
     )
 
 
@@ -117,7 +118,7 @@ def _approval(*, default: bool) -> Param:
         default,
         type="boolean",
         title="Approval",
-        description="A person looks at the differences and approves them, after the gate and before anything changes.",
+        description="A person approves the differences, after the gate and before anything changes.",
     )
 
 

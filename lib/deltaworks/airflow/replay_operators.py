@@ -1,4 +1,4 @@
-"""The tasks of a replay that are more than a call: the heavy phases, and the question whether to publish."""
+"""The operators of a replay: the heavy phases, and the approval."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ APPROVE, REJECT = "Approve", "Reject"
 _LINES = 5
 _USAGE = 2
 _REPEAT_CANNOT_HELP = (NO_RESTART - {LEASE, CONFLICT}) | {_USAGE}
-"""That somebody else works on the run passes."""
+"""Without the conflicts: another process that works on the run soon ends."""
 
 
 class PhaseOperator(BaseOperator):
-    """Does a heavy phase of a replay in a process of its own; its lines are the log of the task.
+    """Does a heavy phase of a replay in a child process, whose output is the log of the task.
 
-    A try that follows one that was killed goes on where that one was. However the task ends, nothing of the process is
-    left (see `child`).
+    After a killed try, the next one resumes where it stopped. However the task ends, no part of the child survives (see
+    `child`).
 
-    What it does not do: the phases before. It fails if they are not done.
+    It does not do the earlier phases; it fails if they are not done.
 
     Args:
-        pipeline: whose replay.
-        replay: its id.
-        phase: which one.
+        pipeline: name of the pipeline.
+        replay: id of the replay.
+        phase: the phase to do.
     """
 
     template_fields: Sequence[str] = ("replay",)
@@ -52,7 +52,7 @@ class PhaseOperator(BaseOperator):
     def execute(self, context: Context) -> None:
         settings = Settings.from_environment()
         if replay_tasks.has_ended(settings, self.pipeline, self.replay):
-            self.log.info("replay %s has ended: there is nothing to do", self.replay)
+            self.log.info("replay %s has ended: nothing to do", self.replay)
             return
         with no_retry_where_it_cannot_help():
             paths = replay_tasks.resume(settings, self.replay).paths
@@ -69,12 +69,12 @@ class PhaseOperator(BaseOperator):
                 self._fail(code, why(log, after=self._child.begin))
 
     def on_kill(self) -> None:
-        """Called in the main thread, wherever that is."""
+        """Called in the main thread, whatever that is doing."""
         if self._child is not None:
             self._child.end()
 
     def _command(self) -> list[str]:
-        """The command line of the phase."""
+        """The command that does the phase."""
         arguments = ["replay", self.pipeline, "--resume", self.replay, "--until", self.phase]
         agreed = ["--yes"] if self.phase == "publish" else []
         return [sys.executable, "-u", "-m", "deltaworks.cli", *arguments, *agreed]
@@ -86,19 +86,20 @@ class PhaseOperator(BaseOperator):
 
     def _not_passed(self) -> str:
         return (
-            f"Replay {self.replay} has not passed the gate; nothing was published. Its staging tables are kept, so "
-            "that you can look at them, and no other replay may publish the same days meanwhile.\n"
-            f"When you have seen enough: deltaworks discard {self.replay}"
+            f"Replay {self.replay} has not passed the gate; nothing was published. Its staging tables are kept so that "
+            "you can look at them. While they exist, no other replay may publish the same days.\n"
+            f"To remove them: deltaworks discard {self.replay}"
         )
 
 
 class PublishOperator(PhaseOperator):
-    """Publishes what was approved, if an approval was asked for; a hand-over is a process of its own, as it may have to
-    catch up with the stream.
+    """Publishes a replay, once it is approved if an approval was requested.
+
+    A handover runs in a child process, because it may have to catch up with the stream.
 
     Args:
-        pipeline: whose replay.
-        replay: its id.
+        pipeline: name of the pipeline.
+        replay: id of the replay.
     """
 
     def __init__(self, *, pipeline: str, replay: str, **kwargs: Any) -> None:
@@ -114,19 +115,19 @@ class PublishOperator(PhaseOperator):
 
 
 class ApproveReplayOperator(HITLBranchOperator):
-    """Asks a person whether to publish, and shows what would change and what the gate has found.
+    """Asks a person whether to publish; shows what would change and what the gate found.
 
-    It waits without a worker and without a trigger. It is skipped if the form asks for no approval, and if there is
-    nothing left to approve.
+    It waits without a worker and without a trigger. It is skipped if the form requests no approval or if nothing is
+    left to approve.
 
     Args:
-        pipeline: whose replay.
-        replay: its id.
-        publish: task that comes after an approval.
-        discard: task that comes after a rejection.
+        pipeline: name of the pipeline.
+        replay: id of the replay.
+        publish: task that follows an approval.
+        discard: task that follows a rejection.
     """
 
-    template_fields: Sequence[str] = ("subject", "replay")  # not the body: it has values of tables in it
+    template_fields: Sequence[str] = ("subject", "replay")  # not the body: it contains values from tables
 
     def __init__(self, *, pipeline: str, replay: str, publish: str, discard: str, **kwargs: Any) -> None:
         super().__init__(
@@ -142,16 +143,16 @@ class ApproveReplayOperator(HITLBranchOperator):
         from deltaworks.airflow.replay_report import markdown
 
         if not context["params"]["approval"]:
-            raise AirflowSkipException("no approval was asked for")
+            raise AirflowSkipException("no approval was requested")
         settings = Settings.from_environment()
         if replay_tasks.has_ended(settings, self.pipeline, self.replay):
-            raise AirflowSkipException(f"replay {self.replay} has ended: there is nothing to approve")
+            raise AirflowSkipException(f"replay {self.replay} has ended: nothing to approve")
         with no_retry_where_it_cannot_help():
             run = replay_tasks.resume(settings, self.replay)
         state = run.paths.read_state()
         replay_tasks.require_turn(state, "publish")
         if "publish" in state.done:
-            raise AirflowSkipException(f"replay {self.replay} is published: there is nothing to approve")
+            raise AirflowSkipException(f"replay {self.replay} is published: nothing to approve")
         self.body = markdown(run.paths, run.plan, state)
         super().execute(context)
 

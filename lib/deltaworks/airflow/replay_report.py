@@ -1,4 +1,4 @@
-"""What a replay would change and what the gate has found, for the person who is asked whether to publish."""
+"""The page for the person who approves a replay: what it would change and what the gate found."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from deltaworks.quality.verdict import Outcome, Verdict
 from deltaworks.replay.model import ReplayPaths, ReplayPlan, ReplayState, day_of
 
 _MOST = 10
-"""Days, columns and findings that are shown of a table; the page is read by a person."""
-_ANSWER = """**Approve** publishes it, in one commit per table, also under a running stream; `deltaworks rollback {run}`
-brings back what was there before. **Reject** throws it away."""
+"""How many days, columns and findings of a table are shown, so that the page stays readable."""
+_ANSWER = """**Approve** publishes the replay in one commit per table, even while the stream runs;
+`deltaworks rollback {run}` restores what it replaced. **Reject** removes it."""
 
 
 def markdown(paths: ReplayPaths, plan: ReplayPlan, state: ReplayState) -> str:
-    """The body of the question.
+    """The body of the approval page.
 
     Args:
-        paths: of a run that is compared and has passed the gate.
-        plan: of the run.
-        state: how far it is.
+        paths: files of a run that is compared and has passed the gate.
+        plan: plan of the run.
+        state: state of the run.
     """
     comparison = msgspec.json.decode(paths.comparison.read_bytes(), type=Comparison)
     verdicts = msgspec.json.decode(paths.verdicts.read_bytes(), type=list[Verdict])
@@ -44,19 +44,19 @@ def _run(plan: ReplayPlan, state: ReplayState) -> Iterator[str]:
         ("", ""),
         [
             ("Replay", f"`{plan.run_id}`"),
-            ("Asked for by", _text(request.requested_by)),
+            ("Requested by", _text(request.requested_by)),
             ("Why", _text(request.reason)),
             ("Days", f"{begin} to {end} (exclusive), UTC"),
             ("Read", f"{plan.extent}, {request.order} order"),
             ("Code", f"`{plan.code_version}`"),
-            *([("Approved before by", _text(state.approval.by))] if state.approval is not None else []),
+            *([("Already approved by", _text(state.approval.by))] if state.approval is not None else []),
         ],
     )
 
 
 def _differences(comparison: Comparison) -> Iterator[str]:
     yield "### What would change"
-    yield "Nothing: every row is as in production." if comparison.equal else f"{comparison.differences:,} rows differ."
+    yield "Nothing: every row equals production." if comparison.equal else f"{comparison.differences:,} rows differ."
     yield _table(
         ("Table", "In production", "In the replay", "Equal", "Changed", "Only in production", "Only in the replay"),
         (
@@ -85,7 +85,7 @@ def _details(table: TableComparison) -> Iterator[str]:
     for what, names in (
         ("columns that production does not have", table.new_columns),
         ("columns that only production has", table.gone_columns),
-        ("days that are not published, since their windows may still change", table.open_days),
+        ("days that are not published because their windows may still change", table.open_days),
     ):
         if names:
             yield f"{what}: {_some(names)}"
@@ -93,7 +93,7 @@ def _details(table: TableComparison) -> Iterator[str]:
 
 def _gate(verdicts: Sequence[Verdict]) -> Iterator[str]:
     found = [verdict for verdict in verdicts if not verdict.passed]
-    yield "### What the gate says"
+    yield "### What the gate found"
     yield f"{len(verdicts) - len(found):,} of {len(verdicts):,} expectations and invariants hold."
     if found:
         yield _table(
@@ -130,7 +130,7 @@ def _number(number: int) -> str:
 
 
 def _text(text: str) -> str:
-    """Text of others inside a table: on one line, with nothing in it that markdown or HTML would read."""
+    """Foreign text for a table cell: one line, with Markdown and HTML escaped."""
     line = " ".join(text.split())
     for sign in "\\`*_[]|":
         line = line.replace(sign, "\\" + sign)

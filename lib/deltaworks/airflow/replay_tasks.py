@@ -1,7 +1,7 @@
-"""What the tasks of `<name>__replay` and `<name>__reprocess` do: one phase of `deltaworks.replay` each.
+"""The tasks of `<name>__replay` and `<name>__reprocess`: each does one phase of `deltaworks.replay`.
 
-The id of a replay follows from that of the DAG run, so every task can be tried again and cleared: it finds what is done
-already. A DAG run that is cleared as a whole after its replay has ended replays once more, under another id.
+The id of a replay follows from the id of the DAG run, so every task can be retried and cleared: it finds what is
+already done. A DAG run that is cleared as a whole after its replay has ended replays again, under another id.
 
 The heavy phases `run` and `gate` are in `replay_operators`. Engines are imported when a task runs, not when its DAG is
 parsed.
@@ -34,28 +34,28 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 HOLD_S = 60.0
-"""So long the process of an earlier try, which Airflow is ending, may still work on the run."""
+"""How long the process of an earlier try may keep the run while Airflow ends it."""
 _POLL_S = 1.0
 _NAME = 60
 
 
 def plan(name: str, params: Any = None, dag_run: Any = None) -> str:
-    """Plans the replay that the form asks for; gives its id."""
+    """Plans the replay that the form asks for; returns its id."""
     first, end = _day(params["from"]), _day(params["to"])
     if first is not None and end is not None and first >= end:
         raise AirflowFailException(
             f"The range of days is empty: From is {first}, To is {end}.\n"
-            "To is the first day that is not published any more: for one day it is the day after."
+            "To is the first day not to publish: to publish one day, set it to the day after."
         )
     return _planned(name, params, dag_run, first, end, params["reason"].strip())
 
 
 def plan_day(name: str, params: Any = None, dag_run: Any = None) -> str:
-    """Plans the replay of the day that the DAG run is for; gives its id."""
+    """Plans the replay of the DAG run's day; returns its id."""
     key = dag_run.partition_key
     if not key:
         raise AirflowFailException(
-            f"This run is for no day. Trigger {name}__reprocess with a partition key such as 2026-11-22, or make a "
+            f"This run has no day. Trigger {name}__reprocess with a partition key such as 2026-11-22, or create a "
             f"backfill; {name}__replay takes a range of days."
         )
     day = _day(key)
@@ -64,21 +64,21 @@ def plan_day(name: str, params: Any = None, dag_run: Any = None) -> str:
 
 
 def compare(name: str, run: str) -> int | None:
-    """How many rows would change."""
+    """Counts the rows that would change."""
     state = advance(name, run, "compare")
     return None if state is None else state.differences
 
 
 def require_approval(params: Any, ti: Any) -> str | None:
-    """Who has approved it; None: no approval was asked for.
+    """Returns who approved the replay; None if no approval was requested.
 
     Raises:
-        AirflowFailException: an approval was asked for, and nobody gave it.
+        AirflowFailException: an approval was requested, and nobody gave it.
     """
     approved_by = ti.xcom_pull(task_ids="approve", key="approved_by")
     if params["approval"] and approved_by is None:
         raise AirflowFailException(
-            "Nobody has approved this: marking the task `approve` is no answer. Clear it, and answer."
+            "Nobody has approved this: marking the task `approve` does not answer it. Clear the task and answer."
         )
     if approved_by is None:
         return None
@@ -87,15 +87,15 @@ def require_approval(params: Any, ti: Any) -> str | None:
 
 
 def publish(name: str, run: str, params: Any, ti: Any) -> None:
-    """Publishes what was approved, if an approval was asked for."""
+    """Publishes the replay, once it is approved if an approval was requested."""
     approved_by = require_approval(params, ti)
     approve(name, run, approved_by)
     if advance(name, run, "publish") is not None:
-        log.info("to bring back what was there before: deltaworks rollback %s", run)
+        log.info("to restore the previous rows: deltaworks rollback %s", run)
 
 
 def approve(name: str, run: str, approved_by: str | None) -> None:
-    """Notes who has approved it; if no approval was asked for, that is who has triggered it."""
+    """Records who approved the replay; if no approval was requested, whoever triggered it."""
     settings = Settings.from_environment()
     if has_ended(settings, name, run):
         return
@@ -116,12 +116,12 @@ def clean(name: str, run: str) -> None:
 
 
 def discard(name: str, run: str, ti: Any = None) -> None:
-    """Throws away what was rejected; production is as it was."""
+    """Removes a rejected replay; production is unchanged."""
     from deltaworks.replay import phases
 
     rejected_by = ti.xcom_pull(task_ids="approve", key="rejected_by")
     if rejected_by is None:
-        raise AirflowSkipException("nobody has rejected this: marking the task `approve` is no answer")
+        raise AirflowSkipException("nobody has rejected this: marking the task `approve` does not answer it")
     log.info("rejected by %s", rejected_by)
     settings = Settings.from_environment()
     paths = _paths(settings, name, run)
@@ -129,29 +129,29 @@ def discard(name: str, run: str, ti: Any = None) -> None:
         with no_retry_where_it_cannot_help():
             _patiently(lambda: phases.discard(settings, run))
     shutil.rmtree(paths.root, ignore_errors=True)
-    log.info("replay %s is gone; nothing was published", run)
+    log.info("replay %s is removed; nothing was published", run)
 
 
 def advance(name: str, run: str, phase: Phase) -> ReplayState | None:
-    """Does a phase, if it is its turn and it has not been done.
+    """Does a phase if it is next; does nothing if it is already done.
 
     Returns:
-        How far the replay is then; None if it has ended before.
+        The state of the replay afterwards; None if it has ended before.
     """
     settings = Settings.from_environment()
     if has_ended(settings, name, run):
-        log.info("replay %s has ended: there is nothing to do", run)
+        log.info("replay %s has ended: nothing to do", run)
         return None
     with _at_its_turn(settings, run, phase) as replay:
         state = replay.advance(phase, lambda phase: reporter())
     if phase not in state.done:
-        raise AirflowFailException(f"Replay {run} has not passed the gate: {phase} does nothing.")
+        raise AirflowFailException(f"Replay {run} has not passed the gate, so {phase} cannot run.")
     return state
 
 
 @contextmanager
 def _at_its_turn(settings: Settings, run: str, phase: Phase) -> Iterator[ReplayRun]:
-    """The replay, for this task alone."""
+    """Locks the replay for this task."""
     with no_retry_where_it_cannot_help(), ExitStack() as stack:
         replay = resume(settings, run)
         require_turn(replay.paths.read_state(), phase)
@@ -160,37 +160,37 @@ def _at_its_turn(settings: Settings, run: str, phase: Phase) -> Iterator[ReplayR
 
 
 def resume(settings: Settings, run: str) -> ReplayRun:
-    """A replay that has not ended."""
+    """Opens a replay that has not ended."""
     from deltaworks.replay.phases import ReplayRun
 
     return ReplayRun.resume(settings, run)
 
 
 def has_ended(settings: Settings, name: str, run: str) -> bool:
-    """It has published or handed over, and nothing else of it is left."""
+    """Whether the replay has published or handed over and is cleaned up."""
     paths = _paths(settings, name, run)  # refuses an id that leads elsewhere
     handed_over = PipelinePaths.of(settings, name).handover(run)
     return (paths.publication.exists() or handed_over.exists()) and not paths.plan.exists()
 
 
 def require_turn(state: ReplayState, phase: Phase) -> None:
-    """A phase does not do those before it, which have tasks of their own.
+    """Refuses a phase whose earlier phases are not done: they have their own tasks.
 
     Raises:
-        AirflowFailException: it is another's turn.
+        AirflowFailException: another phase is next.
     """
     if phase not in state.done and state.next == "gate" and state.passed is False:
-        raise AirflowFailException(f"The replay has not passed the gate: {phase} does nothing.")
+        raise AirflowFailException(f"The replay has not passed the gate, so {phase} cannot run.")
     if phase not in state.done and state.next != phase:
-        raise AirflowFailException(f"{phase} comes after {state.next}, which is not done: clear the task {state.next}.")
+        raise AirflowFailException(f"{phase} follows {state.next}, which is not done: clear the task {state.next}.")
 
 
 def run_id_of(dag_run: Any, number: int = 1) -> str:
     """The id of a replay: readable, and one per DAG run.
 
     Args:
-        dag_run: of Airflow.
-        number: how many replays it has made, with this one.
+        dag_run: Airflow's.
+        number: which replay of the DAG run this is, from 1.
     """
     readable = re.sub(r"[^0-9A-Za-z]+", "-", dag_run.run_id)[:_NAME].strip("-")
     digest = hashlib.sha256(f"{dag_run.dag_id}/{dag_run.run_id}".encode()).hexdigest()[:8]
@@ -225,7 +225,7 @@ def _planned(name: str, params: Any, dag_run: Any, first: date | None, end: date
 
 
 def _patiently(take: Callable[[], object]) -> None:
-    """Takes what the process of an earlier try may still have; after a while Airflow tries again."""
+    """Waits for a lock that the process of an earlier try may still hold; after a while, Airflow retries the task."""
     end = clock.ticks_s() + HOLD_S
     while True:
         try:

@@ -5,11 +5,11 @@ action --> preflight --> deploy --> supervise (deferred for as long as the strea
        '-> stop
 ```
 
-Stopping is a choice in the form of the same DAG, not a DAG of its own: so the runs of one DAG are the whole history of
-a stream, in order, with who asked for what; and one DAG per pipeline keeps the list of DAGs readable.
+Stopping is a choice in the form of this DAG, not a separate DAG. So the runs of one DAG are the whole history of a
+stream, in order, with who requested what, and the list of DAGs stays readable.
 
-Every task may be tried again, cleared or marked at any time: `deploy` and `stop` are bound to their run (the same run
-never deploys twice and never stops a later generation), `supervise` only watches.
+Every task may be retried, cleared or marked at any time: `deploy` and `stop` are bound to their run (the same run
+never deploys twice and never stops a later generation), and `supervise` only watches.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from deltaworks.settings import Settings
 
 OWNER = "deltaworks"
 DEFAULTS = {"owner": OWNER, "retries": 2, "retry_delay": timedelta(seconds=5)}
-"""Of every task: what goes wrong around a task (a restart of the API server) is gone a moment later."""
+"""Arguments of every task; it is retried because faults around a task (a restart of the API server) soon pass."""
 FIRST = {**DEFAULTS, "priority_weight": 100}
-"""Of tasks that start and stop streams: they do not queue behind checks and replays."""
+"""Priority of tasks that start and stop streams, so that they do not queue behind checks and replays."""
 
 
 def stream_dag(name: str) -> DAG:
-    """Makes the DAG of `jobs/<name>.py`; an error of that file says so, with the line."""
+    """Makes the DAG of `jobs/<name>.py`; an error in that file names the file and line."""
     settings = Settings.from_environment()
     with _named(settings, name):
         module = jobs.load_module(settings, name)
@@ -52,7 +52,7 @@ def stream_dag(name: str) -> DAG:
         catchup=False,
         params=fields,
         allowed_run_types=[DagRunType.MANUAL, DagRunType.OPERATOR_TRIGGERED],
-        max_active_runs=16,  # a supervisor ends soon after its stream was replaced; until then both runs are active
+        max_active_runs=16,  # a run ends soon after its stream is replaced; until then both runs are active
         default_args=FIRST,
         tags=["stream", name],
         doc_md=doc,
@@ -70,17 +70,17 @@ def stream_dag(name: str) -> DAG:
 
 
 def dag_id(name: str) -> str:
-    """Of the DAG of a pipeline."""
+    """The id of a pipeline's DAG."""
     return f"{name}__stream"
 
 
 @contextmanager
 def _named(settings: Settings, name: str) -> Iterator[None]:
-    """Airflow shows the last frames of a traceback, which need not be the author's: name file and line besides."""
+    """Adds the author's file and line to an error: the frames that Airflow shows may not include them."""
     try:
         yield
     except BaseException as error:
-        error.add_note(f"The pipeline {name!r} has no DAG until this is repaired: {_where(settings, name, error)}")
+        error.add_note(f"The pipeline {name!r} has no DAG until this is fixed: {_where(settings, name, error)}")
         raise
 
 

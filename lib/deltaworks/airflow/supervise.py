@@ -1,4 +1,4 @@
-"""The task that watches a stream and tells how it ended."""
+"""The task that watches a stream and reports how it ended."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from deltaworks.exits import NO_RESTART
 class SuperviseOperator(BaseOperator):
     """Defers at once and takes no worker while the stream runs.
 
-    It succeeds when the stream was stopped or replaced, and fails without a retry when the stream failed: then its log
-    has the reason and the last lines of the stream's log. Its retries are for supervision itself: a trigger that broke.
+    It succeeds if the stream was stopped or replaced. If the stream failed, it fails without a retry, and its log has
+    the reason and the last lines of the stream's log. Its retries are for failures of the trigger.
 
-    What it does not do: start, stop or restart anything.
+    It does not start, stop or restart anything.
 
     Args:
-        pipeline: whose stream.
-        generation: which deployment of it.
-        poll_s: time between two looks.
+        pipeline: name of the pipeline.
+        generation: the deployment to watch.
+        poll_s: seconds between observations.
     """
 
     template_fields: Sequence[str] = ("generation",)
@@ -47,9 +47,9 @@ class SuperviseOperator(BaseOperator):
         self.defer(trigger=trigger, method_name="ended")
 
     def ended(self, context: Context, event: dict[str, Any]) -> str:
-        """Called with what the trigger saw last."""
+        """Called with the trigger's last observation."""
         stream = f"{self.pipeline}, generation {self.generation}"
-        state, reason = event["state"], event["reason"] or "no reason is known"
+        state, reason = event["state"], event["reason"] or "reason unknown"
         if state in ("stopped", "superseded"):
             self.log.info("%s: %s (%s)", stream, state, reason)
             return str(state)
@@ -62,7 +62,7 @@ class SuperviseOperator(BaseOperator):
 
 
 def what_next(exit_code: int | None) -> str:
-    """Whether somebody has to do something."""
+    """Says whether somebody has to act."""
     if exit_code in NO_RESTART:
-        return "It is not restarted: the same would happen again. Repair the cause, then trigger this DAG."
-    return "The supervisor starts it again, unless that happened too often; streams__reconcile has it watched."
+        return "It is not restarted, because it would fail again. Fix the cause, then trigger this DAG."
+    return "The supervisor restarts it, unless it has failed too often; streams__reconcile supervises it again."

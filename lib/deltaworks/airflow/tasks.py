@@ -1,4 +1,4 @@
-"""What the tasks of `<name>__stream` do: one action of `deltaworks.control` each.
+"""The tasks of `<name>__stream`: each calls one action of `deltaworks.control`.
 
 The actions are imported when a task runs, not when its DAG is parsed.
 """
@@ -24,11 +24,11 @@ _REPEAT_S = 10.0
 
 
 def action(name: str, params: Any = None) -> str:
-    """Which way the form says: the id of the next task."""
+    """The id of the next task, as chosen in the form."""
     if params["given_up"] is not None:
         raise AirflowFailException(
-            f"{name} is not restarted any more: {params['given_up']}\n"
-            f"Repair the cause, then trigger {name}__stream; its failed runs have the stream's last log lines."
+            f"{name} is no longer restarted: {params['given_up']}\n"
+            f"Fix the cause, then trigger {name}__stream; its failed runs have the last lines of the stream's log."
         )
     return "stop" if params["action"] == "stop" else "preflight"
 
@@ -53,7 +53,7 @@ def preflight(name: str, params: Any = None) -> None:
         except TransientError as error:
             if healing is None:
                 raise
-            raise AirflowSkipException(f"not now, streams__reconcile tries again in a few minutes: {error}") from error
+            raise AirflowSkipException(f"not now; streams__reconcile retries in a few minutes: {error}") from error
         except DeltaworksError as error:
             if healing is not None and code_of(error) in NO_RESTART:
                 Registry.of(settings).gave_up(name, healing, str(error))  # so that this is not tried every few minutes
@@ -61,7 +61,7 @@ def preflight(name: str, params: Any = None) -> None:
 
 
 def deploy(name: str, params: Any = None, dag_run: Any = None) -> dict[str, int]:
-    """Starts a new generation; a retry of the same run finds what it started."""
+    """Starts a new generation; a retry of the same run finds the one that it started."""
     from deltaworks.control import actions
 
     if params["attach"] is not None:
@@ -83,13 +83,13 @@ def deploy(name: str, params: Any = None, dag_run: Any = None) -> dict[str, int]
         except ConflictError as error:
             raise AirflowSkipException(f"nothing to do: {error}") from error
         except StackError as error:
-            raise AirflowFailException(str(error)) from error  # this deployment has failed: it would say so again
-    log.info("its log is %s", deployment.log)
+            raise AirflowFailException(str(error)) from error  # a retry would fail the same way
+    log.info("the log of the stream is %s", deployment.log)
     return {"generation": deployment.generation}
 
 
 def stop(name: str, dag_run: Any = None, task_state_store: Any = None) -> None:
-    """Drains the generation that was there when this task ran first, and no later one."""
+    """Drains the generation that was current when this task first ran, and no later one."""
     from deltaworks.control import actions
     from deltaworks.control.registry import Registry
 
@@ -97,20 +97,20 @@ def stop(name: str, dag_run: Any = None, task_state_store: Any = None) -> None:
     with no_retry_where_it_cannot_help():
         record = Registry.of(settings).pipeline(name)
         if record is None:
-            raise AirflowSkipException(f"{name} was never deployed: there is nothing to stop")
+            raise AirflowSkipException(f"{name} was never deployed: nothing to stop")
         current = record.generation
         meant = task_state_store.get("generation")
         if meant is None:
             task_state_store.set("generation", current)
         elif meant != current:
-            raise AirflowSkipException(f"generation {meant} was replaced by {current} since: that one is not stopped")
+            raise AirflowSkipException(f"generation {current} has replaced {meant} since, and is not stopped")
         ended = actions.stop(settings, name, requested_by=requester(dag_run), report=reporter())
     log.info("%s, generation %s: %s", name, ended.generation, ended.state)
 
 
 @contextmanager
 def no_retry_where_it_cannot_help() -> Iterator[None]:
-    """The exit codes that forbid a restart of a stream forbid a retry of a task as well."""
+    """Fails the task without a retry on exit codes that forbid a restart of a stream."""
     try:
         yield
     except DeltaworksError as error:
@@ -120,7 +120,7 @@ def no_retry_where_it_cannot_help() -> Iterator[None]:
 
 
 def reporter() -> Callable[[str], None]:
-    """Actions say every moment how far they are; the log gets what is new, and the rest now and then."""
+    """Makes a progress callback that logs new messages at once and repeated ones every few seconds."""
     said: dict[str, float] = {}
 
     def report(text: str) -> None:
@@ -137,7 +137,7 @@ def requester(dag_run: Any) -> str:
 
 
 def _options(settings: Settings, name: str, params: Any) -> DeployOptions:
-    """Those of the form; a restart takes those of the last deployment."""
+    """The options of the form; for a restart, those of the last deployment."""
     if (last := _again(settings, name, params)) is not None:
         return last.options
     return DeployOptions(
@@ -148,7 +148,7 @@ def _options(settings: Settings, name: str, params: Any) -> DeployOptions:
 
 
 def _again(settings: Settings, name: str, params: Any) -> Deployment | None:
-    """What a restart does again: the last deployment, options and code; None: this is no restart."""
+    """The last deployment, whose options and code a restart repeats; None if this is not a restart."""
     from deltaworks.control.registry import Registry
 
     if params["action"] != "restart":

@@ -1,7 +1,7 @@
-"""What a supervising task waits for: the end of one generation of a stream.
+"""The trigger of a supervising task: it waits for the end of one generation of a stream.
 
-It looks and takes notes; it never acts. Marking the task, clearing it or ending the triggerer therefore has no effect
-on the stream: there is no `on_kill` and no `cleanup` here, on purpose.
+It observes and records; it never acts. So marking the task, clearing it or ending the triggerer has no effect on the
+stream. There is no `on_kill` and no `cleanup` here, on purpose.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from deltaworks.control.model import Observation
 from deltaworks.settings import Settings
 
 ENDED = frozenset({"stopped", "superseded", "failed", "dead", "stalled"})
-"""States after which there is nothing left to wait for."""
+"""States that end the wait."""
 _RECORD_S = 15.0
 _REPORT_S = 60.0
 
 
 class StreamTrigger(BaseTrigger):
-    """Fires once, when the generation has ended, with what was seen then.
+    """Fires once, when the generation has ended, with the last observation.
 
     Args:
-        pipeline: whose stream.
-        generation: which deployment of it.
-        supervisor: who waits; the registry knows thereby that somebody does.
-        poll_s: time between two looks.
+        pipeline: name of the pipeline.
+        generation: the deployment to watch.
+        supervisor: who watches, for the registry.
+        poll_s: seconds between observations.
     """
 
     def __init__(self, *, pipeline: str, generation: int, supervisor: str, poll_s: float = 2.0) -> None:
@@ -62,7 +62,7 @@ class StreamTrigger(BaseTrigger):
             await asyncio.sleep(self.poll_s)
 
     async def _look(self, settings: Settings) -> Observation:
-        """A look that fails says nothing about the stream, so it must not end the supervision."""
+        """Observes the stream; a failure here says nothing about the stream, so it must not end the supervision."""
         from deltaworks.control import actions  # not where DAGs are parsed
 
         try:
@@ -76,17 +76,17 @@ class StreamTrigger(BaseTrigger):
             )
 
     async def _record(self, settings: Settings) -> None:
-        """Tells the registry that somebody watches; if it is away, the next time will do."""
+        """Tells the registry that somebody watches; if the registry is down, the next call will do."""
         from deltaworks.control.registry import supervised
 
         try:
             await asyncio.to_thread(supervised, settings, self.pipeline, self.generation, self.supervisor)
         except Exception as error:
-            self.log.warning("the registry was not told that this run supervises: %s", error)
+            self.log.warning("could not tell the registry that this run supervises the stream: %s", error)
 
 
 def event_of(seen: Observation) -> dict[str, Any]:
-    """The end of a stream, as the task that waited for it gets it."""
+    """The event for the waiting task: how the stream ended."""
     return {
         "state": seen.state,
         "reason": seen.reason,
@@ -96,7 +96,7 @@ def event_of(seen: Observation) -> dict[str, Any]:
 
 
 def progress(seen: Observation) -> str:
-    """One line on how a stream is: short enough for Airflow's page."""
+    """The state of a stream in one line, short enough for Airflow's page."""
     text = f"generation {seen.generation}: {seen.state}"
     if seen.reason:
         text += f" ({seen.reason})"

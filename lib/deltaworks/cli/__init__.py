@@ -1,8 +1,8 @@
-"""The command line: `deltaworks --help`. Thin over `stack`, `spark` and `lakehouse`, which are imported when needed.
+"""The command line, `deltaworks --help`: a thin layer over the other packages, which are imported when needed.
 
-- `console`: what the user sees, and what an error looks like
-- `stack`, `pipelines`, `tables`, `quality`: the commands
-- `demo`: everything in one go, checked
+- `console`: output and error messages
+- `stack`, `pipelines`, `replay`, `recovery`, `tables`, `quality`: the commands
+- `demo`: all of it in one command, with a check of every result
 """
 
 from deltaworks.cli.app import main

@@ -1,10 +1,9 @@
-"""The commands together, and what happens when one fails.
+"""The application: all commands, and what happens when one fails.
 
-Exit codes: 0 done; 1 results differ, or something is not as it should be; 2 wrong usage; and of a pipeline (`run`):
-65 a record failed and the pipeline says fail, 69 Kafka or Spark is not available, 70 anything unexpected,
-73 another driver runs this pipeline, 74 the disk is full, 75 somebody else works on the same or has changed it
-meanwhile (a replay of the same days, another deployment), 78 topology, settings, environment or checkpoint do not fit,
-130 interrupted.
+Exit codes: 0 done; 1 results differ or a check failed; 2 wrong usage; 65 a record failed and the pipeline's policy is
+to fail; 69 Kafka or Spark is not available; 70 unexpected error; 73 another driver runs this pipeline; 74 the disk is
+full; 75 conflict with somebody else's work (a replay of the same days, another deployment); 78 topology, settings,
+environment or checkpoint do not fit; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from deltaworks.exits import INTERNAL, INTERRUPTED, code_of
 
 app = typer.Typer(
     name="deltaworks",
-    help="Kafka Streams topologies in Python, run by Spark, kept in Delta Lake.",
-    epilog="Settings come from the environment: DELTAWORKS_HOME, DELTAWORKS_BOOTSTRAP and others, see the README.",
+    help="Kafka Streams topologies in Python, run on Spark, stored in Delta Lake.",
+    epilog="Settings come from the environment (DELTAWORKS_HOME, DELTAWORKS_BOOTSTRAP and others); see the README.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -34,7 +33,7 @@ app = typer.Typer(
 def options(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
-    """Options of all commands; `main` reads them."""
+    """Options of all commands; read by `main`."""
 
 
 for group in (stack, pipelines, recovery, tables, replay, quality, demo):

@@ -1,7 +1,7 @@
-"""What the user sees: steps with their seconds, tables, and errors as one message without a traceback.
+"""Output for the user: steps with their duration, tables, and errors as one message without a traceback.
 
-On a terminal a step shows its latest line beside a spinner; elsewhere (a file, CI) a line is printed every second,
-or every ten if it says nothing new.
+On a terminal, a step shows its latest line next to a spinner. Elsewhere (a file, CI), it prints a line every second, or
+every ten seconds if the line says nothing new.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _LINE_S, _SAME_LINE_S = 1.0, 10.0
 
 @dataclass
 class Steps:
-    """A command that takes a while, step by step."""
+    """The steps of a command that takes a while."""
 
     seconds: list[tuple[str, float]] = field(default_factory=list)
-    """Title and duration of every step that is done."""
+    """Title and duration of every finished step."""
 
     @contextmanager
     def step(self, title: str) -> Iterator[Callable[[str], None]]:
-        """One step; yields what to call with each line of progress. The last line stays visible."""
+        """One step; yields a function for lines of progress, of which the last one stays visible."""
         begun = printed = clock.ticks_s()
         last = ""
 
@@ -69,7 +69,7 @@ class Steps:
 def print_table(
     title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()
 ) -> None:
-    """A table; numbers get thousands separators and stand right."""
+    """Prints a table; numbers get thousands separators and are right-aligned."""
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for column in columns:
         table.add_column(column, justify="right" if column in right else "left", overflow="fold")
@@ -80,7 +80,7 @@ def print_table(
 
 
 def cell_text(cell: object) -> str:
-    """How a value is shown."""
+    """The text that shows a value."""
     if cell is None:
         return ""
     if isinstance(cell, bool):
@@ -95,5 +95,5 @@ def cell_text(cell: object) -> str:
 
 
 def print_error(message: str) -> None:
-    """One clear message."""
+    """Prints an error as one message."""
     err.print(Text.assemble(("error: ", "bold red"), message))

@@ -1,7 +1,7 @@
-"""`demo`: sample pipelines on real components, deployed through Airflow, every result recomputed and compared.
+"""The command `demo`: it deploys sample pipelines through Airflow on real components and recomputes every result.
 
-The streams stay running under their supervisors, for a look. A second call finds everything there, produces nothing
-twice and compares again; more `--records` continue the data. What a call has started is stopped if it fails.
+The streams keep running under their supervisors. A second call finds everything in place, produces nothing twice and
+compares again; a higher `--records` continues the data. If a call fails, it stops what it started.
 """
 
 from __future__ import annotations
@@ -44,17 +44,18 @@ def demo(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[PIPELINE]...", help="Which, of those with sample data; default: orders.", show_default=False
+            metavar="[PIPELINE]...", help="Pipelines with sample data; default: orders.", show_default=False
         ),
     ] = None,
     all_of_them: Annotated[bool, typer.Option("--all", help="Every pipeline that has sample data, at once.")] = False,
     records: Annotated[
-        int, typer.Option(min=1_000, help="How many each; more than before continues what is there.")
+        int,
+        typer.Option(min=1_000, help="Records per pipeline in total; more than before continues the existing data."),
     ] = 20_000,
-    seed: Annotated[int, typer.Option(help="Other seeds give other data.")] = 7,
+    seed: Annotated[int, typer.Option(help="Seed of the random data.")] = 7,
     rate: Annotated[float, typer.Option(help="Records per second while the streams run.")] = 2_000.0,
 ) -> None:
-    """Start Kafka, PostgreSQL and Airflow, deploy pipelines, recompute every result from the topics and compare.
+    """Start Kafka, PostgreSQL and Airflow, deploy pipelines, and compare every result with a recomputation.
 
     Exit code 1 if a single row differs.
     """
@@ -66,7 +67,7 @@ def demo(
         equal = run.everything()
     except BaseException:
         run.stop_what_was_started()
-        if stopped_by:  # whatever the interrupted library made of it
+        if stopped_by:  # whatever error the interrupted library raised
             raise SystemExit(128 + stopped_by[0]) from None
         raise
     if not equal:
@@ -100,7 +101,7 @@ class _Job:
 
 
 class _Demo:
-    """One call of the demo: knows what it has started."""
+    """One call of the demo; it knows what it started."""
 
     def __init__(
         self, settings: Settings, steps: Steps, chosen: Sequence[_Job], records: int, seed: int, rate: float
@@ -113,7 +114,7 @@ class _Demo:
         self._kafka: Any = jobs.load_module(settings, "sample_data.kafka")
 
     def everything(self) -> bool:
-        """All steps; whether every result is equal to its recomputation."""
+        """Does all steps; returns whether every result equals its recomputation."""
         step = self._steps.step
         with step("preflight") as report:
             self._preflight(report)
@@ -122,17 +123,17 @@ class _Demo:
         with step("kafka, postgres, airflow") as report:
             self._up(report)
         for job in self._jobs:
-            with step(f"{job.name}: topics, and records before the stream runs") as report:
+            with step(f"{job.name}: create topics, produce records before the stream runs") as report:
                 pipelines.create_topics(self._settings, job.pipeline)
                 self._produce(job, (self._present(job) + self._records) // 2, None, report)
         for job in self._jobs:
-            with step(f"deploy: trigger {job.dag_id} in Airflow, wait until its supervisor watches") as report:
+            with step(f"deploy: trigger {job.dag_id} in Airflow, wait until it supervises the stream") as report:
                 self._deploy(job, report)
         for job in self._jobs:
-            with step(f"{job.name}: records while the stream runs") as report:
+            with step(f"{job.name}: produce records while the stream runs") as report:
                 self._produce(job, self._records, self._rate, report)
         for job in self._jobs:
-            with step(f"{job.name}: wait until everything is in the tables") as report:
+            with step(f"{job.name}: wait until the tables hold everything") as report:
                 self._wait(job, report)
         results = []
         for job in self._jobs:
@@ -142,7 +143,7 @@ class _Demo:
         return all(comparison.equal for _, comparisons in results for comparison in comparisons)
 
     def stop_what_was_started(self) -> None:
-        """Leaves running what ran before."""
+        """Stops what this call started; what ran before keeps running."""
         from deltaworks import processes
         from deltaworks.stack import lifecycle
 
@@ -182,10 +183,10 @@ class _Demo:
         new = [running for running in stack.components.values() if running.started_now]
         if new:
             self._started.append("stack")
-        report(f"{len(stack.components)} components, {len(new)} of them started now" if new else "all were running")
+        report(f"{len(stack.components)} components, {len(new)} of them started now" if new else "already running")
 
     def _deploy(self, job: _Job, report: Report) -> None:
-        """Leaves a stream alone that runs."""
+        """Deploys the stream unless it runs."""
         from deltaworks.control import actions
         from deltaworks.control.model import ALIVE
         from deltaworks.control.registry import Registry
@@ -194,7 +195,7 @@ class _Demo:
         name, dag_id = job.name, job.dag_id
         record = Registry.of(self._settings).pipeline(name)
         if record is not None and actions.observe(self._settings, name, record.generation).state in ALIVE:
-            report(f"was running: generation {record.generation}")
+            report(f"already running: generation {record.generation}")
             return
         with AirflowApi.of(self._settings) as airflow:
             report("waiting until Airflow has read the DAG")
@@ -208,7 +209,7 @@ class _Demo:
                     raise StackError(
                         f"The run {run_id} of {dag_id} failed: task {failed}.",
                         log=airflow.log(dag_id, run_id, failed).splitlines()[-20:],
-                        hint=f"the whole log is at {airflow.address}/dags/{dag_id}/runs/{run_id}",
+                        hint=f"see the full log at {airflow.address}/dags/{dag_id}/runs/{run_id}",
                     )
                 report(", ".join(f"{name} {state}" for name, state in states.items() if state != "skipped"))
                 self._measure_memory()
@@ -227,10 +228,10 @@ class _Demo:
             records_per_second=rate,
             progress=lambda count: report(f"{count:,} records"),
         )
-        report(f"{written:,} records" if written else "everything is there")
+        report(f"{written:,} records" if written else "nothing new to produce")
 
     def _missing(self, job: _Job) -> int:
-        """Records in the topics that are not in the tables yet."""
+        """The number of records in the topics that are not yet in the tables."""
         from deltaworks.control import batches
 
         read: dict[tuple[str, int], int] = {}
@@ -241,7 +242,7 @@ class _Demo:
         return sum(max(0, end - read.get(at, 0)) for at, end in ends.items())
 
     def _wait(self, job: _Job, report: Report) -> None:
-        """Until all records are in the tables, and the snapshots show them."""
+        """Waits until all records are in the tables and the snapshots show them."""
         from deltaworks import processes
         from deltaworks.control import heartbeat, logs
 
@@ -261,13 +262,13 @@ class _Demo:
                     f"Pipeline {job.name!r} {'makes no progress' if alive else 'does not run'} for {_STUCK_S:.0f} s; "
                     f"{missing:,} records are not in the tables.",
                     log=logs.why(log),
-                    hint=f"the whole log is {log}",
+                    hint=f"see the full log in {log}",
                 )
             self._measure_memory()
             if missing and beat is not None:
                 report(f"{missing:,} records to go, batch {beat.batch_id}, {beat.records_per_second:,.0f} records/s")
             else:
-                report("all records are in, the snapshots follow")
+                report("all records are in; waiting for the snapshots")
             time.sleep(_POLL_S)
         report("no record is missing")
 
@@ -320,7 +321,7 @@ class _Demo:
         memory = f", {self._memory_mb:,} MB of memory at the peak" if self._memory_mb else ""
         out.print(Text(f"{verdict} after {total:.0f} s{memory}.", "bold"))
         if verdict != "Everything is equal":
-            out.print(Text("Topics and tables stay as they are, for a look; `down --delete-data` begins anew."))
+            out.print(Text("Topics and tables are kept for inspection; `down --delete-data` starts afresh."))
         self._print_login()
         me = sys.argv[0] if sys.argv[0].endswith("deltaworks") else "deltaworks"
         job, *others = self._jobs
@@ -328,19 +329,19 @@ class _Demo:
         table = job.recomputation.tables[0]
         out.print(
             Text(
-                f"look    {me} status                what runs goes on\n"
+                f"look    {me} status                everything keeps running\n"
                 f"query   {me} tables\n"
                 f'        {me} sql "SELECT * FROM {table} LIMIT 5"\n'
-                f"judge   {me} quality {job.name}\n"
+                f"check   {me} quality {job.name}\n"
                 f"go on   {me} demo{names} --records {2 * self._records}\n"
-                f"stop    {me} stop {job.name}           or with Airflow: {job.dag_id}, action stop\n"
-                f"        {me} down                 everything; keeps topics and tables\n"
-                f"        {me} down --delete-data   does not (make down)"
+                f"stop    {me} stop {job.name}           or in Airflow: {job.dag_id}, action stop\n"
+                f"        {me} down                 stops everything, keeps topics and tables\n"
+                f"        {me} down --delete-data   deletes them too (make down)"
             )
         )
 
     def _print_login(self) -> None:
-        """The password is shown once, when it was made; later only where it is kept."""
+        """Shows the password once, when it is created; later, only where it is kept."""
         if (login := self._login) is None:
             return
         known = f"password {login.password}" if login.created_now else f"the password is in {login.file}"
@@ -348,7 +349,7 @@ class _Demo:
 
 
 def _notice_signals() -> list[int]:
-    """SIGINT and SIGTERM end the demo as an error does; the list then holds the signal."""
+    """Makes SIGINT and SIGTERM end the demo as an error does; the returned list then holds the signal."""
     stopped_by: list[int] = []
 
     def stop(number: int, frame: FrameType | None) -> None:

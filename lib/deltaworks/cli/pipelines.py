@@ -1,4 +1,4 @@
-"""`topology`, `produce`, `run`, `deploy`, `stop`, `restart`, `set-aside`: the pipelines in `jobs/`."""
+"""The commands for the pipelines in `jobs/`: `topology`, `produce`, `run`, `deploy`, `stop`, `restart`, `set-aside`."""
 
 from __future__ import annotations
 
@@ -27,18 +27,20 @@ if TYPE_CHECKING:
     from deltaworks.dsl.pipeline import Pipeline
 
 StartOffsets = Literal["earliest", "latest"]
-Name = Annotated[str, typer.Argument(help="Of the pipeline: that of its file in jobs/.")]
+Name = Annotated[str, typer.Argument(help="Name of the pipeline: its file in jobs/, without `.py`.")]
 TriggerInterval = Annotated[
     float | None,
-    typer.Option(min=0.0, help="Seconds from one micro-batch to the next; default: as the pipeline says."),
+    typer.Option(min=0.0, help="Seconds between micro-batches; default: the pipeline's own interval."),
 ]
 Start = Annotated[
     StartOffsets | None,
-    typer.Option("--start-offsets", help="Where a new checkpoint starts; default: DELTAWORKS_START_OFFSETS."),
+    typer.Option(
+        "--start-offsets", help="Where a stream without a checkpoint starts; default: DELTAWORKS_START_OFFSETS."
+    ),
 ]
 TakeOver = Annotated[
     bool,
-    typer.Option("--take-over", help="Also where the pipeline belongs to another home at this Kafka, which is gone."),
+    typer.Option("--take-over", help="Take the pipeline from another home on this Kafka that no longer exists."),
 ]
 
 
@@ -49,9 +51,9 @@ def add_to(app: typer.Typer) -> None:
 
 
 def topology(
-    name: Name, mermaid: Annotated[bool, typer.Option("--mermaid", help="As a Mermaid flowchart.")] = False
+    name: Name, mermaid: Annotated[bool, typer.Option("--mermaid", help="Print a Mermaid flowchart.")] = False
 ) -> None:
-    """Describe a pipeline's topology, in Kafka Streams' format."""
+    """Describe a pipeline's topology in the format of Kafka Streams."""
     from deltaworks.control import jobs
 
     plan = jobs.load(Settings.from_environment(), name).plan()
@@ -60,11 +62,13 @@ def topology(
 
 def produce(
     name: Name,
-    records: Annotated[int, typer.Option(help="How many; more than before continues what is there.")] = 20_000,
-    seed: Annotated[int, typer.Option(help="Other seeds give other data.")] = 7,
+    records: Annotated[
+        int, typer.Option(help="How many records in total; more than before continues the existing data.")
+    ] = 20_000,
+    seed: Annotated[int, typer.Option(help="Seed of the random data.")] = 7,
     rate: Annotated[float | None, typer.Option(help="Records per second; default: as fast as possible.")] = None,
 ) -> None:
-    """Write sample data into a pipeline's topics, none twice."""
+    """Write sample data to a pipeline's topics, each record once."""
     from deltaworks.control import jobs
 
     settings = Settings.from_environment()
@@ -85,15 +89,15 @@ def produce(
 
 
 def create_topics(settings: Settings, pipeline: Pipeline) -> str:
-    """Creates what is missing; says what was."""
+    """Creates the missing topics; returns a line that says which."""
     from deltaworks.kafka import admin
 
     created = admin.create_topics(settings.bootstrap, admin.topic_specs(pipeline.topics))
-    return f"created {', '.join(created)}" if created else f"{len(pipeline.topics)} are there"
+    return f"created {', '.join(created)}" if created else f"all {len(pipeline.topics)} exist"
 
 
 def records_present(settings: Settings, pipeline: Pipeline) -> dict[tuple[str, int], int]:
-    """Records per partition of the topics that a pipeline reads."""
+    """The number of records per partition in the topics that a pipeline reads."""
     from deltaworks.kafka import admin
 
     return admin.end_offsets(settings.bootstrap, pipeline.plan().source_topics)
@@ -102,24 +106,24 @@ def records_present(settings: Settings, pipeline: Pipeline) -> dict[tuple[str, i
 def run(
     name: Name,
     until_caught_up: Annotated[
-        bool, typer.Option("--until-caught-up", help="Stop after everything that is in the topics now.")
+        bool, typer.Option("--until-caught-up", help="Stop after processing what the topics hold now.")
     ] = False,
     trigger_interval: TriggerInterval = None,
     start_offsets: Start = None,
     take_over: TakeOver = False,
     generation: Annotated[
-        int | None, typer.Option(min=1, hidden=True, help="Number of the deployment; what a launcher gives.")
+        int | None, typer.Option(min=1, hidden=True, help="Generation of the deployment; set by a launcher.")
     ] = None,
     finish_batch: Annotated[
-        bool, typer.Option("--finish-batch", hidden=True, help="Only finish the batch that is open, for newer code.")
+        bool, typer.Option("--finish-batch", hidden=True, help="Only finish the open batch, before newer code runs.")
     ] = False,
 ) -> None:
-    """Run a pipeline here until it is stopped (Ctrl-C, SIGTERM, `stop`: it finishes its batch).
+    """Run a pipeline in the foreground until Ctrl-C, SIGTERM or `stop`; it finishes its batch first.
 
-    It runs from an archive of the code of now, so what is edited meanwhile does not matter. Nobody restarts it; see
-    `deploy`. Exit codes: 0 stopped or caught up; 65 a record failed and the pipeline says
-    fail; 69 Kafka or Spark is not available; 70 unexpected; 73 it runs already, or was replaced; 78 topology,
-    settings or checkpoint do not fit.
+    It runs from an archive of the current code, so later edits do not affect it. Nothing restarts it; see `deploy`.
+    Exit codes: 0 stopped or caught up; 65 a record failed and the pipeline's policy is to fail; 69 Kafka or Spark is
+    not available; 70 unexpected error; 73 the pipeline already runs, or was replaced; 78 topology, settings or
+    checkpoint do not fit.
     """
     from deltaworks.control import code, fence, jobs
     from deltaworks.control.paths import PipelinePaths
@@ -170,7 +174,7 @@ def _note_code(settings: Settings, paths: PipelinePaths, generation: int) -> Non
 
 @contextmanager
 def _leaves_word(path: Path, generation: int, *, deployed: bool) -> Iterator[None]:
-    """Writes how the driver ended, for whoever launched it or looks at it later."""
+    """Records how the driver ended, for the launcher and later observers."""
     from deltaworks.control import outcome
 
     code, reason, let_in = exits.OK, None, True
@@ -178,7 +182,7 @@ def _leaves_word(path: Path, generation: int, *, deployed: bool) -> Iterator[Non
         yield
     except DeltaworksError as error:
         code, reason = exits.code_of(error), str(error)
-        let_in = deployed or not isinstance(error, LeaseError)  # else the number is not its own
+        let_in = deployed or not isinstance(error, LeaseError)  # otherwise the generation is not this driver's
         raise
     except KeyboardInterrupt:
         code, reason = exits.INTERRUPTED, "interrupted"
@@ -190,8 +194,8 @@ def _leaves_word(path: Path, generation: int, *, deployed: bool) -> Iterator[Non
         if let_in:
             try:
                 outcome.write(path, generation, code, reason)
-            except OSError as error:  # the disk is full: what ended the driver must be told all the same
-                err.print(f"no room for the last word of the driver: {error}", style="yellow")
+            except OSError as error:  # the disk is full; still report what ended the driver
+                err.print(f"could not record how the driver ended: {error}", style="yellow")
 
 
 def deploy(
@@ -201,10 +205,10 @@ def deploy(
     start_offsets: Start = None,
     take_over: TakeOver = False,
 ) -> None:
-    """Start a pipeline in the background, in place of the one that runs.
+    """Start a pipeline in the background; it replaces the one that runs.
 
-    It runs from an archive of the code of now. It goes on when this command ends, and should run until `stop`: the
-    supervisor starts it again when it dies.
+    It runs from an archive of the current code, until `stop`. It outlives this command, and the supervisor restarts it
+    if it dies.
     """
     from deltaworks.control import actions
     from deltaworks.control.model import DeployOptions
@@ -222,7 +226,7 @@ def deploy(
 
 
 def restart(name: Name) -> None:
-    """Deploy a pipeline again, with the options and the code of its last deployment."""
+    """Deploy a pipeline again with the options and code of its last deployment."""
     from deltaworks.control import actions
 
     settings = Settings.from_environment()
@@ -232,8 +236,8 @@ def restart(name: Name) -> None:
         report(f"generation {done.generation} is {done.state}, log {done.log}")
 
 
-def stop(name: Name, timeout: Annotated[float, typer.Option(help="Seconds until it is killed.")] = 60.0) -> None:
-    """Stop a pipeline, and keep it stopped: it finishes its batch, refreshes its snapshots and ends."""
+def stop(name: Name, timeout: Annotated[float, typer.Option(help="Seconds before it is killed.")] = 60.0) -> None:
+    """Stop a pipeline and keep it stopped; it finishes its batch and refreshes its snapshots first."""
     from deltaworks.control import actions
     from deltaworks.control.paths import PipelinePaths
 
@@ -241,24 +245,26 @@ def stop(name: Name, timeout: Annotated[float, typer.Option(help="Seconds until 
     with Steps().step(f"stop {name}") as report:
         actions.stop(settings, name, requested_by=user(), timeout_s=timeout, report=report)
     if PipelinePaths.of(settings, name).stop.exists():
-        out.print("PostgreSQL is away. That the pipeline shall not run is noted, and holds when it is back.")
+        out.print("PostgreSQL is not available. The stop is recorded and applied when PostgreSQL returns.")
 
 
 def set_aside(
     name: Name,
     records: Annotated[
         list[str] | None,
-        typer.Argument(metavar="TOPIC-PARTITION@OFFSET...", help="As the error that ended the stream names them."),
+        typer.Argument(
+            metavar="TOPIC-PARTITION@OFFSET...", help="Records, as named in the error that ended the stream."
+        ),
     ] = None,
-    reason: Annotated[str, typer.Option(help="Why; kept with them.")] = "",
-    show: Annotated[bool, typer.Option("--list", help="Show what was set aside.")] = False,
+    reason: Annotated[str, typer.Option(help="Why you set them aside; kept with the records.")] = "",
+    show: Annotated[bool, typer.Option("--list", help="Show the records that were set aside.")] = False,
     remove: Annotated[
-        bool, typer.Option("--remove", help="Process them after all; not once their batch began.")
+        bool, typer.Option("--remove", help="Process the records after all; refused once their batch has started.")
     ] = False,
 ) -> None:
-    """Make dead letters of records that always fail, whatever code runs and whatever the pipeline says.
+    """Turn records that always fail into dead letters, whatever the code and the pipeline's error policy.
 
-    The stream has to be stopped. The next driver sets them aside, and so does every replay. A pipeline without dead
+    The stream has to be stopped. The next driver sets the records aside, as does every replay. A pipeline without dead
     letters logs them.
     """
     from deltaworks.control import jobs
@@ -288,14 +294,14 @@ def set_aside(
     pipeline = jobs.load(settings, name)
     if remove:
         records_set_aside.remove(paths, pipeline, named)
-        out.print(f"{len(named)} will be processed.")
+        out.print(f"Records that will be processed: {len(named)}.")
         return
     new = records_set_aside.add(paths, pipeline, named, by=user(), reason=reason)
-    out.print(f"{len(new)} will be set aside, {len(named) - len(new)} were before. Now: deltaworks deploy {name}")
+    out.print(f"Records set aside: {len(new)} new, {len(named) - len(new)} before. Now: deltaworks deploy {name}")
 
 
 def user() -> str:
-    """Who uses the command line."""
+    """The user of the command line, as `name at host`."""
     try:
         user = pwd.getpwuid(os.getuid()).pw_name
     except KeyError:

@@ -1,4 +1,4 @@
-"""`quality`: the suite of a pipeline and our invariants, asked of its Delta tables."""
+"""The command `quality`, which checks a pipeline's Delta tables with its suite and the built-in invariants."""
 
 from __future__ import annotations
 
@@ -23,16 +23,19 @@ def add_to(app: typer.Typer) -> None:
 
 
 def quality(
-    name: Annotated[str, typer.Argument(help="Of the pipeline: that of its file in jobs/quality/.")],
-    samples: Annotated[int, typer.Option(min=0, help="Rows to show, and to keep, of each check that failed.")] = 3,
+    name: Annotated[str, typer.Argument(help="Name of the pipeline: its file in jobs/quality/, without `.py`.")],
+    samples: Annotated[int, typer.Option(min=0, help="Rows to show and keep for each failed check.")] = 3,
     unrestricted: Annotated[
-        bool, typer.Option("--unrestricted", help="Allow rules in SQL files, network and extensions, without limits.")
+        bool,
+        typer.Option(
+            "--unrestricted", help="Allow rules in SQL to use files, network and extensions, without resource limits."
+        ),
     ] = False,
 ) -> None:
-    """Check what a pipeline's tables should be like: its suite in jobs/quality/, and what holds for every pipeline.
+    """Check a pipeline's tables with its suite in jobs/quality/ and the invariants that hold for every pipeline.
 
-    The stream may run. What is found is kept in the Delta tables quality_results and quality_failures.
-    Exit code 1 if something failed that is no mere warning, or could not be checked.
+    The stream may run. Results are kept in the Delta tables quality_results and quality_failures.
+    Exit code 1 if a check other than a warning failed or could not run.
     """
     from deltaworks.quality import production
 
@@ -49,7 +52,7 @@ def quality(
 
 
 def print_verdicts(title: str, verdicts: Sequence[Verdict], *, only_failed: bool = False) -> None:
-    """A row each, then what is known of those that did not pass."""
+    """Prints a row per verdict, then details of those that did not pass."""
     print_table(
         title,
         ("table", "rows", "expects", "unexpected", "outcome"),
@@ -74,7 +77,7 @@ def _outcome(verdict: Verdict) -> Text:
 
 
 def _explain(verdict: Verdict) -> None:
-    """One that did not pass: what, why, and what was there instead."""
+    """Prints a verdict that did not pass: what it expects, why, and sample rows."""
     out.print(Text.assemble(_outcome(verdict), (f" {verdict.table}: {verdict.expects}", "bold")))
     for line in (verdict.why, verdict.error, verdict.observed):
         if line:

@@ -1,4 +1,4 @@
-"""`accept`: what a stream may go on without, which it does not decide by itself."""
+"""The command `accept`, which lets a stream go on without lost records; it never decides that by itself."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ def add_to(app: typer.Typer) -> None:
 
 
 def accept(
-    name: Annotated[str, typer.Argument(help="Of the pipeline: that of its file in jobs/.")],
+    name: Annotated[str, typer.Argument(help="Name of the pipeline: its file in jobs/, without `.py`.")],
     new_topic: Annotated[
         list[str] | None,
-        typer.Option("--new-topic", help="This topic was deleted and made anew: read it from its beginning."),
+        typer.Option("--new-topic", help="This topic was deleted and recreated: read it from its beginning."),
     ] = None,
     lost_records: Annotated[
-        bool, typer.Option("--lost-records", help="Give up the records that retention has removed unread.")
+        bool, typer.Option("--lost-records", help="Give up records that retention removed before they were read.")
     ] = False,
 ) -> None:
-    """Let a stopped stream go on after its topics have lost records; what was lost is not in its results.
+    """Let a stopped stream go on after its topics lost records; its results will lack them.
 
-    Nothing is read again: the state and the tables stay as they are. A new checkpoint gives results of what the topics
-    hold now; a replay cannot read what was before a topic was made anew.
+    Nothing is read again; state and tables stay as they are. To have results of only what the topics hold now, start a
+    new checkpoint. A replay cannot read records from before a topic was recreated.
     """
     from deltaworks.control import accepted, fence, jobs, set_aside
     from deltaworks.control.checkpoint import stored_plan
@@ -55,54 +55,54 @@ def accept(
     plan = pipeline.plan()
     with Lease(paths.lease, name, fence.read(paths.fence)):
         last = Intents(LocalFiles(paths.current.intents)).last()
-        line = stored_plan(paths.current.plan)
-        if line is None or (last is None and line.start is None):
+        plan = stored_plan(paths.current.plan)
+        if plan is None or (last is None and plan.start is None):
             raise ConfigurationError(f"Pipeline {name!r} has read nothing yet.", hint=f"deltaworks deploy {name}")
-        known = line.topics if last is None else last.topics
+        known = plan.topics if last is None else last.topics
         ids = admin.topic_ids(admin.admin(settings.bootstrap), list(known))
         for topic in new_topic or ():
             if topic not in ids or not plan.uses(topic):
                 raise ConfigurationError(
-                    f"There is no topic {topic!r} that {name!r} reads.",
+                    f"{name!r} reads no topic {topic!r}.",
                     hint=f"it reads {', '.join(sorted(known))}",
                 )
             if ids[topic] == known.get(topic):
                 raise ConfigurationError(
-                    f"The topic {topic!r} was not made anew: it is the one that {name!r} has read.",
+                    f"The topic {topic!r} was not recreated: it is still the one that {name!r} has read.",
                     hint=f"deltaworks run {name}, or deploy; see `deltaworks accept --help` for lost records",
                 )
             _require_no_other_archive(settings, pipeline, topic, ids[topic])
-        upto = (line.start or {}) if last is None else _read(last)
+        upto = (plan.start or {}) if last is None else _read(last)
         gone = _gone(settings, upto, known.keys() - set(new_topic or ())) if lost_records else {}
         set_aside.forget(paths, new_topic or ())
         accepted.add(paths.current.accepted, topics={topic: ids[topic] for topic in new_topic or ()}, begins=gone)
     for topic in new_topic or ():
-        out.print(f"{topic} is read from its beginning.")
+        out.print(f"The stream will read {topic} from its beginning.")
     for topic, parts in gone.items():
         for partition, begin in parts.items():
-            out.print(f"{topic}-{partition} is read from offset {begin} on; what came before is given up.")
+            out.print(f"The stream will read {topic}-{partition} from offset {begin}; earlier records are given up.")
     if lost_records and not gone:
-        out.print("No record is lost that was not read.")
+        out.print("No unread record is lost.")
     out.print(f"Now: deltaworks deploy {name}")
 
 
 def _require_no_other_archive(settings: Settings, pipeline: Pipeline, topic: str, id: str) -> None:
-    """An archive that the pipeline writes would mix the records of two topics."""
+    """Refuses an archive that would mix the records of two topics."""
     from deltaworks.lakehouse.archive_reader import ArchiveReader
 
     archives = pipeline.archives(pipeline.plan())
     if ArchiveReader(settings.tables, archives).is_of_another(topic, id):
         path = settings.tables / str(archives.table(topic))
         raise ConfigurationError(
-            f"The archive at {path} holds records of the topic {topic!r} as it was before; the new one has others at "
+            f"The archive at {path} holds records of the earlier topic {topic!r}; the new topic has other records at "
             "the same offsets.",
-            hint=f"mv {path} {path}_before (it stays a table that can be read), and accept again: the stream begins "
-            "another archive",
+            hint=f"mv {path} {path}_before (it stays a readable table) and accept again: the stream starts a new "
+            "archive",
         )
 
 
 def _read(last: Intent) -> Offsets:
-    """Up to where everything was read for sure."""
+    """The offsets before which everything was certainly read."""
     read: Offsets = {topic: dict(parts) for topic, parts in last.end.items() if topic in last.topics}
     for each in last.ranges:  # the batch may be open still
         read[each.topic][str(each.partition)] = each.start
@@ -110,7 +110,7 @@ def _read(last: Intent) -> Offsets:
 
 
 def _gone(settings: Settings, read: Offsets, topics: Collection[str]) -> Offsets:
-    """Where topics begin, as far as that is behind what was read."""
+    """The first offsets of partitions that now begin after what was read."""
     from deltaworks.kafka import admin
 
     begins = admin.begin_offsets(settings.bootstrap, [topic for topic in read if topic in topics])

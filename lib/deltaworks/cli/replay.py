@@ -1,4 +1,4 @@
-"""`replay`, `replays`, `rollback`, `discard`: history processed again, and published or not."""
+"""The commands `replay`, `replays`, `rollback` and `discard`, which process history again and publish the results."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 Until = Literal["plan", "run", "compare", "gate", "publish", "verify", "clean"]
 _TITLES = {
-    "run": "run the batches again, into staging tables",
+    "run": "run the batches again and write staging tables",
     "compare": "compare with production",
-    "gate": "gate: suite and invariants on the staging tables",
+    "gate": "gate: check the staging tables with suite and invariants",
     "publish": "publish",
-    "verify": "verify: production against what was published",
+    "verify": "verify: compare production with what was published",
     "clean": "clean up",
 }
 
@@ -47,31 +47,33 @@ def replay(
     to: Annotated[
         str | None,
         typer.Option(
-            "--to", metavar="DATE", help="First UTC day not to publish; default: as far as days are complete."
+            "--to", metavar="DATE", help="First UTC day not to publish; default: up to the last complete day."
         ),
     ] = None,
     tables: Annotated[
-        list[str] | None, typer.Option("--table", help="What to publish; default: every table that has days.")
+        list[str] | None,
+        typer.Option("--table", help="Table to publish, repeatable; default: every table that has days."),
     ] = None,
     order: Annotated[
         Literal["recorded", "time"],
-        typer.Option(help="As the stream processed the records, or by their timestamps."),
+        typer.Option(help="The order in which the stream processed the records, or that of their timestamps."),
     ] = "recorded",
     hand_over: Annotated[
         bool,
         typer.Option(
-            "--hand-over", help="Instead of publishing days, let the stream go on with the replay's stores and tables."
+            "--hand-over",
+            help="Instead of publishing days, let the stream continue with the replay's stores and tables.",
         ),
     ] = False,
-    reason: Annotated[str, typer.Option(help="Why; kept in the history of the tables.")] = "",
-    until: Annotated[Until, typer.Option(help="The last phase to do; `--resume` goes on.")] = "clean",
-    yes: Annotated[bool, typer.Option("--yes", help="Publish without asking, if the gate is passed.")] = False,
-    resume: Annotated[str | None, typer.Option(metavar="RUN", help="Go on with a run that is not finished.")] = None,
+    reason: Annotated[str, typer.Option(help="Why you replay; kept in the history of the tables.")] = "",
+    until: Annotated[Until, typer.Option(help="Stop after this phase; `--resume` continues.")] = "clean",
+    yes: Annotated[bool, typer.Option("--yes", help="Publish without asking if the gate passes.")] = False,
+    resume: Annotated[str | None, typer.Option(metavar="RUN", help="Continue an unfinished run.")] = None,
 ) -> None:
-    """Process a pipeline's history again with the code of now, compare, check, and publish it.
+    """Process a pipeline's history again with the current code; compare, check and publish the results.
 
-    It runs from an archive of that code, and so does the stream after a hand-over.
-    Nothing that others read changes before the phase `publish`. Exit code 1 if the gate was not passed.
+    The replay runs from an archive of that code, as does the stream after a handover.
+    Nothing that others read changes before the phase `publish`. Exit code 1 if the gate fails.
     """
     from deltaworks.control import code
     from deltaworks.replay.model import PHASES, ReplayRequest
@@ -106,23 +108,23 @@ def replay(
         if PHASES.index(until) >= PHASES.index("gate") and "publish" not in state.done:
             _show(run)
             if not state.passed:
-                out.print(f"Nothing was published. deltaworks discard {plan.run_id} throws the staging tables away.")
+                out.print(f"Nothing was published. deltaworks discard {plan.run_id} removes the staging tables.")
                 raise typer.Exit(1)
             if until != "gate" and not yes and not _agreed(run):
                 out.print(f"Nothing was published. deltaworks replay {name} --resume {plan.run_id} asks again.")
                 return
             if until != "gate" and not (yes and state.approval is not None):
-                run.approve(user())  # else somebody has approved it before, such as in Airflow
+                run.approve(user())  # otherwise it is already approved, for example in Airflow
         _advance(run, until, steps)
     if until in ("publish", "verify", "clean"):
         passed = until == "publish" or _is_well(settings, name, plan.run_id, steps)
-        out.print(f"deltaworks rollback {plan.run_id} brings back what was there before.")
+        out.print(f"deltaworks rollback {plan.run_id} restores the previous rows.")
         if not passed:
             raise typer.Exit(1)
 
 
-def replays(name: Annotated[str | None, typer.Argument(help="Only those of this pipeline.")] = None) -> None:
-    """List the runs that are not finished, and what was published."""
+def replays(name: Annotated[str | None, typer.Argument(help="Only replays of this pipeline.")] = None) -> None:
+    """List unfinished replays and publications."""
     import msgspec
 
     from deltaworks.lakehouse.publish.publication import Publication
@@ -132,7 +134,7 @@ def replays(name: Annotated[str | None, typer.Argument(help="Only those of this 
     if name is not None:
         PIPELINE.checked(name, settings.pipelines)
     print_table(
-        "Replays that are not finished",
+        "Unfinished replays",
         ("run", "pipeline", "since", "done", "gate", "differences", "error"),
         (
             (
@@ -184,18 +186,18 @@ def _handovers(settings: Settings, name: str | None) -> Iterator[Handover]:
             yield told
 
 
-def discard(run: Annotated[str, typer.Argument(help="Id of a replay that is not finished.")]) -> None:
-    """Throw a replay away that was not published."""
+def discard(run: Annotated[str, typer.Argument(help="Id of an unfinished replay.")]) -> None:
+    """Remove a replay that was not published."""
     from deltaworks.replay import phases
 
     phases.discard(Settings.from_environment(), run)
-    out.print(f"Run {run} is gone; production is as it was.")
+    out.print(f"Run {run} is removed; production is unchanged.")
 
 
-def rollback(run: Annotated[str, typer.Argument(help="Id of a replay that was published.")]) -> None:
-    """Bring back what a replay has replaced, in one commit per table; the stream may run.
+def rollback(run: Annotated[str, typer.Argument(help="Id of a published replay.")]) -> None:
+    """Restore what a replay replaced, in one commit per table; the stream may run.
 
-    After a hand-over: the line before goes on where it was stopped. Its code has to be in `jobs/` again.
+    After a handover, the previous checkpoint resumes where it stopped; its code has to be back in `jobs/`.
     """
     from deltaworks.replay import handover, phases
 
@@ -205,11 +207,11 @@ def rollback(run: Annotated[str, typer.Argument(help="Id of a replay that was pu
             count = len(handover.undo(settings, run, requested_by=user(), report=report).tables)
         else:
             count = len(phases.rollback(settings, run, requested_by=user()).tables)
-        report(f"{count} tables are as they were")
+        report(f"{count} tables restored")
 
 
 def _advance(run: ReplayRun, until: Until, steps: Steps) -> ReplayState:
-    """Phase after phase, each a step on the screen; never one after `until`."""
+    """Does the phases up to `until`; each is a step on the screen."""
     from contextlib import ExitStack
 
     from deltaworks.replay import work
@@ -230,7 +232,7 @@ def _advance(run: ReplayRun, until: Until, steps: Steps) -> ReplayState:
 
 
 def _show(run: ReplayRun) -> None:
-    """What the run would change, and what the gate found."""
+    """Prints what the run would change and what the gate found."""
     import msgspec
 
     from deltaworks.cli.quality import print_verdicts
@@ -241,20 +243,20 @@ def _show(run: ReplayRun) -> None:
     print_comparison(msgspec.json.decode(run.paths.comparison.read_bytes(), type=Comparison))
     verdicts = verdicts_of(run.paths)
     if all(verdict.passed for verdict in verdicts):
-        out.print(f"The gate: {len(verdicts)} checks, all passed.")
+        out.print(f"Gate: all {len(verdicts)} checks passed.")
     else:
-        print_verdicts("The gate", verdicts, only_failed=True)
+        print_verdicts("Gate", verdicts, only_failed=True)
 
 
 def _is_well(settings: Settings, name: str, run_id: str, steps: Steps) -> bool:
-    """What the suite of the job, if it has one, and the invariants say of production now; what is wrong is shown."""
+    """Checks production with the invariants and the job's suite, if it has one; prints what fails."""
     from deltaworks.cli.quality import print_verdicts
     from deltaworks.control import jobs
     from deltaworks.quality import production
 
     if name not in jobs.names_with(settings, "quality"):
         return True
-    with steps.step("quality: suite and invariants on production") as report:
+    with steps.step("quality: check production with suite and invariants") as report:
         verdicts = production.check(settings, name, run_id=f"published__{run_id}")
         report(f"{len(verdicts)} checks, {sum(verdict.blocks for verdict in verdicts)} not passed")
     if all(verdict.passed for verdict in verdicts):
@@ -267,7 +269,7 @@ def _agreed(run: ReplayRun) -> bool:
     run_id, request = run.plan.run_id, run.plan.request
     if not sys.stdin.isatty():
         raise ConfigurationError(
-            f"Run {run_id} passed the gate, and nobody is there to be asked whether to publish it.",
+            f"Run {run_id} passed the gate, but there is no terminal to ask whether to publish it.",
             hint=f"deltaworks replay ... --resume {run_id} --yes",
         )
     return typer.confirm("Hand the stream over?" if request.hand_over else "Publish?")
@@ -280,5 +282,5 @@ def _day(text: str | None, option: str) -> int | None:
     try:
         day = date.fromisoformat(text)
     except ValueError:
-        raise ConfigurationError(f"{option} is {text!r}, which is no date.", hint=f"{option} 2026-11-22") from None
+        raise ConfigurationError(f"{option} is {text!r}, which is not a date.", hint=f"{option} 2026-11-22") from None
     return (day - date(1970, 1, 1)) // timedelta(milliseconds=1)

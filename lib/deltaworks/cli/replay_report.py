@@ -1,4 +1,4 @@
-"""What a replay would change in production, for people."""
+"""Prints what a replay would change in production."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _SIGNS = {"changed": "~", "only in production": "-", "only in staging": "+"}
 
 
 def print_comparison(comparison: Comparison, *, samples: int = 3) -> None:
-    """The counts of every table, then what differs in those that do: columns, days, rows.
+    """Prints the counts of every table, then the differing columns, days and rows of each.
 
     Args:
-        comparison: what was found.
-        samples: rows to show of each kind and table.
+        comparison: the comparison to print.
+        samples: rows to show per kind and table.
     """
     print_table(
-        "The replay beside production",
+        "Replay and production",
         ("table", *_COUNTS),
         (
             (
@@ -43,18 +43,18 @@ def print_comparison(comparison: Comparison, *, samples: int = 3) -> None:
     for table in comparison.tables:
         _print_details(table, samples)
     if comparison.equal:
-        out.print("Everything is equal: a publish changes nothing.")
+        out.print("Everything is equal: publishing changes nothing.")
     else:
         out.print(f"{comparison.differences:,} rows differ.")
 
 
 def _print_details(table: TableComparison, samples: int) -> None:
-    """Nothing about a table of which all is compared and equal."""
+    """Prints nothing about a table that is wholly compared and equal."""
     if table.equal and not table.open_days:
         return
     out.print(Text(table.table, "bold"))
     for what, names in (
-        ("not in production yet, a new table", [] if table.production_version is not None else [table.table]),
+        ("new table, not in production yet", [] if table.production_version is not None else [table.table]),
         ("columns that only the replay has", table.new_columns),
         ("columns that only production has, not compared", table.gone_columns),
         ("days whose windows may still change, not compared", table.open_days),
@@ -79,7 +79,7 @@ def _days(table: TableComparison) -> list[str]:
 
 
 def _sample(sample: Sample, table: TableComparison) -> Text:
-    """A changed row as what it is found by and what became of the rest; any other one whole."""
+    """A changed row as its key and its changed columns; any other row in full."""
     color = _COLORS[sample.kind]
     line = Text(f"  {_SIGNS[sample.kind]} ", color)
     if sample.before is None or sample.after is None:
@@ -96,7 +96,7 @@ def _cells(row: Mapping[str, SampleCell]) -> str:
 
 
 def _shown(cell: SampleCell) -> str:
-    """No cell is shown as nothing; numbers as they are in SQL."""
+    """The text of a cell: empty for a missing one, and numbers as in SQL."""
     if cell is None:
         return "null"
     if isinstance(cell, list | dict):

@@ -1,4 +1,4 @@
-"""`up`, `down`, `status`, `logs`, `compose`: what runs around the pipelines, and the pipelines that run."""
+"""The commands `up`, `down`, `status`, `logs` and `compose`, for the components and the running pipelines."""
 
 from __future__ import annotations
 
@@ -27,16 +27,17 @@ def add_to(app: typer.Typer) -> None:
 
 def up(
     components: Annotated[
-        list[str] | None, typer.Argument(help="Only these and what they need, such as `kafka`; default: all.")
+        list[str] | None,
+        typer.Argument(help="Components to start, with what they need, such as `kafka`; default: all."),
     ] = None,
 ) -> None:
-    """Start Kafka, PostgreSQL and Airflow, or find them running."""
+    """Start Kafka, PostgreSQL and Airflow unless they run."""
     from deltaworks.stack import lifecycle
 
     settings = Settings.from_environment()
     with Steps().step("up") as report:
         stack = lifecycle.up(settings, report, only=components)
-        report(f"started: {', '.join(stack.started)}" if stack.started else "was running")
+        report(f"started: {', '.join(stack.started)}" if stack.started else "already running")
     print_table(
         "Components",
         ("name", "process", "ports", "ready after s"),
@@ -54,9 +55,9 @@ def down(
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Delete without asking.")] = False,
 ) -> None:
-    """Stop everything that was started: pipelines first (they finish their batch), then the components.
+    """Stop everything: first the pipelines, which finish their batch, then the components.
 
-    Data is deleted only of a home that deltaworks has made; in a terminal, it asks first.
+    Deletes data only of a home that deltaworks created; in a terminal, it asks first.
     """
     from deltaworks.stack import lifecycle
 
@@ -69,7 +70,7 @@ def down(
 
 
 def _agree_to_delete(settings: Settings, *, yes: bool) -> None:
-    """Shows what will be gone; raises before anything is stopped if it may not, or if somebody says no."""
+    """Shows what will be deleted; raises before anything is stopped if deleting is refused or declined."""
     from deltaworks import home
 
     found = home.contents(settings)
@@ -80,7 +81,7 @@ def _agree_to_delete(settings: Settings, *, yes: bool) -> None:
         right=("MB",),
     )
     if found.others:
-        out.print(Text(f"These stay, deltaworks has not made them: {', '.join(path.name for path in found.others)}"))
+        out.print(Text(f"Kept, since deltaworks did not create them: {', '.join(path.name for path in found.others)}"))
     if not yes and sys.stdin.isatty():
         typer.confirm("Delete?", abort=True)
         yes = True
@@ -92,7 +93,7 @@ def _agree_to_delete(settings: Settings, *, yes: bool) -> None:
 def status(
     name: Annotated[str | None, typer.Argument(help="Only this pipeline, with its last deployments.")] = None,
 ) -> None:
-    """Show how the pipelines are, and what runs."""
+    """Show the state of the pipelines and what runs."""
     from deltaworks.stack import lifecycle
 
     settings = Settings.from_environment()
@@ -104,7 +105,7 @@ def status(
         right=("generation", "batch", "lag", "lag s", "records/s", "restarts"),
     )
     if seen.registry_problem:
-        out.print(Text(f"Only what this host knows. {seen.registry_problem}", "yellow"))
+        out.print(Text(f"This is only what this host knows. {seen.registry_problem}", "yellow"))
     if name is not None:
         for line in (line for pipeline in seen.pipelines for line in pipeline.seen.log_lines):
             out.print(Text(f"  | {line}"))
@@ -137,7 +138,7 @@ def status(
 
 
 def _overview(settings: Settings, name: str | None) -> Overview:
-    """As the supervisor sees it, else as seen from here."""
+    """The overview of the supervisor; if there is none, our own."""
     from deltaworks.control.supervisor import client
 
     if (seen := client.overview(settings, name)) is not None:
@@ -148,9 +149,9 @@ def _overview(settings: Settings, name: str | None) -> Overview:
 
 
 def logs(
-    name: Annotated[str, typer.Argument(help="Of the process, as `status` shows it.")],
-    lines: Annotated[int, typer.Option("--lines", "-n", help="How many lines from the end.")] = 50,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until interrupted.")] = False,
+    name: Annotated[str, typer.Argument(help="Name of the process, as `status` shows it.")],
+    lines: Annotated[int, typer.Option("--lines", "-n", help="Number of lines from the end.")] = 50,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the log until interrupted.")] = False,
 ) -> None:
     """Show the end of a log."""
     from deltaworks.stack import lifecycle
@@ -219,5 +220,5 @@ def _duration(seconds: float | None) -> str | None:
 
 
 def _line(text: str | None) -> str | None:
-    """The first of several."""
+    """The first line of a text."""
     return text.partition("\n")[0] if text else None

@@ -1,4 +1,4 @@
-"""`tables`, `tables repair`, `sql`: the Delta tables, without Spark."""
+"""The commands `tables`, `tables repair` and `sql`, which read the Delta tables without Spark."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ def tables(context: typer.Context) -> None:
 
 
 def repair(
-    name: Annotated[str, typer.Argument(help="The table.")],
+    name: Annotated[str, typer.Argument(help="Name of the table.")],
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
-    """Take back what somebody else has committed to a table; its stream must not run."""
+    """Undo what somebody else committed to a table; its stream has to be stopped."""
     from deltaworks.control import fence
     from deltaworks.control.lease import Lease
     from deltaworks.control.paths import PipelinePaths
@@ -59,13 +59,13 @@ def repair(
     settings = Settings.from_environment()
     found = repair.plan(settings.tables, name)
     for version in found.foreign:
-        out.print(f"{name}: {version} is not of the stream", markup=False)
+        out.print(f"{name}: {version} is not a commit of the stream", markup=False)
     if not found.is_needed:
-        out.print(f"{name}: nothing to repair; rows, columns and properties are those of the stream")
+        out.print(f"{name}: nothing to repair; rows, columns and properties are as the stream left them")
         return
     found.check()
-    changes = [f"{len(found.added)} files come back", f"{len(found.removed)} go"]
-    changes += ["columns and properties are as before"] if found.definition or found.protocol else []
+    changes = [f"{len(found.added)} files to restore", f"{len(found.removed)} to remove"]
+    changes += ["columns and properties to reset"] if found.definition or found.protocol else []
     out.print(f"{name}: {', '.join(changes)}")
     if not yes and not typer.confirm("Repair?"):
         return
@@ -81,10 +81,11 @@ def sql(
     query: Annotated[str, typer.Argument(help="DuckDB SQL; each Delta table is a view.")],
     limit: Annotated[int, typer.Option(help="Rows to show.")] = 50,
     unrestricted: Annotated[
-        bool, typer.Option("--unrestricted", help="Allow files, network, extensions and settings, without limits.")
+        bool,
+        typer.Option("--unrestricted", help="Allow files, network, extensions and settings, without resource limits."),
     ] = False,
 ) -> None:
-    """Query the Delta tables: DuckDB SQL that sees them and nothing else, within limits of memory and time."""
+    """Query the Delta tables with DuckDB SQL, which sees nothing else and has limits on memory and time."""
     from deltaworks.lakehouse import catalog
     from deltaworks.lakehouse.sandbox import Limits, limited_process
 

@@ -1,1 +1,1 @@
-"""What operates the streams: who may run, how they are, what they were told; for driver, command line and Airflow."""
+"""Operation of the streams, for driver, command line and Airflow: who may run, their states, and commands to them."""

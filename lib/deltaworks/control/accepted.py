@@ -1,7 +1,7 @@
-"""What somebody has said that a stream may go on without: a topic that was made anew, records that are gone.
+"""Losses that somebody has accepted for a stream: a recreated topic, or records that are gone.
 
-A stream does not do that by itself, since it loses records. Whoever says it names what the broker has now; the next
-driver goes on from there, once, and forgets nothing: what was accepted stays in the file.
+A stream never accepts them by itself, since it loses records. An acceptance names what the broker has now, and the next
+driver goes on from there, once. It stays in the file.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ FORMAT = 1
 
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True):
-    """All that was accepted for one checkpoint."""
+    """Everything that was accepted for one checkpoint."""
 
     format: int = FORMAT
     topics: dict[str, str] = {}
-    """Topic -> the id that it has since it was made anew; it is read from its beginning."""
+    """Recreated topic -> its new id; the topic is read from its beginning."""
     begins: Offsets = {}
-    """Where topics begin since records were removed that had not been read; what lies before is given up."""
+    """The first offsets of topics from which unread records were removed; earlier records are given up."""
 
 
 def read(path: Path) -> Accepted:
-    """What was accepted so far.
+    """Reads what was accepted so far.
 
     Raises:
         IncompatibleCheckpointError: the file cannot be read.
@@ -41,15 +41,15 @@ def read(path: Path) -> Accepted:
         content,
         Accepted,
         FORMAT,
-        f"{path}, which says what the stream may go on without,",
-        other="move it away and say it again: deltaworks accept --help",
+        f"{path}, which lists accepted losses,",
+        other="move it away and accept them again: deltaworks accept --help",
     )
 
 
 def add(path: Path, *, topics: dict[str, str], begins: Offsets) -> Accepted:
-    """Accepts more, durably; for who has checked that no driver runs.
+    """Accepts more losses, durably; the caller has checked that no driver runs.
 
-    Where a topic begins that was made anew, what was given up of the one before says nothing.
+    For a recreated topic, offsets that were given up in the earlier topic no longer count.
     """
     before = read(path)
     kept = {topic: parts for topic, parts in before.begins.items() if topic not in topics}

@@ -1,9 +1,9 @@
-"""What people and Airflow do with streams: preflight, deploy, stop, restart, observe.
+"""The actions of people and Airflow on streams: preflight, deploy, stop, restart, observe.
 
-A deployment has a generation, the number that fences all before it (see `fence` and `registry`). One deployment of a
-pipeline happens at a time, wherever it was asked for; a later one waits, then replaces the earlier one.
+Each deployment has a generation, a number that fences all earlier ones (see `fence` and `registry`). Only one
+deployment of a pipeline happens at a time, wherever it was requested; a later one waits and then replaces the earlier.
 
-What they do not do: keep a stream running. That is `reconcile`'s, which asks for deployments like everybody else.
+Actions do not keep a stream running. `reconcile` does, and requests deployments like everybody else.
 """
 
 from __future__ import annotations
@@ -48,26 +48,26 @@ def deploy(
     launch_s: float = LAUNCH_S,
     launchers: Launchers = launcher,
 ) -> Deployment:
-    """Replaces whatever runs by a new generation, and waits until that processes batches.
+    """Replaces whatever runs with a new generation, and waits until that processes batches.
 
-    Does not check what `preflight` checks. Should this process die, nothing happens to the stream; the same request
-    again goes on where this one was.
+    It does not check what `preflight` checks. If this process dies, the stream is not affected; repeating the request
+    resumes it.
 
     Args:
-        request_id: the same id again gives the same deployment, not a second one.
-        expected_generation: an automatic restart: only if this is still the latest one, should run, and does not.
-        runs: the code; None: that of the project as it is now.
-        before_launch: is called, with the number of the new generation, when the one before has ended. What it raises
-            ends the deployment.
-        drain_s: how long the generation before may take to finish its batch before it is killed.
+        request_id: repeating a request with the same id gives the same deployment, not a second one.
+        expected_generation: for an automatic restart: deploy only if this is the latest generation, should run, and
+            does not.
+        runs: the code; None: the current code of the project.
+        before_launch: called with the new generation when the previous one has ended. Its errors end the deployment.
+        drain_s: how long the previous generation may take to finish its batch before it is killed.
         launch_s: how long the new one may take until its first heartbeat.
 
     Raises:
         ConfigurationError: there is no such pipeline or launcher.
-        IncompatibleCheckpointError: the archive of its code is gone, or was changed.
+        IncompatibleCheckpointError: the archive of its code is missing or was changed.
         ConflictError: somebody else deployed or stopped it meanwhile.
         ControlUnavailableError: the registry does not answer.
-        StackError: the new generation ended, or does not get going; says why.
+        StackError: the new generation ended or does not start; says why.
     """
     known_to = settings if runs is None else settings.with_code(runs.path)
     if name not in jobs.names(known_to):
@@ -110,16 +110,16 @@ def stop(
     report: Report = lambda _: None,
     launchers: Launchers = launcher,
 ) -> Observation:
-    """Drains the pipeline: it finishes its batch, refreshes its snapshots and ends. Nobody restarts it.
+    """Drains the pipeline: it finishes its batch, refreshes its snapshots and ends. It is not restarted.
 
-    Works without the registry, which then learns of it by `reconcile` or the next `stop`.
+    This works without the registry, which then learns of the stop from `reconcile` or the next `stop`.
     """
     paths = PipelinePaths.of(settings, name)
     registry: Registry | None = Registry.of(settings)
     with ExitStack() as turn:
         try:
             assert registry is not None
-            registry.desire(name, "stopped")  # first, so that nobody revives what ends here
+            registry.desire(name, "stopped")  # first, so that nobody restarts what ends here
             paths.stop.unlink(missing_ok=True)
             turn.enter_context(_turn(registry, name, report))
         except ControlUnavailableError as error:
@@ -155,11 +155,11 @@ def restart(
     report: Report = lambda _: None,
     launchers: Launchers = launcher,
 ) -> Deployment:
-    """Deploys it again, with the options and the code of its last deployment.
+    """Deploys a pipeline again with the options and code of its last deployment.
 
     Raises:
         ConfigurationError: it was never deployed.
-        IncompatibleCheckpointError: the archive of its code is gone, or was changed.
+        IncompatibleCheckpointError: the archive of its code is missing or was changed.
     """
     last = next(iter(Registry.of(settings).deployments(name, limit=1)), None)
     if last is None:
@@ -173,13 +173,13 @@ def restart(
 def launch_alone(
     settings: Settings, name: str, generation: int, like: Deployment, *, by: str, launchers: Launchers = launcher
 ) -> None:
-    """Starts a driver of a new generation without the registry, with the options and the code of a deployment.
+    """Starts a driver of a new generation without the registry, with the options and code of a deployment.
 
-    Ends what runs or is left of the ones before. Does not wait for it.
+    It ends the previous drivers and what is left of them. It does not wait for the new one.
 
     Raises:
-        IncompatibleCheckpointError: the archive of its code is gone, or was changed.
-        StackError: it cannot be started.
+        IncompatibleCheckpointError: the archive of its code is missing or was changed.
+        StackError: the driver cannot be started.
     """
     runs = code_of(settings, like)
     end_drivers(
@@ -213,23 +213,23 @@ def _submit(
 
 
 def _clear(paths: PipelinePaths, generation: int) -> None:
-    """What a run by hand left that took the same number."""
+    """Removes the files of a manual run that had the same number."""
     for left in (paths.outcome(generation), paths.drain(generation)):
         left.unlink(missing_ok=True)
 
 
 def code_of(settings: Settings, deployment: Deployment | None) -> Code | None:
-    """What a deployment runs, so that another one can run it too; None: it does not say.
+    """The code of a deployment, for another deployment; None if it has no archive.
 
     Raises:
-        IncompatibleCheckpointError: the archive is gone, or was changed.
+        IncompatibleCheckpointError: the archive is missing or was changed.
     """
     return None if deployment is None or deployment.code is None else code.find(settings, deployment.code)
 
 
 @dataclass(frozen=True)
 class _Deploying:
-    """One deployment, while it is the only one of its pipeline."""
+    """A deployment in progress, the only one of its pipeline."""
 
     settings: Settings
     registry: Registry
@@ -241,7 +241,7 @@ class _Deploying:
     launch_s: float
 
     def go_on(self) -> Deployment:
-        """Does what has not been done: ends the generation before, launches, waits."""
+        """Does the remaining steps: ends the previous generation, launches, waits."""
         name, generation = self.deployment.pipeline, self.deployment.generation
         if _latest(self.registry, name) > generation:
             return self._end("superseded", None, "a newer generation was deployed before this one was launched")
@@ -254,18 +254,18 @@ class _Deploying:
             try:
                 self.before_launch(generation)
             except Exception as error:
-                self._end("failed", None, f"before its launch: {error}")
+                self._end("failed", None, f"failed before its launch: {error}")
                 raise
             if runs is not None:
                 for line in code.other_versions(runs):
-                    self.report(f"not as when its code was deployed first: {line}")
+                    self.report(f"changed since its code was first deployed: {line}")
             driver = _submit(self.settings, name, generation, self.deployment.options, runs, start)
         if self.deployment.launched_at is None:
             self.registry.launched(name, generation, driver)
         return self._wait(start)
 
     def as_it_went(self) -> Deployment:
-        """The answer that the same request got before."""
+        """The earlier answer to the same request."""
         if self.deployment.state == "failed":
             raise self._failure(self.deployment.reason or "it failed", [])
         return self.deployment
@@ -331,16 +331,16 @@ class _Deploying:
         who = f"Pipeline {self.deployment.pipeline!r}, generation {self.deployment.generation},"
         what, _, todo = reason.partition("\n  Hint: ")
         return StackError(
-            f"{who} did not get going: {what.partition(chr(10))[0]}",
+            f"{who} did not start: {what.partition(chr(10))[0]}",
             log=log_lines,
-            hint="; ".join(filter(None, (todo.partition("\n")[0], f"the whole log is {self.deployment.log}"))),
+            hint="; ".join(filter(None, (todo.partition("\n")[0], f"see the full log in {self.deployment.log}"))),
         )
 
 
 @contextmanager
 def _turn(registry: Registry, name: str, report: Report) -> Iterator[None]:
     if registry.being_deployed(name):
-        report("another deployment of it is under way; waiting for it")
+        report("waiting for another deployment of this pipeline")
     with registry.deploying(name):
         yield
 
@@ -350,7 +350,7 @@ def _require_to_restart(settings: Settings, registry: Registry, name: str, expec
     current = record.generation if record else 0
     if current != expected:
         raise ConflictError(
-            f"Generation {expected} of pipeline {name!r} is not the latest any more: {current} is.",
+            f"Generation {expected} of pipeline {name!r} is no longer the latest: {current} is.",
             hint="nothing to do: it was deployed meanwhile",
         )
     if record is not None and record.desired == "stopped":
@@ -381,13 +381,13 @@ def _how_they_went(drained: list[bool]) -> str:
 
 
 def take_over(settings: Settings, name: str) -> lineage.Claim:
-    """Makes a pipeline that of this home, though it belongs to another one at this Kafka, which is gone for good.
+    """Transfers a pipeline to this home from another home on this Kafka that no longer exists.
 
-    A driver of the other home ends at its next batch, and is refused from then on.
+    A driver of the other home ends at its next batch and is refused from then on.
 
     Raises:
         KafkaReadError, KafkaWriteError: the broker does not answer.
-        FencedError: somebody starts it at this moment.
+        FencedError: another driver starts at the same moment.
     """
     paths, bootstrap = PipelinePaths.of(settings, name), settings.bootstrap
     control_topic.prepare(bootstrap, name, ())

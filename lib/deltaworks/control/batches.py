@@ -1,10 +1,10 @@
 """The batch record: offsets and wall clock of every micro-batch, kept as long as a replay may need them.
 
-With it, driver and replay reproduce the order in which the stream processed records. One JSON line per batch in files
-of `_PER_FILE` batches; a batch that ran twice has two equal lines, readers take the last.
+With it, driver and replay reproduce the order in which the stream processed records. It has one JSON line per batch, in
+files of `_PER_FILE` batches. A batch that ran twice has two equal lines; readers take the last.
 
-Offsets mean records of one topic. One that was made anew has its name and other records at the same offsets, so a
-record says the ids of the topics that its batch has read; `topics_read` tells where they change.
+Offsets refer to records of one topic. A recreated topic has the same name, but other records at the same offsets. So a
+record has the ids of the topics that its batch has read; `topics_read` tells where they change.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ class BatchRecord(msgspec.Struct, frozen=True):
     offsets: dict[str, dict[str, tuple[int, int]]]
     """`{topic: {partition: (first, next)}}`; partitions without records are absent."""
     tick: bool = False
-    """Every task that depends on the wall clock ran, with records or without."""
+    """Whether every task that depends on the wall clock ran, with or without records."""
     topics: dict[str, str] = {}
-    """The ids of the topics in `offsets`; empty in a record that is older than this field."""
+    """The ids of the topics in `offsets`; empty in records from before this field existed."""
 
 
 class MadeAnew(msgspec.Struct, frozen=True):
-    """A topic of which batches have read one that is there no more, and later ones another of the same name."""
+    """A recreated topic: earlier batches read the old topic, later ones the new topic of the same name."""
 
     batch: int
-    """The first one that has read the topic of now."""
+    """The first batch that read the current topic."""
     before_ms: int
-    """The clock of the last batch that has read the one before it."""
+    """The wall clock of the last batch that read the earlier topic."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,9 @@ class TopicsRead:
     """The topics that batches have read."""
 
     ids: Mapping[str, str]
-    """Those of the last batches that have read them; unknown ones are absent."""
+    """The topic ids of the last batches that read them; unknown ones are absent."""
     anew: Mapping[str, MadeAnew]
-    """Those that are not the same from the first batch on."""
+    """The topics that were recreated since the first batch."""
 
     def of(self, topics: Collection[str]) -> TopicsRead:
         """Only these."""
@@ -65,11 +65,11 @@ def record_of(
     """The record of a batch.
 
     Args:
-        batch_id: its id.
-        wall_clock_ms: its time.
-        ranges: what it has read.
+        batch_id: id of the batch.
+        wall_clock_ms: time of the batch.
+        ranges: the ranges that it has read.
         tick: see `BatchRecord`.
-        topics: ids of these topics, and maybe of others.
+        topics: ids of these topics, and perhaps of others.
     """
     offsets: dict[str, dict[str, tuple[int, int]]] = {}
     for r in sorted(ranges, key=lambda r: (r.topic, r.partition)):
@@ -84,14 +84,14 @@ def append(directory: Path, record: BatchRecord) -> None:
     path = directory / f"{record.batch // _PER_FILE * _PER_FILE:012d}.jsonl"
     with path.open("ab") as file:
         if file.tell() and not _ends_with_newline(path):
-            file.write(b"\n")  # a crash cut the last line short; that batch is run and written again
+            file.write(b"\n")  # a crash truncated the last line; that batch runs and is written again
         file.write(_lines([record]))
         file.flush()
         os.fsync(file.fileno())
 
 
 def read(directory: Path) -> Iterator[BatchRecord]:
-    """Every batch once, in order."""
+    """Reads every batch once, in order."""
     for path in _files(directory):
         yield from _records(path)
 
@@ -102,11 +102,11 @@ def last(directory: Path) -> BatchRecord | None:
 
 
 def topics_read(records: Iterable[BatchRecord]) -> TopicsRead:
-    """Which topics batches have read, and since when.
+    """The topics that batches have read, and since when.
 
     Args:
-        records: all of them, in order. In those without ids a topic was made anew where one begins before the end of
-            another.
+        records: all records, in order. In records without ids, a topic counts as recreated where one begins before the
+            end of another.
     """
     ids: dict[str, str] = {}
     anew: dict[str, MadeAnew] = {}
@@ -128,14 +128,14 @@ def topics_read(records: Iterable[BatchRecord]) -> TopicsRead:
 
 
 def is_before(record: BatchRecord, topic: str, anew: Mapping[str, MadeAnew]) -> bool:
-    """Whether a batch comes before the topic was made anew."""
+    """Whether a batch is older than the current topic."""
     return topic in anew and record.batch < anew[topic].batch
 
 
 def set_aside(directory: Path, first: int, to: Path) -> None:
-    """Takes the batches from `first` on out of the record and keeps them in another folder.
+    """Moves the batches from `first` on from the record to another folder.
 
-    Who is interrupted does it again; what has been set aside by then stays.
+    If it is interrupted, it can be called again; batches that were moved by then stay.
     """
     for path in reversed(_files(directory)):  # the newest first, so that the record never has a gap
         records = _records(path)
@@ -150,12 +150,12 @@ def set_aside(directory: Path, first: int, to: Path) -> None:
 
 
 def _files(directory: Path) -> list[Path]:
-    """Oldest first."""
+    """The files of the record, oldest first."""
     return sorted(directory.glob("*.jsonl"))
 
 
 def _records(path: Path) -> list[BatchRecord]:
-    """In order; of a batch that ran twice the last one."""
+    """The records of a file, in order; for a batch that ran twice, the last one."""
     records: dict[int, BatchRecord] = {}
     for line in path.read_bytes().splitlines():
         try:

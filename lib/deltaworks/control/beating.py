@@ -1,7 +1,7 @@
-"""Heartbeats while a driver is busy with something long: publishing, rolling back, a snapshot.
+"""Heartbeats while a driver does something long: publishing, rolling back, a snapshot.
 
-The loop of a driver beats by itself between two things that it does. A thread that always beat would make a driver that
-hangs look alive; this one beats only within a block that is known to be long, and only for so long.
+The loop of a driver beats between its steps. A thread that always beat would make a hanging driver look alive. This
+thread beats only within a block that is known to be long, and only for a limited time.
 
 ```python
 with Beating(lambda: self._write_beat(self._beat.state)) as beating:
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class _Block:
-    """What is being done."""
+    """A long block in progress."""
 
     what: str
     begun_s: float
@@ -38,11 +38,11 @@ class _Block:
 
 
 class Beating:
-    """A thread that beats within the blocks of `during`; ends with the `with`.
+    """A thread that beats within the blocks of `during`; it ends with the `with`.
 
     Args:
-        beat: writes a heartbeat; called from the thread, never twice at once.
-        every_s: pause between two beats, also before the first one of a block.
+        beat: writes a heartbeat; called from the thread, never concurrently.
+        every_s: pause before each beat of a block.
     """
 
     def __init__(self, beat: Callable[[], None], *, every_s: float = EVERY_S) -> None:
@@ -65,11 +65,11 @@ class Beating:
 
     @contextmanager
     def during(self, what: str, *, at_most_s: float = AT_MOST_S) -> Iterator[None]:
-        """The block may be long: heartbeats go on without the loop, until it ends or has lasted for too long.
+        """Beats during a long block, until it ends or has lasted too long.
 
         Args:
-            what: is done, for the log.
-            at_most_s: then it hangs, and whoever looks shall see that.
+            what: name of the block, for the log.
+            at_most_s: time after which the block counts as hanging, and the beats stop to show it.
 
         Raises:
             FencedError: at the end of the block; a newer generation took over meanwhile.
@@ -107,7 +107,7 @@ class Beating:
         except FencedError as error:
             with self._lock:
                 self._fenced = error
-        except Exception as error:  # a full disk: the loop will say so, if it lasts
+        except Exception as error:  # such as a full disk, which the loop will report if it lasts
             if not self._complained:
                 _log.warning("no heartbeat during %s: %s", block.what, error)
                 self._complained = True

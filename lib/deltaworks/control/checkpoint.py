@@ -1,4 +1,4 @@
-"""A checkpoint belongs to a plan: what it was made for is stored beside it and compared at every start."""
+"""The plan that a checkpoint was made for, which is stored next to it and compared at every start."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FORMAT = 5
 
 
 class CheckpointPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a checkpoint depends on and cannot change during its life."""
+    """Everything that a checkpoint depends on and that cannot change during its life."""
 
     format: int = FORMAT
     lineage: str
@@ -36,13 +36,13 @@ class CheckpointPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Spark counts from 0 in every checkpoint. What is called a batch id here is Spark's plus this, so that batches,
     their record and the rows of changelogs go on from one checkpoint of a pipeline to the next."""
     start: Offsets | None = None
-    """Where its source begins, also on global tables and the last tick; None: where `Settings.start_offsets` says."""
+    """Where its source begins, including global tables and the last tick; None: see `Settings.start_offsets`."""
     topics: dict[str, str] = {}
-    """The ids of the topics in which it begins there, as far as the batches before it have read them."""
+    """The ids of the topics at `start`, as far as the batches before it have read them."""
     control_topic: str = ""
-    """Id of the pipeline's control topic; one that was made anew has lost what tasks have committed."""
+    """Id of the pipeline's control topic; a recreated one has lost the markers of committed batches."""
     initial_state: str | None = None
-    """Folder beside the plan with the stores that its tasks begin with (see `initial_state`); None: with empty ones."""
+    """Folder next to the plan with the initial state of its tasks (see `initial_state`); None: empty stores."""
 
 
 def open_plan(
@@ -57,11 +57,11 @@ def open_plan(
 ) -> CheckpointPlan:
     """The stored plan of the checkpoint, written at its first start; a later start keeps the stored shards.
 
-    A plan that fits but is not the same (a field more in a value) becomes the stored one, so that the next start is
+    A plan that fits but differs (an additional field in a value) replaces the stored one, so that the next start is
     compared with it.
 
     Raises:
-        IncompatibleCheckpointError: topology, stores or partitions changed in a way the state cannot follow.
+        IncompatibleCheckpointError: topology, stores or partitions changed in a way that the state cannot follow.
     """
     stored = fitting_plan(path, pipeline, fingerprint, partitions, tasks)
     if stored is not None and stored.fingerprint == fingerprint:
@@ -83,12 +83,12 @@ def open_plan(
 
 
 def write_plan(path: Path, plan: CheckpointPlan) -> None:
-    """Replaces the file atomically and durably: without it, nobody knows whose state lies beside it."""
+    """Replaces the file atomically and durably: without it, the state next to it cannot be identified."""
     replace_file(path, msgspec.json.format(msgspec.json.encode(plan), indent=1), durable=True)
 
 
 def stored_plan(path: Path) -> CheckpointPlan | None:
-    """The plan of a checkpoint as it is stored; None if there is none yet.
+    """The stored plan of a checkpoint; None if there is none yet.
 
     Raises:
         IncompatibleCheckpointError: another version of deltaworks wrote it, or it is torn.
@@ -102,8 +102,8 @@ def stored_plan(path: Path) -> CheckpointPlan | None:
         CheckpointPlan,
         FORMAT,
         f"The checkpoint's plan {path}",
-        other=f"deploy the version of deltaworks that wrote it again, or {_start_over(path)}",
-        damaged=f"bring back a copy of the pipeline's whole folder, or {_start_over(path)}",
+        other=f"deploy the version of deltaworks that wrote it, or {_start_over(path)}",
+        damaged=f"restore a copy of the pipeline's whole folder, or {_start_over(path)}",
     )
 
 
@@ -113,7 +113,7 @@ def fitting_plan(
     """The stored plan, if there is one; writes nothing.
 
     Raises:
-        IncompatibleCheckpointError: as `open_plan`.
+        IncompatibleCheckpointError: as in `open_plan`.
     """
     stored = stored_plan(path)
     if stored is None:

@@ -1,11 +1,11 @@
-"""Archives of the code: what a driver runs from, so that nobody changes a running stream by editing files.
+"""Archives of the code, from which drivers run, so that editing files does not change a running stream.
 
-`<home>/code/<digest>/` holds the package `deltaworks` and the `jobs/` of the project as they were when somebody
-deployed, under a name that says what is in it. A generation runs, and is restarted, from its archive; the batch that it
-leaves unfinished can be finished with it, whatever has become of the project since. What an archive does not hold is
-the environment: the versions of Python and of the distributions are part of the digest and in the manifest only.
+`<home>/code/<digest>/` holds the package `deltaworks` and the `jobs/` of the project as of a deployment, under a name
+that follows from the content. A generation runs, and is restarted, from its archive. A batch that it leaves open can be
+finished with it, however the project has changed since. An archive does not contain the environment: the versions of
+Python and of the distributions are only part of the digest and listed in the manifest.
 
-Which archives may go says `retention`.
+`retention` decides which archives are removed.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """What an archive holds, and what it was made with."""
+    """The content of an archive and the versions that it was made with."""
 
     format: int = FORMAT
     python: str
     distributions: dict[str, str]
-    """Those that deltaworks needs, with their versions."""
+    """The distributions that deltaworks needs, with their versions."""
     files: dict[str, str]
     """Path within the archive -> SHA-256 of the content."""
 
@@ -62,11 +62,11 @@ class Code:
 
     digest: str
     path: Path
-    """Goes into PYTHONPATH, before everything else: `Settings.with_code`."""
+    """The folder of the archive, which comes first in PYTHONPATH: `Settings.with_code`."""
 
 
 def archive(settings: Settings) -> Code:
-    """The archive of the code of now; made, durably, unless it is there. A process that runs from one gets that one.
+    """The archive of the current code, made durably unless it exists; if this process runs from one, that one.
 
     Raises:
         IncompatibleCheckpointError: this process runs from an archive that was changed.
@@ -83,29 +83,29 @@ def archive(settings: Settings) -> Code:
 
 
 def digest(settings: Settings) -> str:
-    """That of the code that this process runs; nothing is written."""
+    """The digest of the code that this process runs; writes nothing."""
     return settings.code.name if settings.code is not None else _manifest(_sources(settings)).digest
 
 
 def find(settings: Settings, digest: str) -> Code:
-    """An archive that was made before.
+    """Finds an existing archive.
 
     Raises:
-        IncompatibleCheckpointError: it is gone, or somebody changed it.
+        IncompatibleCheckpointError: it is missing or was changed.
     """
     code = Code(digest, settings.archives / FILE.checked(digest, settings.archives))
     if not _intact(code):
         what = "was changed" if code.path.exists() else "is gone"
         raise IncompatibleCheckpointError(
             f"The archive of the code {code.path} {what}.",
-            hint="bring it back from a copy of the home; `deltaworks deploy` takes the code of now instead",
+            hint="restore it from a copy of the home; `deltaworks deploy` uses the current code instead",
         )
     _touch(code)
     return code
 
 
 def other_versions(code: Code) -> list[str]:
-    """What is installed in another version than when the archive was made, one line each."""
+    """The distributions whose versions have changed since the archive was made, one line each."""
     then, now = _stored(code), _versions()
     assert then is not None
     names = sorted(then.distributions.keys() | now.keys())
@@ -119,9 +119,9 @@ def other_versions(code: Code) -> list[str]:
 
 
 def run_from_archive(settings: Settings) -> None:
-    """Lets this process go on from an archive of the code of now: the same command once more, in the same process.
+    """Restarts this process from an archive of the current code: executes the same command again in the same process.
 
-    Returns only if it runs from an archive already, or shall not.
+    It returns only if the process already runs from an archive or should not.
     """
     if settings.code is not None or settings.run_from == "source":
         return
@@ -133,7 +133,7 @@ def run_from_archive(settings: Settings) -> None:
 
 @contextmanager
 def held(settings: Settings) -> Iterator[None]:
-    """While this process runs from its archive, nobody removes it."""
+    """Protects the archive of this process from removal."""
     if settings.code is None:
         yield
         return
@@ -143,7 +143,7 @@ def held(settings: Settings) -> Iterator[None]:
 
 
 def remove(code: Code) -> bool:
-    """Removes an archive; False: a process runs from it."""
+    """Removes an archive; returns False if a process runs from it."""
     with suppress(FileNotFoundError), (code.path / _MANIFEST).open("rb") as file:
         if not lock(file):
             return False
@@ -153,7 +153,7 @@ def remove(code: Code) -> bool:
 
 
 def _sources(settings: Settings) -> dict[str, Path]:
-    """Path within the archive -> file, in order."""
+    """The files to archive, in order: path within the archive -> file."""
     package = Path(__file__).resolve().parents[1]
     folders = {_PACKAGE: package, "jobs": settings.jobs}
     if not (package / "_infra").is_dir():
@@ -191,7 +191,7 @@ def _versions() -> dict[str, str]:
 
 
 def _stored(code: Code) -> Manifest | None:
-    """None: there is no archive, or it cannot be read."""
+    """The manifest of an archive; None if it does not exist or is unreadable."""
     try:
         manifest = msgspec.json.decode((code.path / _MANIFEST).read_bytes(), type=Manifest)
     except (OSError, msgspec.DecodeError):
@@ -200,7 +200,7 @@ def _stored(code: Code) -> Manifest | None:
 
 
 def _intact(code: Code) -> bool:
-    """It holds what its name says, no file more and none less."""
+    """Whether the archive holds exactly the files that its name stands for."""
     manifest = _stored(code)
     if manifest is None or manifest.digest != code.digest:
         return False
@@ -216,7 +216,7 @@ def _intact(code: Code) -> bool:
 
 
 def _write(code: Code, manifest: Manifest, sources: Mapping[str, Path]) -> None:
-    """Under another name first. Whoever comes second at the same time takes what the first one made."""
+    """Writes an archive, under another name first. If two processes do so at once, the second uses the first's."""
     make_folder(code.path.parent)
     temporary = code.path.with_name(f".{code.digest}.{os.getpid()}-{secrets.token_hex(4)}")
     try:
@@ -240,27 +240,27 @@ def _write(code: Code, manifest: Manifest, sources: Mapping[str, Path]) -> None:
 
 
 def _compiled(folder: Path) -> Iterator[Path]:
-    """What Python makes of the sources; processes that run from an archive write nothing into it
+    """Compiles the sources, because processes that run from an archive write nothing into it
     (`Settings.driver_environment`).
 
-    They would not sync it, and a file that a loss of power has cut off is an error for every later start. Python
-    compares it with the content of the source, as a copy of a home has files of another time.
+    They would not sync the files, and a file truncated by a loss of power would break every later start. Python
+    compares compiled files with the content of the source, not its time, because a copied home has other times.
     """
     for source in folder.rglob("*.py"):
         compiled = py_compile.compile(str(source), quiet=2, invalidation_mode=_CHECKED)
-        if compiled is not None:  # what is no Python says so when it is imported
+        if compiled is not None:  # a file that is not Python fails when it is imported
             yield Path(compiled)
 
 
 def _copy(source: Path, target: Path) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(source.read_bytes())
-    target.chmod(0o444)  # who wants to change something changes the project
+    target.chmod(0o444)  # read-only: changes belong in the project
     return target
 
 
 def _discard(folder: Path) -> None:
-    """At once for everybody who looks; what is left of an attempt has a name that begins with a dot."""
+    """Removes a folder atomically for readers; the rest of an interrupted attempt has a name with a leading dot."""
     gone = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}")
     with suppress(FileNotFoundError):
         folder.rename(gone)
@@ -268,7 +268,7 @@ def _discard(folder: Path) -> None:
 
 
 def asked_for_s(code: Code) -> float:
-    """When somebody wanted to use it last, in Unix seconds.
+    """When an archive was last requested, in Unix seconds.
 
     Raises:
         FileNotFoundError: it has no manifest.
@@ -277,6 +277,6 @@ def asked_for_s(code: Code) -> float:
 
 
 def _touch(code: Code) -> None:
-    """Somebody is about to use it; see `retention`."""
+    """Notes that an archive was requested; see `retention`."""
     now_ns = clock.wall_ns()
     os.utime(code.path / _MANIFEST, ns=(now_ns, now_ns))

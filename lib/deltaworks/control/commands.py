@@ -1,8 +1,8 @@
-"""Commands to whoever may write a pipeline's tables: its driver, between two batches, or, if none runs, the caller.
+"""Commands to the writer of a pipeline's tables: its driver, between two batches, or the caller if none runs.
 
-A command is a file in the pipeline's folder, and so is its answer: both outlive the process that wrote them, and need
-nothing but the folder. Who asks writes the command and waits; who holds the lease carries it out. So there is no moment
-at which a command is carried out twice at once, or by nobody.
+A command is a file in the pipeline's folder, as is its answer. Both outlive the process that wrote them and need only
+the folder. The caller writes the command and waits; the holder of the lease executes it. So a command is never executed
+twice at once, and always by somebody.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _COMMAND = ".command.json"
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody wants done."""
+    """A command to the holder of the lease."""
 
     id: str
-    """The same id again is the same command."""
+    """Id of the command; the same id means the same command."""
     kind: str
     arguments: dict[str, Any]
     requested_by: str
@@ -36,29 +36,29 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of it."""
+    """The answer to a command."""
 
     result: dict[str, Any] | None = None
     error: str | None = None
-    """Why it was not done."""
+    """Why it was not executed."""
     hint: str | None = None
     seconds: float
     by: str
-    """Who carried it out."""
+    """Who executed it."""
 
 
 Executor = Callable[[Command], dict[str, Any]]
-"""Carries a command out and returns its result; raises `DeltaworksError` if it cannot be done."""
+"""Executes a command and returns its result; raises `DeltaworksError` if it cannot."""
 
 
 def put(folder: Path, command: Command) -> None:
-    """Asks for it; an answer to an earlier command of that id is forgotten."""
+    """Requests a command; removes an earlier answer of the same id."""
     _answer_path(folder, command.id).unlink(missing_ok=True)
     replace_file(folder / f"{command.id}{_COMMAND}", msgspec.json.encode(command))
 
 
 def pending(folder: Path) -> Iterator[Command]:
-    """Commands without an answer, oldest first. One that cannot be read is set aside and answered with an error."""
+    """Commands without an answer, oldest first. An unreadable one is set aside and answered with an error."""
     if not folder.is_dir():
         return
     found = [command for path in folder.glob(f"*{_COMMAND}") if (command := _read(folder, path)) is not None]
@@ -66,7 +66,7 @@ def pending(folder: Path) -> Iterator[Command]:
 
 
 def _read(folder: Path, path: Path) -> Command | None:
-    """A command; None if it was withdrawn meanwhile, or cannot be read: then it is set aside and answered."""
+    """Reads a command; None if it was withdrawn or is unreadable. An unreadable one is set aside and answered."""
     try:
         command = msgspec.json.decode(path.read_bytes(), type=Command)
         if command.id != path.name.removesuffix(_COMMAND):
@@ -78,7 +78,7 @@ def _read(folder: Path, path: Path) -> Command | None:
         damaged.set_aside(path, error)
         said = Answer(
             error=f"the file of the command cannot be read: {error}",
-            hint="was the disk full, or the power lost? Nothing was done; ask again",
+            hint="was the disk full, or was there a power failure? Nothing was done; repeat the command",
             seconds=0.0,
             by="whoever found it",
         )
@@ -87,22 +87,22 @@ def _read(folder: Path, path: Path) -> Command | None:
 
 
 def answer(folder: Path, command: Command, said: Answer) -> None:
-    """Tells who waits; the command is done."""
+    """Answers the waiting caller; the command is done."""
     replace_file(_answer_path(folder, command.id), msgspec.json.encode(said))
     (folder / f"{command.id}{_COMMAND}").unlink(missing_ok=True)
 
 
 def wait(folder: Path, command: Command, *, act: Callable[[], None], timeout_s: float) -> Answer:
-    """Waits for the answer and takes it away.
+    """Waits for the answer and removes it.
 
     Args:
-        folder: where commands are.
-        command: was `put` there.
-        act: carries out what is pending if the lease is free; raises `LeaseError` if it is not. Called now and then.
-        timeout_s: for the answer of a driver that is busy.
+        folder: folder of the commands.
+        command: a command that was `put` there.
+        act: executes pending commands if the lease is free; otherwise raises `LeaseError`. Called repeatedly.
+        timeout_s: how long to wait for a busy driver.
 
     Raises:
-        TransientError: there was none in time, and the command is withdrawn; or it cannot be read.
+        TransientError: there was no answer in time, and the command is withdrawn; or the answer cannot be read.
     """
     path, end = _answer_path(folder, command.id), clock.ticks_s() + timeout_s
     while True:
@@ -116,8 +116,8 @@ def wait(folder: Path, command: Command, *, act: Callable[[], None], timeout_s: 
         if clock.ticks_s() > end:
             (folder / f"{command.id}{_COMMAND}").unlink(missing_ok=True)
             raise TransientError(
-                f"The driver did not carry out the command {command.id!r} in {timeout_s:g} s.",
-                hint="its heartbeat and log say what it does (deltaworks status); then try again",
+                f"The driver did not execute the command {command.id!r} within {timeout_s:g} s.",
+                hint="see what it is doing (`deltaworks status` and its log), then try again",
             )
         time.sleep(_POLL_S)
 
@@ -128,8 +128,8 @@ def _take_answer(path: Path, command: Command) -> Answer:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         damaged.set_aside(path, error)
         raise TransientError(
-            f"The answer to the command {command.id!r} cannot be read, so nobody knows whether it was done: {error}",
-            hint="was the disk full, or the power lost? Ask again: what is done already is found done",
+            f"The answer to the command {command.id!r} cannot be read, so it is unknown whether it was done: {error}",
+            hint="was the disk full, or was there a power failure? Repeat the command; a finished one is recognised",
         ) from error
     path.unlink()
     return said

@@ -1,6 +1,6 @@
-"""Files that a loss of power, a full disk or a hand left empty or torn: what is done about those that may be lost.
+"""Handles expendable files that a loss of power, a full disk or a person left empty or torn.
 
-What must not be lost is written durably (`files`), and refused where it is read if it is damaged all the same.
+Files that must not be lost are written durably (`files`); their readers refuse damaged ones.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 
 def read_json(path: Path, kind: type[T]) -> T | None:
-    """What a file that may be lost says; None if it is not there, empty, torn, or another version wrote it."""
+    """The content of an expendable file; None if it is missing, empty, torn, or from another version."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except FileNotFoundError:
@@ -27,7 +27,7 @@ def read_json(path: Path, kind: type[T]) -> T | None:
 
 
 def set_aside(path: Path, reason: object) -> None:
-    """Keeps a file that cannot be read for whoever wants to look, under a name that nobody reads."""
+    """Keeps an unreadable file for inspection, under a name that no code reads."""
     aside = path.with_name(path.name + SUFFIX)
     try:
         path.replace(aside)

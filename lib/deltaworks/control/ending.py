@@ -1,4 +1,4 @@
-"""Ends the drivers of a pipeline: asked first, then told, then killed with all that belongs to them."""
+"""Ends the drivers of a pipeline: asks them to stop, and kills them with all their processes if they do not."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _REPORT_S = 1.0
 
 @dataclass(frozen=True)
 class Ended:
-    """A driver that does not run any more."""
+    """A driver that has ended."""
 
     generation: int
     drained: bool
-    """It went by itself."""
+    """Whether it ended by itself."""
 
 
 class _Driver(Protocol):
@@ -93,14 +93,14 @@ def end_drivers(
     timeout_s: float,
     launchers: Launchers,
 ) -> list[Ended]:
-    """Ends every driver of the pipeline that runs.
+    """Ends every running driver of the pipeline.
 
-    A driver that does not go within `timeout_s` is killed, at once if it is suspended. Needs nothing but the files;
-    with a registry, drivers that cannot see the files are asked too.
+    A driver that does not end within `timeout_s` is killed; a suspended one is killed at once. This needs only the
+    files; with a registry, drivers that cannot see the files are asked, too.
 
     Args:
         keep: a generation to leave alone.
-        by: who wants it, and why; the drivers' outcome says so if they had to be killed.
+        by: who wants it and why; the outcome of killed drivers names it.
     """
     paths = PipelinePaths.of(settings, name)
     drivers = _running(settings, name, keep, registry, launchers)
@@ -132,7 +132,7 @@ def _running(
 
 
 def _end_remains(local: Launcher, name: str, keep: int | None) -> None:
-    """Of drivers that were killed: a JVM, workers."""
+    """Ends what killed drivers left behind: a JVM, workers."""
     for generation, driver in local.drivers(name).items():
         if generation != keep and local.status(driver) == "ended":
             local.kill(driver)
@@ -143,10 +143,10 @@ def _end(
 ) -> Ended:
     drained = _wait(driver, timeout_s, lambda s: report(f"generation {generation} drains, {s:.0f} s"))
     if not drained:
-        report(f"generation {generation} does not drain: killing it")
+        report(f"generation {generation} does not drain; killing it")
         driver.request_stop()
         _wait(driver, _TERM_S, lambda _: None)
-    driver.kill()  # also what it left: a JVM, workers
+    driver.kill()  # including what it left behind: a JVM, workers
     paths.drain(generation).unlink(missing_ok=True)
     if not drained and outcome.read(paths.outcome(generation)) is None:
         why = f"it did not drain and was killed ({by})"
@@ -155,7 +155,7 @@ def _end(
 
 
 def _wait(driver: _Driver, timeout_s: float, report: Callable[[float], None]) -> bool:
-    """Whether it has ended; at once if it cannot."""
+    """Waits for a driver's end, but not for a suspended one; returns whether it has ended."""
     begun = reported = clock.ticks_s()
     while driver.alive():
         now = clock.ticks_s()

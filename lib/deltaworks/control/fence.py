@@ -1,12 +1,12 @@
-"""The fence: a file with the highest generation that was allowed to run a pipeline.
+"""The fence: a file with the highest generation that was admitted to run a pipeline.
 
-A generation is one deployment of a pipeline; the next one gets the next number. Once a higher number stands in the
-file, whatever belongs to a lower one must not write any more, however late it wakes up: it finds out when it looks
-here (before each batch, transaction and heartbeat), and at the latest when it commits to a Delta table, whose log the
-newer generation has marked (`lakehouse.committer`).
+A generation is one deployment of a pipeline; the next one gets the next number. Once the file has a higher number, the
+processes of a lower generation must no longer write, however late they wake up. They find out when they check the file
+(before each batch, transaction and heartbeat), or at the latest when they commit to a Delta table, whose log the newer
+generation has marked (`lakehouse.committer`).
 
-The number is replaced as a whole and is on the disk before the generation runs, so no loss of power takes it back; the
-lock is on a file beside it.
+The number is replaced as a whole and is on the disk before the generation runs, so no loss of power takes it back. The
+lock is on a file next to it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def read(path: Path) -> int:
     """The highest generation so far; 0 if none has run yet.
 
     Raises:
-        IncompatibleCheckpointError: the file is damaged. To take it for 0 would let an old generation write again.
+        IncompatibleCheckpointError: the file is damaged. Treating it as 0 would let an old generation write again.
     """
     try:
         data = path.read_bytes()
@@ -38,7 +38,7 @@ def read(path: Path) -> int:
         return 0
     if _NUMBER.fullmatch(data) is None:
         raise IncompatibleCheckpointError(
-            f"{path} holds {data[:40]!r} in the place of the number of the generation that ran last.",
+            f"{path} holds {data[:40]!r} instead of the number of the last generation.",
             hint=f"find the highest generation (`deltaworks status`, {path.parent / 'outcomes'}, the logs), end its "
             f"driver if it runs, and write the number: echo N > {path}",
         )
@@ -46,12 +46,12 @@ def read(path: Path) -> int:
 
 
 def advance(path: Path, generation: int, pipeline: str, *, patience_s: float = 10.0) -> None:
-    """Lets `generation` run, and none before it from now on.
+    """Admits `generation`, and fences all earlier ones.
 
     Raises:
-        FencedError: a higher one was let in already.
+        FencedError: a higher generation is already admitted.
         IncompatibleCheckpointError: the file is damaged.
-        LeaseError: an older one is stuck in the middle of writing.
+        LeaseError: an older generation is stuck in the middle of a write.
     """
     with _locked(path, patience_s):
         check(path, generation, pipeline)
@@ -59,7 +59,7 @@ def advance(path: Path, generation: int, pipeline: str, *, patience_s: float = 1
 
 
 def check(path: Path, generation: int, pipeline: str) -> None:
-    """Raises `FencedError` if a newer generation was let in."""
+    """Raises `FencedError` if a newer generation is admitted."""
     highest = read(path)
     if highest > generation:
         raise fenced(pipeline, generation, highest)
@@ -67,7 +67,7 @@ def check(path: Path, generation: int, pipeline: str) -> None:
 
 @contextmanager
 def held(path: Path, generation: int, pipeline: str) -> Iterator[None]:
-    """As `check`, and no newer generation is let in until the block ends. For short blocks."""
+    """Like `check`, and admits no newer generation until the block ends; for short blocks."""
     with _locked(path, 10.0, shared=True):
         check(path, generation, pipeline)
         yield
@@ -91,8 +91,8 @@ def _locked(path: Path, patience_s: float, *, shared: bool = False) -> Iterator[
         while not lock(fd, shared=shared):
             if clock.ticks_s() > end:
                 raise LeaseError(
-                    f"{path} is held by a process that does not let go of it in {patience_s:g} s.",
-                    hint=f"a stopped driver of an older generation? Find it with `fuser {locked}`, and end it",
+                    f"A process holds {path} and has not released it within {patience_s:g} s.",
+                    hint=f"is it a suspended driver of an older generation? Find it with `fuser {locked}` and end it",
                 )
             time.sleep(_POLL_S)
         yield

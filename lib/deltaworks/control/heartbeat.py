@@ -1,4 +1,4 @@
-"""The heartbeat: a small file that says how a stream is, written after every batch and while it idles."""
+"""The heartbeat: a small file with the state of a stream, written after every batch and while the stream idles."""
 
 from __future__ import annotations
 
@@ -15,46 +15,46 @@ State = Literal["starting", "running", "draining", "stopped", "failed"]
 
 
 class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
-    """One beat; times are Unix seconds, rates per second of the last batch."""
+    """One heartbeat; times are in Unix seconds."""
 
     pipeline: str
     generation: int
-    """Number of the deployment."""
+    """Generation of the driver."""
     query_id: str
     """Identity of the checkpoint; empty until it is open."""
     state: State
     pid: int
     at: float
     sign: Sign | None = None
-    """The same moment, for who asks how long ago that was."""
+    """The same moment, to compute its age."""
     up_s: float = 0.0
-    """How long this driver runs."""
+    """How long this driver has been running."""
     batch_id: int | None = None
     batch_seconds: float = 0.0
     records_per_second: float = 0.0
-    """Over the last minute; 0 of a stream that has idled for one."""
+    """Rate over the last minute; 0 after an idle minute."""
     records_total: int = 0
-    """Since this driver started."""
+    """Records since this driver started."""
     lag_records: int | None = None
     """Records in the source topics that no committed batch covers; None until known."""
     lag_seconds: float | None = None
-    """How long ago the topics ended where the stream is now (`control.lag`); None until known."""
+    """How long ago the topics ended at the stream's position (`control.lag`); None until known."""
     lag_by_partition: dict[str, dict[str, int]] = {}
     next_offsets: dict[str, dict[str, int]] = {}
     """Next offset per topic and partition after the last committed batch."""
     stream_time_ms: dict[str, int] = {}
-    """Per task, `stage-task`."""
+    """Values per task, `stage-task`."""
     dropped_records: int = 0
     late_records: int = 0
     dead_letters: int = 0
     state_entries: int = 0
     stale_snapshots: list[str] = []
-    """Snapshots of KTables that do not show all changes yet; a quiet stream brings them up to date."""
+    """Number of snapshots of KTables that do not show all changes yet; an idle stream refreshes them."""
     store_openings: dict[str, int] = {}
-    """How often a local store was the same, got what waited in memory (applied) or in Spark's state (caught up), was
-    rebuilt or new, since this driver started."""
+    """How often, since this driver started, a local store was up to date, was brought up to date from memory (applied)
+    or from Spark's state (caught up), or was rebuilt or new."""
     skipped_transactions: int = 0
-    """Kafka transactions that an earlier attempt had committed."""
+    """Number of Kafka transactions that an earlier attempt had committed."""
     error: str | None = None
 
 
@@ -64,15 +64,15 @@ def write(path: Path, beat: Heartbeat) -> None:
 
 
 def read(path: Path) -> Heartbeat | None:
-    """The last beat; None if there is none, or none that this version can read: the next one follows."""
+    """The last heartbeat; None if there is none that this version can read, until the next one follows."""
     return damaged.read_json(path, Heartbeat)
 
 
 def sign_of(beat: Heartbeat) -> Sign:
-    """When it was, for who asks how long ago."""
+    """When the heartbeat was written, to compute its age."""
     return beat.sign or Sign.of(beat.at)
 
 
 def age_s(beat: Heartbeat) -> float:
-    """How long ago it was; a step of the wall clock changes nothing on the machine that wrote it."""
+    """The age of a heartbeat; on the machine that wrote it, steps of the wall clock do not matter."""
     return sign_of(beat).age_s()

@@ -1,13 +1,13 @@
-"""The intent of a batch: what a batch id means, durable before the first task of the batch starts.
+"""The intent of a batch: the meaning of a batch id, durable before the first task of the batch starts.
 
-An intent says which records a batch reads, at what time and by which code. It is one object, put if absent, so there is
-one for each id, whoever plans. Nothing of a batch is done, skipped or called done without comparing with its intent:
-transactions, tables and tasks carry its digest. Each intent also carries the digest of the one before, so whoever knows
-that the last one is his knows it of all.
+An intent says which records a batch reads, at what time and with which code. It is one object, put if absent, so each
+id has only one, whoever plans it. No part of a batch is done, skipped or considered done without a comparison with its
+intent: transactions, tables and tasks carry its digest. Each intent also carries the digest of the previous one, so if
+the last one is ours, all are.
 
-An intent is replaced, by compare and swap, only while nothing of its batch is committed anywhere. They are kept as long
-as Spark's checkpoint may have to be brought forward from an older batch; what was processed long ago is in the record
-of batches (`batches`).
+An intent is replaced, by compare and swap, only while nothing of its batch is committed anywhere. Intents are kept as
+long as Spark's checkpoint may have to be brought forward from an older batch; older history is in the record of batches
+(`batches`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from deltaworks.kafka.ranges import Offsets, Range
 
 FORMAT = 1
 KEEP = 2_000
-"""Batches; Spark's checkpoint reaches back by a hundred."""
+"""Number of batches whose intents are kept; Spark's checkpoint reaches back by a hundred."""
 _DIGITS = 12
 _NAME = re.compile(rf"\d{{{_DIGITS}}}\.json")
 
@@ -38,36 +38,36 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
     format: int = FORMAT
     batch: int
     lineage: str
-    """Identity of the stream, over all its homes and lines."""
+    """Identity of the stream, over all its homes and checkpoints."""
     query: str
     """Identity of the checkpoint."""
     generation: int
-    """Of the driver that planned it."""
+    """Generation of the driver that planned it."""
     code: str
-    """Digest of the code that begins it."""
+    """Digest of the code that starts it."""
     clock_ms: int
     """The time of the batch, for every task and every attempt."""
     tick: bool
-    """Tasks that depend on the clock run, with records or without."""
+    """Whether tasks that depend on the clock run, with or without records."""
     ranges: list[Range]
-    """What is read, of global tables too; partitions without records are absent."""
+    """What is read, including global tables; partitions without records are absent."""
     end: Offsets
-    """Where every partition of the source stands after it, as Spark's offset log has it."""
+    """The position of every partition of the source after the batch, as in Spark's offset log."""
     previous: str
-    """Digest of the intent of the batch before; empty for the first one of a checkpoint."""
+    """Digest of the previous batch's intent; empty for the first one of a checkpoint."""
     topics: dict[str, str] = {}
-    """Id of every topic that the source reads, as the broker has it; one that was made anew has another."""
+    """The broker's id of every topic that the source reads; a recreated topic has another id."""
     limit: int | None = None
-    """A batch before it was too large and was cut, so the next one may have twice as many records; None: any number."""
+    """A limit after an earlier batch was too large and was cut: the next one may have twice as many; None: no limit."""
 
     @property
     def digest(self) -> str:
-        """Identity: another content has another digest."""
+        """The digest of the content, which identifies the intent."""
         return hashlib.sha256(msgspec.json.encode(self)).hexdigest()
 
 
 def token(digest: str) -> int:
-    """A digest as a positive number of 62 bits, for where only numbers can be kept."""
+    """A digest as a positive number of 62 bits, for places that can keep only numbers."""
     return int(digest[:16], 16) >> 2
 
 
@@ -75,19 +75,19 @@ def token(digest: str) -> int:
 class Intents:
     """The intents of one checkpoint, for the one process that plans it.
 
-    Which batches have one is listed once and then remembered, since a listing of thousands is dear; a single intent is
-    always read anew, because another process may have written or replaced it.
+    The list of batches is read once and then remembered, since listing thousands of files is slow. A single intent is
+    always read again, because another process may have written or replaced it.
 
     Args:
-        files: of the checkpoint; names that are none of an intent are left alone.
+        files: files of the checkpoint; names that are not those of an intent are ignored.
     """
 
     files: Files
     _batches: list[int] | None = None
-    """In order; None: not listed yet."""
+    """The batches in order; None: not listed yet."""
 
     def get(self, batch: int) -> Intent | None:
-        """The intent of a batch, read anew; None: there is none.
+        """Reads the intent of a batch; None if there is none.
 
         Raises:
             IncompatibleCheckpointError: another version of deltaworks wrote it.
@@ -96,38 +96,38 @@ class Intents:
         return None if stored is None else _decode(_name(batch), stored.data)
 
     def require(self, batch: int) -> Intent:
-        """As `get`; raises `IntentError` if there is none: nothing of the batch may be done."""
+        """Like `get`, but raises `IntentError` if there is none: then nothing of the batch may be done."""
         found = self.get(batch)
         if found is None:
             raise IntentError(
-                f"Batch {batch} has no intent, so nobody knows what it is to do.",
-                hint="were files of two copies of this home mixed? Bring back one of them as a whole",
+                f"Batch {batch} has no intent, so its content is unknown.",
+                hint="were files of two copies of this home mixed? Restore one of them as a whole",
             )
         return found
 
     def require_same(self, intent: Intent, digest: str) -> None:
-        """Raises `IntentError` if tasks have worked for another intent than this one."""
+        """Raises `IntentError` if tasks have processed another intent than this one."""
         if intent.digest != digest:
             raise IntentError(
-                f"Tasks have processed batch {intent.batch} by another intent than the one that is written down.",
-                hint="does a second driver run this pipeline? `deltaworks status`",
+                f"Tasks have processed batch {intent.batch} with another intent than the stored one.",
+                hint="does a second driver run this pipeline? See `deltaworks status`",
             )
 
     def put(self, intent: Intent) -> Intent:
-        """Makes an intent that of its batch, durably, unless the batch has one; returns the one that it has."""
+        """Stores an intent durably unless its batch already has one; returns the batch's intent."""
         while not self.files.put_if_absent(_name(intent.batch), msgspec.json.encode(intent)):
             found = self.get(intent.batch)
-            if found is not None:  # else it was removed in between
+            if found is not None:  # otherwise it was removed in between
                 intent = found
                 break
         self._remember(intent.batch)
         return intent
 
     def replace(self, old: Intent, new: Intent) -> None:
-        """Another intent for a batch of which nothing is committed anywhere.
+        """Replaces the intent of a batch of which nothing is committed anywhere.
 
         Raises:
-            IntentError: it is not `old` any more.
+            IntentError: the intent is no longer `old`.
         """
         assert old.batch == new.batch
         stored = self.files.get(_name(old.batch))
@@ -139,30 +139,30 @@ class Intents:
         if not swapped:
             raise IntentError(
                 f"The intent of batch {old.batch} was replaced by another process.",
-                hint="does a second driver run this pipeline? `deltaworks status`",
+                hint="does a second driver run this pipeline? See `deltaworks status`",
             )
 
     def remove_after(self, batch: int) -> None:
-        """Forgets the intents of later batches, the last one first; nothing of them may be committed anywhere."""
+        """Removes the intents of later batches, the last one first; nothing of them may be committed anywhere."""
         found = self._list()
         while found and found[-1] > batch:
             self.files.delete(_name(found[-1]))
             found.pop()
 
     def batches(self) -> list[int]:
-        """The batches that have an intent, in order, as far as this process knows since it has listed them."""
+        """The batches that have an intent, in order, as known since this process listed them."""
         return list(self._list() if self._batches is None else self._batches)
 
     def last(self) -> Intent | None:
-        """That of the highest batch."""
+        """The intent of the highest batch."""
         found = self.batches()
         return self.get(found[-1]) if found else None
 
     def chain(self, after: int) -> Iterator[Intent]:
-        """The intents of the batches after one, in order; listed anew.
+        """The intents of the batches after `after`, in order; lists them again.
 
         Raises:
-            IntentError: one is missing, or does not follow the one before it.
+            IntentError: an intent is missing, or does not follow the previous one.
         """
         previous, expected = self.get(after), after + 1
         for number in list(self._list()):
@@ -174,13 +174,13 @@ class Intents:
                 raise IntentError(
                     f"The intent of batch {number} does not follow that of batch {number - 1}"
                     + (", which is missing." if number != expected else "."),
-                    hint="were files of two copies of this home mixed? Bring back one of them as a whole",
+                    hint="were files of two copies of this home mixed? Restore one of them as a whole",
                 )
             yield intent
             previous, expected = intent, number + 1
 
     def expire(self, batch: int) -> None:
-        """Forgets what lies so far before a batch that nobody goes back to it; with every batch, it is one deletion."""
+        """Removes intents too far before a batch to be needed; called for every batch, it makes one deletion."""
         found = self._list() if self._batches is None else self._batches
         expired = bisect_left(found, batch - KEEP)
         for number in found[:expired]:
@@ -206,7 +206,7 @@ def _decode(name: str, data: bytes) -> Intent:
         FORMAT,
         f"The intent {name}",
         other="deploy the version that wrote it, or start with a new checkpoint",
-        damaged="it was synced before anybody relied on it, so the disk is damaged: bring back a copy of the home",
+        damaged="it was synced before anybody relied on it, so the disk is damaged; restore a copy of the home",
         error=IntentError,
     )
 

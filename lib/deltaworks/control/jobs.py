@@ -1,6 +1,6 @@
 """The pipelines of a project: every file in `jobs/` that defines `pipeline`.
 
-A process that runs from an archive of the code sees those of the archive.
+A process that runs from an archive of the code sees the pipelines of the archive.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _DEFINES_PIPELINE = re.compile(r"^pipeline\b[^=\n]*=", re.M)
 
 
 def names(settings: Settings) -> list[str]:
-    """The names of all pipelines; found by text, so that a file that cannot be imported is named too."""
+    """The names of all pipelines, found by text, so that files that cannot be imported are included."""
     files = [path for path in settings.jobs.glob("*.py") if _DEFINES_PIPELINE.search(path.read_text(errors="replace"))]
     return sorted(path.stem for path in files)
 
 
 def names_with(settings: Settings, folder: str) -> list[str]:
-    """Those of `names` that have a module in a folder of `jobs/`, such as `sample_data`."""
+    """The pipelines that have a module in a folder of `jobs/`, such as `sample_data`."""
     return [name for name in names(settings) if (settings.jobs / folder / f"{name}.py").is_file()]
 
 
@@ -36,9 +36,9 @@ def load(settings: Settings, name: str) -> Pipeline:
     """The object `pipeline` of `jobs/<name>.py`.
 
     Raises:
-        ConfigurationError: there is no such file, it defines no pipeline, or one of another name.
+        ConfigurationError: the file does not exist, or it defines no pipeline of this name.
     """
-    from deltaworks.dsl.pipeline import Pipeline  # who only names pipelines needs no operators
+    from deltaworks.dsl.pipeline import Pipeline  # naming pipelines needs no operators
 
     module = load_module(settings, name)
     pipeline = getattr(module, "pipeline", None)
@@ -48,7 +48,7 @@ def load(settings: Settings, name: str) -> Pipeline:
         )
     if pipeline.name != name:
         raise ConfigurationError(
-            f"{module.__file__} defines a pipeline named {pipeline.name!r}; it must have the name of its file.",
+            f"{module.__file__} defines a pipeline named {pipeline.name!r}; its name must be that of the file.",
             hint=f'Pipeline(name="{name}", ...), or rename the file',
         )
     return pipeline
@@ -60,7 +60,7 @@ def load_module(settings: Settings, name: str) -> ModuleType:
     path = settings.jobs.joinpath(*parts[:-1], f"{parts[-1]}.py")
     if not path.is_file():
         raise ConfigurationError(
-            f"There is no {path}.",
+            f"There is no file {path}.",
             hint=f"pipelines here: {', '.join(names(settings)) or 'none; see DELTAWORKS_PROJECT'}",
         )
     if (folder := str(settings.jobs.parent)) not in sys.path:

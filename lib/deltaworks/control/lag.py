@@ -1,7 +1,7 @@
-"""How far a stream lies behind its topics in time: how long ago they ended where it is now.
+"""The lag of a stream in time: how long ago its topics ended at its current position.
 
-Timestamps of records say when something happened, not when it was written; so the ends of the topics are remembered
-with the time at which they were seen.
+Timestamps of records say when an event happened, not when it was written. So the ends of the topics are remembered with
+the time when they were seen.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _EVERY_S = 1.0
 
 
 class Lag:
-    """The ends of the topics, seen now and then; coarser the longer ago it is that they are waited for."""
+    """The ends of the topics, seen now and then, and kept more coarsely the longer the stream takes to reach them."""
 
     def __init__(self, ticks_s: Callable[[], float] = clock.ticks_s) -> None:
         self._ticks_s = ticks_s
@@ -24,10 +24,10 @@ class Lag:
         self._every_s = _EVERY_S
 
     def see(self, ends: Offsets) -> None:
-        """Where the topics end now."""
+        """Records where the topics end now."""
         now = self._ticks_s()
         if len(self._seen) > 1 and now - self._seen[-2][0] < self._every_s:
-            self._seen.pop()  # the last one is always of now
+            self._seen.pop()  # the last one is always the current one
         self._seen.append((now, ends))
         if len(self._seen) > _SAMPLES:
             self._seen = [*self._seen[:-1:2], self._seen[-1]]
@@ -36,7 +36,7 @@ class Lag:
     def seconds(self, position: Offsets) -> float | None:
         """How long ago the topics ended at a position: 0 if they still do; None if no end was ever seen.
 
-        A position that was passed before the first look is at least as long ago as that look.
+        For a position that the topics had passed before the first look, it is the time since that look.
         """
         if not self._seen:
             return None

@@ -1,7 +1,7 @@
 """One driver per checkpoint: a lock on a file that also says who holds it.
 
-The lock is the operating system's and ends with the process. What a killed driver leaves running (its JVM, the
-process that its Python workers are forked from, and all below them) is ended by the next holder, before it touches
+The lock belongs to the operating system and ends with the process. The next holder ends what a killed driver leaves
+running (its JVM, the process that its Python workers are forked from, and all their children) before it touches
 anything.
 """
 
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class ProcessId(msgspec.Struct, frozen=True):
-    """A process that cannot be mistaken for a later one with the same number."""
+    """Identifies a process, even among later ones with the same pid."""
 
     pid: int
     started: str
@@ -46,7 +46,7 @@ class ProcessId(msgspec.Struct, frozen=True):
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True):
-    """Who holds the lease."""
+    """The holder of the lease."""
 
     pipeline: str
     generation: int
@@ -54,14 +54,14 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
     driver: ProcessId
     jvm: ProcessId | None = None
     forks: ProcessId | None = None
-    """What Python processes are forked from, see `spark.forking`."""
+    """The process that Python workers are forked from, see `spark.forking`."""
     since: float
 
 
 class Lease:
     """`with Lease(path, "orders", generation):` refuses if another driver holds the checkpoint.
 
-    What it does not do: reach across machines. A checkpoint on a network drive needs a lock that the drive honours.
+    It does not work across machines. A checkpoint on a network drive needs a lock that the drive supports.
     """
 
     def __init__(self, path: Path, pipeline: str, generation: int) -> None:
@@ -91,7 +91,7 @@ class Lease:
             sync_folder(self._path.parent)
             end_remains(read_holder(self._path))
             self._write()
-        except BaseException:  # a disk without room
+        except BaseException:  # such as a full disk
             os.close(fd)
             self._fd = None
             raise
@@ -104,12 +104,12 @@ class Lease:
             self._fd = None
 
     def owns(self, **pids: int) -> None:
-        """Notes processes of this driver, `jvm` or `forks`, so that a successor can end them."""
+        """Records processes of this driver, `jvm` or `forks`, so that a successor can end them."""
         self._holder = msgspec.structs.replace(self._holder, **{name: ProcessId.of(pid) for name, pid in pids.items()})
         self._write()
 
     def _write(self) -> None:
-        """One write of a fixed size: a successor must not read half of it, or it leaves a JVM running."""
+        """Writes the holder in one write of a fixed size: from half of it, a successor would leave a JVM running."""
         assert self._fd is not None
         data = msgspec.json.encode(self._holder)
         os.pwrite(self._fd, data.ljust(_SIZE), 0)
@@ -118,7 +118,7 @@ class Lease:
 
 
 def read_holder(path: Path) -> Holder | None:
-    """Who wrote the lease last; None if nobody holds it or it was given back."""
+    """The last holder of the lease; None if there was none or it released the lease."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -126,12 +126,12 @@ def read_holder(path: Path) -> Holder | None:
     try:
         return msgspec.json.decode(data, type=Holder) if data.strip() else None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        _log.warning("%s cannot be read (%s): nobody knows who held it", path, error)
+        _log.warning("%s cannot be read (%s): its last holder is unknown", path, error)
         return None
 
 
 def end_remains(holder: Holder | None) -> None:
-    """Ends what a killed driver left: its JVM and its fork server first, then every process below them."""
+    """Ends what a killed driver left: first its JVM and its fork server, then all their children."""
     if holder is None or holder.host != socket.gethostname():
         return
     roots = [process for each in (holder.jvm, holder.forks) if each is not None and (process := each.alive())]

@@ -1,13 +1,12 @@
-"""Which stream a pipeline's name stands for at a Kafka: two homes at one Kafka must not both write everything.
+"""The owner of a pipeline's name on a Kafka: two homes on one Kafka must not both write everything.
 
 A *lineage* is the identity of a stream over all its checkpoints, homes and hosts, made with the first one. It stands
 in partition 0 of the pipeline's control topic, beside the markers: each start of a driver claims the pipeline there.
 Another lineage is refused, unless somebody takes over on purpose. The same lineage may have moved to another home or
 host: the later start wins, and the earlier driver finds out at its next batch (`Watch`).
 
-A claim is a transaction of the one transactional id that all starts of a pipeline have, so of two that start at the
-same moment one fails. That processes of one home do not disturb each other is not settled here but by the lease and the
-fence.
+A claim is a transaction with one transactional id for all starts of a pipeline, so if two start at the same moment, one
+fails. Lease and fence, not this module, keep the processes of one home apart.
 """
 
 from __future__ import annotations
@@ -40,12 +39,12 @@ _FENCED = (KafkaError.PRODUCER_FENCED, KafkaError._FENCED, KafkaError.INVALID_PR
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """A start of a driver."""
+    """The claim of a driver that starts."""
 
     format: int = FORMAT
     lineage: str
     incarnation: str
-    """Of this start."""
+    """Id of this start."""
     generation: int
     home: str
     host: str
@@ -63,7 +62,7 @@ def new_incarnation() -> str:
 
 
 def owner(bootstrap: str, pipeline: str) -> Claim | None:
-    """The newest claim; None: nobody has claimed the pipeline yet.
+    """The newest claim; None if nobody has claimed the pipeline yet.
 
     Raises:
         KafkaReadError: the broker does not answer.
@@ -75,7 +74,7 @@ def owner(bootstrap: str, pipeline: str) -> Claim | None:
 
 
 def identity(bootstrap: str, pipeline: str, home: str) -> str:
-    """The lineage of a stream that has no checkpoint: that of its home, which starts over, or else a new one.
+    """The lineage of a stream without a checkpoint: its home's earlier one if it starts over, otherwise a new one.
 
     Raises:
         KafkaReadError: the broker does not answer.
@@ -90,9 +89,9 @@ def require_ours(bootstrap: str, pipeline: str, lineage: str | None, home: str) 
 
     Args:
         bootstrap: address of the broker.
-        pipeline: its name.
-        lineage: of the checkpoint; None: there is none yet.
-        home: its folder.
+        pipeline: name of the pipeline.
+        lineage: lineage of the checkpoint; None: there is none yet.
+        home: folder of the home.
 
     Raises:
         LineageError: another lineage has the pipeline.
@@ -109,7 +108,7 @@ def require_ours(bootstrap: str, pipeline: str, lineage: str | None, home: str) 
 
 
 def new_lineage() -> str:
-    """An identity for a stream that begins."""
+    """An identity for a new stream."""
     return uuid.uuid4().hex[:12]
 
 
@@ -123,16 +122,16 @@ def claim(
     home: str,
     take_over: bool = False,
 ) -> Claim:
-    """Makes this start of a driver the one that runs the pipeline; whoever was it before is fenced.
+    """Claims the pipeline for this start of a driver; the previous driver is fenced.
 
     Args:
-        bootstrap: address of the broker; the control topic is there (`control_topic.prepare`).
-        pipeline: its name.
-        lineage: of the checkpoint.
-        incarnation: of this start (`new_incarnation`).
-        generation: of the driver.
-        home: its folder.
-        take_over: in the place of another lineage, too.
+        bootstrap: address of the broker; the control topic exists (`control_topic.prepare`).
+        pipeline: name of the pipeline.
+        lineage: lineage of the checkpoint.
+        incarnation: id of this start (`new_incarnation`).
+        generation: generation of the driver.
+        home: folder of the home.
+        take_over: also replace another lineage.
 
     Returns:
         The claim.
@@ -163,9 +162,9 @@ def claim(
 
 
 def _claim(bootstrap: str, pipeline: str, mine: Claim, *, take_over: bool) -> None:
-    """Raises `KafkaException`; after one that is unknown nobody knows whether it is claimed, and it can be repeated.
+    """Writes the claim; raises `KafkaException`. After an unknown error the claim may hold or not; repeat it.
 
-    A broker answers so where another producer of the same id begins while this one commits.
+    A broker answers with an unknown error if another producer of the same id starts while this one commits.
     """
     topic = control_topic(pipeline)
     producer = _producer(bootstrap, topic)
@@ -186,8 +185,8 @@ class Watch:
 
     Args:
         bootstrap: address of the broker.
-        pipeline: its name.
-        mine: what the driver has claimed.
+        pipeline: name of the pipeline.
+        mine: the claim of this driver.
 
     Raises:
         KafkaReadError: the broker does not answer.
@@ -203,7 +202,7 @@ class Watch:
         self._consumer.assign([TopicPartition(control_topic(pipeline), LINEAGE_PARTITION, behind)])
 
     def check(self) -> None:
-        """Does not wait: what was claimed a moment ago may be seen at the next call only.
+        """Checks without waiting: a very recent claim may show only at the next call.
 
         Raises:
             FencedError: a later driver has claimed the pipeline.
@@ -237,7 +236,7 @@ def _producer(bootstrap: str, topic: str) -> Producer:
 
 
 def _begin(producer: Producer) -> None:
-    """Fences whoever else is about to claim; asks often at first, see `TransactionalSink`."""
+    """Fences any other driver that is about to claim; retries often at first, see `TransactionalSink`."""
     deadline, wait_s = ticks_s() + _TIMEOUT_S, _FIRST_ANSWER_S
     while True:
         try:
@@ -253,10 +252,10 @@ def _of_another(bootstrap: str, pipeline: str, owner: Claim) -> LineageError:
     return LineageError(
         f"Pipeline '{pipeline}' at {bootstrap} belongs to another stream: {owner}. "
         "If both ran, everything would be written twice.",
-        hint="run it from that home, or from a copy of it, which goes on where it stopped; or give this "
-        f"pipeline another name; or, if that home is gone for good: deltaworks run {pipeline} --take-over "
-        "(deploy has it, too). This home goes on from its own checkpoint then, or begins with a new one, and "
-        "writes what lies behind that again, unless it begins at the end (--start-offsets latest)",
+        hint="run it from that home or a copy of it, which goes on where it stopped; or give this pipeline "
+        f"another name; or, if that home no longer exists, use deltaworks run {pipeline} --take-over (or deploy "
+        "--take-over). This home then goes on from its own checkpoint or starts a new one, and writes everything "
+        "after that again, unless it starts at the end (--start-offsets latest)",
     )
 
 
@@ -264,7 +263,7 @@ def _failure(pipeline: str, bootstrap: str, reason: KafkaError) -> FencedError |
     if reason.code() in _FENCED:
         return FencedError(
             f"Another driver of pipeline '{pipeline}' starts at the same moment.",
-            hint="one of them is enough: see where it runs with `deltaworks status`",
+            hint="only one is needed; `deltaworks status` shows where it runs",
         )
     return KafkaWriteError(
         f"Pipeline '{pipeline}' cannot be claimed at {bootstrap}: {reason.name()}, {reason.str()}.",

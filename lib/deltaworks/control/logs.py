@@ -1,4 +1,4 @@
-"""Why a stream ended, from its log."""
+"""Finds out from its log why a stream ended."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _PYTHON_ERROR = re.compile(r"(error: |(?!org\.|java\.|py4j\.|pyspark\.)[\w.]*(Er
 
 
 def why(log: Path, *, after: int = 0) -> list[str]:
-    """The Python errors at the end of a stream's log, else its last lines: Spark says everything many times over.
+    """The Python errors at the end of a stream's log, or else its last lines: Spark repeats errors many times.
 
     Args:
-        after: bytes at the begin of the log that belong to earlier generations.
+        after: number of bytes at the beginning of the log that belong to earlier generations.
     """
     lines = processes.last_lines(log, 300, after=after)
     errors = [line for line in lines if _PYTHON_ERROR.match(line)]

@@ -1,4 +1,4 @@
-"""What is said about deployments: by the registry, by whoever looks at a stream, and by whoever decides about it."""
+"""Data classes about deployments, for the registry, for observers of streams and for decisions about them."""
 
 from __future__ import annotations
 
@@ -17,64 +17,64 @@ StreamState = Literal[
 Action = Literal["restart", "attach", "wait", "give_up", "nothing"]
 
 BY_AIRFLOW = "airflow "
-"""How `requested_by` begins where a run of a DAG has deployed, and watches."""
+"""The prefix of `requested_by` if a DAG run has deployed the stream and watches it."""
 ALIVE: frozenset[StreamState] = frozenset({"launching", "running", "draining"})
-"""Somebody is at work, or about to be."""
+"""States in which somebody works on the deployment, or is about to."""
 
 
 class DeployOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How a deployment runs; what is None is as the pipeline or the settings say."""
+    """The options of a deployment; for None, the pipeline or the settings decide."""
 
     launcher: str = "local"
     trigger_interval_s: float | None = None
-    """Time from the begin of one micro-batch to the next."""
+    """Time from the start of one micro-batch to the next."""
     start_offsets: Literal["earliest", "latest"] | None = None
     """Where a new checkpoint starts."""
 
 
 class Deployment(msgspec.Struct, frozen=True, kw_only=True):
-    """One generation of a pipeline, as the registry has it."""
+    """One generation of a pipeline, as recorded in the registry."""
 
     pipeline: str
     generation: int
     request_id: str | None = None
-    """Who repeats a request with the same id gets the same deployment."""
+    """Id of the request; repeating it gives the same deployment."""
     requested_by: str
     requested_at: datetime
     options: DeployOptions
     external_id: dict[str, Any] | None = None
-    """What the launcher knows it by; None until it is launched."""
+    """The launcher's id of the driver; None until it is launched."""
     state: DeploymentState
-    """As of the last time that somebody changed it; how the stream is now says `actions.observe`."""
+    """The last recorded state; `actions.observe` gives the current one."""
     exit_code: int | None = None
     reason: str | None = None
     launched_at: datetime | None = None
     running_at: datetime | None = None
-    """When it processed batches for the first time."""
+    """When it first processed a batch."""
     ended_at: datetime | None = None
     log: str
     supervised_at: datetime | None = None
-    """When somebody said last that he watches it."""
+    """When a supervisor last reported that it watches the stream."""
     supervised_by: str | None = None
     code: str | None = None
-    """Digest of the archive that it runs from, see `control.code`; None: from the files of the project."""
+    """Digest of the archive that it runs from, see `control.code`; None: it runs from the files of the project."""
 
 
 class PipelineRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What should be with a pipeline, and what was tried."""
+    """The desired state of a pipeline, and the attempts to reach it."""
 
     name: str
     desired: Desired
     generation: int
-    """Of the latest deployment."""
+    """Generation of the latest deployment."""
     restarts: int = 0
-    """Automatic ones since the stream was healthy for a while, or since somebody deployed it."""
+    """Automatic restarts since the stream was last healthy for a while or deployed by somebody."""
     gave_up: str | None = None
-    """Why nobody tries any more."""
+    """Why it is no longer restarted."""
 
 
 class DrainCommand(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that a driver shall do."""
+    """A command for a driver to finish and stop."""
 
     id: int
     kind: Literal["drain"]
@@ -82,54 +82,54 @@ class DrainCommand(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True):
-    """How a generation is at this moment."""
+    """The current state of a generation."""
 
     pipeline: str
     generation: int
     state: StreamState
     reason: str | None = None
     log_lines: list[str] = []
-    """What explains the end, if it is one that needs to be explained."""
+    """Log lines that explain the end, if it needs an explanation."""
     exit_code: int | None = None
     ended_at: float | None = None
-    """Unix seconds; of an end without a word, the last sign of life."""
+    """When it ended, in Unix seconds; if it left no outcome, its last sign of life."""
     ended_ago_s: float | None = None
-    """How long before this look."""
+    """How long before this observation it ended."""
     heartbeat: Heartbeat | None = None
-    """The last one of this generation."""
+    """The last heartbeat of this generation."""
 
 
 class PipelineStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How one pipeline is, for people."""
+    """The status of one pipeline, for people."""
 
     name: str
     desired: Desired | None
-    """None if the registry does not know it, or is away."""
+    """The desired state; None if the registry does not know the pipeline or does not answer."""
     seen: Observation
     """Its latest generation."""
     for_s: float | None
-    """How long it has been so: since its start, or since its end."""
+    """How long it has been in this state: since its start or its end."""
     restarts: int
     reason: str | None
-    """Why it is as it is, if that needs a reason."""
+    """The reason for the state, if it needs one."""
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
-    """How all of them are."""
+    """The status of all pipelines."""
 
     pipelines: list[PipelineStatus]
     deployments: list[Deployment]
-    """Of the one that was asked for, the latest first."""
+    """The deployments of the requested pipeline, latest first."""
     registry_problem: str | None
-    """Why only what is known on this host is shown."""
+    """Why the overview shows only what this host knows."""
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be done about a pipeline."""
+    """A decision about a pipeline."""
 
     pipeline: str
     action: Action
     generation: int
     reason: str
     again_s: float | None = None
-    """Of a `wait` whose end is known: the seconds until then."""
+    """The seconds to wait, for a `wait` with a known end."""

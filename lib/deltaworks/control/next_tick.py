@@ -1,4 +1,4 @@
-"""When tasks have something to do without records: written by the driver, read by the planner in another process."""
+"""The time of the next tick, when tasks have work without records; the driver writes it, the planner reads it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _NEVER = "never"
 
 
 def write(path: Path, due_ms: int | None) -> None:
-    """Replaces the file atomically; None: never, before there are records."""
+    """Replaces the file atomically; None: not before there are records."""
     replace_file(path, f"{_NEVER if due_ms is None else due_ms}\n".encode())
 
 
 def read(path: Path) -> int | None:
-    """When the next tick is due, on the wall clock; None: never. What is missing or cannot be read is due now."""
+    """When the next tick is due, on the wall clock; None: never. A missing or unreadable file means now."""
     try:
         text = path.read_text(errors="replace")
     except FileNotFoundError:

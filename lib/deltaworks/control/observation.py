@@ -1,6 +1,6 @@
-"""How a stream is: what its host says first (process, files), then what the registry adds.
+"""Observes the state of a stream: first its host (process, files), then the registry.
 
-So it works without the registry, and a registry that is behind does not mislead.
+So it works without the registry, and an outdated registry does not mislead it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from deltaworks.errors import ControlUnavailableError, IncompatibleCheckpointErr
 from deltaworks.settings import Settings
 
 STALLED_S = 60.0
-"""Without a heartbeat for this long, a driver hangs."""
+"""A driver without a heartbeat for this long hangs."""
 LAUNCH_S = 180.0
-"""Without a first heartbeat for this long, nothing will come of it."""
+"""A driver without a first heartbeat for this long has failed to start."""
 
 
 def observe(
@@ -36,19 +36,19 @@ def observe(
     launch_timeout_s: float = LAUNCH_S,
     launchers: Launchers = launcher,
 ) -> Observation:
-    """One look at a generation of a pipeline. Never raises because the registry is away."""
+    """Observes a generation of a pipeline; never raises because the registry is down."""
     look = _Look(settings, name, generation, launchers)
-    # In this order: a driver writes its outcome and ends, and must not be taken for one that ended without.
+    # In this order: a driver writes its outcome and ends, and must not be taken for one that ended without an outcome.
     life = look.life()
     word = outcome.read(look.paths.outcome(generation))
     try:
         highest = fence.read(look.paths.fence)
-    except IncompatibleCheckpointError as error:  # is told; other pipelines can be looked at
+    except IncompatibleCheckpointError as error:  # reported here, so that other pipelines can be observed
         return look.result("unknown", str(error))
     newest = max(highest, look.record.generation if look.record else 0)
     if highest > generation or (newest > generation and life != "alive"):
         said = look.deployment
-        if said is not None and said.state == "failed":  # it had failed before: whoever looks late must hear of it
+        if said is not None and said.state == "failed":  # it had failed before; late observers must learn of it
             reason = f"{said.reason or 'it failed'}; generation {newest} has taken over"
             since = Sign.of(said.ended_at) if said.ended_at else None
             return look.result("failed", reason, exit_code=said.exit_code, ended=since)
@@ -65,7 +65,7 @@ def observe(
         return look.result(state, word.reason, exit_code=word.exit_code, ended=ended, explain=not orderly)
     if life == "ended":
         known = look.deployment.reason if look.deployment else None
-        reason = known or "its process was killed, or crashed without a word"
+        reason = known or "its process was killed, or crashed without leaving a reason"
         return look.result("dead", reason, ended=look.last_sign(), explain=True)
     if look.beat is None:
         return look.without_heartbeat(life, launch_timeout_s)
@@ -83,14 +83,14 @@ _STATES: dict[heartbeat.State, StreamState] = {
     "starting": "launching",
     "running": "running",
     "draining": "draining",
-    # It has said so and not ended yet: the word about its end follows.
+    # It has announced its end but still runs; the outcome follows.
     "stopped": "draining",
     "failed": "draining",
 }
 
 
 class _Look:
-    """What is known of a generation at one moment."""
+    """Everything that is known about a generation at one moment."""
 
     def __init__(self, settings: Settings, name: str, generation: int, launchers: Launchers) -> None:
         self.paths = PipelinePaths.of(settings, name)
@@ -110,20 +110,20 @@ class _Look:
 
     @property
     def beat(self) -> Heartbeat | None:
-        """The last one of this generation."""
+        """The last heartbeat of this generation."""
         beats = (last_beat(self.paths), self._registry_beat)
         return next((beat for beat in beats if beat and beat.generation == self._generation), None)
 
     def life(self) -> Life:
         if self._driver is not None:
             return self._launcher.status(self._driver)
-        holder = lease.read_holder(self.paths.lease)  # of a run in the foreground, which no launcher knows
+        holder = lease.read_holder(self.paths.lease)  # the holder is a run in the foreground, which no launcher knows
         if holder is None or holder.generation != self._generation or holder.host != socket.gethostname():
             return "gone"
         return "alive" if holder.driver.alive() else "ended"
 
     def last_sign(self) -> Sign:
-        """When it was alive for certain."""
+        """When it was last certainly alive."""
         return heartbeat.sign_of(self.beat) if self.beat else self._since() or Sign.now()
 
     def without_heartbeat(self, life: Life, launch_timeout_s: float) -> Observation:
@@ -131,7 +131,7 @@ class _Look:
             return self._before_launch()
         since = self._since()
         if since is None:
-            return self.result("unknown", "nothing is known of this generation here")
+            return self.result("unknown", "this generation is unknown here")
         age_s = since.age_s()
         if age_s <= launch_timeout_s:
             return self.result("launching")
@@ -139,16 +139,16 @@ class _Look:
         return self.result("dead", reason, ended=since, explain=True)
 
     def _before_launch(self) -> Observation:
-        """Somebody is preparing it (the generation before it drains), or was."""
+        """Observes a generation whose deployment is (or was) being prepared, while the previous generation drains."""
         assert self.deployment is not None
         try:
             if not self._registry.being_deployed(self._name):
                 now = self._registry.deployment(self._name, self._generation)  # it may have been launched just now
                 if now is not None and now.external_id is None:
-                    reason = now.reason or "its deployment was broken off before it was launched"
+                    reason = now.reason or "its deployment was aborted before the launch"
                     return self.result("dead", reason, ended=Sign.of(self.deployment.requested_at))
         except ControlUnavailableError:
-            return self.result("unknown", "the registry is away")
+            return self.result("unknown", "the registry does not answer")
         return self.result("launching")
 
     def _since(self) -> Sign | None:

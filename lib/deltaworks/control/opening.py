@@ -1,11 +1,10 @@
-"""How a driver begins where an earlier one has left a batch open, that was perhaps begun by other code.
+"""How a driver starts if an earlier one left a batch open, perhaps with other code.
 
-What is durable of a batch must never meet the results of other code: half of the batch would be the one, half the
-other. So other code begins the batch anew if nothing of it is durable (its intent is replaced), and else leaves it to
-the code that began it, which is in an archive (`code`). Should that code fail on a record, `set_aside` is the way out,
-and never to give up the batch.
+One batch must never mix the results of two versions of the code. If nothing of the batch is durable, the new code
+starts it again (its intent is replaced). Otherwise, the code that started the batch finishes it, from its archive
+(`code`). If that code fails on a record, `set_aside` is the way out; the batch is never given up.
 
-Who looks what is durable, and replaces the intent, is the driver; this says what to do, and runs the older code.
+The driver finds out what is durable and replaces the intent. This module decides what to do and runs the older code.
 """
 
 from __future__ import annotations
@@ -42,26 +41,26 @@ from deltaworks.topology.records import Coordinates
 
 _POLL_S = 0.05
 _TETHER = (sys.executable, "-m", "deltaworks.stack.tether", "--signal", "SIGKILL")
-"""The child dies with us, and at once: a successor must find the lease free, and ends the JVM that is left."""
+"""The child dies with us at once: a successor has to find the lease free, and ends the JVM that is left."""
 _RECORD = re.compile(r"^\s*at (?P<topic>\S+)-(?P<partition>\d+) offset (?P<offset>\d+) \(timestamp ", re.M)
-"""As `errors.RecordPosition` says it; of an error that has crossed Spark only the text is left."""
+"""The text of an `errors.RecordPosition`: of an error that has passed through Spark, only the text is left."""
 
 
 @dataclass(frozen=True)
 class GoOn:
-    """Run the open batch again, as its intent says; or there is none."""
+    """Run the open batch again according to its intent, if there is one."""
 
 
 @dataclass(frozen=True)
 class BeginAnew:
-    """Nothing of the open batch is durable: replace its intent, by compare and swap."""
+    """Replace the intent of the open batch by compare and swap, since nothing of the batch is durable."""
 
     intent: Intent
 
 
 @dataclass(frozen=True)
 class FinishFirst:
-    """Something of the open batch is durable: the code that began it has to finish it."""
+    """Let the code that started the open batch finish it, since part of it is durable."""
 
     intent: Intent
 
@@ -70,12 +69,12 @@ Opening = GoOn | BeginAnew | FinishFirst
 
 
 def opening(intent: Intent | None, code: str, durable: Collection[str]) -> Opening:
-    """What a driver does first.
+    """Decides what a driver does first.
 
     Args:
-        intent: of the batch that is open; None: none is.
+        intent: intent of the open batch; None if none is open.
         code: digest of the code of this driver.
-        durable: the parts of that batch that are committed: tasks with a marker, tables with a version.
+        durable: the committed parts of that batch: tasks with a marker, tables with a version.
     """
     if intent is None or intent.code == code:
         return GoOn()
@@ -83,7 +82,7 @@ def opening(intent: Intent | None, code: str, durable: Collection[str]) -> Openi
 
 
 def driver_command(name: str, generation: int) -> list[str]:
-    """Of the driver that only finishes what is open."""
+    """The command of a driver that only finishes the open batch."""
     run = [sys.executable, "-m", "deltaworks.cli", "run", name]
     return [*run, "--generation", str(generation), "--finish-batch"]
 
@@ -96,24 +95,24 @@ def finish_with(
     *,
     command: Callable[[str, int], Sequence[str]] = driver_command,
 ) -> bool:
-    """Lets the code that began a batch finish it: a driver from its archive, which ends then.
+    """Lets the code that started a batch finish it: runs a driver from its archive, which then ends.
 
     The caller neither holds the lease nor has a JVM. The child has our output and our variables (a job may read them),
-    and takes lease and fence under our generation. Told to stop, we hand it on: the child ends, or finishes the batch
-    before it does.
+    and takes lease and fence under our generation. A request to stop is passed on: the child ends, perhaps after
+    finishing the batch.
 
     Args:
-        settings: where the pipeline runs.
-        name: of the pipeline.
-        generation: ours.
-        intent: of the batch that is open.
-        command: of the child.
+        settings: settings of the pipeline.
+        name: name of the pipeline.
+        generation: our generation.
+        intent: intent of the open batch.
+        command: command of the child.
 
     Returns:
-        False: we were told to stop meanwhile; the batch may be open still.
+        False if we were told to stop meanwhile; the batch may still be open.
 
     Raises:
-        IncompatibleCheckpointError: the archive is gone, or the older code does not fit any more.
+        IncompatibleCheckpointError: the archive is missing, or the older code no longer fits.
         StreamsError: the older code failed on a record; says which, and what to do.
         LeaseError: another driver runs.
         StackError: Kafka or Spark is not available.
@@ -122,7 +121,7 @@ def finish_with(
     paths, runs = PipelinePaths.of(settings, name), _archive_of(settings, name, intent)
     word = paths.finished(generation)
     word.unlink(missing_ok=True)
-    print(f"batch {intent.batch} was begun by the code {intent.code}, which finishes it first", flush=True)
+    print(f"the code {intent.code} started batch {intent.batch} and finishes it first", flush=True)
     with _stops_handed_on() as told:
         child = subprocess.Popen(
             [*_TETHER, str(os.getpid()), *command(name, generation)],
@@ -145,7 +144,7 @@ def finish_with(
 
 
 def records_named(reason: str) -> list[Coordinates]:
-    """The records that an error is about, as `deltaworks set-aside` takes them."""
+    """The records that an error names, in the form that `deltaworks set-aside` accepts."""
     found = (Coordinates(m["topic"], int(m["partition"]), int(m["offset"])) for m in _RECORD.finditer(reason))
     return list(dict.fromkeys(found))
 
@@ -155,16 +154,16 @@ def _archive_of(settings: Settings, name: str, intent: Intent) -> Code:
         return code.find(settings, intent.code)
     except IncompatibleCheckpointError as error:
         raise IncompatibleCheckpointError(
-            f"Batch {intent.batch} of pipeline {name!r} is durable in part, and only the code that began it may finish "
-            f"it. {error.message}",
-            hint="bring that folder back from a copy of the home, or the same files and versions into the project; "
-            "then deploy again",
+            f"Batch {intent.batch} of pipeline {name!r} is partly durable, and only the code that started it may "
+            f"finish it. {error.message}",
+            hint="restore that folder from a copy of the home, or the same files and versions in the project; then "
+            "deploy again",
         ) from error
 
 
 @contextmanager
 def _stops_handed_on() -> Iterator[list[int]]:
-    """The signals that told us to stop; they end nothing here."""
+    """Collects the signals that tell us to stop, instead of ending this process."""
     told: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield told
@@ -182,17 +181,17 @@ def _stops_handed_on() -> Iterator[list[int]]:
 
 
 def _failure(name: str, intent: Intent, exit_code: int, said: Outcome | None) -> DeltaworksError:
-    """The end of the older code, as our own."""
-    reason = said.reason if said is not None and said.reason else f"it ended with {exit_code}, without a word"
-    message = f"The code {intent.code}, which began batch {intent.batch}, cannot finish it: {reason}"
+    """Turns the end of the older code into our own error."""
+    reason = said.reason if said is not None and said.reason else f"it ended with {exit_code}, without a reason"
+    message = f"The code {intent.code}, which started batch {intent.batch}, cannot finish it: {reason}"
     match exit_code:
         case exits.DATA:
             records = " ".join(record.name for record in records_named(reason)) or "RECORD"
             return StreamsError(
                 message,
-                hint=f"`deltaworks set-aside {name} {records}` makes dead letters of what fails, whatever the pipeline "
-                "says; then deploy the repaired code again. A part of the batch is durable, so that code cannot begin "
-                "it anew",
+                hint=f"`deltaworks set-aside {name} {records}` turns failing records into dead letters, whatever the "
+                "pipeline's error policy; then deploy the fixed code again. Part of the batch is durable, so that code "
+                "cannot start it again",
             )
         case exits.LEASE:
             return LeaseError(message)

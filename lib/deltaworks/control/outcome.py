@@ -1,4 +1,4 @@
-"""How a driver ended, written by itself as its last act: who launched it may be gone and cannot wait for it."""
+"""The outcome of a driver, which it writes as its last act: its launcher may be gone and cannot wait for it."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from deltaworks.files import replace_file
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of one generation. A driver that was killed leaves none."""
+    """The end of one generation; a killed driver leaves no outcome."""
 
     generation: int
     exit_code: int
     """One of `deltaworks.exits`."""
     reason: str | None = None
-    """What went wrong; None if nothing did."""
+    """The error; None if there was none."""
     at: float
     """Unix seconds."""
     sign: Sign | None = None
-    """The same moment, for who asks how long ago that was."""
+    """The same moment, to compute its age."""
 
 
 def write(path: Path, generation: int, exit_code: int, reason: str | None) -> None:
@@ -33,10 +33,10 @@ def write(path: Path, generation: int, exit_code: int, reason: str | None) -> No
 
 
 def read(path: Path) -> Outcome | None:
-    """What a generation said; None if it said nothing, or nothing that can be read."""
+    """The outcome of a generation; None if it left none or it is unreadable."""
     return damaged.read_json(path, Outcome)
 
 
 def sign_of(word: Outcome) -> Sign:
-    """When it was, for who asks how long ago."""
+    """When the driver ended, to compute its age."""
     return word.sign or Sign.of(word.at)

@@ -1,4 +1,4 @@
-"""How all pipelines are, for people."""
+"""The status of all pipelines, for people."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from deltaworks.settings import Settings
 
 
 def overview(settings: Settings, name: str | None = None, *, launchers: Launchers = launcher) -> Overview:
-    """Everything that was ever deployed or run here; or one pipeline, with its last deployments."""
+    """The status of everything that was ever deployed or run here, or of one pipeline with its last deployments."""
     registry = Registry.of(settings)
     records: dict[str, PipelineRecord] = {}
     deployments: list[Deployment] = []
@@ -40,7 +40,7 @@ def _status(
 ) -> PipelineStatus:
     paths = PipelinePaths.of(settings, name)
     generation = record.generation if record else 0
-    with suppress(IncompatibleCheckpointError):  # `observe` tells
+    with suppress(IncompatibleCheckpointError):  # `observe` reports it
         generation = max(generation, fence.read(paths.fence))
     seen = observe(settings, name, generation, launchers=launchers)
     since = _started(registry, paths, name, generation) if seen.state in ALIVE else seen.ended_at
@@ -55,7 +55,7 @@ def _status(
 
 
 def _why_restarted(registry: Registry, record: PipelineRecord | None) -> str | None:
-    """How the generation before ended, if this one is a restart of it."""
+    """How the previous generation ended, if this one is its restart."""
     if record is None or not record.restarts:
         return None
     with suppress(ControlUnavailableError):

@@ -1,4 +1,4 @@
-"""Where a pipeline keeps what is its own, below `Settings.pipeline(name)`.
+"""The files and folders of a pipeline, below `Settings.pipeline(name)`.
 
 A checkpoint here is Spark's, with what it was made for. The first one lies in the pipeline's own folder. A replay may
 hand its stores over to a new one (`spark.handover`), which then runs in its place; the pointer file says which one
@@ -40,32 +40,32 @@ class CheckpointPaths:
 
     @property
     def intents(self) -> Path:
-        """What its batches are to do; see `control.intents`."""
+        """The intents of its batches; see `control.intents`."""
         return self.root / "intents"
 
     @property
     def synced(self) -> Path:
-        """Up to which batch Spark's checkpoint is durable; see `spark.checkpoint_sync`."""
+        """The last durable batch of Spark's checkpoint; see `spark.checkpoint_sync`."""
         return self.root / "synced.json"
 
     @property
     def trash(self) -> Path:
-        """What was moved out of Spark's checkpoint."""
+        """Files that were moved out of Spark's checkpoint."""
         return self.root / "trash"
 
     @property
     def open_batch(self) -> Path:
-        """What is known of the batch that was begun last; see `runtime.batches.oversized`."""
+        """Notes on the batch that was started last; see `runtime.batches.oversized`."""
         return self.root / "open-batch.json"
 
     @property
     def accepted(self) -> Path:
-        """What it may go on without; see `control.accepted`."""
+        """Accepted losses; see `control.accepted`."""
         return self.root / "accepted.json"
 
     @property
     def sizes(self) -> Path:
-        """How large records are; see `runtime.batches.sizes`."""
+        """Sizes of records; see `runtime.batches.sizes`."""
         return self.root / "record-sizes.json"
 
     @property
@@ -80,7 +80,7 @@ class CheckpointPaths:
 
     @property
     def set_aside(self) -> Path:
-        """The record of its batches, once it is undone."""
+        """The records of its batches, once it is undone."""
         return self.root / "batches-undone"
 
 
@@ -101,7 +101,7 @@ class PipelinePaths:
 
     @property
     def switched(self) -> tuple[str, ...]:
-        """What the pointer file says.
+        """The content of the pointer file.
 
         Raises:
             IncompatibleCheckpointError: the file is damaged. Without it, the first checkpoint would run again.
@@ -122,7 +122,7 @@ class PipelinePaths:
         """The checkpoint that runs. Only who holds the lease can rely on it for longer than a moment.
 
         Raises:
-            IncompatibleCheckpointError: its folder is gone.
+            IncompatibleCheckpointError: its folder is missing.
         """
         switched = self.switched
         if not switched:
@@ -131,8 +131,8 @@ class PipelinePaths:
         if not checkpoint.plan.exists():
             raise IncompatibleCheckpointError(
                 f"{self.pointer} says that the checkpoint {switched[-1]} runs, but {checkpoint.plan} is not there.",
-                hint="bring its folder back; without it, the pipeline can only start over: "
-                f"move {self.root} away, and it begins at its start offsets",
+                hint="restore its folder; without it, the pipeline can only start over: "
+                f"move {self.root} away, and it starts at its start offsets",
             )
         return checkpoint
 
@@ -159,17 +159,17 @@ class PipelinePaths:
 
     @property
     def fence(self) -> Path:
-        """The highest generation that was allowed to run; see `control.fence`."""
+        """The highest generation that was admitted; see `control.fence`."""
         return self.root / "generation"
 
     @property
     def next_tick(self) -> Path:
-        """When tasks have something to do without records; written by the driver, read by its source."""
+        """When tasks next have work without records; written by the driver, read by its source."""
         return self.root / "next-tick"
 
     @property
     def commands(self) -> Path:
-        """What the driver shall do between two batches; see `control.commands`."""
+        """Commands that the driver executes between two batches; see `control.commands`."""
         return self.root / "commands"
 
     @property
@@ -179,16 +179,16 @@ class PipelinePaths:
 
     @property
     def publications(self) -> Path:
-        """What replays have published; see `lakehouse.publish.publication`."""
+        """Publications of replays; see `lakehouse.publish.publication`."""
         return self.root / "publications"
 
     @property
     def handovers(self) -> Path:
-        """Which replays this pipeline was handed over to; see `lakehouse.publish.ownership`."""
+        """Handovers of this pipeline to replays; see `lakehouse.publish.ownership`."""
         return self.root / "handovers"
 
     def handover(self, run_id: str) -> Path:
-        """What was done to hand over to a run; exists from the moment at which tables go over."""
+        """The record of a handover to a run; exists from the moment when its tables change owner."""
         return self.handovers / f"{RUN.checked(run_id, self.handovers)}.json"
 
     @property
@@ -197,12 +197,12 @@ class PipelinePaths:
 
     @property
     def codes(self) -> Path:
-        """Which code the last generations run from; see `control.retention`."""
+        """Notes on the code of the last generations; see `control.retention`."""
         return self.root / "codes"
 
     @property
     def records_set_aside(self) -> Path:
-        """The records that nobody processes any more; see `control.set_aside`."""
+        """The list of records that were set aside; see `control.set_aside`."""
         return self.root / "set-aside"
 
     def drain(self, generation: int) -> Path:
@@ -210,18 +210,18 @@ class PipelinePaths:
         return self.root / f"drain-{generation}"
 
     def finishing(self, generation: int) -> Path:
-        """Exists while older code finishes a batch for that generation, and shall begin no other one."""
+        """Exists while older code finishes a batch for that generation, and must not start another one."""
         return self.root / f"drain-{generation}-finish"
 
     def outcome(self, generation: int) -> Path:
-        """How that generation ended, if it could say so; see `control.outcome`."""
+        """How that generation ended, if it could write it; see `control.outcome`."""
         return self.root / "outcomes" / f"{generation}.json"
 
     def finished(self, generation: int) -> Path:
-        """How older code ended that had to finish a batch for that generation; see `control.opening`."""
+        """How the older code ended that had to finish a batch for that generation; see `control.opening`."""
         return self.root / "outcomes" / f"{generation}-finish.json"
 
     @property
     def stop(self) -> Path:
-        """Exists while the stream was told to stop and the registry, which was away, does not know it yet."""
+        """Exists while the stream was told to stop but the registry, which did not answer, does not know it yet."""
         return self.root / "stop"

@@ -1,5 +1,4 @@
-"""When a stream that ended is started again: at once, from the second failure in a row on with growing pauses, not for
-ever, and not if it cannot help."""
+"""The restart policy: at once after the first failure, then with growing pauses, not for ever, and never in vain."""
 
 from __future__ import annotations
 
@@ -10,22 +9,22 @@ from deltaworks.exits import DISK_FULL, NO_RESTART
 
 @dataclass(frozen=True)
 class Restart:
-    """Start it now."""
+    """Restart the stream now."""
 
     restarts: int
-    """Automatic restarts that count, before this one."""
+    """Number of counted automatic restarts before this one."""
 
 
 @dataclass(frozen=True)
 class Wait:
-    """Not yet."""
+    """Wait before the restart."""
 
     seconds: float
 
 
 @dataclass(frozen=True)
 class GiveUp:
-    """Somebody has to look."""
+    """Do not restart: somebody has to look."""
 
     reason: str
 
@@ -35,14 +34,14 @@ class End:
     """How a generation ended."""
 
     exit_code: int | None
-    """None if it was killed, or said nothing."""
+    """Exit code; None if it was killed or left no outcome."""
     reason: str | None
     ago_s: float
-    """How long ago."""
+    """How long ago it ended."""
     ran_s: float | None
-    """How long it had run; None if it never processed batches."""
+    """How long it ran; None if it never processed batches."""
     committed: bool = False
-    """Whether it committed a batch: then its failure is the first one in a row."""
+    """Whether it committed a batch; if so, its failure is the first in a row."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,24 +49,25 @@ class RestartPolicy:
     """Pauses and limits, in seconds."""
 
     first_s: float = 5.0
-    """Before the second restart in a row, the first one comes at once; doubled with each one that follows."""
+    """Pause before the second restart in a row, doubled for each later one; the first restart is immediate."""
     longest_s: float = 300.0
     limit: int = 5
-    """Restarts in a row, of which none has led to a batch."""
+    """Maximum number of restarts in a row that lead to no batch."""
     healthy_s: float = 600.0
-    """Who ran this long has recovered, with batches or without: what was before does not count."""
+    """After running this long, a stream has recovered, with or without batches, and earlier restarts do not count."""
 
     def decide(self, end: End, restarts: int) -> Restart | Wait | GiveUp:
-        """What to do about an end.
+        """Decides what to do after an end.
 
         Args:
-            restarts: automatic ones since a batch or a healthy period, up to the generation that ended.
+            end: how the generation ended.
+            restarts: automatic restarts since a batch or a healthy period, up to the generation that ended.
         """
         if end.exit_code in NO_RESTART:
             why = f": {end.reason}" if end.reason else ""
             return GiveUp(f"exit code {end.exit_code} says that a restart would not help{why}")
         counted = 0 if end.committed or self.recovered(end.ran_s) else restarts
-        if end.exit_code == DISK_FULL:  # lasts until somebody makes room, and no restart does harm
+        if end.exit_code == DISK_FULL:  # it lasts until somebody frees space, and restarts do no harm
             counted = min(counted, self.limit - 1)
         if counted >= self.limit:
             return GiveUp(f"{counted} restarts without a batch or {self.healthy_s / 60:.0f} healthy minutes")
@@ -75,9 +75,9 @@ class RestartPolicy:
         return Wait(left) if left > 0 else Restart(counted)
 
     def pause_s(self, restarts: int) -> float:
-        """How long after the end the next restart comes."""
+        """Seconds from the end to the next restart."""
         return float(min(self.longest_s, self.first_s * 2 ** min(restarts - 1, 64))) if restarts else 0.0
 
     def recovered(self, ran_s: float | None) -> bool:
-        """Whether it ran long enough for earlier restarts to be forgotten."""
+        """Whether the stream ran long enough to reset the count of restarts."""
         return ran_s is not None and ran_s >= self.healthy_s

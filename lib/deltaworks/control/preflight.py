@@ -1,4 +1,4 @@
-"""What can be known to be wrong before a pipeline is deployed."""
+"""Checks a pipeline before it is deployed."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ def preflight(
     take_over: bool = False,
     launchers: Launchers = launcher,
 ) -> None:
-    """Checks everything that a driver would stumble over; creates the topics that are missing.
+    """Checks everything that would make a driver fail; creates missing topics.
 
     Args:
-        take_over: the pipeline may belong to another home at this Kafka.
+        take_over: the pipeline may belong to another home on this Kafka.
 
     Raises:
         ConfigurationError: there is no such pipeline or launcher, or an option cannot be used.
         TopologyError: the topology cannot be built, or its topics are not co-partitioned.
-        StackError: Kafka does not answer, or it is that of another project.
-        KafkaTopicError: a topic is missing, or is not as the pipeline needs it.
+        StackError: Kafka does not answer, or it belongs to another project.
+        KafkaTopicError: a topic is missing, or does not fit the pipeline.
         IncompatibleCheckpointError: the checkpoint belongs to another plan.
-        LineageError: the pipeline belongs to another home at this Kafka.
+        LineageError: the pipeline belongs to another home on this Kafka.
     """
     _check_options(settings, options, launchers)
     pipeline = jobs.load(settings, name)
     plan = pipeline.plan()
     _require_kafka(settings)
     prepared = topics.prepare(settings.bootstrap, pipeline, plan)
-    report(f"created {', '.join(prepared.created)}" if prepared.created else "all topics are there")
+    report(f"created {', '.join(prepared.created)}" if prepared.created else "all topics exist")
     tasks = plan.tasks(prepared.read)
     paths = PipelinePaths.of(settings, name)
     kept = checkpoint.fitting_plan(paths.plan, name, plan.fingerprint(), prepared.named, tasks)
@@ -61,7 +61,7 @@ def preflight_again(
     *,
     launchers: Launchers = launcher,
 ) -> None:
-    """As `preflight`, for code that ran before: the files of the project, which may be others by now, do not matter.
+    """Like `preflight`, for code that ran before; the files of the project, which may have changed, do not matter.
 
     Raises:
         ConfigurationError: the code has no such pipeline, or there is no such launcher.
@@ -71,7 +71,7 @@ def preflight_again(
     if name not in jobs.names(settings.with_code(runs.path)):
         raise ConfigurationError(f"The code {runs.digest} has no pipeline {name!r}.", hint=f"deltaworks deploy {name}")
     _require_kafka(settings)
-    report(f"the code {runs.digest} goes on")
+    report(f"the code {runs.digest} runs again")
 
 
 def _check_options(settings: Settings, options: DeployOptions, launchers: Launchers) -> None:

@@ -1,7 +1,7 @@
-"""Compares what should run with what does, and says what is to be done. Whoever asked does it.
+"""Compares what should run with what runs, and decides what to do; the caller does it.
 
-Run every minute or so, by as many as like: each restart is given to one of them. A restart is a deployment that
-expects the generation it replaces, so that even a claim that is carried out too late does no harm.
+Any number of callers may run it every minute or so: only one of them gets each restart. A restart is a deployment that
+expects the generation that it replaces, so even a claim that is carried out too late does no harm.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from deltaworks.errors import ControlUnavailableError, DeltaworksError
 from deltaworks.settings import Settings
 
 UNSUPERVISED = timedelta(minutes=2)
-"""A stream that no run of a DAG has said to watch for this long gets a new one; at once, if none ever did."""
+"""How long a stream may be without a DAG run that watches it before it gets a new one; at once, if it never had one."""
 
 
 def reconcile(
@@ -46,16 +46,16 @@ def reconcile(
 ) -> list[Decision]:
     """One decision per pipeline that was ever deployed.
 
-    `restart` and `attach` are given to one caller; the others are told to `wait` until the claim has led to
-    something, or for three minutes.
+    Only one caller gets `restart` or `attach`; the others get `wait` until the claim has had its effect, or for three
+    minutes.
 
     Args:
         name: only this pipeline.
-        claimed_by: who asks; the same one is given the same again, since it may have been killed meanwhile.
+        claimed_by: the caller; the same caller gets the same decision again, since it may have been killed meanwhile.
         attach: also find streams that nobody watches.
 
     Raises:
-        ControlUnavailableError: the registry does not answer; nothing is known then.
+        ControlUnavailableError: the registry does not answer, so nothing is known.
     """
     registry = Registry.of(settings)
     one = _Reconciling(
@@ -91,7 +91,7 @@ class _Reconciling:
         self._again_s: float | None = None
 
     def decide(self, record: PipelineRecord) -> Decision:
-        """A pipeline whose files cannot be read must not keep the others from being looked at."""
+        """Decides about one pipeline; if its files cannot be read, the others must still be looked at."""
         self._again_s = None
         try:
             action, reason = self._decide(record)
@@ -125,17 +125,17 @@ class _Reconciling:
         )
         deployment = self._registry.deployment(name, generation)
         if deployment is None:
-            return "wait", "it was deployed just now"
+            return "wait", "it was just deployed"
         if seen.state in ALIVE:
             return self._alive(record, deployment, seen)
         if self._runs_by_hand(name, generation):
             return "nothing", seen.reason or "a newer generation runs"
         if seen.state == "unknown":
-            return "wait", seen.reason or "nothing is known of it here"
+            return "wait", seen.reason or "it is unknown here"
         return self._ended(record, deployment, seen)
 
     def _note_end(self, name: str, generation: int) -> None:
-        """Whoever stopped it could not, if the registry was away then."""
+        """Records the end of a stopped stream, in case the registry was down when it was stopped."""
         deployment = self._registry.deployment(name, generation)
         if deployment is None or deployment.ended_at is not None:
             return
@@ -150,7 +150,7 @@ class _Reconciling:
     def _alive(self, record: PipelineRecord, deployment: Deployment, seen: Observation) -> tuple[Action, str]:
         if seen.state != "running":
             return "nothing", f"it is {seen.state}"
-        if deployment.running_at is None:  # whoever deployed it was killed before it could say so
+        if deployment.running_at is None:  # its deployer was killed before it could record this
             self._registry.running(record.name, record.generation)
         if record.restarts and self._policy.recovered(_ran_s(deployment, seen)):
             self._registry.healthy(record.name, record.generation)
@@ -158,7 +158,7 @@ class _Reconciling:
             return "nothing", "it runs"
         watched = max(filter(None, (deployment.supervised_at, deployment.launched_at, deployment.requested_at)))
         never = deployment.supervised_at is None and not deployment.requested_by.startswith(BY_AIRFLOW)
-        recently = abs(clock.utc_now() - watched) <= self._unsupervised_after  # if the clock was set back, too
+        recently = abs(clock.utc_now() - watched) <= self._unsupervised_after  # abs: the clock may have been set back
         if recently and not never:
             return "nothing", "it runs"
         if not self._claim(record, "attach", record.restarts):
@@ -186,16 +186,16 @@ class _Reconciling:
         return self._registry.claim(record.name, record.generation, action, self._claimed_by, restarts=restarts)
 
     def _runs_by_hand(self, name: str, generation: int) -> bool:
-        """A newer generation that the registry knows nothing of: `deltaworks run` in the foreground, or one that was
-        started while the registry was away."""
+        """Whether a newer generation runs that the registry does not know: `deltaworks run` in the foreground, or one
+        that was started while the registry was down."""
         newest = fence.read(PipelinePaths.of(self._settings, name).fence)
         return newest > generation and observe(self._settings, name, newest, launchers=self._launchers).state in ALIVE
 
 
 def end_of(settings: Settings, seen: Observation, deployment: Deployment) -> End:
-    """What the policy has to know of a generation that ended."""
+    """The end of a generation, for the policy."""
     exit_code = seen.exit_code
-    if exit_code is None and disk.is_full(settings.home):  # it may have found no room for its last word
+    if exit_code is None and disk.is_full(settings.home):  # there may have been no room for its outcome
         exit_code = exits.DISK_FULL
     return End(
         exit_code=exit_code,
@@ -207,7 +207,7 @@ def end_of(settings: Settings, seen: Observation, deployment: Deployment) -> End
 
 
 def _ran_s(deployment: Deployment, seen: Observation) -> float | None:
-    """How long it has run; None if it never processed batches. What the driver says of itself counts ticks."""
+    """How long it ran; None if it never processed batches. The driver's own measurement counts ticks."""
     if deployment.running_at is None:
         return None
     if seen.heartbeat is not None:

@@ -1,10 +1,10 @@
-"""The shared book about all pipelines, in PostgreSQL. The only module with SQL.
+"""The registry of all pipelines, in PostgreSQL. No other module has SQL.
 
-Whatever a driver says is fenced in the statement that says it: it takes effect only while the driver's generation
-holds the pipeline's lease row, which a higher generation takes and a lower one never gets back. A driver that finds no
-row to write to has been replaced, and gets a `FencedError`.
+Each statement of a driver is fenced: it takes effect only while the driver's generation holds the pipeline's lease row.
+A higher generation takes that row, and a lower one never gets it back. A driver that finds no row to write to has been
+replaced, and gets a `FencedError`.
 
-The files of a pipeline remain the truth where it runs; this is what other hosts, Airflow and people look at. Streams
+The files of a pipeline remain authoritative on its host; other hosts, Airflow and people look at the registry. Streams
 run without it, so everything here may raise `ControlUnavailableError`.
 """
 
@@ -41,22 +41,22 @@ from deltaworks.errors import ControlUnavailableError
 from deltaworks.settings import Settings
 
 CLAIM = timedelta(minutes=3)
-"""A claim that led to nothing ends after this long."""
+"""A claim without effect ends after this long."""
 _LEASE = timedelta(seconds=30)
 _CONNECT_S = 3
 _STATEMENT_S = 30
 _IDLE_S = 5
-"""A driver that is suspended in the middle of a transaction must not keep its row from its successor."""
+"""Timeout of idle transactions: a driver that is suspended within one must not keep its row from its successor."""
 _HINT = "deltaworks up"
 
 _NO_TABLE = "42P01"
 _MIGRATION_LOCK = 7_301_100_923
 _DEPLOY_LOCKS = 7_301
-"""First half of the advisory locks' key; the second is a hash of the pipeline's name."""
+"""First half of the key of advisory locks; the second half is a hash of the pipeline's name."""
 
 T = TypeVar("T")
 _engines: dict[tuple[int, str], sa.Engine] = {}
-"""By process and URL; what a fork inherits is not used."""
+"""Engines by process and URL; a fork does not use inherited ones."""
 
 _APPEND = sa.text(
     """
@@ -72,17 +72,17 @@ _APPEND = sa.text(
 
 
 def migrate(settings: Settings) -> None:
-    """Brings the tables up to date. Whoever comes second at the same time waits, and finds nothing to do."""
+    """Migrates the tables to the current version. A second caller waits and finds nothing to do."""
     _alembic(settings, "upgrade", "head")
 
 
 def downgrade(settings: Settings, revision: str) -> None:
-    """Takes migrations back, down to `revision`; `base` is the empty database."""
+    """Reverts migrations down to `revision`; `base` is the empty database."""
     _alembic(settings, "downgrade", revision)
 
 
 def supervised(settings: Settings, name: str, generation: int, by: str) -> bool:
-    """A supervisor says that it watches; False: the registry could not be told. Never raises because it is away."""
+    """Records that a supervisor watches; returns False, without an error, if the registry does not answer."""
     try:
         Registry.of(settings).supervised(name, generation, by)
     except ControlUnavailableError:
@@ -91,7 +91,7 @@ def supervised(settings: Settings, name: str, generation: int, by: str) -> bool:
 
 
 class Registry:
-    """The book, open. One per process and database: an engine must not cross a fork."""
+    """Access to the registry. The engine is one per process and database, because it must not cross a fork."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -99,17 +99,17 @@ class Registry:
 
     @classmethod
     def of(cls, settings: Settings) -> Registry:
-        """Connects when it is used, not before."""
+        """The registry of the settings; it connects when it is first used."""
         return cls(settings)
 
     # ---- What should run
 
     def pipeline(self, name: str) -> PipelineRecord | None:
-        """None if it was never deployed."""
+        """The record of a pipeline; None if it was never deployed."""
         return next(iter(self.pipelines(name)), None)
 
     def pipelines(self, name: str | None = None) -> list[PipelineRecord]:
-        """All that were ever deployed, by name; or only one."""
+        """All pipelines that were ever deployed, by name; or only one."""
         query = sa.select(*(pipelines.c[field] for field in PipelineRecord.__struct_fields__)).order_by(
             pipelines.c.name
         )
@@ -119,7 +119,7 @@ class Registry:
             return [_struct(PipelineRecord, row) for row in connection.execute(query)]
 
     def desire(self, name: str, desired: Desired) -> bool:
-        """Says what should be; False if the pipeline was never deployed."""
+        """Sets the desired state; returns False if the pipeline was never deployed."""
         statement = sa.update(pipelines).where(pipelines.c.name == name).values(desired=desired)
         with self._begin() as connection:
             return connection.execute(statement).rowcount > 0
@@ -128,9 +128,9 @@ class Registry:
 
     @contextmanager
     def deploying(self, name: str) -> Iterator[None]:
-        """One deployment of a pipeline at a time, across all hosts; others wait here.
+        """Admits one deployment of a pipeline at a time, across all hosts; others wait here.
 
-        The lock belongs to a connection of its own, so it ends with this process however that ends.
+        The lock belongs to its own connection, so it ends with this process, however that ends.
         """
         with self._lock_connection() as connection:
             connection.execute(sa.text("SET statement_timeout = 0"))
@@ -138,11 +138,11 @@ class Registry:
             try:
                 yield
             finally:
-                with suppress(DBAPIError):  # the end of the connection is noticed too, only later
+                with suppress(DBAPIError):  # the server also notices the end of the connection, only later
                     connection.execute(sa.select(sa.func.pg_advisory_unlock(*_lock_key(name))))
 
     def being_deployed(self, name: str) -> bool:
-        """Whether somebody is in `deploying` now."""
+        """Whether a caller is in `deploying` now."""
         with self._begin() as connection:
             free = connection.execute(sa.select(sa.func.pg_try_advisory_xact_lock(*_lock_key(name)))).scalar_one()
         return not free
@@ -159,11 +159,11 @@ class Registry:
         healing: bool,
         code: str | None = None,
     ) -> Deployment:
-        """The next generation, above all that were; from now on the pipeline should run.
+        """Allocates the next generation, above all earlier ones; from now on the pipeline should run.
 
         Args:
             above: the highest generation that is known where the pipeline runs.
-            healing: an automatic restart, which counts; any other deployment starts the count anew.
+            healing: whether this is an automatic restart, which counts; any other deployment resets the count.
             code: digest of the archive that it runs from.
         """
         fresh = insert(pipelines).values(name=name, desired="running", generation=above + 1)
@@ -204,11 +204,11 @@ class Registry:
         return self._one_deployment(deployments.c.pipeline == name, deployments.c.generation == generation)
 
     def deployment_of_request(self, name: str, request_id: str) -> Deployment | None:
-        """What an earlier try of the same request made."""
+        """The deployment of an earlier try of the same request."""
         return self._one_deployment(deployments.c.pipeline == name, deployments.c.request_id == request_id)
 
     def deployments(self, name: str, limit: int = 20) -> list[Deployment]:
-        """The latest first."""
+        """The deployments of a pipeline, latest first."""
         query = (
             sa.select(deployments)
             .where(deployments.c.pipeline == name)
@@ -219,17 +219,17 @@ class Registry:
             return [_struct(Deployment, row) for row in connection.execute(query)]
 
     def launched(self, name: str, generation: int, external_id: dict[str, Any]) -> None:
-        """The launcher has started it."""
+        """Records that the launcher has started the driver."""
         self._change(name, generation, external_id=external_id, launched_at=sa.func.now())
 
     def running(self, name: str, generation: int) -> None:
-        """It processes batches."""
+        """Records that the driver processes batches."""
         self._change(name, generation, state="running", running_at=sa.func.now())
 
     def ended(
         self, name: str, generation: int, state: DeploymentState, *, exit_code: int | None, reason: str | None
     ) -> None:
-        """It does not run any more. The first word about an end stays."""
+        """Records that the driver has ended; the first record of an end stays."""
         self._change(
             name,
             generation,
@@ -241,18 +241,18 @@ class Registry:
         )
 
     def supervised(self, name: str, generation: int, by: str) -> None:
-        """Somebody watches it."""
+        """Records that a supervisor watches the stream."""
         self._change(name, generation, supervised_at=sa.func.now(), supervised_by=by)
 
-    # ---- Restarts; what is tried and when decides `reconcile`
+    # ---- Restarts; `reconcile` decides what is tried and when
 
     def claim(self, name: str, generation: int, action: str, by: str, *, restarts: int) -> bool:
-        """Whether the caller is the one who shall act; everybody else gets False for the time of a claim.
+        """Claims an action; returns whether the caller should act. Other callers get False while the claim lasts.
 
-        Who has claimed it may do so again: it may have been killed before it could act.
+        The holder of a claim may claim again: it may have been killed before it could act.
 
         Args:
-            restarts: how many automatic restarts count, those before this one.
+            restarts: the number of counted automatic restarts before this one.
         """
         taken = sa.and_(
             pipelines.c.claimed_generation == generation,
@@ -280,17 +280,17 @@ class Registry:
             return connection.execute(statement).rowcount > 0
 
     def gave_up(self, name: str, generation: int, reason: str) -> None:
-        """Nobody tries any more, until somebody deploys it."""
+        """Records that the stream is not restarted until somebody deploys it."""
         self._change_pipeline(name, generation, gave_up=reason)
 
     def healthy(self, name: str, generation: int) -> None:
-        """It has run long enough for its earlier restarts not to count."""
+        """Resets the count of restarts, since the stream has run long enough."""
         self._change_pipeline(name, generation, restarts=0, gave_up=None)
 
     # ---- Commands
 
     def drain(self, name: str, generation: int, by: str) -> int:
-        """Asks a generation to finish and stop; the id of the command."""
+        """Asks a generation to finish and stop; returns the id of the command."""
         statement = (
             insert(commands)
             .values(pipeline=name, generation=generation, kind="drain", requested_by=by)
@@ -299,7 +299,7 @@ class Registry:
         with self._begin() as connection:
             return int(connection.execute(statement).scalar_one())
 
-    # ---- What a driver says; fenced
+    # ---- Statements of drivers; fenced
 
     def beat(self, beat: Heartbeat, *, host: str) -> None:
         """Takes or keeps the lease, and replaces the heartbeat.
@@ -341,7 +341,7 @@ class Registry:
                 self._raise_fenced(connection, beat.pipeline, beat.generation)
 
     def append_batches(self, name: str, generation: int, query_id: str, records: Sequence[BatchRecord]) -> None:
-        """Adds to the batch record; one that is there already stays.
+        """Adds batches to the batch record; existing ones stay.
 
         Raises:
             FencedError: another generation holds the lease.
@@ -359,7 +359,7 @@ class Registry:
                 self._raise_fenced(connection, name, generation)
 
     def last_batch(self, name: str, query_id: str) -> int | None:
-        """The last one in the batch record; all before it are there too."""
+        """The last batch in the batch record, which has no gap before it."""
         query = sa.select(sa.func.max(batches.c.batch)).where(
             batches.c.pipeline == name, batches.c.query_id == query_id
         )
@@ -378,14 +378,14 @@ class Registry:
             return [_struct(BatchRecord, row) for row in connection.execute(query)]
 
     def heartbeat(self, name: str) -> Heartbeat | None:
-        """The latest one that arrived."""
+        """The latest heartbeat of a pipeline."""
         query = sa.select(heartbeats.c.beat).where(heartbeats.c.pipeline == name)
         with self._begin() as connection:
             content = connection.execute(query).scalar_one_or_none()
         return None if content is None else msgspec.convert(content, Heartbeat)
 
     def take_commands(self, name: str, generation: int) -> list[DrainCommand]:
-        """What this generation shall do; each is handed out once."""
+        """Takes the commands for a generation; each is handed out once."""
         statement = (
             sa.update(commands)
             .where(
@@ -400,7 +400,7 @@ class Registry:
             return [_struct(DrainCommand, row) for row in connection.execute(statement)]
 
     def command_done(self, command_id: int, outcome: str) -> None:
-        """A driver has executed it."""
+        """Records that a driver has executed a command."""
         statement = (
             sa.update(commands).where(commands.c.id == command_id).values(done_at=sa.func.now(), outcome=outcome)
         )
@@ -433,7 +433,7 @@ class Registry:
         if holder is not None and holder > generation:
             raise fence.fenced(name, generation, holder)
         raise ControlUnavailableError(
-            f"the registry has lost the lease of pipeline {name!r}", hint="the next heartbeat takes it again"
+            f"the registry has lost the lease of pipeline {name!r}", hint="the next heartbeat acquires it again"
         )
 
     @contextmanager
@@ -443,7 +443,7 @@ class Registry:
 
     @contextmanager
     def _lock_connection(self) -> Iterator[sa.Connection]:
-        """Outside the pool, so that it is closed, and never handed on with its lock."""
+        """A connection outside the pool, so that it is closed and never reused with its lock."""
         engine = sa.create_engine(self._engine.url, poolclass=sa.NullPool, connect_args=_connect_args())
         _only_own(engine, self._settings)
         with _available():
@@ -453,17 +453,17 @@ class Registry:
         except DBAPIError as error:
             raise _unavailable(error) from error
         finally:
-            connection.close()  # and with it the lock
+            connection.close()  # releases the lock
 
 
 def close() -> None:
-    """Closes this process's connections; they open again when they are needed."""
+    """Closes this process's connections; they reopen when needed."""
     for key in [key for key in _engines if key[0] == os.getpid()]:
         _engines.pop(key).dispose()
 
 
 def _engine(settings: Settings) -> sa.Engine:
-    """One per process and database; a forked child makes its own."""
+    """The engine of this process and database; a forked child makes its own."""
     url = settings.registry_url
     key = os.getpid(), url
     if key not in _engines:
@@ -477,7 +477,7 @@ def _engine(settings: Settings) -> sa.Engine:
 
 
 def _only_own(engine: sa.Engine, settings: Settings) -> None:
-    """No connection is opened to the PostgreSQL of another project's stack; one that the settings name is anybody's."""
+    """Refuses to connect to the PostgreSQL of another project's stack, unless the settings name it explicitly."""
 
     def check(*_: object) -> None:
         if settings.control_url is None:
@@ -519,7 +519,7 @@ def _unavailable(error: Exception) -> ControlUnavailableError:
 
 
 def _alembic(settings: Settings, do: Literal["upgrade", "downgrade"], revision: str) -> None:
-    from alembic import command  # most who ask the registry never migrate it
+    from alembic import command  # most users of the registry never migrate it
     from alembic.config import Config
 
     config = Config()

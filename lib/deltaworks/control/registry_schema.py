@@ -1,6 +1,6 @@
 """The tables of the registry. A change here needs a migration in `migrations/versions`; a test compares the two.
 
-Times are the database's own, so that hosts with different clocks agree. `generation` fences: see `registry`.
+Times are those of the database, so that hosts with different clocks agree. `generation` fences; see `registry`.
 """
 
 from __future__ import annotations

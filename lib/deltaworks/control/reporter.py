@@ -1,4 +1,4 @@
-"""What a driver tells the registry, and what it is told."""
+"""Reports from a driver to the registry, and requests in return."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _log = logging.getLogger(__name__)
 
 
 class Reporter(Protocol):
-    """Never blocks and never fails the driver, whatever happens to whom it reports to."""
+    """Reports to somebody; it never blocks or fails the driver, whatever happens there."""
 
     def beat(self, beat: Heartbeat) -> None:
-        """A new heartbeat."""
+        """Reports a new heartbeat."""
 
     def batch(self, record: BatchRecord, query_id: str) -> None:
-        """A batch was committed by the checkpoint `query_id`."""
+        """Reports a batch that the checkpoint `query_id` committed."""
 
     def asked_to_drain(self) -> bool:
         """Whether somebody wants this generation to finish and stop.
@@ -61,15 +61,15 @@ class SilentReporter:
 
 
 class RegistryReporter:
-    """Reports to the registry, from a thread of its own.
+    """Reports to the registry, from its own thread.
 
-    - Of the heartbeats that come faster than they can be written only the latest is; a change of state goes at once.
+    - If heartbeats come faster than they can be written, only the latest is; a change of state is sent at once.
     - The batch record in the registry is a copy of the files (`control.batches`): what an outage or an earlier driver
       left out is read from there, in order, before anything new. So the copy never has a gap. A checkpoint that follows
-      another one (`control.paths`) sends its own batches; those before are there under the other's query id.
-    - While the registry is away it is tried again and again, and logged once.
+      another one (`control.paths`) sends its own batches; earlier ones are there under the other's query id.
+    - While the registry is down, it keeps trying, and logs this once.
 
-    What it does not do: keep the driver from working when it is fenced. It says so in `asked_to_drain`.
+    It does not stop a fenced driver, but reports the fence in `asked_to_drain`.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class RegistryReporter:
         self._closing = threading.Event()
         self._away = False
         self._behind = True
-        """The files may hold batches that the registry does not have."""
+        """Whether the files may hold batches that the registry does not have."""
         self._sent_beat: Heartbeat | None = None
         self._sent_batch = -1
         self._commands: list[DrainCommand] = []
@@ -112,7 +112,7 @@ class RegistryReporter:
     def batch(self, record: BatchRecord, query_id: str) -> None:
         with self._lock:
             self._query_id = query_id
-            if not self._behind:  # else the files will be read anyway
+            if not self._behind:  # otherwise the files will be read anyway
                 self._fresh.append(record)
 
     def asked_to_drain(self) -> bool:
@@ -140,7 +140,7 @@ class RegistryReporter:
                 with self._lock:
                     self._fenced = error
             except Exception:
-                _log.exception("reporting to the registry failed; trying again")
+                _log.exception("reporting to the registry failed; retrying")
                 self._start_over()
             if last:
                 return
@@ -152,8 +152,8 @@ class RegistryReporter:
         if beat is None:
             return
         registry = Registry.of(self._settings)
-        if beat is not self._sent_beat:  # a driver that hangs shall not look alive
-            registry.beat(beat, host=self._host)  # before all else: it takes the lease that the rest needs
+        if beat is not self._sent_beat:  # a hanging driver must not look alive
+            registry.beat(beat, host=self._host)  # first, because it takes the lease that the rest needs
             self._sent_beat = beat
         if query_id:
             self._send_batches(registry, query_id)
@@ -173,7 +173,7 @@ class RegistryReporter:
             catch_up, self._behind = self._behind, False
             fresh, self._fresh = self._fresh, []
         if catch_up:
-            # Whatever is written from here on comes through `batch`; what comes both ways is sent once.
+            # Batches written from here on come through `batch`; a batch that comes both ways is sent once.
             known = registry.last_batch(self._pipeline, query_id)
             self._sent_batch = self._first_batch(query_id) - 1 if known is None else known
             missing = (record for record in batches.read(self._paths.batches) if record.batch > self._sent_batch)
@@ -193,11 +193,11 @@ class RegistryReporter:
     def _notice_outage(self, error: ControlUnavailableError) -> None:
         if not self._away:
             self._away = True
-            _log.warning("%s The stream goes on and reports later.", error.message)
+            _log.warning("%s The stream keeps running and reports later.", error.message)
         self._start_over()
 
     def _start_over(self) -> None:
-        """Nobody knows what arrived; the files have it all."""
+        """Reads the files again, because it is unknown what has arrived."""
         self._sent_beat = None
         with self._lock:
             self._behind = True

@@ -1,8 +1,7 @@
-"""Which archives of the code are kept: those that somebody runs from, may be restarted from, or has to finish a batch
-with.
+"""Retention of code archives: an archive is kept while a process runs from it or may need it for a restart or a batch.
 
-What each of the last generations of a pipeline runs from is noted in its folder, so that this needs no registry, and
-generations that were started by hand count too.
+The folder of a pipeline has notes on the archives of its last generations. So this needs no registry, and manual runs
+count, too.
 """
 
 from __future__ import annotations
@@ -22,20 +21,20 @@ from deltaworks.files import LocalFiles, replace_file
 from deltaworks.settings import Settings
 
 GENERATIONS = 5
-"""Of each pipeline; who restarts or goes back to one of them finds its code."""
+"""Number of noted generations per pipeline, whose code is kept for restarts and for going back."""
 GRACE_S = 3_600.0
-"""An archive that was asked for so recently may be about to be used."""
+"""An archive that was requested this recently may be about to be used."""
 
 
 def note(paths: PipelinePaths, generation: int, digest: str) -> None:
-    """A generation runs from an archive; the oldest notes go."""
+    """Notes the archive of a generation; removes the oldest notes."""
     replace_file(paths.codes / str(generation), digest.encode(), durable=True)
     for old in sorted(_noted(paths), reverse=True)[GENERATIONS:]:
         (paths.codes / str(old)).unlink(missing_ok=True)
 
 
 def code_of(paths: PipelinePaths, generation: int) -> str | None:
-    """The digest of the code of a generation; None: it is too old, or did not run from an archive."""
+    """The digest of a generation's code; None if it is too old or did not run from an archive."""
     with suppress(FileNotFoundError):
         return (paths.codes / str(generation)).read_text() or None
     return None
@@ -55,10 +54,10 @@ def named(settings: Settings) -> set[str]:
 
 
 def expire(settings: Settings, keep: Collection[str], *, grace_s: float = GRACE_S) -> list[str]:
-    """Removes all other archives, but none that a process runs from, or that was asked for a moment ago.
+    """Removes all other archives, except those that a process runs from or that were just requested.
 
     Returns:
-        The digests of those that are gone.
+        The digests of the removed archives.
     """
     gone = []
     for folder in _archives(settings):
@@ -66,14 +65,14 @@ def expire(settings: Settings, keep: Collection[str], *, grace_s: float = GRACE_
             continue
         if code.remove(Code(folder.name, folder)):
             gone.append(folder.name)
-    for unfinished in settings.archives.glob(".*"):  # of whoever died while he wrote or removed one
+    for unfinished in settings.archives.glob(".*"):  # left by processes that died while writing or removing one
         if clock.wall_s() - unfinished.stat().st_mtime >= grace_s:
             shutil.rmtree(unfinished, ignore_errors=True)
     return gone
 
 
 def tidy(settings: Settings) -> None:
-    """`expire`, for whoever has just deployed; leaves everything if it cannot be known what is needed."""
+    """Calls `expire` after a deployment; removes nothing if it is unknown what is needed."""
     with suppress(DeltaworksError, OSError):
         expire(settings, named(settings))
 
@@ -85,7 +84,7 @@ def _archives(settings: Settings) -> Iterator[Path]:
 
 
 def _age_s(folder: Path) -> float:
-    """Since it was asked for; one without a manifest is what a crash has left."""
+    """Seconds since an archive was requested; one without a manifest was left by a crash."""
     with suppress(FileNotFoundError):
         return clock.wall_s() - code.asked_for_s(Code(folder.name, folder))
     return float("inf")

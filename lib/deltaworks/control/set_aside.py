@@ -1,9 +1,9 @@
-"""Records that nobody processes any more, because somebody said so: the way out where a record always fails.
+"""Records that somebody set aside: the way out if a record always fails.
 
-Whatever code runs, each of them becomes a dead letter before it is decoded (`kernel.order`). They belong to the inputs
-of the pipeline like the records themselves: every attempt at a batch and every replay sets the same ones aside, so the
-list only changes while no driver runs, and only for records that no batch has processed. It is kept for ever, but for
-topics that were made anew (`forget`).
+Whatever code runs, each of them becomes a dead letter before it is decoded (`kernel.order`). The list is an input of
+the pipeline like the records themselves: every attempt at a batch and every replay sets the same records aside. So it
+changes only while no driver runs, and only for records that no batch has processed. It is kept for ever, except for
+recreated topics (`forget`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _Change = Callable[[tuple["Entry", ...]], tuple["Entry", ...]]
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """One record, and who set it aside."""
+    """A record that was set aside, and by whom."""
 
     record: Coordinates
     by: str
@@ -45,7 +45,7 @@ class _List(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def entries(paths: PipelinePaths) -> tuple[Entry, ...]:
-    """All of a pipeline, in the order in which they were set aside.
+    """All records of a pipeline that were set aside, in that order.
 
     Raises:
         IncompatibleCheckpointError: another version of deltaworks wrote the list, or it cannot be read.
@@ -54,7 +54,7 @@ def entries(paths: PipelinePaths) -> tuple[Entry, ...]:
 
 
 def applied(paths: PipelinePaths, pipeline: Pipeline) -> Pipeline:
-    """The pipeline as every host has to run it: without the records that were set aside.
+    """The pipeline as every host has to run it: with the list of records that were set aside.
 
     Raises:
         IncompatibleCheckpointError: see `entries`.
@@ -66,10 +66,10 @@ def applied(paths: PipelinePaths, pipeline: Pipeline) -> Pipeline:
 def add(
     paths: PipelinePaths, pipeline: Pipeline, records: Sequence[Coordinates], *, by: str, reason: str
 ) -> list[Coordinates]:
-    """Sets records aside, durably; returns those that were not yet.
+    """Sets records aside, durably; returns those that are new.
 
     Raises:
-        ConfigurationError: the pipeline reads no such topic, and has no such exchange.
+        ConfigurationError: the pipeline has no such source topic or exchange.
         LeaseError: a driver runs.
         ConflictError: a batch has processed one of them.
     """
@@ -81,7 +81,7 @@ def add(
     def change(before: tuple[Entry, ...]) -> tuple[Entry, ...]:
         for entry in before:
             new.pop(entry.record, None)
-        _require_unprocessed(paths, plan, list(new), "it cannot be set aside any more")
+        _require_unprocessed(paths, plan, list(new), "it can no longer be set aside")
         return before + tuple(Entry(record=record, by=by, at_ms=at_ms, reason=reason) for record in new)
 
     _change(paths, pipeline.name, change)
@@ -94,7 +94,7 @@ def remove(paths: PipelinePaths, pipeline: Pipeline, records: Sequence[Coordinat
     Raises:
         ConfigurationError: one of them was not set aside.
         LeaseError: a driver runs.
-        ConflictError: the batch that sets it aside has begun.
+        ConflictError: the batch that sets it aside has started.
     """
     plan = pipeline.plan()
 
@@ -111,13 +111,13 @@ def remove(paths: PipelinePaths, pipeline: Pipeline, records: Sequence[Coordinat
 
 
 def forget(paths: PipelinePaths, topics: Collection[str]) -> None:
-    """Of topics that were made anew, nothing is set aside: at the same offsets are other records. Under the lease."""
+    """Removes records of recreated topics, which have other records at the same offsets; the caller has the lease."""
     if any(entry.record.topic in topics for entry in entries(paths)):
         _write(paths, lambda before: tuple(entry for entry in before if entry.record.topic not in topics))
 
 
 def _change(paths: PipelinePaths, name: str, change: _Change) -> None:
-    with Lease(paths.lease, name, fence.read(paths.fence)):  # what a driver has read at its start stays right
+    with Lease(paths.lease, name, fence.read(paths.fence)):  # what a driver reads at its start stays valid
         _write(paths, change)
 
 
@@ -133,7 +133,7 @@ def _write(paths: PipelinePaths, change: _Change) -> None:
 
 
 def _read(paths: PipelinePaths) -> tuple[_List, str | None]:
-    """The list and its version; None: there is no file yet."""
+    """The list and its version, which is None if there is no file yet."""
     stored = LocalFiles(paths.records_set_aside).get(_FILE)
     if stored is None:
         return _List(), None
@@ -143,7 +143,7 @@ def _read(paths: PipelinePaths) -> tuple[_List, str | None]:
         _List,
         FORMAT,
         f"The list of records that were set aside, {path},",
-        damaged="it was synced before anybody relied on it, so the disk is damaged: bring back a copy of the file",
+        damaged="it was synced before anybody relied on it, so the disk is damaged; restore a copy of the file",
     )
     return found, stored.version
 
@@ -154,8 +154,8 @@ def _require_read(plan: Plan, record: Coordinates) -> None:
     exchanges = [f"{exchange}/TASK" for stage in plan.stages for exchange in stage.exchanges_in]
     known = sorted({*plan.source_topics, *plan.global_topics, *plan.source_patterns, *exchanges})
     raise ConfigurationError(
-        f"The pipeline reads no {record.topic!r}, so {record.name} names no record of it.",
-        hint=f"what it reads: {', '.join(known)}; the error of the stream names the record",
+        f"The pipeline does not read {record.topic!r}, so {record.name} is not one of its records.",
+        hint=f"it reads {', '.join(known)}; the error of the stream names the record",
     )
 
 
@@ -164,19 +164,19 @@ def _require_unprocessed(paths: PipelinePaths, plan: Plan, records: Collection[C
         if (batch := _processed_in(paths, plan, record)) is not None:
             raise ConflictError(
                 f"{record.name} was processed in batch {batch}: {so}.",
-                hint="history is not changed here; `deltaworks replay` does it, with other code",
+                hint="this does not change history; `deltaworks replay` does, with other code",
             )
 
 
 def _processed_in(paths: PipelinePaths, plan: Plan, record: Coordinates) -> int | None:
-    """The batch of the record of batches that has the record; None: none has."""
+    """The recorded batch that has processed a record; None if none has."""
     if _is_exchange(plan, record):
         last, batch = batches.last(paths.batches), batch_of(record.offset)
         return batch if last is not None and batch <= last.batch else None
     anew = batches.topics_read(batches.read(paths.batches)).anew.get(record.topic)
     for each in batches.read(paths.batches):
         if anew is not None and each.batch < anew.batch:
-            continue  # its record was another one
+            continue  # it read another record
         start, stop = each.offsets.get(record.topic, {}).get(str(record.partition), (0, 0))
         if start <= record.offset < stop:
             return each.batch
@@ -184,7 +184,7 @@ def _processed_in(paths: PipelinePaths, plan: Plan, record: Coordinates) -> int 
 
 
 def _require_unplanned(paths: PipelinePaths, plan: Plan, records: Collection[Coordinates]) -> None:
-    """A part of its batch may be durable."""
+    """Refuses to bring back records of a started batch, since part of it may be durable."""
     last = batches.last(paths.batches)
     intents = Intents(LocalFiles(paths.current.intents))
     for number in intents.batches():
@@ -199,12 +199,12 @@ def _require_unplanned(paths: PipelinePaths, plan: Plan, records: Collection[Coo
             )
             if in_range or (_is_exchange(plan, record) and batch_of(record.offset) == number):
                 raise ConflictError(
-                    f"{record.name} belongs to batch {number}, which has begun: it stays set aside.",
-                    hint="nothing to do; its dead letter, or the log, says what it was",
+                    f"{record.name} belongs to batch {number}, which has started: it stays set aside.",
+                    hint="nothing to do; its dead letter or the log has its content",
                 )
 
 
 def _is_exchange(plan: Plan, record: Coordinates) -> bool:
-    """Its name is that of a record after an exchange (`kernel.context.unique`)."""
+    """Whether the name is that of a record after an exchange (`kernel.context.unique`)."""
     exchange, _, task = record.topic.rpartition("/")
     return task.isdecimal() and any(exchange in stage.exchanges_in for stage in plan.stages)

@@ -1,7 +1,7 @@
 """Publishing and rolling back, as commands to the only committer of a pipeline's tables.
 
-With the stream running that is its driver, which carries commands out between two batches; with the stream stopped it
-is whoever asks, who takes the lease for it.
+While the stream runs, its driver executes commands between two batches. While it is stopped, the caller takes the lease
+and executes them.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ _log = logging.getLogger(__name__)
 def publish(
     settings: Settings, pipeline: Pipeline, staging: Path, request: PublicationRequest, *, timeout_s: float = 600.0
 ) -> Publication:
-    """Publishes staging tables; the same request again finds it done.
+    """Publishes staging tables; repeating the request finds it done.
 
     Args:
-        settings: where the pipeline's tables are.
-        pipeline: whose.
+        settings: the settings, for the location of the tables.
+        pipeline: the pipeline.
         staging: folder of the staging tables.
         request: what to publish of them.
-        timeout_s: for a driver that is busy with a batch.
+        timeout_s: how long to wait for a driver that is busy with a batch.
 
     Raises:
-        TableError: it cannot be published, and why; production is as it was.
+        TableError: the tables cannot be published; says why. Production is unchanged.
         TransientError: the driver did not answer in time; it will not be published later.
     """
     arguments = {"staging": str(staging), "request": msgspec.to_builtins(request)}
@@ -54,16 +54,16 @@ def publish(
 def rollback(
     settings: Settings, pipeline: Pipeline, run_id: str, *, requested_by: str, timeout_s: float = 600.0
 ) -> Publication:
-    """Takes back what a run has published; raises as `publish`."""
+    """Takes back what a run has published; raises like `publish`."""
     return _ask(settings, pipeline, "rollback", run_id, {}, requested_by, timeout_s)
 
 
 def carry_out(
     paths: PipelinePaths, pipeline: str, committer: TableCommitter, committing: threading.Lock, generation: int, by: str
 ) -> None:
-    """Carries out what is pending; for the holder of the lease, which must not be committing anything else.
+    """Executes pending commands; for the holder of the lease, which must not be committing anything else.
 
-    A command that fails is answered with its error and changes nothing about the driver.
+    A command that fails is answered with its error and does not affect the driver.
     """
     for command in commands.pending(paths.commands):
         begun = clock.ticks_s()
@@ -100,10 +100,10 @@ def _execute(paths: PipelinePaths, committer: TableCommitter, command: Command) 
 
 
 def _staging(paths: PipelinePaths, named: str) -> Path:
-    """What a command names, if it is a folder of a replay of this pipeline."""
+    """The staging folder that a command names; it has to belong to a replay of this pipeline."""
     staging = Path(named)
     if not staging.resolve().is_relative_to(paths.replays.resolve()):
-        raise TableError(f"{staging} holds no staging tables: it is not below {paths.replays}.", hint="ask again")
+        raise TableError(f"{staging} holds no staging tables: it is not below {paths.replays}.", hint="repeat the call")
     return staging
 
 
@@ -127,18 +127,18 @@ def _ask(
     commands.put(paths.commands, command)
     said = commands.wait(paths.commands, command, act=lambda: _act(settings, pipeline, paths, by), timeout_s=timeout_s)
     if said.result is None:
-        raise TableError(said.error or "it was not done", hint=said.hint)
+        raise TableError(said.error or "the command was not executed", hint=said.hint)
     return msgspec.convert(said.result, Publication)
 
 
 def _act(settings: Settings, pipeline: Pipeline, paths: PipelinePaths, by: str) -> None:
-    """Carries out what is pending, if no driver runs; raises `LeaseError` if one does."""
+    """Executes pending commands if no driver runs; raises `LeaseError` if one does."""
     generation = fence.read(paths.fence) + 1
     with Lease(paths.lease, pipeline.name, generation):
         fence.advance(paths.fence, generation, pipeline.name)
         checkpoint = stored_plan(paths.plan)
         if checkpoint is None:
-            raise TableError(f"{paths.plan} is not there.", hint="has the pipeline ever run here?")
+            raise TableError(f"{paths.plan} does not exist.", hint="has the pipeline ever run here?")
         plan = pipeline.plan()
         committer = TableCommitter(
             settings.tables,

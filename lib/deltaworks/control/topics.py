@@ -1,4 +1,4 @@
-"""The topics of a pipeline, as it needs them before it runs."""
+"""Prepares the topics of a pipeline before it runs."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from deltaworks.topology.plan import Plan
 
 @dataclass(frozen=True)
 class PreparedTopics:
-    """What the broker has now."""
+    """The topics of a pipeline that the broker has."""
 
     created: tuple[str, ...]
-    """Those that were missing."""
+    """The missing topics that were created."""
     named: dict[str, int]
     """Partitions of every topic that the topology names as a source; a checkpoint depends on them."""
     matched: dict[str, int]
-    """Of every other topic that a pattern matches now."""
+    """Partitions of every other topic that a pattern matches now."""
     whole: dict[str, int]
-    """Of the topics of global tables."""
+    """Partitions of the topics of global tables."""
 
     @property
     def read(self) -> dict[str, int]:
@@ -30,13 +30,13 @@ class PreparedTopics:
 
 
 def prepare(bootstrap: str, pipeline: Pipeline, plan: Plan) -> PreparedTopics:
-    """Creates the topics that the pipeline declares or writes, and checks that those that it reads are there.
+    """Creates the topics that the pipeline declares or writes, and checks that the topics that it reads exist.
 
-    A topic that is only read is not made up: its name may be mistyped, and the stream would wait for records for ever.
+    A topic that is only read is not created: its name may be mistyped, and the stream would wait for records for ever.
 
     Raises:
         KafkaReadError: the broker does not answer.
-        KafkaTopicError: one is not as it was declared, or is read, missing and was not declared.
+        KafkaTopicError: a topic differs from its declaration, or is read but neither exists nor is declared.
     """
     existing = admin.partition_counts(bootstrap)
     declared = {topic.name for topic in pipeline.topics}
@@ -46,7 +46,7 @@ def prepare(bootstrap: str, pipeline: Pipeline, plan: Plan) -> PreparedTopics:
     if missing:
         raise KafkaTopicError(
             f"pipeline {pipeline.name!r} reads topics that do not exist: {', '.join(missing)}",
-            hint="list them in the pipeline's `topics`, then they are created at the start",
+            hint="list them in the pipeline's `topics` to have them created at the start",
         )
     created = admin.create_topics(bootstrap, admin.topic_specs([*pipeline.topics, *written]))
     existing = admin.partition_counts(bootstrap)
@@ -60,5 +60,5 @@ def prepare(bootstrap: str, pipeline: Pipeline, plan: Plan) -> PreparedTopics:
 
 
 def output_topics(pipeline: Pipeline, plan: Plan) -> list[str]:
-    """Every topic that it writes, dead letters last."""
+    """Every topic that the pipeline writes, dead letters last."""
     return [*plan.sink_topics, *([pipeline.dead_letter_topic] if pipeline.dead_letter_topic else [])]

@@ -1,7 +1,7 @@
-"""Topics and offsets: what is needed before and after records flow.
+"""Administration of topics and offsets.
 
-Every function opens an admin connection and closes it; nothing is kept. For records see `transactional` (writing)
-and the streaming host (reading).
+Every function opens and closes its own admin connection, unless it gets a client. For records see `transactional`
+(writing) and the streaming host (reading).
 """
 
 from __future__ import annotations
@@ -40,25 +40,25 @@ _NO_LEADER_YET = (
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._NOENT,  # the client's own "No leaders found"
 )
-"""What a topic that was just created, or a broker that was just started or stood still, answers for a moment."""
+"""Errors that pass in a moment: of a topic that was just created, or a broker that just started or was suspended."""
 SILENT = logging.Logger("librdkafka", logging.CRITICAL + 1)
-"""The client writes a line per refused connection, hundreds while a broker starts."""
+"""Silences the client, which would log hundreds of refused connections while a broker starts."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TopicSpec:
-    """A topic as it should be."""
+    """The specification of a topic."""
 
     name: str
     partitions: int
     replication: int = 1
-    """-1: what the broker says."""
+    """Replication factor; -1: the broker's default."""
     config: Mapping[str, str] = field(default_factory=dict)
-    """Such as `{"cleanup.policy": "compact"}`; only for a topic that does not exist yet."""
+    """Settings such as `{"cleanup.policy": "compact"}`; only for a topic that does not exist yet."""
 
 
 def topic_specs(topics: Iterable[Topic]) -> list[TopicSpec]:
-    """The topics of a pipeline as the broker shall have them."""
+    """The specifications of a pipeline's topics."""
     return [
         TopicSpec(
             name=topic.name,
@@ -70,7 +70,7 @@ def topic_specs(topics: Iterable[Topic]) -> list[TopicSpec]:
 
 
 def admin(bootstrap: str) -> AdminClient:
-    """A quiet client."""
+    """A client that does not log."""
     return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, "socket.timeout.ms": 10_000}, logger=SILENT)
 
 
@@ -91,7 +91,7 @@ def create_topics(bootstrap: str, topics: Iterable[TopicSpec]) -> list[str]:
         The names of those that were created.
 
     Raises:
-        KafkaTopicError: one exists with another number of partitions, or cannot be created.
+        KafkaTopicError: a topic exists with another number of partitions, or cannot be created.
     """
     wanted = {topic.name: topic for topic in topics}
     client = admin(bootstrap)
@@ -99,8 +99,8 @@ def create_topics(bootstrap: str, topics: Iterable[TopicSpec]) -> list[str]:
     for name, topic in wanted.items():
         if name in existing and existing[name] != topic.partitions:
             raise KafkaTopicError(
-                f"Topic '{name}' has {existing[name]} partitions, {topic.partitions} are wanted.",
-                hint="the number of tasks, and so the state, depends on it: use another topic, or delete this one",
+                f"Topic '{name}' has {existing[name]} partitions, but needs {topic.partitions}.",
+                hint="the number of tasks, and so the state, depends on it; use another topic, or delete this one",
             )
     missing = [
         NewTopic(t.name, num_partitions=t.partitions, replication_factor=t.replication, config=dict(t.config))
@@ -123,7 +123,7 @@ def create_topics(bootstrap: str, topics: Iterable[TopicSpec]) -> list[str]:
 
 
 def delete_topics(bootstrap: str, names: Sequence[str]) -> None:
-    """Deletes topics and waits until they are gone; those that do not exist are fine."""
+    """Deletes topics and waits until they are gone; ignores topics that do not exist."""
     if not names:
         return
     client = admin(bootstrap)
@@ -138,20 +138,20 @@ def delete_topics(bootstrap: str, names: Sequence[str]) -> None:
 
 
 def partition_counts(bootstrap: str) -> dict[str, int]:
-    """Every topic that is not Kafka's own."""
+    """The number of partitions of every topic that is not Kafka's own."""
     return {name: count for name, count in partition_counts_of(admin(bootstrap)).items() if not name.startswith("__")}
 
 
 def compacted(bootstrap: str, topics: Collection[str]) -> frozenset[str]:
-    """Those of the topics that the broker compacts, whoever created them."""
+    """The topics that the broker compacts, whoever created them."""
     settings = _settings(bootstrap, topics)
     return frozenset(name for name, config in settings.items() if "compact" in config["cleanup.policy"].split(","))
 
 
 def kept_ms(bootstrap: str, topics: Collection[str]) -> dict[str, int | None]:
-    """How old the newest of some records is at least when the broker removes them; None: it goes by something else.
+    """The age at which the broker removes records of each topic; None if age does not decide.
 
-    It removes them by segments: one goes when its newest record is as old as that.
+    The broker removes a segment when its newest record is this old.
     """
     return {
         name: int(config["retention.ms"])
@@ -175,12 +175,12 @@ def _settings(bootstrap: str, topics: Collection[str]) -> dict[str, dict[str, st
 
 
 def record_limits(bootstrap: str, topics: Collection[str]) -> dict[str, int]:
-    """How large a batch of records of a topic may be, in bytes (`max.message.bytes`)."""
+    """The maximum size of a batch of records per topic, in bytes (`max.message.bytes`)."""
     return {name: int(config["max.message.bytes"]) for name, config in _settings(bootstrap, topics).items()}
 
 
 def transaction_timeout_ms(bootstrap: str) -> int:
-    """The longest that the broker lets a transaction be open; where it does not say, what a stock one allows.
+    """The broker's limit for the duration of a transaction; if it does not tell, the default of brokers.
 
     Raises:
         KafkaReadError: the broker does not answer.
@@ -202,10 +202,10 @@ def transaction_timeout_ms(bootstrap: str) -> int:
 
 @dataclass(frozen=True)
 class TopicState:
-    """What the broker says of a topic."""
+    """The broker's description of a topic."""
 
     id: str
-    """One that was deleted and made anew has another."""
+    """Id of the topic; a recreated topic has another one."""
     partitions: int
 
 
@@ -213,8 +213,8 @@ def topic_states(client: AdminClient, topics: Collection[str]) -> dict[str, Topi
     """Id and number of partitions of some topics, in one request; those that do not exist are absent.
 
     Args:
-        client: of `admin`, kept by whoever asks often: a new one costs ten times as much as the question.
-        topics: their names.
+        client: a client from `admin`; keep it for frequent calls, since a new one costs ten times as much as a request.
+        topics: names of the topics.
 
     Raises:
         KafkaReadError: the broker does not answer.
@@ -244,7 +244,7 @@ def topic_ids(client: AdminClient, topics: Collection[str]) -> dict[str, str]:
 
 
 def begin_offsets(bootstrap: str, topics: Sequence[str]) -> dict[Position, int]:
-    """The first offset that is still there, per partition."""
+    """The first existing offset per partition."""
     return _offsets(bootstrap, topics, OffsetSpec.earliest())
 
 
@@ -252,13 +252,13 @@ def end_offsets(bootstrap: str, topics: Sequence[str], *, committed: bool = True
     """The offset after the last record, per partition.
 
     Args:
-        committed: up to the first transaction that is open, which is what a `read_committed` reader can reach.
+        committed: stop at the first open transaction, as a `read_committed` reader does.
     """
     return _offsets(bootstrap, topics, OffsetSpec.latest(), committed=committed)
 
 
 def offsets_at(bootstrap: str, topics: Sequence[str], timestamp_ms: int) -> dict[Position, int]:
-    """The first offset whose record is at least as late; the end of a partition that has none."""
+    """The first offset per partition whose record is not earlier than the timestamp; the end if there is none."""
     found = _offsets(bootstrap, topics, OffsetSpec.for_timestamp(timestamp_ms))
     ends = end_offsets(bootstrap, topics)
     return {position: ends[position] if offset < 0 else offset for position, offset in found.items()}
@@ -290,7 +290,7 @@ def listed(futures: Mapping[TopicPartition, Future[ListOffsetsResultInfo]]) -> d
     """The answer to `list_offsets`.
 
     Raises:
-        KafkaException: an error; also where a broker that is starting gives neither an offset nor an error.
+        KafkaException: the broker's error; also if a starting broker gives neither an offset nor an error.
     """
     offsets = {at: future.result().offset for at, future in futures.items()}
     if OFFSET_INVALID in offsets.values():
@@ -299,7 +299,7 @@ def listed(futures: Mapping[TopicPartition, Future[ListOffsetsResultInfo]]) -> d
 
 
 def partition_counts_of(client: AdminClient) -> dict[str, int]:
-    """Every topic, Kafka's own too."""
+    """The number of partitions of every topic, including Kafka's own."""
     try:
         topics = client.list_topics(timeout=_TIMEOUT_S).topics
     except KafkaException as error:
@@ -310,7 +310,7 @@ def partition_counts_of(client: AdminClient) -> dict[str, int]:
 
 
 def wait_for(client: AdminClient, wanted: Mapping[str, int | None]) -> None:
-    """Metadata follows an answer with a delay; None waits for a topic to go."""
+    """Waits until the delayed metadata shows these numbers of partitions; None waits until a topic is gone."""
     end = clock.ticks_s() + _TIMEOUT_S
     while True:
         counts = partition_counts_of(client)

@@ -1,4 +1,4 @@
-"""The clients of one transactional sink, and what to do with a client that hangs."""
+"""The Kafka clients of one transactional sink, and the handling of clients that hang."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from deltaworks.kafka.limits import LARGEST_REQUEST
 T = TypeVar("T")
 
 PATIENCE_S = 5.0
-"""A client that says nothing so long after its time is up is abandoned, and a new one takes its place. It was seen with
-librdkafka's `send_offsets_to_transaction` (issues 5456 and 5511: no timeout, and a coordinator that is never looked for
-again), which is not called any more; the other calls have kept their time so far."""
+"""A client that does not answer this long after its timeout is abandoned and replaced by a new one. This happened with
+librdkafka's `send_offsets_to_transaction` (issues 5456 and 5511: no timeout, and no new search for the coordinator),
+which is no longer called; the other calls have kept their timeouts so far."""
 BATCH_BYTES = 1_000_000
-"""Of records that are sent together; every topic with the stock limit takes as much."""
+"""Maximum size of a batch of records; every topic with the default limit accepts it."""
 
 
 _REMEMBERED = 100
@@ -31,12 +31,12 @@ _REMEMBERED = 100
 class Connection:
     """A producer that has not claimed its transactional id yet, and a consumer that reads the task's markers.
 
-    Connects in the background, while the task reads and computes.
+    It connects in the background while the task reads and computes.
     """
 
     def __init__(self, bootstrap: str, transactional_id: str, transaction_timeout_ms: int) -> None:
         self.refused: list[tuple[str, KafkaError]] = []
-        """Topic and reason of records that were not written."""
+        """Topics and reasons of records that were not written."""
         self.consumer = control_topic.reader(bootstrap)
         self.producer = Producer(
             {
@@ -51,7 +51,7 @@ class Connection:
                 "transactional.id": transactional_id,
                 "transaction.timeout.ms": transaction_timeout_ms,
                 "partitioner": "murmur2_random",
-                "message.max.bytes": LARGEST_REQUEST,  # topics have limits of their own
+                "message.max.bytes": LARGEST_REQUEST,  # topics have their own limits
                 "batch.size": BATCH_BYTES,
                 "delivery.report.only.error": True,
                 "on_delivery": self._refuse,
@@ -63,13 +63,13 @@ class Connection:
             self.refused.append((str(message.topic()), error))
 
     def close(self) -> None:
-        """Forgets what is queued."""
+        """Drops queued records and closes the clients."""
         close_quietly(self.producer)
         self.consumer.close()
 
 
 def close_quietly(producer: Producer) -> None:
-    """Forgets what is queued; a producer that was fenced, or cannot end its transaction, says so once more."""
+    """Drops queued records; silences a producer that was fenced or cannot end its transaction."""
     warnings.filterwarnings("ignore", "Producer abort_transaction failed during close", RuntimeWarning)
     with contextlib.suppress(KafkaException, SystemError):
         producer.purge()
@@ -77,12 +77,12 @@ def close_quietly(producer: Producer) -> None:
 
 
 def told(action: Callable[[], T]) -> T:
-    """Does something with a client; raises what the client says.
+    """Does something with a client; raises the client's error.
 
-    The client raises a fatal error from within a call, and then asks `on_delivery` about the records that it costs.
-    Sometimes the error is lost on the way; that there was one is all that is known then.
+    The client raises a fatal error from within a call, and then calls `on_delivery` for the records that it loses.
+    Sometimes this loses the error, so that only its existence is known.
 
-    What is raised is a new error: the client never lets go of a fatal one, nor of all that its traceback holds.
+    The raised error is a new one: the client keeps a fatal error for ever, with everything that its traceback holds.
     """
     try:
         return action()
@@ -90,7 +90,7 @@ def told(action: Callable[[], T]) -> T:
         if isinstance(error.__cause__, KafkaException):
             reason = _forgotten(error.__cause__)
         elif "without setting an exception" in str(error):
-            reason = KafkaError(KafkaError._FATAL, "the client has failed without a reason", True, False, False)
+            reason = KafkaError(KafkaError._FATAL, "the client failed without a reason", True, False, False)
         else:
             raise
         _forget(error)
@@ -100,7 +100,7 @@ def told(action: Callable[[], T]) -> T:
 
 
 def _forgotten(error: KafkaException) -> KafkaError:
-    """The reason is all that stays of it."""
+    """Clears an error and keeps only its reason."""
     _forget(error)
     reason: KafkaError = error.args[0]
     return reason
@@ -111,7 +111,7 @@ def _forget(error: BaseException) -> None:
 
 
 def in_time(action: Callable[[], T], timeout_s: float) -> T:
-    """Does something that may hang; raises `TimeoutError` and leaves it to itself then."""
+    """Does something that may hang; on a timeout, raises `TimeoutError` and abandons it."""
     outcome: Future[T] = Future()
 
     def call(answer: Future[T] = outcome) -> None:
@@ -124,4 +124,4 @@ def in_time(action: Callable[[], T], timeout_s: float) -> T:
     try:
         return outcome.result(timeout_s)
     finally:
-        del outcome  # it has the error, whose traceback has this frame
+        del outcome  # it holds the error, whose traceback holds this frame

@@ -1,11 +1,11 @@
 """The control topic of a pipeline: who may run it, and the markers of its tasks.
 
-Partition 0 has the claims of lineages (`control/lineage.py`). Each task has a partition of its own behind it, for its
-markers: what a task has committed can be read without waiting for the open transactions of others, because a reader of
-committed records stops at the first open transaction *of a partition*.
+Partition 0 has the claims of lineages (`control/lineage.py`). Each task has its own partition after that for its
+markers. A reader of committed records stops at the first open transaction *of a partition*, so a task's markers can be
+read without waiting for the open transactions of other tasks.
 
-The topic is compacted, so what it says does not expire, however long a stream is stopped: the last record of a key is
-kept. A marker is a record in the transaction of its batch; the key says whose it is.
+The topic is compacted, so it keeps the last record of a key, however long a stream is stopped. A marker is a record in
+the transaction of its batch; its key identifies the task.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from deltaworks.kafka.admin import SILENT, TopicSpec, admin, create_topics, part
 FORMAT = 1
 LINEAGE_PARTITION = 0
 _FIRST_WINDOW, _WIDER = 16, 16
-"""How many offsets before the end are looked at first, and how many times as many after that."""
+"""The number of offsets before the end that the first search covers, and the factor for the next one."""
 _POLL_S = 0.01
 _TIMEOUT_S = 30.0
 _CONFIG: Mapping[str, str] = {
     "cleanup.policy": "compact",
-    "segment.bytes": "1048576",  # the smallest that brokers allow; only what is behind the last segment is cleaned
+    "segment.bytes": "1048576",  # the smallest that brokers allow; the last segment is never cleaned
     "segment.ms": "3600000",
     "min.cleanable.dirty.ratio": "0.1",
     "delete.retention.ms": "60000",
     "retention.ms": "-1",
 }
-"""Small on a stock broker: a task writes about 200 bytes per batch, and two segments of it are kept."""
+"""Small segments: a task writes about 200 bytes per batch, and a stock broker keeps two segments of it."""
 
 _ANSWER_S = 5.0
 _PASSING = (
@@ -66,7 +66,7 @@ class Marker(msgspec.Struct, frozen=True, kw_only=True):
     format: int = FORMAT
     batch: int
     intent: str
-    """Digest of what the batch means (`control/intents.py`)."""
+    """Digest of the batch's intent (`control/intents.py`)."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Found:
 
 @dataclass(frozen=True)
 class MarkerPlace:
-    """Where the markers of a task are."""
+    """The location of a task's markers."""
 
     topic: str
     partition: int
@@ -87,18 +87,18 @@ class MarkerPlace:
 
 
 def control_topic(pipeline: str) -> str:
-    """The name of the topic. Like Kafka's own, it is no topic that a pattern matches."""
+    """The name of the topic; like Kafka's own topics, it matches no subscription pattern."""
     return f"__deltaworks-{pipeline}-control"
 
 
 def place_of(pipeline: str, query: str, tasks: Sequence[int], task: TaskId) -> MarkerPlace:
-    """Where a task has its markers.
+    """The location of a task's markers.
 
     Args:
-        pipeline: its name.
-        query: identity of the checkpoint; the batch ids of another one mean something else.
+        pipeline: name of the pipeline.
+        query: identity of the checkpoint; in another one, the same batch ids are other batches.
         tasks: number of tasks per stage.
-        task: which one.
+        task: the task.
     """
     stage, number = task
     partition = LINEAGE_PARTITION + 1 + sum(tasks[:stage]) + number
@@ -106,11 +106,11 @@ def place_of(pipeline: str, query: str, tasks: Sequence[int], task: TaskId) -> M
 
 
 def prepare(bootstrap: str, pipeline: str, tasks: Sequence[int]) -> None:
-    """Creates the topic, or gives it more partitions; the driver does so before the first task runs.
+    """Creates the topic or adds partitions; the driver calls this before the first task runs.
 
     Args:
         bootstrap: address of the broker.
-        pipeline: its name.
+        pipeline: name of the pipeline.
         tasks: number of tasks per stage.
 
     Raises:
@@ -131,19 +131,19 @@ def prepare(bootstrap: str, pipeline: str, tasks: Sequence[int]) -> None:
 
 
 def encode(marker: Marker) -> bytes:
-    """The value of its record."""
+    """The value of a marker's record."""
     return msgspec.json.encode(marker)
 
 
 def read_markers(bootstrap: str, pipeline: str, query: str, tasks: Sequence[int]) -> dict[TaskId, Marker]:
-    """What each task has committed, without waiting for transactions that are open.
+    """The last committed marker of each task, without waiting for open transactions.
 
-    A task whose worker is about to commit may have one more in a moment: `transactional.settled_markers` ends what is
-    open and says what is final.
+    A worker that is about to commit may add one at any moment. `transactional.settled_markers` ends open transactions
+    and returns the final markers.
 
     Args:
         bootstrap: address of the broker.
-        pipeline: its name.
+        pipeline: name of the pipeline.
         query: identity of the checkpoint.
         tasks: number of tasks per stage.
 
@@ -165,17 +165,16 @@ def read_markers(bootstrap: str, pipeline: str, query: str, tasks: Sequence[int]
 
 
 def newest_marker(consumer: Consumer, place: MarkerPlace, *, settled: bool = True) -> Marker | None:
-    """The marker that was committed last; None: there is none.
+    """The last committed marker; None if there is none.
 
     Args:
-        consumer: of `reader`.
-        place: of the task.
-        settled: waits until no transaction is open on the partition; one that belongs to the task itself was ended
-            by whoever asks.
+        consumer: a consumer from `reader`.
+        place: location of the task's markers.
+        settled: wait until no transaction is open on the partition; the caller has ended those of the task itself.
 
     Raises:
         KafkaReadError: the broker does not answer, or a transaction stays open.
-        KafkaTopicError: there is no such topic or partition.
+        KafkaTopicError: the topic or partition does not exist.
         IncompatibleCheckpointError: another version of deltaworks wrote it.
     """
     found = newest(consumer, place.topic, place.partition, place.key, settled=settled)
@@ -187,7 +186,7 @@ def newest_marker(consumer: Consumer, place: MarkerPlace, *, settled: bool = Tru
 
 
 def newest(consumer: Consumer, topic: str, partition: int, key: bytes, *, settled: bool = True) -> Found | None:
-    """The last committed record of a key, searched backwards from the end; raises as `newest_marker`."""
+    """The last committed record of a key, searched backwards from the end; raises like `newest_marker`."""
     deadline = ticks_s() + _TIMEOUT_S
     at = f"{topic}-{partition}"
     low, high = _bounds(consumer, topic, partition)
@@ -210,7 +209,7 @@ def newest(consumer: Consumer, topic: str, partition: int, key: bytes, *, settle
 
 
 def reader(bootstrap: str, **options: object) -> Consumer:
-    """A consumer of committed records, which says where a partition ends and is in no group."""
+    """A consumer of committed records that reports the end of a partition and joins no group."""
     return Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -233,7 +232,7 @@ def reader(bootstrap: str, **options: object) -> Consumer:
 
 
 def _bounds(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
-    """Where a partition begins, and where a reader of committed records must stop."""
+    """The first offset of a partition, and the offset at which a reader of committed records has to stop."""
     began = ticks_s()
     while True:
         try:
@@ -247,18 +246,18 @@ def _bounds(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
             if reason.code() in _MISSING:
                 raise KafkaTopicError(
                     f"There is no partition {topic}-{partition}.",
-                    hint="the driver makes it at its start. If it was deleted, nobody knows what tasks had committed: "
-                    "start the stream again, it says whether it can go on",
+                    hint="the driver creates it when it starts. If it was deleted, the commits of tasks are unknown; "
+                    "restart the stream, which says whether it can go on",
                 ) from error
             raise KafkaReadError(
-                f"No answer from the broker where {topic}-{partition} ends: {reason.str()}.",
+                f"The broker does not say where {topic}-{partition} ends: {reason.str()}.",
                 hint="is it running? `deltaworks status`",
             ) from error
         return int(bounds[0]), int(bounds[1])
 
 
 def _to_the_end(consumer: Consumer, at: str, deadline: float, *, settled: bool) -> Iterator[Message]:
-    """The committed records of the one partition that is assigned."""
+    """The committed records of the assigned partition."""
     stuck: int | None = None
     while True:
         message = consumer.poll(_POLL_S)
@@ -275,12 +274,12 @@ def _to_the_end(consumer: Consumer, at: str, deadline: float, *, settled: bool) 
         if ticks_s() > deadline:
             if stuck is None:
                 raise KafkaReadError(
-                    f"{at} is not read to its end after {_TIMEOUT_S:.0f} s.",
+                    f"{at} was not read to its end within {_TIMEOUT_S:.0f} s.",
                     hint="is the broker running? `deltaworks status`",
                 )
             topic, _, partition = at.rpartition("-")
             raise KafkaReadError(
-                f"A transaction on {at} stays open at offset {stuck}, though whoever began it is gone: its broker was "
+                f"A transaction on {at} stays open at offset {stuck}, although its producer is gone: its broker was "
                 "killed and has forgotten it.",
                 hint=f"end it: kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic {topic} "
                 f"--partition {partition} --start-offset {stuck}; then the batch runs again",
@@ -288,7 +287,7 @@ def _to_the_end(consumer: Consumer, at: str, deadline: float, *, settled: bool) 
 
 
 def _is_settled(consumer: Consumer, end: Message) -> bool:
-    """Nothing is behind the last committed record but the ends of transactions."""
+    """Whether only the ends of transactions follow the last committed record."""
     topic, partition, offset = end.topic(), end.partition(), end.offset()
     assert topic is not None and partition is not None and offset is not None
     _, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), cached=True)

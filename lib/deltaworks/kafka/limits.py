@@ -1,7 +1,7 @@
-"""How large a record of a topic may be, asked once per topic and kept.
+"""The maximum record size of topics, asked once per topic.
 
-A record that is too large, or for a topic that does not exist, is refused here, while it is in process: then the
-pipeline's error policy decides about it. The broker's own refusal would come with the transaction, whoever is to blame.
+A record that is too large or whose topic does not exist is refused here, while it is in process, so the pipeline's
+error policy decides about it. The broker would refuse it only with the transaction, without blaming a record.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from deltaworks.errors import KafkaWriteError
 from deltaworks.kafka.admin import admin
 
 LARGEST_REQUEST = 100_000_000
-"""What the client sends at most; stock brokers end a connection on 104,857,600 bytes (`socket.request.max.bytes`)."""
+"""The client's largest request; stock brokers close a connection at 104,857,600 bytes (`socket.request.max.bytes`)."""
 STOCK_LIMIT = 1_048_588
-"""`message.max.bytes` of a broker that nobody has configured."""
+"""`message.max.bytes` of a broker with default configuration."""
 _TIMEOUT_S = 30.0
 _ASKED_AGAIN_S = 10.0
 _UNKNOWN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError.TOPIC_EXCEPTION)
@@ -28,22 +28,22 @@ _NOT_FOR_US = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORI
 
 @dataclass
 class TopicLimits:
-    """The limits of a broker's topics, as one process knows them.
+    """The limits of a broker's topics, as known to one process.
 
     Args:
         bootstrap: address of the broker.
-        expected: topics that are asked for together with the first one.
+        expected: topics whose limits are requested together with the first one.
     """
 
     bootstrap: str
     expected: Collection[str] = ()
     _known: dict[str, int] = field(default_factory=dict)
     _missing: dict[str, float] = field(default_factory=dict)
-    """Topic -> when it was not there."""
+    """Topic -> when it was last found missing."""
     _client: AdminClient | None = None
 
     def of(self, topic: str) -> int | None:
-        """In bytes, as `kernel.sizes` counts them; None: there is no such topic.
+        """The limit of a topic in bytes, as `kernel.sizes` counts them; None if the topic does not exist.
 
         Raises:
             KafkaWriteError: the broker does not answer.

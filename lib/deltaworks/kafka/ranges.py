@@ -1,11 +1,11 @@
-"""Ranges of offsets: what one micro-batch reads."""
+"""Ranges of offsets that one micro-batch reads."""
 
 from __future__ import annotations
 
 import msgspec
 
 Offsets = dict[str, dict[str, int]]
-"""`{topic: {partition: next offset}}`; partitions are texts, because Spark keeps offsets as JSON."""
+"""`{topic: {partition: next offset}}`; partitions are strings, because Spark keeps offsets as JSON."""
 
 
 class Range(msgspec.Struct, frozen=True, array_like=True):

@@ -1,12 +1,12 @@
 """Writes the Kafka records of one task, exactly once: one transaction per task and batch.
 
 A marker (the batch, and the digest of its intent) is a record of the same transaction, in the pipeline's control topic
-(`control_topic.py`). A batch that runs again reads it and skips what is already there. Consumers see each record once
-if they read with `read_committed`.
+(`control_topic.py`). A batch that runs again reads it and skips what is already there. Consumers with
+`read_committed` see each record once.
 
-Two things fence, and only one of them matters: Spark moves tasks between its Python workers, and each worker's
-producer fences the one before it. That is normal: a fenced sink takes its task back and reads the marker again.
-Therefore the transactional id does not decide between two *drivers*; their lease and lineage do.
+Spark moves tasks between its Python workers, and each worker's producer fences the previous one. That is normal: a
+fenced sink takes its task back and reads the marker again. So the transactional id does not decide between two
+*drivers*; their lease and lineage do.
 
 Markers do not expire, however long a stream is stopped.
 """
@@ -49,7 +49,7 @@ _REMEMBERED_KEYS = 100_000
 _QUEUE_WAIT_S = 0.05
 _FIRST_ANSWER_S = 0.02
 _LOOKS_AT_THE_CLOCK = 10_000
-"""After so many records."""
+"""Number of records between two looks at the clock."""
 _FENCED = (
     KafkaError.PRODUCER_FENCED,
     KafkaError._FENCED,
@@ -63,7 +63,7 @@ _PASSING = (
     KafkaError._TIMED_OUT,
     KafkaError._TRANSPORT,
 )
-"""What the client does not mark as something to try again."""
+"""Passing errors that the client does not mark as retriable."""
 _REFUSED = (
     KafkaError.MSG_SIZE_TOO_LARGE,
     KafkaError.RECORD_LIST_TOO_LARGE,
@@ -76,7 +76,7 @@ _REFUSED = (
     KafkaError._UNKNOWN_TOPIC,
     KafkaError._UNKNOWN_PARTITION,
 )
-"""What the same records would meet again."""
+"""Errors that the same records would cause again."""
 _BY_KEY = -1
 """librdkafka's "any partition": its partitioner decides."""
 
@@ -86,13 +86,13 @@ class TransactionalSink:
 
     Args:
         bootstrap: `host:port[,host:port...]`.
-        application: names the run of a pipeline that one checkpoint belongs to; batch ids of another checkpoint
-            start anew, so they need another name.
+        application: name of the pipeline and checkpoint; batch ids start again in another checkpoint, so it needs
+            another name.
         stage: index of the task's stage.
         task: index of the task within the stage.
-        place: of the task's markers, in a control topic that is there.
-        limits: of the topics that are written; shared by the tasks of a process.
-        transaction_timeout_ms: after this time the broker ends a transaction.
+        place: place of the task's markers, in an existing control topic.
+        limits: limits of the written topics; shared by the tasks of a process.
+        transaction_timeout_ms: time after which the broker ends a transaction.
     """
 
     def __init__(
@@ -112,11 +112,11 @@ class TransactionalSink:
         self._limits = TopicLimits(bootstrap) if limits is None else limits
         self._timeout_ms = transaction_timeout_ms
         self._marker: Marker | None = None
-        """Of the last batch that is committed, as far as this sink knows."""
+        """The marker of the last committed batch, as far as this sink knows."""
         self._partitions: dict[str, tuple[int, dict[bytes, int]]] = {}
         """Topic -> number of partitions, and the partition of keys seen so far."""
         self._tight: dict[str, int] = {}
-        """Topic that takes less than the client sends together -> bytes that are queued for it."""
+        """Topic whose limit is below the client's batch size -> bytes that are queued for it."""
         self._batch_id, self._intent = 0, ""
         self._open = False
         self._ready = False
@@ -129,15 +129,15 @@ class TransactionalSink:
         """Opens the transaction of a batch.
 
         Args:
-            batch_id: which one.
-            intent: digest of what it means.
-            known: the last batch that is known to be committed as this stream means it.
+            batch_id: id of the batch.
+            intent: digest of the batch's intent.
+            known: the last batch that is known to be committed with this stream's intent.
 
         Returns:
-            False if the batch is already committed: its records must not be sent again.
+            False if the batch is already committed; its records must not be sent again.
 
         Raises:
-            IntentError: something else is committed under the batch's id, or a batch that nobody knows.
+            IntentError: another intent is committed under the batch's id, or an unknown batch is committed.
             KafkaWriteError: the broker refuses or does not answer.
         """
         if self._open:
@@ -156,7 +156,7 @@ class TransactionalSink:
                 self._connection.refused.clear()
                 reach("kafka.after_begin")
                 reach("kafka.before_marker")
-                # First of all, because it is where a fenced producer is told so: before any record is sent in vain.
+                # The marker goes first: here a fenced producer learns that it is, before it sends any record in vain.
                 self._mark()
             except _Fenced as error:
                 self._drop()
@@ -164,7 +164,7 @@ class TransactionalSink:
                 if fenced > 1:
                     raise KafkaWriteError(
                         f"Another producer took over '{self._id}' twice while batch {batch_id} began.",
-                        hint="do two drivers run the same pipeline? `deltaworks status`",
+                        hint="do two drivers run the same pipeline? See `deltaworks status`",
                     ) from error
             except KafkaWriteError:
                 self._drop()
@@ -183,19 +183,19 @@ class TransactionalSink:
         partition_key: bytes | None = None,
         partition: int | None = None,
     ) -> None:
-        """Queues a record; its partition is Kafka's murmur2 of the key, as with the Java client.
+        """Queues a record; its partition follows from murmur2 of the key, as in the Java client.
 
         Args:
-            topic: an existing one; the record is not larger than its `limit`.
-            key: None is allowed.
-            value: None is a tombstone.
-            timestamp_ms: of the record.
-            headers: order and repeated names are kept.
-            partition_key: decides the partition in the place of the key.
-            partition: in the place of what a key decides.
+            topic: an existing topic; the record is not larger than its `limit`.
+            key: key, may be None.
+            value: value; None is a tombstone.
+            timestamp_ms: timestamp of the record.
+            headers: headers; order and repeated names are kept.
+            partition_key: decides the partition instead of the key.
+            partition: the partition, instead of the one that a key decides.
 
         Raises:
-            StreamsError: it is refused, and would be again.
+            StreamsError: the record is refused, and would be again.
             KafkaWriteError: the queue stays full; abort the transaction.
             BatchTooLongError: the broker has ended the transaction.
         """
@@ -204,7 +204,7 @@ class TransactionalSink:
             self._look_at_the_clock()
         if topic in self._tight:
             self._make_room(topic, record_size(key, value, headers))
-        # Zero would mean "now" to the client.
+        # The client would take zero as "now".
         timestamp_ms = timestamp_ms or 1
         if partition is None:
             partition = _BY_KEY if partition_key is None else self._partition(topic, partition_key)
@@ -219,7 +219,7 @@ class TransactionalSink:
             raise self._failure(f"send a record to '{topic}'", error) from error
 
     def limit(self, topic: str) -> int | None:
-        """How large a record may be, as `record_size` counts; None: there is no such topic.
+        """The maximum size of a record, as `record_size` counts it; None if the topic does not exist.
 
         Raises:
             KafkaWriteError: the broker does not answer.
@@ -233,10 +233,9 @@ class TransactionalSink:
         """Makes the records and the marker of the batch visible, all or none.
 
         Raises:
-            StreamsError: the broker refused a record, and would again; the transaction was aborted.
+            StreamsError: the broker refused a record, and would refuse it again; the transaction was aborted.
             BatchTooLongError: the broker has ended the transaction; nothing is written.
-            KafkaWriteError: the transaction was aborted, or its outcome is unknown; running the batch again is
-                right in both cases.
+            KafkaWriteError: the transaction was aborted or its outcome is unknown; in both cases, run the batch again.
         """
         assert self._open, "commit without begin"
         self._look_at_the_clock()
@@ -260,10 +259,10 @@ class TransactionalSink:
         reach("kafka.after_commit")
 
     def _find_out(self) -> None:
-        """The answer to a commit did not come: a new producer ends the transaction one way or the other.
+        """Finds out how a commit without an answer ended: a new producer ends the transaction one way or the other.
 
         Raises:
-            KafkaWriteError: it was aborted.
+            KafkaWriteError: the transaction was aborted.
         """
         self._drop()
         try:
@@ -277,7 +276,7 @@ class TransactionalSink:
             )
 
     def abort(self) -> None:
-        """Drops the records of the batch. Never raises: a producer that cannot abort is dropped itself."""
+        """Drops the records of the batch. It never raises: a producer that cannot abort is dropped."""
         if not self._open:
             return
         self._open = False
@@ -288,12 +287,12 @@ class TransactionalSink:
             self._drop()
 
     def close(self) -> None:
-        """Aborts what is open and closes the connection; the sink cannot be used again."""
+        """Aborts an open transaction and closes the connection; the sink cannot be used again."""
         self.abort()
         self._connection.close()
 
     def committed(self) -> Marker | None:
-        """The marker of the last batch that is committed, for good: whoever had the task cannot commit any more.
+        """The final marker of the last committed batch: earlier producers of the task can no longer commit.
 
         Raises:
             KafkaWriteError: the broker does not answer.
@@ -314,9 +313,9 @@ class TransactionalSink:
         self._ready = False
 
     def _take_over(self) -> None:
-        """Fences whoever had the task before, which ends its open transaction, and reads the marker.
+        """Fences the previous producer of the task, which ends its open transaction, and reads the marker.
 
-        After that no transaction is open on the task's partition, so nothing hides the marker.
+        Then no transaction is open on the task's partition, so nothing hides the marker.
         """
         try:  # a record for a topic that the client does not know yet waits for a tenth of a second
             self._producer.list_topics(self._place.topic, timeout=_TIMEOUT_S)
@@ -327,8 +326,8 @@ class TransactionalSink:
         self._ready = True
 
     def _init_transactions(self) -> None:
-        """Asks often at first: a producer that misses the moment at which its coordinator is connected looks again
-        only after half a second, unless it is asked."""
+        """Initialises transactions with short timeouts at first: unless it is called again, a producer that misses the
+        moment when its coordinator is connected looks again only after half a second."""
         wait_s = _FIRST_ANSWER_S
         while True:
             try:
@@ -345,14 +344,14 @@ class TransactionalSink:
             raise KafkaWriteError(error.message, hint=error.hint) from error
 
     def _mark(self) -> None:
-        """Puts the marker into the transaction, and waits until the broker has it."""
+        """Adds the marker to the transaction and waits until the broker has it."""
         place, marker = self._place, encode(Marker(batch=self._batch_id, intent=self._intent))
         self._produce(place.topic, marker, place.key, place.partition)
-        # Raises if the producer is fenced; a marker that is refused is told of by the commit.
+        # Raises if the producer is fenced; the commit reports a refused marker.
         self._attempt("write the marker", lambda: self._flushed(_BEGIN_S), _BEGIN_S)
 
     def _make_room(self, topic: str, size: int) -> None:
-        """The client puts more records together than the topic takes, so what is queued is sent before that."""
+        """Sends the queued records before the client would batch more of them than the topic accepts."""
         queued = self._tight[topic] + size
         if queued > (self._limits.of(topic) or 0):
             self._attempt("send records", lambda: self._flushed(_TIMEOUT_S))
@@ -361,7 +360,7 @@ class TransactionalSink:
 
     def _flushed(self, timeout_s: float) -> None:
         if self._producer.flush(timeout_s):
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "records are not taken"))
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "the broker does not take records"))
 
     def _send_when_there_is_room(
         self,
@@ -382,13 +381,13 @@ class TransactionalSink:
                 if ticks_s() > deadline:
                     raise KafkaWriteError(
                         f"The queue of '{self._id}' stays full: the broker took nothing for {_TIMEOUT_S:.0f} s.",
-                        hint="is it running, and has it disk space? `deltaworks status`",
+                        hint="is it running, and does it have disk space? See `deltaworks status`",
                     ) from error
             except KafkaException as error:
                 raise self._failure(f"send a record to '{topic}'", error) from error
 
     def partitions(self, topic: str) -> int:
-        """How many partitions an existing topic has.
+        """The number of partitions of an existing topic.
 
         Raises:
             KafkaWriteError: the broker does not answer.
@@ -404,14 +403,14 @@ class TransactionalSink:
                 raise self._failure(f"ask for the partitions of '{topic}'", error) from error
             if not count:
                 raise KafkaWriteError(
-                    f"'{self._id}' does not learn how many partitions the topic '{topic}' has.",
-                    hint="was it deleted or created this moment? See the broker's log (`deltaworks logs kafka`)",
+                    f"'{self._id}' cannot find out how many partitions the topic '{topic}' has.",
+                    hint="was it just deleted or created? See the broker's log (`deltaworks logs kafka`)",
                 )
             known = self._partitions[topic] = count, {}
         return known
 
     def _partition(self, topic: str, key: bytes) -> int:
-        """Remembered per key, because murmur2 in Python costs more than all the rest of `send`."""
+        """The partition of a key, remembered because murmur2 in Python costs more than the rest of `send`."""
         count, by_key = self._known(topic)
         partition = by_key.get(key)
         if partition is None:
@@ -421,7 +420,7 @@ class TransactionalSink:
         return partition
 
     def _attempt(self, what: str, action: Callable[[], T], timeout_s: float = _TIMEOUT_S) -> T:
-        """Tries again what may be tried again; ends the transaction where the broker wants it ended."""
+        """Does something with the producer, retries passing errors, and aborts the transaction if the broker asks."""
         deadline = ticks_s() + timeout_s
         while True:
             try:
@@ -430,7 +429,7 @@ class TransactionalSink:
                 self._use(self._connect())
                 raise KafkaWriteError(
                     f"The client of '{self._id}' hangs: it does not {what}.",
-                    hint="a new one takes its place, and the batch runs again; if this repeats, `deltaworks restart`",
+                    hint="a new client replaces it, and the batch runs again; if this repeats, `deltaworks restart`",
                 ) from None
             except KafkaException as error:
                 reason: KafkaError = error.args[0]
@@ -443,7 +442,7 @@ class TransactionalSink:
                 raise self._failure(what, error) from error
 
     def _failure(self, what: str, error: KafkaException) -> DeltaworksError:
-        """Ends the transaction if it cannot be committed any more."""
+        """Makes the error to raise; ends the transaction if it can no longer be committed."""
         reason: KafkaError = error.args[0]
         too_long = self._too_long() if reason.txn_requires_abort() or reason.fatal() else None
         self._listen(0)
@@ -451,15 +450,15 @@ class TransactionalSink:
         if self._open and (reason.txn_requires_abort() or refused):
             self.abort()
         if reason.fatal() or refused:
-            self._drop()  # one that has lost a record counts it, and the broker refuses those that come after it
+            self._drop()  # a producer counts a lost record, and the broker refuses the records after it
         if too_long is not None:
             return too_long
         if refused or reason.code() in _REFUSED:
             topic, why = refused[0] if refused else ("", reason)
             return StreamsError(
-                f"The broker does not take a record of batch {self._batch_id} from '{self._id}'"
+                f"The broker refuses a record of batch {self._batch_id} from '{self._id}'"
                 f"{f' for topic {topic!r}' if topic else ''}: {why.name()}, {why.str()}",
-                hint="it would refuse it again: see the settings of the topic, and who may write to it",
+                hint="it would refuse the record again; check the settings of the topic and who may write to it",
             )
         return KafkaWriteError(
             f"'{self._id}' cannot {what} (batch {self._batch_id}): {reason.name()}, {reason.str()}",
@@ -467,7 +466,7 @@ class TransactionalSink:
         )
 
     def _listen(self, wait_s: float) -> None:
-        """Lets the client say which records were not written."""
+        """Lets the client report records that were not written."""
         with contextlib.suppress(KafkaException, SystemError):
             self._producer.poll(wait_s)
 
@@ -477,7 +476,7 @@ class TransactionalSink:
         if not self._warned and open_s * 2_000 > self._timeout_ms:
             self._warned = True
             _log.warning(
-                "The transaction of '%s' for batch %d is open for %.0f s; the broker ends it after %.0f s.",
+                "The transaction of '%s' for batch %d has been open for %.0f s; the broker ends it after %.0f s.",
                 self._id,
                 self._batch_id,
                 open_s,
@@ -485,14 +484,14 @@ class TransactionalSink:
             )
 
     def _too_long(self) -> BatchTooLongError | None:
-        """The broker has ended the transaction that is open because of its age."""
+        """The error if the broker has ended the open transaction because of its age; None otherwise."""
         open_s = ticks_s() - self._began_s
         if not self._open or open_s * 1_000 < self._timeout_ms:
             return None
         return BatchTooLongError(
             f"Batch {self._batch_id} took too long: the transaction of '{self._id}' was open for {open_s:.0f} s, and "
-            f"the broker ends it after {self._timeout_ms / 1_000:.0f} s. Nothing of it is written.",
-            hint="smaller batches (DELTAWORKS_MAX_RECORDS_PER_BATCH), or a higher transaction.max.timeout.ms of the "
+            f"the broker ends it after {self._timeout_ms / 1_000:.0f} s. None of it is written.",
+            hint="use smaller batches (DELTAWORKS_MAX_RECORDS_PER_BATCH) or a higher transaction.max.timeout.ms of the "
             "broker",
         )
 
@@ -504,7 +503,7 @@ class TransactionalSink:
 
 
 class Committed(Protocol):
-    """What says which batch was committed last: a marker in Kafka, or what a sink remembers."""
+    """The last committed batch, from a marker in Kafka or from what a sink remembers."""
 
     @property
     def batch(self) -> int: ...
@@ -514,17 +513,17 @@ class Committed(Protocol):
 
 
 def is_committed(marker: Committed | None, batch_id: int, intent: str, known: int, who: str) -> bool:
-    """Whether a batch was committed by an earlier attempt, which is to be skipped.
+    """Whether an earlier attempt committed a batch, which is then skipped.
 
     Args:
-        marker: of the task's last transaction.
-        batch_id: of the batch.
-        intent: its digest.
-        known: the last batch that is known to be committed as this stream means it.
+        marker: marker of the task's last transaction.
+        batch_id: id of the batch.
+        intent: digest of the batch's intent.
+        known: the last batch that is known to be committed with this stream's intent.
         who: names the task in an error.
 
     Raises:
-        IntentError: something else was committed under its id, or a batch that nobody knows.
+        IntentError: another intent was committed under the batch's id, or an unknown batch was committed.
     """
     if marker is None or marker.batch < batch_id:
         return False
@@ -533,30 +532,30 @@ def is_committed(marker: Committed | None, batch_id: int, intent: str, known: in
     if batch_id < marker.batch <= known:
         return True
     what = (
-        f"batch {batch_id} with another meaning"
+        f"batch {batch_id} with another intent"
         if marker.batch == batch_id
-        else f"batch {marker.batch}, when batch {batch_id} is to be done and {known} is the last one that is known"
+        else f"batch {marker.batch}, but batch {batch_id} is next and {known} is the last known one"
     )
     raise IntentError(
-        f"The transactions of '{who}' have committed {what}: its records are there, and these would be others.",
-        hint="is this a copy of the checkpoint, or files of two copies? Bring back the newest, or begin with a new one",
+        f"The transactions of '{who}' have committed {what}: its records are in Kafka, and would differ from these.",
+        hint="is this a copy of the checkpoint, or a mix of two copies? Restore the newest, or start with a new one",
     )
 
 
 def settled_markers(
     bootstrap: str, pipeline: str, query: str, tasks: Sequence[int], only: Sequence[TaskId] | None = None
 ) -> dict[TaskId, Marker]:
-    """What the tasks of a checkpoint have committed, for good: transactions that were open are ended.
+    """The final markers of a checkpoint's tasks; this ends open transactions.
 
-    For a driver that holds the lease, before it decides what becomes of a batch that was begun: a worker of a driver
-    that died cannot commit any more after this.
+    A driver that holds the lease calls this before it decides what to do with a started batch: after this, no worker of
+    a dead driver can commit.
 
     Args:
         bootstrap: address of the broker.
-        pipeline: its name.
+        pipeline: name of the pipeline.
         query: identity of the checkpoint.
         tasks: number of tasks per stage.
-        only: those of interest; None: all.
+        only: the tasks of interest; None: all.
 
     Raises:
         KafkaWriteError: the broker does not answer.
@@ -579,4 +578,4 @@ def application(pipeline: str, query: str) -> str:
 
 
 class _Fenced(Exception):
-    """Another producer has the transactional id now."""
+    """Another producer now has the transactional id."""

@@ -1,4 +1,4 @@
-"""Data quality: suites of Great Expectations, run on Delta tables.
+"""Data quality: runs suites of Great Expectations on Delta tables.
 
 ```python
 from deltaworks.quality import validate
@@ -7,14 +7,14 @@ verdicts = validate({"orders": Path("tables/orders")}, {"orders": [gxe.ExpectCol
 assert all(verdict.passed for verdict in verdicts)
 ```
 
-- `verdict`: what is known of one expectation afterwards
-- `validation`: `validate`; `rows` (on pandas, by Great Expectations) and `query` (on DuckDB) do the two kinds of work
-- `tables`: Delta tables, Arrow and pandas as both need them
-- `suites`: where the suites of a job are found
-- `engine`: the import of Great Expectations, which takes five seconds; nothing of it is loaded before it is needed
+- `verdict`: the result of one expectation
+- `validation`: `validate`, which uses `rows` (Great Expectations on pandas) and `query` (DuckDB)
+- `frames`: Delta, Arrow and pandas tables in the form that both need
+- `suites`: finds the suites of a job
+- `engine`: imports Great Expectations, which takes five seconds, only when it is needed
 
-A suite is plain data: Great Expectations' own classes. What only SQL can say (rules between rows, columns or tables)
-is an `UnexpectedRowsExpectation`; DuckDB runs it, with every table there by its name.
+A suite is plain data: Great Expectations' own classes. Rules that need SQL (between rows, columns or tables) are
+`UnexpectedRowsExpectation`s; DuckDB runs them, with every table available by its name.
 """
 
 from deltaworks.quality.frames import Source

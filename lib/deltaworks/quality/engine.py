@@ -1,9 +1,9 @@
 """The import of Great Expectations.
 
-It brings SciPy, Altair and SQLAlchemy with it and takes about five seconds, so it happens when something is validated,
-never when a module of ours is imported. It also looks whether Spark Connect is there, and without all of its packages
-PySpark takes `python -c` (and whatever else has no main file) for its own doctests and ends the process, with exit
-code 0: a check that was never made, and looks well.
+The import pulls in SciPy, Altair and SQLAlchemy and takes about five seconds. So it happens at the first validation,
+never when one of our modules is imported. It also probes for Spark Connect. If some packages of that are missing,
+PySpark mistakes a process without a main file (such as `python -c`) for its own doctests and ends it with exit code 0,
+so a check that never ran would look like a pass.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def load() -> None:
     Raises:
         ConfigurationError: it cannot be imported here.
     """
-    # Where somebody logs at INFO (Airflow does), it would tell of everything that it registers and looks up.
+    # At level INFO (Airflow's), it would log everything that it registers and looks up.
     logging.getLogger("great_expectations").setLevel(logging.WARNING)
     try:
         import great_expectations  # noqa: F401
@@ -35,7 +35,7 @@ def load() -> None:
 
 
 def dataframes() -> BatchDefinition[None]:
-    """What makes batches of data frames; in memory only: no files, no progress bars, nothing is sent anywhere."""
+    """Makes batches of data frames in memory: without files, progress bars or telemetry."""
     load()
     import great_expectations
     from great_expectations.data_context.types.base import (

@@ -1,4 +1,4 @@
-"""Tables as the two engines need them: Arrow for DuckDB, pandas for Great Expectations."""
+"""Tables for the two engines: Arrow for DuckDB, pandas for Great Expectations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Source: TypeAlias = Union[pa.Table, pads.Dataset, "pd.DataFrame", Path, str]
-"""An Arrow table or dataset, a data frame, or the path of a Delta table."""
+"""An Arrow table or dataset, a pandas data frame, or the path of a Delta table."""
 
 
 @dataclass(frozen=True)
@@ -24,17 +24,17 @@ class Tables:
     """All tables of one validation, each at one version."""
 
     sandbox: Sandbox
-    """Every table is there by its name."""
+    """The sandbox for rules in SQL, which has every table by its name."""
     opened: Mapping[str, Any]
     """Arrow tables and datasets."""
     errors: Mapping[str, str]
     """Tables that cannot be opened, and why."""
     order: str | None = None
-    """In which the replay that wrote them went, `recorded` or `time`; None: no replay did, or several."""
+    """The order of the replay that wrote the tables, `recorded` or `time`; None if no or several replays wrote them."""
 
     @classmethod
     def open(cls, sources: Mapping[str, Source], order: str | None = None, limits: Limits | None = None) -> Tables:
-        """Opens all, so that rules about several see versions of about the same moment; reads no rows yet."""
+        """Opens all tables at about the same moment, for rules that need several; reads no rows yet."""
         sandbox = Sandbox(limits)
         opened, errors = {}, {}
         for name, source in sources.items():
@@ -46,10 +46,10 @@ class Tables:
         return cls(sandbox, opened, errors, order)
 
     def arrow(self, name: str) -> pa.Table:
-        """One table, whole.
+        """Reads a whole table.
 
         Raises:
-            LookupError: there is no such table, or it cannot be opened.
+            LookupError: the table does not exist or cannot be opened.
         """
         if name not in self.opened:
             known = ", ".join(self.opened) or "none"
@@ -69,10 +69,10 @@ def _open(source: Source) -> Any:
 
 
 def data_frame(table: pa.Table) -> pd.DataFrame:
-    """For Great Expectations: exact decimals and integers, also where some are null; rows numbered from 0."""
+    """A data frame for Great Expectations: decimals and integers stay exact even with nulls; rows count from 0."""
     return table.to_pandas(integer_object_nulls=True)
 
 
 def sample(table: pa.Table, rows: list[int]) -> tuple[dict[str, Any], ...]:
-    """Rows by number, as Python objects."""
+    """The rows of the given numbers, as Python objects."""
     return tuple(table.take(pa.array(rows, pa.int64())).to_pylist())

@@ -1,8 +1,8 @@
-"""The gate: everything that is known to hold, asked of tables before anybody relies on them.
+"""The gate: checks tables before anybody relies on them.
 
-`gate` judges the staging tables of a replay beside production; `judge` the tables of a pipeline as they are.
-Both run the job's suite (Great Expectations, `jobs/quality/<name>.py`) and our own invariants; whoever has the verdicts
-goes on only if none of them blocks.
+`gate` checks the staging tables of a replay against production; `judge` checks the current tables of a pipeline.
+Both run the job's suite (Great Expectations, `jobs/quality/<name>.py`) and our own invariants. The caller goes on only
+if no verdict blocks.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ def gate(
     samples: int = 5,
     limits: Limits | None = None,
 ) -> list[Verdict]:
-    """Judges what a replay wrote.
+    """Checks the tables that a replay wrote.
 
     Args:
-        staging: folder of its tables, which nobody writes any more.
-        production: folder of the tables that it would change.
+        staging: folder of the replay's tables, which are complete.
+        production: folder of the tables that the replay would change.
         schemas: all tables of the pipeline, published or not: rules between tables need both.
-        suites: of the job; may be empty.
+        suites: suites of the job; may be empty.
         scope: what the replay has read, and which days it would publish.
         published: names of the tables that it would publish; None: all.
         begin: where the replay began; None: with the first batch.
-        order: in which it went, `recorded` or `time`.
-        samples: how many rows a verdict shows at most.
-        limits: of each check in SQL; None: the defaults.
+        order: order of the replay, `recorded` or `time`.
+        samples: maximum number of rows that a verdict shows.
+        limits: limits of each check in SQL; None: the defaults.
 
     Returns:
-        A verdict per expectation and invariant; publish only if none of them `blocks`.
+        A verdict per expectation and invariant; publish only if none `blocks`.
     """
     new, old = TableSnapshots.below(staging, schemas), TableSnapshots.below(production, schemas)
     chosen = new.by_name.keys() if published is None else published
@@ -74,15 +74,15 @@ def judge(
     samples: int = 5,
     limits: Limits | None = None,
 ) -> list[Verdict]:
-    """Judges tables as they are.
+    """Checks the current tables of a pipeline.
 
     Args:
         tables: folder of all tables.
-        schemas: those of the pipeline.
-        suites: of the job; may be empty.
+        schemas: tables of the pipeline.
+        suites: suites of the job; may be empty.
         last_batch: the last batch in the record of a stream that may be running; None: nobody writes.
-        samples: how many rows a verdict shows at most.
-        limits: of each check in SQL; None: the defaults.
+        samples: maximum number of rows that a verdict shows.
+        limits: limits of each check in SQL; None: the defaults.
     """
     opened = TableSnapshots.below(tables, schemas, last_batch)
     return [
@@ -93,7 +93,7 @@ def judge(
 
 
 def _in_step(tables: TableSnapshots, begin: LaterBegin | None) -> dict[str, Any]:
-    """As a suite shall see them: without rows of records so old that the other topics have none to go with them."""
+    """The tables that a suite sees: without rows of records so old that the other topics have no matching ones."""
     sources = tables.sources
     if begin is None or not begin.topics:
         return sources
@@ -107,12 +107,12 @@ def _in_step(tables: TableSnapshots, begin: LaterBegin | None) -> dict[str, Any]
 
 
 def _missing(tables: TableSnapshots) -> Iterator[Verdict]:
-    """Without a suite, nothing else would say so."""
+    """Reports missing tables, which nothing else would do without a suite."""
     for name in tables.missing:
         yield Verdict(
             table=name,
             expectation="TableExists",
-            expects="the table is there",
+            expects="the table exists",
             why="The pipeline creates all of its tables before its first batch.",
             severity="critical",
             outcome=Outcome.ERROR,

@@ -1,22 +1,22 @@
-"""What holds for the tables of every pipeline, whatever it computes: said about one set of tables, or about two.
+"""Invariants that hold for the tables of every pipeline, whatever it computes.
 
-| invariant | of | says |
+| invariant | checks | says |
 |---|---|---|
 | `KeysUnique` | windowed tables, snapshots | one row per key, or per key and window |
 | `RowsInTheirPartition` | windowed tables | `window_date` is the day on which the window starts |
-| `FinalWindows` | windowed tables | final is what ended before its task's closed time, and nothing else |
+| `FinalWindows` | windowed tables | a window is final if and only if it ended before its task's closed time |
 | `SnapshotIsChangelog` | snapshots | the last update per key of the changelog, as of the snapshot's batch |
 | `SnapshotIsCurrent` | snapshots of a replay | no update of the changelog is missing |
-| `OnlyWhatWasRead` | tables of a replay | no row of a record, or of a batch, that the replay did not read |
-| `DaysAreComplete` | windowed tables of a replay | all windows of the days that were asked for are final |
-| `EveryPartition` | a replay beside production | no partition is silent that was not silent before |
-| `Volume` | a replay beside production | days have about as many rows as the days before them (a warning) |
-| `OtherDays` | a replay beside production | days that were not asked for would be as they are (a warning) |
+| `OnlyWhatWasRead` | tables of a replay | no row comes from a record or batch that the replay did not read |
+| `DaysAreComplete` | windowed tables of a replay | all windows of the requested days are final |
+| `EveryPartition` | a replay and production | no partition has become silent |
+| `Volume` | a replay and production | days have about as many rows as the days before them (a warning) |
+| `OtherDays` | a replay and production | days that were not requested would not change (a warning) |
 
-Whoever corrects a bug changes what production has: there may be half as many rows, or ten times as many, and a day may
-vanish that only had rows because a clock was wrong. So nothing that compares numbers with production blocks; it is
-shown to whoever approves. `EveryPartition` does block: which partition a record is in follows from a hash of its key,
-so no correction can be right that empties one with many keys, and leaves the others as they were.
+A bug fix changes production: there may be half as many rows, or ten times as many, and a day may vanish that only had
+rows because a clock was wrong. So comparisons of numbers with production never block; the approver sees them.
+`EveryPartition` does block: a record's partition follows from a hash of its key, so no correct fix empties one
+partition with many keys and leaves the others as they were.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from deltaworks.quality.table_snapshots import TableSnapshots
 from deltaworks.quality.verdict import Outcome, Verdict
 
 VOLUME_BAND = 3.0
-"""A day may have as many times more, or fewer, rows than the days before it had on average."""
+"""Factor by which the rows of a day may exceed, or fall below, the average of the days before it."""
 VOLUME_DAYS = 7
 VOLUME_MIN_DAYS = 3
 VOLUME_MIN_ROWS = 100
@@ -48,12 +48,12 @@ class _Rule:
     expects: str
     why: str
     query: str
-    """Selects what should not be."""
+    """Query that selects the violations."""
     severity: str = "critical"
 
 
 def alone(tables: TableSnapshots, *, samples: int = 5, limits: Limits | None = None) -> list[Verdict]:
-    """What holds for any tables at any time."""
+    """Checks what holds for any tables at any time."""
     with _sandbox(limits, tables) as sandbox:
         return _checked(sandbox, tables, _alone(tables), samples)
 
@@ -68,16 +68,16 @@ def of_replay(
     samples: int = 5,
     limits: Limits | None = None,
 ) -> list[Verdict]:
-    """What holds besides for staging tables, some of which are to replace a part of production.
+    """Checks what also holds for staging tables, some of which are to replace a part of production.
 
     Args:
         staging: tables of a replay.
-        production: what is there now.
+        production: current tables of production.
         scope: what the replay has read, and which days it would publish.
         published: names of the tables that it would publish.
         begin: where the replay began; None: with the first batch.
-        samples: how many rows a verdict shows at most.
-        limits: of each query; None: the defaults.
+        samples: maximum number of rows that a verdict shows.
+        limits: limits of each query; None: the defaults.
     """
     with _sandbox(limits, staging, production) as sandbox:
         rules = _of_replay(staging, production, scope, published, begin)
@@ -96,7 +96,7 @@ def _alone(tables: TableSnapshots) -> Iterator[_Rule]:
                     "RowsInTheirPartition",
                     name,
                     "window_date is the day on which the window starts, in UTC",
-                    "Days are published and read by it: a row in another partition is lost, or there twice.",
+                    "Days are published and read by it: a row in another partition is lost or duplicated.",
                     f"SELECT * FROM {_q(name)} "
                     "WHERE window_date IS DISTINCT FROM (window_start AT TIME ZONE 'UTC')::DATE",
                 )
@@ -137,7 +137,7 @@ def _of_replay(
                 "DaysAreComplete",
                 name,
                 "all windows of the days to publish are final",
-                "A window that may still change would stay for ever as it was when it was published.",
+                "A published window that is not final would never be updated.",
                 f"SELECT * FROM {_q(name)} WHERE {scope.condition(schema)} AND NOT is_final",
             )
         if schema.role in (Role.APPEND, Role.CHANGELOG) and beside:
@@ -154,13 +154,13 @@ def _keys_unique(schema: TableSchema, window: tuple[str, ...]) -> _Rule:
         "KeysUnique",
         schema.name,
         f"one row per {columns}".replace('"', ""),
-        "A later result replaces the earlier one: with two rows, whoever sums counts the same records twice.",
+        "A later result replaces the earlier one: with two rows, a sum counts the same records twice.",
         f"SELECT {columns}, count(*) AS rows FROM {_q(schema.name)} GROUP BY {columns} HAVING count(*) > 1",
     )
 
 
 def _final_windows(tables: TableSnapshots, name: str) -> _Rule:
-    """By task where the log says it, else between the lowest and the highest closed time."""
+    """Checks by task where the Delta log names it, otherwise between the lowest and the highest closed time."""
     table = tables.by_name[name]
     closed = table.closed_before_ms
     late = [page for page in table.pages if page.closes_ms < closed.get(page.task, -1)]
@@ -175,14 +175,14 @@ def _final_windows(tables: TableSnapshots, name: str) -> _Rule:
     return _Rule(
         "FinalWindows",
         name,
-        "windows are final when they ended before the time up to which their task has closed them, and not before",
-        "Whoever waits for final results gets each once, and it is never taken back.",
+        "a window is final if and only if it ended before the time up to which its task has closed windows",
+        "Readers of final results get each result once, and it is never revoked.",
         " UNION ALL BY NAME ".join(parts) or "SELECT 1 WHERE false",
     )
 
 
 def _snapshot_is_changelog(tables: TableSnapshots, name: str) -> _Rule:
-    """Within a batch, rows of a key without a cache may be several: the snapshot has one of them."""
+    """Without a cache, a batch may have several rows of a key; the snapshot has one of them."""
     table = tables.by_name[name]
     key, columns = (", ".join(map(_q, names)) for names in (table.schema.key_names, table.schema.arrow.names))
     same_key = " AND ".join(f"s.{_q(column)} IS NOT DISTINCT FROM l.{_q(column)}" for column in table.schema.key_names)
@@ -191,7 +191,7 @@ def _snapshot_is_changelog(tables: TableSnapshots, name: str) -> _Rule:
         "SnapshotIsChangelog",
         name,
         f"the snapshot is the last update per key of {changelog_name(name)}",
-        "Table and stream are two forms of the same: readers of either must get the same answer.",
+        "Snapshot and changelog are two forms of the same table: readers of either must get the same answer.",
         f"""
         WITH last AS (
             SELECT * FROM {_q(changelog_name(name))} {until}
@@ -214,7 +214,7 @@ def _only_what_was_read(schema: TableSchema, scope: Scope) -> _Rule:
         "OnlyWhatWasRead",
         schema.name,
         f"every row comes from a record that the replay has read, up to batch {scope.last_batch}",
-        "The stream writes the rows of everything after that; they would be there twice.",
+        "The stream writes all later rows; they would be duplicated.",
         f"SELECT * FROM {_q(schema.name)} WHERE {caused}NOT ({anytime})",
     )
 
@@ -224,8 +224,8 @@ def _every_partition(schema: TableSchema, scope: Scope) -> _Rule:
     return _Rule(
         "EveryPartition",
         schema.name,
-        "no partition is silent that has many keys in production, while the others are not",
-        "Partitions follow from a hash of the key: what empties a single one is a task that was lost, no correction.",
+        "no single partition that has many keys in production is silent while the others are not",
+        "Partitions follow from a hash of the key: a lost task empties a single one, a bug fix does not.",
         f"""
         WITH before AS (
             SELECT source_topic, source_partition, count(*) AS rows, count(DISTINCT ({key})) AS keys
@@ -244,13 +244,13 @@ def _every_partition(schema: TableSchema, scope: Scope) -> _Rule:
 
 
 def _volume(schema: TableSchema, scope: Scope) -> _Rule:
-    """As production would be: the first and the newest day are cut short by where the data begins and ends."""
+    """Checks production as it would be. The first and newest days are skipped: the data begins or ends within them."""
     where, time = scope.condition(schema), "window_start" if schema.role is Role.WINDOWED else "timestamp"
     return _Rule(
         "Volume",
         schema.name,
         f"each day to publish has between 1/{VOLUME_BAND:g} and {VOLUME_BAND:g} times the rows of the days before it",
-        "A correction may well change that. If it was not meant to, this is where it shows.",
+        "A bug fix may well change that. If it should not, this shows it.",
         f"""
         WITH result AS (
             SELECT {time} AT TIME ZONE 'UTC' AS moment FROM {_q(schema.name)} WHERE {where}
@@ -280,7 +280,7 @@ def _volume(schema: TableSchema, scope: Scope) -> _Rule:
 
 
 def _other_days(schema: TableSchema, scope: Scope, begin: LaterBegin | None) -> _Rule:
-    """Days that are final on both sides, so that nothing of them is yet to come."""
+    """Compares days that are final on both sides, so that no more rows of them can come."""
     complete = "TRUE" if begin is None else f"epoch_ms(window_start) >= {begin.complete_from_ms}"
     columns = ", ".join(_q(name) for name in schema.arrow.names)
 
@@ -294,7 +294,7 @@ def _other_days(schema: TableSchema, scope: Scope, begin: LaterBegin | None) -> 
         "OtherDays",
         schema.name,
         "days that are not published are the same in the replay",
-        "They stay as they are, though the new code says something else about them: publish them too?",
+        "They keep their old rows, although the new code computes others: publish them, too?",
         f"SELECT window_date, p.rows AS in_production, s.rows AS in_replay FROM ({days(_old(schema.name))}) p "
         f"JOIN ({days(_q(schema.name))}) s USING (window_date) WHERE p.content <> s.content ORDER BY window_date",
         severity="warning",

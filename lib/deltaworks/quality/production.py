@@ -1,4 +1,4 @@
-"""The check of a pipeline's tables in production, by schedule or because somebody asks; what is found is kept."""
+"""The check of a pipeline's production tables, scheduled or on request; it keeps the verdicts."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from deltaworks.settings import Settings
 
 
 def is_there(settings: Settings, name: str) -> bool:
-    """Whether the pipeline has a table already; it creates all of them before its first batch."""
+    """Whether the pipeline has tables; it creates all of them before its first batch."""
     return any((settings.tables / schema.name / layout.LOG_FOLDER).is_dir() for schema in _schemas(settings, name))
 
 
 def check(settings: Settings, name: str, *, run_id: str, samples: int = 5, restricted: bool = True) -> list[Verdict]:
-    """Judges the tables as they are, also while the stream runs, and adds the verdicts to `quality_results`.
+    """Checks the current tables, even while the stream runs, and adds the verdicts to `quality_results`.
 
     Args:
-        settings: where the tables are.
-        name: of the pipeline.
-        run_id: under which the verdicts are kept.
-        samples: how many rows a verdict shows at most.
-        restricted: rules in SQL see the tables and nothing else, within limits of memory and time.
+        settings: the settings, for the location of the tables.
+        name: name of the pipeline.
+        run_id: id under which the verdicts are kept.
+        samples: maximum number of rows that a verdict shows.
+        restricted: rules in SQL see only the tables, within limits of memory and time.
 
     Raises:
-        ConfigurationError: there is no such pipeline, or it has no suite.
-        TransientError: others write to the table of verdicts all the time.
+        ConfigurationError: the pipeline does not exist or has no suite.
+        TransientError: other writers kept winning on the table of verdicts.
     """
     schemas = _schemas(settings, name)
     suite = suites.load(settings, name)

@@ -1,12 +1,12 @@
-"""What was found, kept: two Delta tables beside those of the pipelines, for whoever asks since when something is wrong.
+"""The history of verdicts: two Delta tables next to those of the pipelines, which show since when something is wrong.
 
 | table | a row per | columns |
 |---|---|---|
 | `quality_results` | verdict | run_id, pipeline, table, all fields of the verdict but the sample, blocks, at |
-| `quality_failures` | failing row that was sampled | run_id, pipeline, table, expectation, expects, at, row (JSON) |
+| `quality_failures` | sampled failing row | run_id, pipeline, table, expectation, expects, at, row (JSON) |
 
-Replays, DAGs and people append at the same time: each append is a commit of its own, tried again where another one was
-first. The tables keep themselves in order; readers need no lock (`deltaworks.lakehouse.catalog`).
+Replays, DAGs and people append at the same time: each append is one commit, retried if another one was first. Appends
+also compact and clean the tables. Readers need no lock (`deltaworks.lakehouse.catalog`).
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ def append(root: Path, run_id: str, pipeline: str, verdicts: Sequence[Verdict], 
 
     Args:
         root: folder of all tables.
-        run_id: of the replay, or of whoever asked.
-        pipeline: whose tables were judged.
-        verdicts: all of them, passed or not.
-        at: when; aware.
+        run_id: id of the replay or of the check.
+        pipeline: name of the checked pipeline.
+        verdicts: all verdicts, passed or not.
+        at: time of the check, an aware datetime.
 
     Raises:
         TableError: a table has other columns.
-        TransientError: others were first, again and again.
+        TransientError: other writers were first at every attempt.
     """
     results = [_shared(run_id, pipeline, each, at) | _of_verdict(each) for each in verdicts]
     failures = [_shared(run_id, pipeline, each, at) | {"row": _json(row)} for each in verdicts for row in each.sample]
@@ -101,12 +101,12 @@ def _of_verdict(verdict: Verdict) -> dict[str, object]:
 
 
 def _json(row: object) -> str:
-    """Decimals as text, so that no reader rounds them; bytes in base 64."""
+    """A row as JSON, with decimals as text so that no reader rounds them, and bytes in base 64."""
     return msgspec.json.encode(row, enc_hook=str).decode()
 
 
 def _append(path: Path, rows: pa.Table) -> None:
-    """An append never contradicts another one, but the first two both want to create the table."""
+    """Appends rows; appends never conflict with each other, except when two create the table."""
     if not len(rows) and DeltaTable.is_deltatable(str(path)):
         return
     for attempt in range(_ATTEMPTS):
@@ -116,20 +116,20 @@ def _append(path: Path, rows: pa.Table) -> None:
         except (DeltaProtocolError, SchemaMismatchError) as error:
             raise TableError(
                 f"Delta table '{path.name}' at {path.parent} has other columns: {error}",
-                hint="another version of deltaworks has made it: move its folder away, a new one is made",
+                hint="another version of deltaworks made it; move its folder away, and a new table is created",
             ) from error
         except DeltaError as error:
             if attempt + 1 == _ATTEMPTS:
                 raise TransientError(
-                    f"Delta table '{path.name}' at {path.parent} does not take what was found: {error}",
-                    hint="others write to it all the time; try again",
+                    f"Delta table '{path.name}' at {path.parent} cannot take the verdicts: {error}",
+                    hint="others keep writing to it; try again",
                 ) from error
             time.sleep(random.uniform(0, _PAUSE_S * (attempt + 1)))
     _keep_in_order(path)
 
 
 def _keep_in_order(path: Path) -> None:
-    """Many small files become one; whoever else does that at the same moment may be first."""
+    """Compacts small files; another writer may do so at the same moment and be first."""
     with suppress(CommitFailedError, TableNotFoundError):
         table = DeltaTable(path)
         if len(table.file_uris()) > _TOO_MANY_FILES:

@@ -1,9 +1,9 @@
 """Expectations about rows and columns, checked by Great Expectations on pandas.
 
-What it says is not taken as it is. An expectation that raised comes back as one that failed, without a result; here
-it is an error. Of nested values and bytes it measures and searches the text that Python prints; here that is an error
-too. Bounds given as `Decimal` become floats when the expectation is made, before anything here sees them: exact bounds
-of money need whole numbers or SQL.
+Some of its answers are corrected. It reports an expectation that raised as failed, without a result; here that is an
+error. It measures and searches the printed text of nested values and bytes; here that is an error, too. `Decimal`
+bounds become floats when the expectation is created, before this module sees them, so exact bounds of money need whole
+numbers or SQL.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ _OF_ANY_TYPE = frozenset(
         "ExpectColumnProportionOfNonNullValuesToBeBetween",
     }
 )
-"""They look at whether there is a value and whether it is the same, not into it."""
+"""Expectations that only check whether a value exists and is equal, and do not look into it."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """One table, ready to be looked at."""
+    """One table, ready to be checked."""
 
     table: pa.Table
     batch: Batch
     samples: int
-    """How many rows a verdict shows at most."""
+    """Maximum number of rows that a verdict shows."""
 
     @classmethod
     def of(cls, table: pa.Table, samples: int) -> Rows:
         return cls(table, engine.dataframes().get_batch({"dataframe": frames.data_frame(table)}), samples)
 
     def check(self, expectation: Expectation, verdict: Verdict) -> Verdict:
-        """The verdict, with its outcome."""
+        """Completes the verdict with its outcome."""
         if misfit := self._misfit(expectation):
             return replace(verdict, outcome=Outcome.ERROR, error=misfit)
-        # One at a time: in a suite, one that raises can take others with it.
+        # One at a time: in a suite, an expectation that raises can make others fail.
         answer = self.batch.validate(
             expectation, result_format={"result_format": "SUMMARY", "partial_unexpected_count": max(1, self.samples)}
         )
@@ -65,7 +65,7 @@ class Rows:
         return replace(verdict, outcome=outcome, unexpected=unexpected, sample=sample)
 
     def _misfit(self, expectation: Expectation) -> str | None:
-        """What it would look at without seeing it."""
+        """Why the expectation cannot be checked on its column; None if it can."""
         column = getattr(expectation, "column", None)
         if not isinstance(column, str):
             return None
@@ -75,7 +75,7 @@ class Rows:
             return f"There is no column '{column}'; columns: {', '.join(self.table.column_names)}"
         kind = self.table.schema.field(column).type
         if type(expectation).__name__ not in _OF_ANY_TYPE and (pa.types.is_nested(kind) or _is_bytes(kind)):
-            return f"Column '{column}' is {kind}: say it in SQL, with UnexpectedRowsExpectation"
+            return f"Column '{column}' is {kind}: use SQL, with UnexpectedRowsExpectation"
         return None
 
 
@@ -84,14 +84,14 @@ def _is_bytes(kind: pa.DataType) -> bool:
 
 
 def _error(answer: ExpectationValidationResult) -> str | None:
-    """What was raised: said once, or once per metric, or not at all (then there is no result either)."""
+    """The error that an expectation raised: given once, once per metric, or missing together with the result."""
     info: dict[str, Any] = answer.exception_info or {}
     single = "raised_exception" in info
     raised = [entry for entry in ([info] if single else info.values()) if entry.get("raised_exception")]
     if raised:
-        return str(raised[0].get("exception_message") or "it raised, and says no more").strip()
+        return str(raised[0].get("exception_message") or "it raised an error without a message").strip()
     if not isinstance(answer.success, bool):
-        return f"no answer, but {answer.success!r}"
+        return f"no result, but {answer.success!r}"
     return None
 
 

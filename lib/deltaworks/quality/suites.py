@@ -12,12 +12,12 @@ from deltaworks.settings import Settings
 
 
 def load(settings: Settings, name: str) -> Suites:
-    """Table -> expectations.
+    """Loads the suites of a job: table -> expectations.
 
     Raises:
-        ConfigurationError: there is no such file, or it has no suites.
+        ConfigurationError: the file does not exist, or it has no suites.
     """
-    engine.load()  # before the module does it, which would not see where it fails
+    engine.load()  # before the module imports it, where a failure would not be recognised
     module = jobs.load_module(settings, f"quality.{name}")
     suites = getattr(module, "suites", None)
     if not isinstance(suites, Mapping) or not suites:

@@ -1,9 +1,8 @@
-"""The tables of one pipeline below one root, all of them after the same micro-batch.
+"""The tables of one pipeline below one root, all as of the same micro-batch.
 
-The driver commits a batch one table after the other, so whoever opens table after table while a stream runs gets some
-with a batch and some without it, and finds differences that nobody else will ever see. The batch record says which
-batches every table has; a version that is newer is left aside. Delta keeps the older one long enough
-(`TableOptions.keep_replaced_ms`).
+The driver commits a batch one table after the other. So a reader that opens all tables while a stream runs may get some
+with a batch and some without it, and find differences that do not last. The batch record says which batches every table
+has; newer versions are ignored. Delta keeps the older ones long enough (`TableOptions.keep_replaced_ms`).
 """
 
 from __future__ import annotations
@@ -29,18 +28,18 @@ class TableSnapshot:
 
     schema: TableSchema
     rows: Any
-    """A dataset of Arrow; nothing is read yet."""
+    """An Arrow dataset; nothing is read yet."""
     as_of_batch: int | None = None
-    """Snapshots: the last batch that it shows; -1: none yet; None: nothing is known."""
+    """For snapshots, the last batch that it shows; -1: none yet; None: unknown."""
     closed_before_ms: Mapping[int, int] = field(default_factory=dict)
-    """Windowed tables: task -> windows that end before are final."""
+    """For windowed tables, task -> its closed time: windows that ended before it are final."""
     pages: tuple[PageName, ...] = ()
-    """Windowed tables: files with windows that may still change."""
+    """For windowed tables, the files with windows that may still change."""
 
 
 @dataclass(frozen=True)
 class TableSnapshots:
-    """Those that there are."""
+    """The existing tables of a pipeline."""
 
     by_name: Mapping[str, TableSnapshot]
     missing: tuple[str, ...]
@@ -51,8 +50,8 @@ class TableSnapshots:
 
         Args:
             root: folder of all tables.
-            schemas: what there should be.
-            last_batch: later batches are left aside; None: nobody writes.
+            schemas: the expected tables.
+            last_batch: later batches are ignored; None: nobody writes.
         """
         there = [schema for schema in schemas if (root / schema.name / layout.LOG_FOLDER).is_dir()]
         opened = {schema.name: _open(root / schema.name, schema, last_batch) for schema in there}
@@ -60,7 +59,7 @@ class TableSnapshots:
 
     @property
     def sources(self) -> dict[str, Any]:
-        """For `validate`: name -> dataset."""
+        """The tables for `validate`: name -> dataset."""
         return {name: table.rows for name, table in self.by_name.items()}
 
 
@@ -84,7 +83,7 @@ def _open(path: Path, schema: TableSchema, last_batch: int | None) -> TableSnaps
 
 
 def _version_at(path: Path, version: int, last_batch: int) -> int:
-    """The last version without a later batch; what the driver did between two batches is part of either."""
+    """The last version without a later batch; commits that the driver made between two batches may count to either."""
     found = version
     for number in range(version, 0, -1):
         try:

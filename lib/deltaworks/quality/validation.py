@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from great_expectations.expectations.expectation import Expectation
 
 Suites: TypeAlias = Mapping[str, Sequence["Expectation"]]
-"""Table -> what is expected of it."""
+"""Table -> its expectations."""
 
 
 def validate(
@@ -30,18 +30,18 @@ def validate(
     samples: int = 5,
     limits: Limits | None = None,
 ) -> list[Verdict]:
-    """Checks every expectation; each gets its verdict, whatever the others do.
+    """Checks every expectation; each gets its verdict, whatever happens to the others.
 
     Args:
-        tables: name -> Arrow table, data frame or path of a Delta table. Rules in SQL may use those without a suite.
+        tables: name -> Arrow table, data frame or path of a Delta table. Rules in SQL may use tables without a suite.
         suites: table -> expectations of Great Expectations.
-        order: of the replay that wrote them, `recorded` or `time`; None: no replay did, or several.
-        samples: how many failing rows a verdict shows at most.
-        limits: of each rule in SQL; None: the defaults.
+        order: order of the replay that wrote the tables, `recorded` or `time`; None if no or several replays did.
+        samples: maximum number of failing rows that a verdict shows.
+        limits: limits of each rule in SQL; None: the defaults.
 
     Returns:
-        One verdict per expectation, in the order of the suites. A table that is missing is an error of all of its
-        expectations.
+        One verdict per expectation, in the order of the suites. If a table is missing, each of its expectations gets
+        an error.
     """
     engine.load()
     opened = Tables.open(tables, order, limits)
@@ -90,7 +90,7 @@ def _check_sql(tables: Tables, expectation: UnexpectedRowsExpectation, verdict: 
 
 
 def _unknown(table: str, expectation: Expectation, rows: int | None) -> Verdict:
-    """What is known before it is checked."""
+    """The verdict before the check."""
     severity = expectation.severity
     return Verdict(
         table=table,
@@ -104,7 +104,7 @@ def _unknown(table: str, expectation: Expectation, rows: int | None) -> Verdict:
 
 
 def _in_words(expectation: Expectation) -> str:
-    """Its description, or what Great Expectations says of its kind with its arguments."""
+    """The expectation's description, or the text of Great Expectations for its kind and arguments."""
     from great_expectations.expectations import UnexpectedRowsExpectation
     from great_expectations.render.renderer.inline_renderer import InlineRenderer
 

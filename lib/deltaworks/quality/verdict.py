@@ -1,4 +1,4 @@
-"""What is known of one expectation after it was checked."""
+"""The result of checking one expectation."""
 
 from __future__ import annotations
 
@@ -9,47 +9,47 @@ from typing import Any
 
 
 class Outcome(Enum):
-    """How it ended."""
+    """The outcome of a check."""
 
     PASSED = "passed"
     FAILED = "failed"
     """The data is not as expected."""
     ERROR = "error"
-    """It could not be checked: a table or column is missing, the expectation does not fit the type, SQL is wrong.
-    That says nothing about the data, and is no pass either."""
+    """The check could not run: a table or column is missing, the expectation does not fit the type, the SQL is wrong.
+    This says nothing about the data, so it does not count as a pass."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """One expectation about one table, and how it ended."""
+    """One expectation about one table, with its outcome."""
 
     table: str
     expectation: str
-    """Its class, such as `ExpectColumnValuesToNotBeNull`."""
+    """Class of the expectation, such as `ExpectColumnValuesToNotBeNull`."""
     expects: str
-    """In words: its `description` if it has one."""
+    """The expectation in words: its `description`, if it has one."""
     why: str
     """`meta["why"]` of the expectation."""
     severity: str
-    """`critical` (the default), `warning` or `info`, as the expectation says."""
+    """Severity of the expectation: `critical` (the default), `warning` or `info`."""
     outcome: Outcome
     rows: int | None
-    """Rows of the table; None: there is no table."""
+    """Number of rows of the table; None if there is no table."""
     unexpected: int | None = None
-    """Rows that are not as expected; None: it is not about rows, or there is an error."""
+    """Number of unexpected rows; None if the expectation is not about rows or there is an error."""
     observed: str | None = None
-    """What was there instead, if it is about the table or a column as a whole."""
+    """The observed value, if the expectation is about the table or a column as a whole."""
     sample: tuple[Mapping[str, Any], ...] = ()
-    """The first rows that are not as expected: whole rows of the table, or what the SQL selects."""
+    """The first unexpected rows: whole rows of the table, or what the SQL selects."""
     error: str | None = None
-    """Why it could not be checked."""
+    """Why the check could not run."""
 
     @property
     def passed(self) -> bool:
-        """It was checked and the data is as expected."""
+        """Whether the check ran and the data is as expected."""
         return self.outcome is Outcome.PASSED
 
     @property
     def blocks(self) -> bool:
-        """Nobody should go on: it could not be checked, or what failed is no mere warning."""
+        """Whether nobody should go on: the check could not run, or it failed and is more than a warning."""
         return self.outcome is Outcome.ERROR or (self.outcome is Outcome.FAILED and self.severity == "critical")

@@ -151,13 +151,13 @@ class Beginning:
             intent = intents.get(checkpoint.first_batch + spark_batch)
             return None if intent is None else intent.end
 
-        line = self.paths.current
+        current = self.paths.current
         settled = checkpoint_recovery.settle(
-            line.spark, line.trash, processes.boot_id(), mark=line.synced, offsets_of=offsets_of
+            current.spark, current.trash, processes.boot_id(), mark=current.synced, offsets_of=offsets_of
         )
         for sentence in settled.done:
             _log.warning("checkpoint: %s", sentence)
-        checkpoint_recovery.expire(line.trash, (clock.cautious_ms() - TableOptions().keep_trash_ms) / 1000)
+        checkpoint_recovery.expire(current.trash, (clock.cautious_ms() - TableOptions().keep_trash_ms) / 1000)
         return settled
 
     def _in_tables(self, committer: TableCommitter) -> Iterator[Done]:
@@ -206,13 +206,13 @@ class Beginning:
                 intent = anew
             case _:
                 pass
-        line = self.paths.current
-        known = oversized.begun(line.open_batch, intent.batch)
+        current = self.paths.current
+        known = oversized.begun(current.open_batch, intent.batch)
         if not known.is_too_large:
             return intent.batch if known.in_slices else None
         if durable:
             _log.warning("batch %d is too large and durable in part: it runs in slices", intent.batch)
-            oversized.slice_it(line.open_batch, intent.batch)
+            oversized.slice_it(current.open_batch, intent.batch)
             return intent.batch
         half = oversized.cut_in_two(intent)
         _log.warning("batch %d is too large: cut to %s records", intent.batch, half.limit)
@@ -222,8 +222,8 @@ class Beginning:
 
     def _forget_open(self, checkpoint: CheckpointPlan, committed: int) -> None:
         """Spark asks anew what the open batch is to read."""
-        line = self.paths.current
-        checkpoint_recovery.rewind(line.spark, committed - checkpoint.first_batch, line.trash, mark=line.synced)
+        current = self.paths.current
+        checkpoint_recovery.rewind(current.spark, committed - checkpoint.first_batch, current.trash, mark=current.synced)
 
     def _is_given_up(self, intent: Intent) -> bool:
         """Whether the batch reads records that were removed, and somebody has said that the stream goes on without."""

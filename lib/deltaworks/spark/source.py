@@ -97,7 +97,7 @@ class SourceConfig(msgspec.Struct, frozen=True, kw_only=True):
     start_earliest: tuple[str, ...] = ()
     """Likewise at the beginning."""
     goes_on_at: Offsets = {}
-    """Where a line begins that follows another one; a topic that is not there begins as in a new pipeline."""
+    """Where a checkpoint begins that follows another one; a topic that is not there begins as in a new pipeline."""
     goes_on_in: dict[str, str] = {}
     """The ids of topics in which it begins there; others may have any."""
     max_records_per_batch: int = 1_000_000

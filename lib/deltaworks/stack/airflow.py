@@ -1,7 +1,7 @@
 """Airflow's processes on this machine: their environment, their secrets, and when they are ready.
 
-What is configured is in `infra/components.toml`; this module fills in the names there. Secrets are made once and kept
-in files that only their owner can read. Does not import Airflow.
+The configuration is in `infra/components.toml`; this module fills in its variables. Secrets are made once and kept in
+files that only their owner can read. This module does not import Airflow.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ _TIMEOUT_S = 2.0
 
 @dataclass(frozen=True, kw_only=True)
 class Credentials:
-    """How to log in to Airflow's page."""
+    """The login for Airflow's web page."""
 
     url: str
     user: str
     password: str
     file: Path
-    """Keeps the password."""
+    """The file with the password."""
     created_now: bool
-    """They did not exist before, so nobody has seen them yet."""
+    """Whether they are new, so nobody has seen them yet."""
 
     def __repr__(self) -> str:
         return f"Credentials({self.url!r}, {self.user!r}, password in {self.file})"
 
 
 def credentials(settings: Settings) -> Credentials:
-    """Those of this home; made if there are none yet."""
+    """The credentials of this home, made if there are none yet."""
     file = settings.airflow / "passwords.json"
     known = _kept(file, {USER: secrets.token_urlsafe(12)})
     return Credentials(
@@ -54,7 +54,7 @@ def credentials(settings: Settings) -> Credentials:
 
 
 def environment(settings: Settings, software: Software) -> dict[str, str]:
-    """All variables of every process of Airflow, on top of those of `Settings.process_environment`."""
+    """The variables of every Airflow process, in addition to those of `Settings.process_environment`."""
     database = postgres.url(settings, "airflow")
     credentials(settings)
     known = _kept(
@@ -96,12 +96,12 @@ def bundle_config(settings: Settings) -> str:
 
 
 def answers(settings: Settings, path: str) -> bool:
-    """Whether the api-server has this page."""
+    """Whether the API server serves this page."""
     return _get(settings, path) is not None
 
 
 def beats(settings: Settings, job: str, since: datetime) -> bool:
-    """Whether a process of that kind has written a heartbeat since then: its predecessor's counts as healthy, too."""
+    """Whether a process of that kind has written a heartbeat since then; a predecessor's counts as healthy, too."""
     health = _get(settings, "/api/v2/monitor/health") or {}
     beat = health.get(job, {}).get(f"latest_{job}_heartbeat")
     return beat is not None and datetime.fromisoformat(beat) > since
@@ -131,7 +131,7 @@ class _Kept:
 
 
 def _kept(file: Path, new: Mapping[str, str]) -> _Kept:
-    """The content of a file of secrets, which is made if there is none."""
+    """The content of a file of secrets, which is created if it does not exist."""
     if file.is_file():
         return _Kept(json.loads(file.read_text()), created_now=False)
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

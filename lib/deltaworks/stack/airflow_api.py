@@ -1,4 +1,4 @@
-"""Airflow's REST API, as far as the demo, the tests and the fault checks need it. Plain HTTP: no Airflow import."""
+"""The part of Airflow's REST API that the demo, the tests and the fault checks need, without importing Airflow."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 
 
 class Dag(msgspec.Struct, frozen=True):
-    """A DAG as the list shows it."""
+    """A DAG in the list of DAGs."""
 
     dag_id: str
     is_paused: bool
@@ -67,7 +67,7 @@ class TaskInstance(msgspec.Struct, frozen=True):
 class AirflowApi:
     """A client with a session; made by `of`.
 
-    Every method raises `StackError` if Airflow does not answer or refuses, with what it said.
+    Every method raises `StackError`, with Airflow's message, if Airflow does not answer or refuses.
     """
 
     def __init__(self, address: str, user: str, password: str) -> None:
@@ -78,11 +78,11 @@ class AirflowApi:
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
-        """Airflow of the stack, as its administrator.
+        """A client of the stack's Airflow, logged in as its administrator.
 
         Raises:
-            ConfigurationError: it has never been started in this home.
-            StackError: that of another project answers in its place; it gets no password of ours.
+            ConfigurationError: Airflow has never been started in this home.
+            StackError: another project's Airflow answers on its port; it does not get our password.
         """
         if not settings.airflow.is_dir():
             raise ConfigurationError(f"Airflow was never started in {settings.home}.", hint="deltaworks up")
@@ -100,28 +100,28 @@ class AirflowApi:
         self.close()
 
     def token(self) -> str:
-        """A new token for requests of one's own (`Authorization: Bearer ...`)."""
+        """A new token for the caller's own requests (`Authorization: Bearer ...`)."""
         answer = self._send("POST", "/auth/token", {"username": self._user, "password": self._password})
         return str(answer["access_token"])
 
     def health(self) -> dict[str, Any]:
-        """Per component its status and last heartbeat; needs no login. A fresh status may be a predecessor's."""
+        """Status and last heartbeat per component; needs no login. A fresh status may be a predecessor's."""
         return self._send("GET", "/api/v2/monitor/health")
 
     def dags(self) -> list[Dag]:
-        """Those whose files are there."""
+        """The DAGs whose files exist."""
         return msgspec.convert(self._get("/api/v2/dags?limit=1000")["dags"], list[Dag])
 
     def import_errors(self) -> list[ImportFailure]:
-        """One per DAG file that cannot be imported."""
+        """The DAG files that cannot be imported."""
         return msgspec.convert(self._get("/api/v2/importErrors?limit=1000")["import_errors"], list[ImportFailure])
 
     def unpause(self, dag_id: str) -> None:
-        """Lets the scheduler start its runs."""
+        """Lets the scheduler start runs of a DAG."""
         self._authorized("PATCH", f"/api/v2/dags/{_part(dag_id)}", {"is_paused": False})
 
     def trigger(self, dag_id: str, conf: Mapping[str, Any] | None = None, *, run_id: str | None = None) -> str:
-        """Starts a run; the form's fields go into `conf`. Returns its id."""
+        """Starts a run and returns its id; `conf` holds the form's fields."""
         body = {"logical_date": None, "conf": dict(conf or {}), **({"dag_run_id": run_id} if run_id else {})}
         return str(self._authorized("POST", f"/api/v2/dags/{_part(dag_id)}/dagRuns", body)["dag_run_id"])
 
@@ -129,19 +129,19 @@ class AirflowApi:
         return msgspec.convert(self._get(_run(dag_id, run_id)), DagRun)
 
     def runs(self, dag_id: str) -> list[DagRun]:
-        """The latest 100, newest first."""
+        """The latest 100 runs, newest first."""
         path = f"/api/v2/dags/{_part(dag_id)}/dagRuns?order_by=-run_after&limit=100"
         return msgspec.convert(self._get(path)["dag_runs"], list[DagRun])
 
     def patch_run(self, dag_id: str, run_id: str, state: Literal["success", "failed"]) -> None:
-        """Marks a run and what is active in it."""
+        """Marks a run and its active tasks."""
         self._authorized("PATCH", _run(dag_id, run_id), {"state": state})
 
     def task(self, dag_id: str, run_id: str, task_id: str) -> TaskInstance:
         return msgspec.convert(self._get(_task(dag_id, run_id, task_id)), TaskInstance)
 
     def tasks(self, dag_id: str, run_id: str) -> list[TaskInstance]:
-        """All of a run, mapped ones one by one."""
+        """All tasks of a run, including each mapped task."""
         return msgspec.convert(self._get(f"{_run(dag_id, run_id)}/taskInstances")["task_instances"], list[TaskInstance])
 
     def patch_task(
@@ -151,7 +151,7 @@ class AirflowApi:
         self._authorized("PATCH", _task(dag_id, run_id, task_id), {"new_state": state})
 
     def clear(self, dag_id: str, run_id: str, *task_ids: str) -> None:
-        """Lets tasks run again, these only."""
+        """Clears only these tasks, so that they run again."""
         body = {
             "dry_run": False,
             "dag_run_id": run_id,
@@ -162,25 +162,25 @@ class AirflowApi:
         self._authorized("POST", f"/api/v2/dags/{_part(dag_id)}/clearTaskInstances", body)
 
     def xcom(self, dag_id: str, run_id: str, task_id: str, key: str = "return_value") -> Any:
-        """What a task handed on; JSON in a string is read, any other string is the value itself."""
+        """The XCom value of a task; a string with JSON is decoded, any other string is the value itself."""
         value = self._get(f"{_task(dag_id, run_id, task_id)}/xcomEntries/{_part(key)}")["value"]
         with suppress(TypeError, ValueError):
             return json.loads(value)
         return value
 
     def log(self, dag_id: str, run_id: str, task_id: str, try_number: int = 1) -> str:
-        """The messages of a task's log, with those of its trigger and of the exception that ended it."""
+        """The messages of a task's log, including those of its trigger and of the exception that ended it."""
         content = self._get(f"{_task(dag_id, run_id, task_id)}/logs/{try_number}?full_content=true")["content"]
         return "\n".join(text for line in content for text in _log_line(line))
 
     def wait(self, what: str, fact: Callable[[], _T | None], *, timeout_s: float = 60.0) -> _T:
-        """Asks until the answer is neither None nor False; an Airflow that is away meanwhile is waited for.
+        """Polls until the answer is neither None nor False; also waits for an Airflow that is down.
 
         Raises:
-            StackError: not in time; says what was asked.
+            StackError: the timeout passed; says what was awaited.
         """
         deadline = clock.ticks_s() + timeout_s
-        last = "it does not hold"
+        last = "not yet true"
         while clock.ticks_s() < deadline:
             try:
                 answer = fact()
@@ -190,13 +190,13 @@ class AirflowApi:
                 if answer is not None and answer is not False:
                     return answer
             time.sleep(_POLL_S)
-        raise StackError(f"Airflow: {what}: not after {timeout_s:.0f} s ({last}).", hint=f"look at {self.address}")
+        raise StackError(f"Airflow: {what}: not within {timeout_s:.0f} s ({last}).", hint=f"look at {self.address}")
 
     def _get(self, path: str) -> dict[str, Any]:
         return self._authorized("GET", path)
 
     def _authorized(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """With a token, and once more with a new one: the old one may have expired."""
+        """Sends with a token, and retries once with a new one: the old one may have expired."""
         for _ in range(2):
             if self._token is None:
                 self._token = self.token()
@@ -204,7 +204,7 @@ class AirflowApi:
                 return self._send(method, path, body, {"Authorization": f"Bearer {self._token}"})
             except _Unauthorized:
                 self._token = None
-        raise StackError(f"Airflow refuses the token that it just made: {method} {path}.")
+        raise StackError(f"Airflow refuses the token that it has just issued: {method} {path}.")
 
     def _send(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None
@@ -224,7 +224,7 @@ class AirflowApi:
 
 
 class _Unauthorized(Exception):
-    """The token is not valid, or not any more."""
+    """The token is not valid, or no longer valid."""
 
 
 def _run(dag_id: str, run_id: str) -> str:
@@ -236,7 +236,7 @@ def _task(dag_id: str, run_id: str, task_id: str) -> str:
 
 
 def _part(name: str) -> str:
-    """One part of a path, whatever is in it."""
+    """A part of a path, escaped."""
     return quote(name, safe="")
 
 
@@ -250,7 +250,7 @@ def _log_line(line: dict[str, Any] | str) -> Iterator[str]:
 
 
 def _detail(response: httpx.Response) -> str:
-    """What it says is wrong, without the page around it."""
+    """The error message in an answer, without the page around it."""
     try:
         detail = response.json().get("detail", response.text)
     except (ValueError, AttributeError):

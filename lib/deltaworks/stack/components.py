@@ -1,4 +1,4 @@
-"""Reads what `infra/components.toml` says about the components."""
+"""Reads the description of the components, `infra/components.toml`."""
 
 from __future__ import annotations
 
@@ -13,48 +13,48 @@ import msgspec
 from deltaworks.errors import ConfigurationError
 
 Report = Callable[[str], None]
-"""Told what is going on, a short line at a time."""
+"""Gets progress messages, one short line at a time."""
 
 
 class Software(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is started: a version, natively and as a container."""
+    """A program: its version, and how it runs natively and as a container."""
 
     version: str
     image: str
     settings: dict[str, str] = {}
-    """Its configuration, where that is not a file; `$names` depend on where it runs."""
+    """Its configuration as environment variables; `$names` depend on where it runs."""
 
 
 class Component(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One process around the pipelines, or a step before others can start."""
+    """A process around the pipelines, or a step that other components need first."""
 
     name: str
     software: Literal["kafka", "postgres", "airflow", "deltaworks"]
     command: tuple[str, ...]
     ready: Literal["admin", "login", "http", "heartbeat", "answers", "exit"]
-    """How to find out that others can use it."""
+    """How to check that others can use it."""
     ready_timeout_s: float
     stop_signal: Literal["SIGTERM", "SIGINT"]
     stop_patience_s: float
-    """Until it is killed."""
+    """Seconds until it is killed."""
     memory_mb: int
-    """What it may need; a limit in a container."""
+    """Memory that it may need; its limit in a container."""
     ports: tuple[str, ...] = ()
-    """Names of the settings that hold them."""
+    """Names of the settings with its ports."""
     after: tuple[str, ...] = ()
-    """Components that must be ready before it starts; it is stopped before them."""
+    """Components that have to be ready before it starts; it is stopped before them."""
     brings: tuple[str, ...] = ()
-    """Steps that are done whenever this one is started."""
+    """Steps that run whenever this component is started."""
     path: str = ""
-    """What to ask for, if `ready` is `http`."""
+    """Path to request, if `ready` is `http`."""
     job: str = ""
-    """Whose heartbeat, if `ready` is `heartbeat`."""
+    """Kind of process whose heartbeat counts, if `ready` is `heartbeat`."""
     free_disk_mb: int = 0
-    """It is not started with less."""
+    """Free disk space that it needs to start."""
 
     @property
     def is_step(self) -> bool:
-        """Runs to its end, once per start of the stack."""
+        """Whether it runs to its end, once per start of the stack."""
         return self.ready == "exit"
 
 
@@ -65,13 +65,13 @@ class Components:
     java_versions: tuple[int, ...]
     software: Mapping[str, Software]
     by_name: Mapping[str, Component]
-    """In an order in which they can be started."""
+    """All components, in an order in which they can be started."""
 
     def chosen(self, names: Iterable[str] | None) -> list[Component]:
-        """Those components and all that they need, in an order in which they can be started; None chooses all.
+        """These components and all that they need, in an order in which they can be started; None chooses all.
 
         Raises:
-            ConfigurationError: there is no component of such a name.
+            ConfigurationError: there is no component of that name.
         """
         found: set[str] = set()
         left = list(self.by_name if names is None else names)
@@ -88,7 +88,7 @@ class Components:
 
 
 def read_components(infra: Path) -> Components:
-    """Raises `ConfigurationError` if the file is missing or does not make sense."""
+    """Reads the file; raises `ConfigurationError` if it is missing or invalid."""
     file = infra / "components.toml"
     try:
         content = tomllib.loads(file.read_text())
@@ -113,7 +113,7 @@ def read_components(infra: Path) -> Components:
 
 
 class _OrderError(ValueError):
-    """Components that wait for each other, or for one that is not there."""
+    """Components that wait for each other or for an unknown one."""
 
 
 def _in_order(described: Mapping[str, Component]) -> dict[str, Component]:

@@ -1,7 +1,7 @@
-"""Runs the Ivy that the PySpark wheel carries: how jars get here without Maven and without naming a repository.
+"""Downloads jars with the Ivy in the PySpark wheel, without Maven and without naming a repository.
 
-Ivy's folders are thrown away afterwards, and its default chain is not used: that one looks at the user's local
-Maven repository, where entries without a jar break it.
+Ivy's folders are deleted afterwards. Its default chain is not used, because it also searches the user's local Maven
+repository and breaks on entries without a jar.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SETTINGS = """<ivysettings>
 </ivysettings>
 """
 _PROCESSES = 4
-"""Ivy loads one jar after the other; more processes than this do not help on a small machine."""
+"""Number of parallel processes: Ivy loads one jar at a time, and more processes do not help on a small machine."""
 
 
 @dataclass(frozen=True, order=True)
@@ -39,7 +39,7 @@ class Module:
 
     @classmethod
     def parse(cls, text: str) -> Module:
-        """From `group:artifact:version`."""
+        """Parses `group:artifact:version`."""
         group, artifact, version = text.split(":")
         return cls(group, artifact, version)
 
@@ -48,17 +48,17 @@ class Module:
 
     @property
     def file_name(self) -> str:
-        """The group is part of it: artifacts of different groups share names."""
+        """The file name, which includes the group because artifacts of different groups share names."""
         return f"{self.group}__{self.artifact}__{self.version}.jar"
 
 
 def download(
     java: Java, settings: Settings, modules: Sequence[Module], *, into: Path, transitive: bool, report: Report
 ) -> None:
-    """Puts `Module.file_name` of every module, and with `transitive` of what they need, into a folder.
+    """Downloads every module, and with `transitive` its dependencies, to a folder, as `Module.file_name`.
 
     Raises:
-        StackError: the repository cannot be reached or lacks one; with the last lines of Ivy's log.
+        StackError: the repository cannot be reached or lacks a module; with the last lines of Ivy's log.
     """
     parts = [modules] if transitive else [modules[i::_PROCESSES] for i in range(min(_PROCESSES, len(modules)))]
     done: list[str] = []
@@ -116,8 +116,8 @@ def _run(
         raise StackError(
             f"{len(modules)} jars could not be downloaded.",
             log=(wrong or log)[-15:],
-            hint="needs access to Maven Central once. Behind a proxy set HTTPS_PROXY=http://host:port; "
-            "with an own repository set DELTAWORKS_IVY_SETTINGS to an ivysettings.xml",
+            hint="the first start needs access to Maven Central. Behind a proxy, set HTTPS_PROXY=http://host:port; "
+            "for your own repository, set DELTAWORKS_IVY_SETTINGS to an ivysettings.xml",
         )
 
 
@@ -145,7 +145,7 @@ def _ivy_jar() -> Path:
 
 
 def _proxy_options(settings: Settings) -> list[str]:
-    """Java does not read HTTPS_PROXY."""
+    """Java's options for the proxy, since Java does not read HTTPS_PROXY."""
     if settings.https_proxy is None:
         return []
     proxy = urllib.parse.urlsplit(settings.https_proxy)

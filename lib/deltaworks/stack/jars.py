@@ -1,4 +1,4 @@
-"""The JVM artefacts: which ones a set needs is a committed lock file, checked by SHA-256.
+"""The JVM artefacts: a committed lock file says which jars a set needs, with the SHA-256 of each.
 
 Jars are kept once per user (`Settings.cache`) and linked into `<home>/jars/<set>`, so that a second clone is quick.
 `make lock` writes the locks.
@@ -36,7 +36,7 @@ class Jar:
 
 @dataclass(frozen=True)
 class JarSet:
-    """A lock: everything that goes on one classpath."""
+    """A lock: all jars of one classpath."""
 
     name: str
     jars: tuple[Jar, ...]
@@ -48,12 +48,12 @@ class JarSet:
 
 
 def lock_file(infra: Path, name: str) -> Path:
-    """Where the lock of a set is."""
+    """The path of the lock of a set."""
     return infra / "jars" / f"{name}.lock"
 
 
 def read_lock(infra: Path, name: str) -> JarSet:
-    """Raises `ConfigurationError` if there is no such set."""
+    """Reads the lock of a set; raises `ConfigurationError` if there is no such set."""
     file = lock_file(infra, name)
     if not file.is_file():
         known = ", ".join(sorted(path.stem for path in file.parent.glob("*.lock")))
@@ -63,10 +63,10 @@ def read_lock(infra: Path, name: str) -> JarSet:
 
 
 def ensure_jars(settings: Settings, name: str, report: Report = lambda _: None) -> tuple[Path, ...]:
-    """The jars of a set, downloaded if need be; safe to call from several processes at once.
+    """The jars of a set, downloaded if necessary; several processes may call this at once.
 
     Raises:
-        ConfigurationError: a jar is not what the lock says, or there is no usable Java.
+        ConfigurationError: a jar does not match the lock, or no Java is usable.
         StackError: jars are missing and cannot be downloaded.
     """
     wanted = read_lock(settings.infra, name)
@@ -96,7 +96,7 @@ def _fetch(settings: Settings, missing: Sequence[Jar], cache: Path, report: Repo
             download(java, settings, [j.module for j in missing], into=folder, transitive=False, report=report)
             for jar in missing:
                 _check(folder / jar.module.file_name, jar)
-        finally:  # the next try starts where this one ended
+        finally:  # the next try continues where this one ended
             for jar in missing:
                 if _is_intact(folder / jar.module.file_name, jar):
                     (folder / jar.module.file_name).replace(cache / jar.module.file_name)
@@ -106,9 +106,9 @@ def _check(file: Path, jar: Jar) -> None:
     found = sha256_of(file) if file.is_file() else "no file"
     if found != jar.sha256:
         raise ConfigurationError(
-            f"{jar.module} is not what the lock says: SHA-256 {found}, expected {jar.sha256}.",
-            hint="the download was altered on its way, or the repository serves something else. Do not use it; try "
-            "again from another network. If the version was changed on purpose, run "
+            f"{jar.module} does not match the lock: SHA-256 {found}, expected {jar.sha256}.",
+            hint="the download was altered in transit, or the repository serves another file. Do not use it; retry "
+            "from another network. If the version was changed on purpose, run "
             "`python -m tooling.jar_locks <set>` in a clone and review the difference",
         )
 
@@ -118,7 +118,7 @@ def _is_intact(file: Path, jar: Jar) -> bool:
 
 
 def _link(jars: Sequence[Jar], cache: Path, folder: Path) -> None:
-    """Hard links where the file system can, copies elsewhere."""
+    """Makes hard links where the file system supports them, and copies elsewhere."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     for jar in jars:
@@ -130,6 +130,6 @@ def _link(jars: Sequence[Jar], cache: Path, folder: Path) -> None:
 
 
 def sha256_of(file: Path) -> str:
-    """In hexadecimal."""
+    """The SHA-256 of a file, in hexadecimal."""
     with file.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()

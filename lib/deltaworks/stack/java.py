@@ -18,10 +18,10 @@ _FOLDERS = (Path("/usr/lib/jvm"), Path("/Library/Java/JavaVirtualMachines"))
 
 @dataclass(frozen=True, kw_only=True)
 class Java:
-    """A Java runtime that was asked for its version."""
+    """A Java runtime of a known version."""
 
     home: Path
-    """What JAVA_HOME should be for programs that start Java themselves."""
+    """The value of JAVA_HOME for programs that start Java themselves."""
     version: int
     """Its feature release, such as 17."""
 
@@ -32,10 +32,10 @@ class Java:
 
 
 def find_java(settings: Settings, versions: Sequence[int]) -> Java:
-    """The first usable Java of JAVA_HOME, PATH and the usual folders.
+    """The first usable Java in JAVA_HOME, PATH and the usual folders.
 
     Raises:
-        ConfigurationError: none has one of the `versions`; says which were looked at.
+        ConfigurationError: none has one of the `versions`; says which were tried.
     """
     rejected: list[str] = []
     for home in dict.fromkeys(_homes(settings)):
@@ -44,9 +44,9 @@ def find_java(settings: Settings, versions: Sequence[int]) -> Java:
             return Java(home=home, version=version)
         rejected.append(f"  {home}: {'does not start' if version is None else f'version {version}'}")
     wanted = " or ".join(map(str, versions))
-    seen = "\n".join(["Looked at:", *rejected]) if rejected else "There is none in JAVA_HOME, PATH or /usr/lib/jvm."
+    seen = "\n".join(["Tried:", *rejected]) if rejected else "None was found in JAVA_HOME, PATH or /usr/lib/jvm."
     raise ConfigurationError(
-        f"Java {wanted} is needed to run Spark and Kafka. {seen}",
+        f"Spark and Kafka need Java {wanted}. {seen}",
         hint=f"install one (Debian, Ubuntu: apt install openjdk-{versions[0]}-jre-headless) or point JAVA_HOME at it",
     )
 
@@ -56,7 +56,7 @@ def _homes(settings: Settings) -> Iterator[Path]:
         yield settings.java_home
     for folder in settings.path:
         launcher = folder / "java"
-        if os.access(launcher, os.X_OK):  # false, not an error, in a folder that others may not read
+        if os.access(launcher, os.X_OK):  # False, not an error, in an unreadable folder
             yield launcher.resolve().parent.parent
     for parent in _FOLDERS:
         for folder in sorted(parent.glob("*")):
@@ -66,7 +66,7 @@ def _homes(settings: Settings) -> Iterator[Path]:
 
 
 def _version(launcher: Path) -> int | None:
-    """None when it is missing, does not start or says something else."""
+    """The version of a launcher; None if it is missing, does not start or prints something else."""
     try:
         answer = subprocess.run(
             [launcher, "-XX:-UsePerfData", "-version"], capture_output=True, text=True, timeout=30, check=False

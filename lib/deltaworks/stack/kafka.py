@@ -1,6 +1,6 @@
 """A real Kafka broker on this machine: one KRaft node. Its configuration is in `infra/kafka`.
 
-Does not tune for throughput and replicates nothing: it is for development, tests and benchmarks on one machine.
+It is not tuned for throughput and replicates nothing: it is for development, tests and benchmarks on one machine.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from deltaworks.stack.java import Java, find_java
 
 
 def prepare(settings: Settings, components: Components, report: Report) -> None:
-    """Jars, configuration, and a formatted data folder.
+    """Makes jars, configuration and a formatted data folder.
 
     Raises:
         StackError: jars are missing, or the data folder cannot be formatted.
-        ConfigurationError: there is no usable Java, or a jar is not what the lock says.
+        ConfigurationError: no Java is usable, or a jar does not match the lock.
     """
     java = find_java(settings, components.java_versions)
     classpath = _classpath(settings, report)
@@ -36,7 +36,7 @@ def prepare(settings: Settings, components: Components, report: Report) -> None:
 
 
 def command(settings: Settings, components: Components) -> list[str]:
-    """What starts the broker."""
+    """The command that starts the broker."""
     java = find_java(settings, components.java_versions)
     return [
         *_jvm(settings, java),
@@ -46,7 +46,7 @@ def command(settings: Settings, components: Components) -> list[str]:
 
 
 def is_ready(settings: Settings) -> bool:
-    """Whether it answers the admin protocol."""
+    """Whether the broker answers the admin protocol."""
     return ports.answers(settings.broker_port) and answers(settings.bootstrap, timeout_s=2.0)
 
 
@@ -59,7 +59,7 @@ def _config(settings: Settings) -> Path:
 
 
 def _configure(settings: Settings) -> Path:
-    """Writes what the broker reads; made anew at every start."""
+    """Writes the broker's configuration, at every start."""
     template = string.Template((settings.infra / "kafka" / "server.properties").read_text())
     config = _config(settings)
     settings.kafka.mkdir(parents=True, exist_ok=True)
@@ -86,7 +86,7 @@ def _jvm(settings: Settings, java: Java) -> list[str]:
 def _format(settings: Settings, java: Java, classpath: str, config: Path, report: Report) -> None:
     report("kafka: formatting a new data folder")
     data = settings.kafka / "data"
-    shutil.rmtree(data, ignore_errors=True)  # of a format that was interrupted
+    shutil.rmtree(data, ignore_errors=True)  # left by an interrupted format
     answer = subprocess.run(
         [
             *_jvm(settings, java),
@@ -104,7 +104,7 @@ def _format(settings: Settings, java: Java, classpath: str, config: Path, report
 
 
 def _cluster_id() -> str:
-    """22 characters, as the tool wants it; a leading dash would be an option."""
+    """A cluster id of 22 characters; the tool would read a leading dash as an option."""
     while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
         pass
     return text

@@ -1,7 +1,7 @@
-"""Up, down, status and logs: what the command line and the tests do with everything that runs.
+"""The functions `up`, `down`, `status` and `log_of`, with which the command line and the tests control the stack.
 
-`up` makes ready what the components need, and has the runner start them; `down` stops whatever was registered in
-`<home>/run`, by whomever, and what a killed runner left.
+`up` prepares the components and has the runner start them. `down` stops every process that is registered in
+`<home>/run`, and what a killed runner left behind.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from deltaworks.stack.native import NativeHost
 from deltaworks.stack.state import ComponentState, RunnerState, read_state, read_wanted, write_wanted
 
 _STOP_ORDER = {client.NAME: -1, "pipeline": 0, "runner": 9}
-"""Readers go before what they read; kinds that are not listed go between. First goes what would start them again."""
+"""The order of stopping, 5 for other kinds: first whatever would restart others, then readers before what they read."""
 _PATIENCE_S = {"pipeline": 60.0, "runner": 90.0}
-"""A pipeline finishes its batch first; a runner stops what it runs."""
+"""Timeouts for stopping: a pipeline first finishes its batch, and a runner first stops its components."""
 _POLL_S = 0.05
 _MB = 1_000_000
 
@@ -42,44 +42,44 @@ class Running:
     pid: int
     ports: tuple[int, ...]
     started_now: bool
-    """False: it was running before the call."""
+    """Whether this call started it; if not, it was already running."""
     ready_s: float
-    """From its start until it was ready."""
+    """Seconds from its start until it was ready."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stack:
-    """What `up` was asked for, ready to be used."""
+    """The requested components, ready to be used."""
 
     components: Mapping[str, Running]
     credentials: airflow.Credentials | None
-    """How to log in to Airflow, if it is among them."""
+    """The login for Airflow, if it is among them."""
     seconds: float
-    """The call took."""
+    """Duration of the call."""
 
     def __getitem__(self, name: str) -> Running:
         return self.components[name]
 
     @property
     def started(self) -> list[str]:
-        """What this call has started."""
+        """The components that this call started."""
         return [component.name for component in self.components.values() if component.started_now]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Status:
-    """One process as it is now."""
+    """The current status of one process."""
 
     name: str
     kind: str
     state: str
-    """`running`; `dead` when it ended without being stopped; `remains` when only its children are left; of a component
-    what the runner says of it: `waiting`, `starting`, `ready`, `done`, `pausing`, `stopping`."""
+    """`running`; `dead`: it ended without being stopped; `remains`: only its children are left. For a component, the
+    runner's state: `waiting`, `starting`, `ready`, `done`, `pausing`, `stopping`."""
     pid: int
     memory_mb: int
-    """Of all its processes; pages that they share are counted in each."""
+    """Memory of all its processes; pages that they share count in each."""
     ports: tuple[int, ...]
-    """Those of its ports that answer; none of one that is gone, whoever answers there."""
+    """Its ports that answer; none if it has ended, whoever answers there."""
     log: str
     restarts: int = 0
 
@@ -91,16 +91,16 @@ def up(
     only: Sequence[str] | None = None,
     tethered: bool = False,
 ) -> Stack:
-    """Starts components, or finds them running, and waits until they are ready.
+    """Starts components unless they run, and waits until they are ready.
 
     Args:
-        only: these and what they need; None: all.
-        tethered: they end with the process that starts the runner; for tests.
+        only: the components to start, with what they need; None: all.
+        tethered: the components end with the process that starts the runner; for tests.
 
     Raises:
-        StackError: a port is taken, the disk is full, jars are missing, a component ended or does not answer; what
-            this call has started is stopped then.
-        ConfigurationError: there is no such component; no usable Java or PostgreSQL; a jar is not what the lock says.
+        StackError: a port is taken, the disk is full, jars are missing, or a component ended or does not answer. What
+            this call started is then stopped.
+        ConfigurationError: a component is unknown, no Java or PostgreSQL is usable, or a jar does not match the lock.
     """
     begin = clock.ticks_s()
     host = NativeHost.of(settings)
@@ -142,14 +142,14 @@ def down(settings: Settings, report: Report = lambda _: None, *, delete_data: bo
     """Stops everything that was started, pipelines first; leaves no process, port or temporary file.
 
     Args:
-        delete_data: also removes what deltaworks has made in the home: topics, checkpoints, tables, logs.
+        delete_data: also delete what deltaworks made in the home: topics, checkpoints, tables, logs.
 
     Returns:
         The names of what was stopped.
 
     Raises:
-        ConfigurationError: it is not known that deltaworks has made the home; nothing was stopped or deleted.
-        StackError: something cannot be stopped, or deleted.
+        ConfigurationError: deltaworks may not have made the home; nothing was stopped or deleted.
+        StackError: something cannot be stopped or deleted.
     """
     if not settings.home.is_dir():
         return []
@@ -163,7 +163,7 @@ def down(settings: Settings, report: Report = lambda _: None, *, delete_data: bo
             elif entry.members():
                 report(f"{entry.name}: stopping process {entry.pid}")
                 polite = processes.stop(settings.run, entry, timeout_s=_PATIENCE_S.get(entry.kind, 20.0))
-                report(f"{entry.name}: stopped{'' if polite else ' (killed, it did not go by itself)'}")
+                report(f"{entry.name}: stopped{'' if polite else ' (killed, since it did not end by itself)'}")
                 stopped.append(entry.name)
             else:
                 processes.forget(settings.run, entry.name)
@@ -175,7 +175,7 @@ def down(settings: Settings, report: Report = lambda _: None, *, delete_data: bo
 
 
 def status(settings: Settings) -> list[Status]:
-    """Everything that was started and not stopped."""
+    """The status of everything that was started and not stopped."""
     found = []
     for entry in processes.registered(settings.run):
         if entry.kind == "runner" and (state := _state_of(settings, entry)) is not None:
@@ -190,7 +190,7 @@ def log_of(settings: Settings, name: str) -> Path:
     """The log file of a process, running or not.
 
     Raises:
-        ConfigurationError: there is none of that name.
+        ConfigurationError: there is no log of that name.
     """
     file = settings.logs / f"{FILE.checked(name, settings.logs)}.log"
     if not file.is_file():
@@ -200,7 +200,7 @@ def log_of(settings: Settings, name: str) -> Path:
 
 
 def _runner(settings: Settings) -> processes.Registered | None:
-    """The one that runs."""
+    """The running runner, if any."""
     entry = processes.find(settings.run, runner.NAME)
     return entry if entry is not None and entry.alive else None
 
@@ -210,7 +210,7 @@ def _prepare(host: NativeHost, new: Sequence[Component], report: Report) -> None
         host.require_room_and_ports(component)
     needed_mb, free_mb = sum(c.memory_mb for c in new), psutil.virtual_memory().available // _MB
     if needed_mb > free_mb:
-        report(f"memory: {free_mb} MB are free, these components may need {needed_mb} MB")
+        report(f"memory: {free_mb} MB free, these components may need {needed_mb} MB")
     host.settings.temporary.mkdir(mode=0o700, parents=True, exist_ok=True)
     for component in new:
         host.prepare(component, report)
@@ -236,7 +236,7 @@ def _require_same_ports(host: NativeHost, chosen: Sequence[Component], before: S
             raise StackError(
                 f"{component.name} runs on port {', '.join(map(str, there.ports))}; the settings say "
                 f"{', '.join(map(str, host.ports(component)))}.",
-                hint="stop it first (deltaworks down), or go back to the ports that it was started with",
+                hint="stop it first (deltaworks down), or restore the ports that it was started with",
             )
 
 
@@ -247,7 +247,7 @@ def _wait_until_ready(
     entry: processes.Registered,
     report: Report,
 ) -> RunnerState:
-    """Returns when all are; a new one that ends is an error, another one is being started again."""
+    """Waits until all components are ready. A new component that ends is an error; the runner restarts any other."""
     begin, told = clock.ticks_s(), ""
     limit_s = sum(component.ready_timeout_s for component in chosen) + 10
     while True:
@@ -268,7 +268,7 @@ def _wait_until_ready(
             raise StackError(
                 f"The process runner (process {entry.pid}) ended.",
                 log=processes.last_lines(Path(entry.log)),
-                hint=f"was there a `down` meanwhile? The whole log is {entry.log}",
+                hint=f"was there a `down` meanwhile? See the full log in {entry.log}",
             )
         if clock.ticks_s() - begin > limit_s:
             raise StackError(f"After {limit_s:.0f} s: {told}.", hint=f"logs are in {host.settings.logs}")
@@ -279,7 +279,7 @@ def _ended(component: ComponentState) -> StackError:
     return StackError(
         f"{component.name} (process {component.pid}) ended while it was starting: {component.last_exit}.",
         log=processes.last_lines(Path(component.log)),
-        hint=f"the whole log is {component.log}",
+        hint=f"see the full log in {component.log}",
     )
 
 
@@ -290,7 +290,7 @@ def _running(state: ComponentState, *, started_now: bool) -> Running:
 
 
 def _withdraw(settings: Settings, new: Sequence[Component], own: processes.Registered | None) -> None:
-    """Stops what a failed `up` has started: its own runner with everything, or its part of one that ran before."""
+    """Stops what a failed `up` started: its own runner with everything, or its components of an older runner."""
     names = {component.name for component in new}
     with alone(settings.home):
         if own is not None:
@@ -301,7 +301,7 @@ def _withdraw(settings: Settings, new: Sequence[Component], own: processes.Regis
 
 
 def _stop_components(settings: Settings, names: Collection[str]) -> None:
-    """Has the runner stop them, and goes on with the others; returns when it has."""
+    """Has the runner stop these components and keep the others; returns when they are stopped."""
     write_wanted(settings.run, [name for name in read_wanted(settings.run) if name not in names])
     end = clock.ticks_s() + _PATIENCE_S["runner"]
     while (entry := _runner(settings)) is not None and clock.ticks_s() < end:
@@ -312,7 +312,7 @@ def _stop_components(settings: Settings, names: Collection[str]) -> None:
 
 
 def _stop_supervisor(settings: Settings, report: Report) -> list[str]:
-    """The one that the runner keeps; returns its name if there was one."""
+    """Stops the supervisor that the runner keeps; returns its name if there was one."""
     if _runner(settings) is None or client.NAME not in read_wanted(settings.run):
         return []
     report(f"{client.NAME}: stopping")
@@ -321,7 +321,7 @@ def _stop_supervisor(settings: Settings, report: Report) -> list[str]:
 
 
 def _stop_runner(settings: Settings, entry: processes.Registered, report: Report) -> list[str]:
-    """Stops it, and what it left if it was killed; returns the names of the components that were running."""
+    """Stops a runner, or what a killed one left; returns the names of the components that were running."""
     state = _state_of(settings, entry)
     names = [c.name for c in state.components if _members(settings, c)] if state is not None else []
     if entry.members():
@@ -333,7 +333,7 @@ def _stop_runner(settings: Settings, entry: processes.Registered, report: Report
 
 
 def _clear(settings: Settings, report: Report) -> None:
-    """Ends what is left of a runner that was killed: the kernel has told its processes to go, some take a while."""
+    """Ends what is left of a killed runner: the kernel has signalled its processes, but some take a while to end."""
     state = read_state(settings.run)
     if state is not None:
         end = clock.ticks_s() + 10
@@ -361,14 +361,14 @@ def _kill(left: Sequence[psutil.Process]) -> None:
 
 
 def _tidy(settings: Settings) -> None:
-    """Without anything registered, nothing temporary is left."""
+    """Removes temporary files if no process is registered."""
     if not processes.registered(settings.run):
         shutil.rmtree(settings.temporary, ignore_errors=True)
         shutil.rmtree(settings.run, ignore_errors=True)
 
 
 def _state_of(settings: Settings, entry: processes.Registered) -> RunnerState | None:
-    """None while it has not said anything yet."""
+    """The state of a runner; None while it has not written any."""
     state = read_state(settings.run)
     return state if state is not None and state.pid == entry.pid else None
 
@@ -410,7 +410,7 @@ def _status(entry: processes.Registered) -> Status:
 
 
 def _memory_mb(members: Iterable[psutil.Process]) -> int:
-    """What several processes share (a fork's pages, shared buffers) is counted once, where the system knows (Linux)."""
+    """Memory of several processes; shared pages (forks, shared buffers) count once where the system tells (Linux)."""
     total = 0
     for process in members:
         try:

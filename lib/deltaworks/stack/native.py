@@ -1,4 +1,4 @@
-"""What the runner and `up` have to know about each component on this machine: one `match` per question.
+"""Answers the questions of the runner and `up` about each component on this machine, with one `match` per question.
 
 The answers are in `kafka.py`, `postgres.py` and `airflow.py`.
 """
@@ -37,7 +37,7 @@ class Launch:
     command: list[str]
     environment: Mapping[str, str]
     user: str | None = None
-    """To become before; None stays who we are."""
+    """The user to run as; None: our own."""
 
 
 @dataclass(frozen=True)
@@ -56,25 +56,25 @@ class NativeHost:
         return self.settings.logs / f"{component.name}.log"
 
     def ports(self, component: Component) -> tuple[int, ...]:
-        """Where it listens."""
+        """The ports that it listens on."""
         return tuple(getattr(self.settings, name) for name in component.ports)
 
     def require_room_and_ports(self, component: Component) -> None:
-        """Raises `StackError`, which names the holder or the folder, if it could not run here."""
+        """Raises `StackError`, which names the folder or a port's holder, if the component could not run here."""
         home.make(self.settings)
         free_mb = shutil.disk_usage(self.settings.home).free // 1_000_000
         if free_mb < component.free_disk_mb:
             raise StackError(
-                f"{self.settings.home} has {free_mb} MB free; {component.name} is not started with less than "
-                f"{component.free_disk_mb} MB.",
-                hint="make room, or move everything: DELTAWORKS_HOME=<folder on another disk>",
+                f"{self.settings.home} has {free_mb} MB free; {component.name} needs at least "
+                f"{component.free_disk_mb} MB to start.",
+                hint="free some space, or move everything: DELTAWORKS_HOME=<folder on another disk>",
             )
         for name, port in zip(component.ports, self.ports(component), strict=True):
             who = "Kafka's controller" if name == "controller_port" else component.name
-            ports.require_free(port, who, f"stop it, or choose another port: {_VARIABLES[name]}", patience_s=2.0)
+            ports.require_free(port, who, f"stop it, or choose another port with {_VARIABLES[name]}", patience_s=2.0)
 
     def prepare(self, component: Component, report: Report) -> None:
-        """Makes what it needs and what outlives it: data folder, secrets, configuration."""
+        """Makes the lasting files of a component: data folder, secrets, configuration."""
         match component.software:
             case "kafka":
                 from deltaworks.stack import kafka
@@ -90,7 +90,7 @@ class NativeHost:
                 assert_never(component.software)
 
     def launch(self, component: Component) -> Launch:
-        """How to start it, now."""
+        """How to start a component now."""
         match component.software:
             case "kafka":
                 from deltaworks.stack import kafka
@@ -116,9 +116,10 @@ class NativeHost:
                 assert_never(component.software)
 
     def is_ready(self, component: Component, since: datetime) -> bool:
-        """Whether others can use it; takes a few seconds at most. What answers in the place of it does not count.
+        """Whether others can use the component; takes a few seconds at most. Another process on its port is ignored.
 
         Args:
+            component: the component.
             since: when it was started.
         """
         return self._answers(component, since) and not any(map(self._is_of_another, self.ports(component)))
@@ -155,9 +156,9 @@ class NativeHost:
                 assert_never(component.ready)
 
     def members(self, component: Component, pid: int, started_s: float) -> list[psutil.Process]:
-        """Its processes, itself first, also when it has ended and they are what it left.
+        """Its processes, itself first; if it has ended, those that it left behind.
 
-        Never a stream: whatever is started from here to outlive it leads a session of its own.
+        Streams are never among them: a process that outlives its component leads its own session.
         """
         entry = Registered(name=component.name, kind="", pid=pid, started_s=started_s, command=(), log="")
         found = entry.members()

@@ -1,4 +1,4 @@
-"""Who listens on a port of this machine."""
+"""Finds free ports of this machine, and who listens on the others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _POLL_S = 0.05
 
 
 def is_free(port: int) -> bool:
-    """Whether a component could listen there."""
+    """Whether a component could listen on a port."""
     with closing(socket.socket()) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -27,7 +27,7 @@ def is_free(port: int) -> bool:
 
 
 def answers(port: int) -> bool:
-    """Whether something accepts connections there."""
+    """Whether something accepts connections on a port."""
     with closing(socket.socket()) as probe:
         probe.settimeout(1.0)
         return probe.connect_ex((_LOOPBACK, port)) == 0
@@ -37,7 +37,7 @@ def require_free(port: int, component: str, hint: str, *, patience_s: float = 0.
     """Raises `StackError`, which names the holder, if the port is taken.
 
     Args:
-        patience_s: a process that was killed keeps its ports until the last of its threads is gone.
+        patience_s: how long to wait: a killed process keeps its ports until its last thread is gone.
     """
     end = clock.ticks_s() + patience_s
     while not is_free(port):
@@ -55,5 +55,5 @@ def _holder(port: int) -> str:
     try:
         command = " ".join(process.cmdline())
     except psutil.Error:
-        command = "gone meanwhile"
+        command = "ended meanwhile"
     return f"process {process.pid} ({command[:120]})"

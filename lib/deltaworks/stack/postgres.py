@@ -1,10 +1,10 @@
 """A PostgreSQL on this machine, with one role and one database for Airflow and one for the registry.
 
-It listens on 127.0.0.1 only, has no Unix socket, and every role has a password (`Settings.pgpass`). Its data folder
-appears only when it is complete. PostgreSQL refuses to run as root: then another user is taken for it, who must be
+It listens only on 127.0.0.1, has no Unix socket, and every role has a password (`Settings.pgpass`). Its data folder
+appears only when it is complete. PostgreSQL refuses to run as root; under root it runs as another user, who has to be
 able to reach the folder.
 
-Not here: tables. Airflow and the registry make their own.
+Airflow and the registry make their own tables.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from deltaworks.stack import tether
 from deltaworks.stack.components import Report, Software
 
 DATABASES = ("airflow", "deltaworks")
-"""Each is owned by a role of the same name."""
+"""Databases; each is owned by a role of the same name."""
 _ROLES = ("postgres", *DATABASES)
 _USERS = ("postgres", "nobody")
 _SYSTEM = Path("/usr/lib/postgresql")
@@ -42,7 +42,7 @@ _VERSION = re.compile(r"\(PostgreSQL\) ((\d+)\S*)")
 
 @dataclass(frozen=True, kw_only=True)
 class Binaries:
-    """A folder with `postgres` and `initdb` that start."""
+    """A folder with `postgres` and `initdb` that can start."""
 
     folder: Path
     version: str
@@ -50,10 +50,10 @@ class Binaries:
 
 
 def prepare(settings: Settings, report: Report) -> Binaries:
-    """Makes passwords and data folder, if they are not there.
+    """Makes passwords and data folder if they do not exist.
 
     Raises:
-        ConfigurationError: there is no usable PostgreSQL, or its user cannot reach the data folder.
+        ConfigurationError: no PostgreSQL is usable, or its user cannot reach the data folder.
         StackError: the data folder cannot be made.
     """
     user = server_user()
@@ -62,17 +62,17 @@ def prepare(settings: Settings, report: Report) -> Binaries:
     binaries = find_binaries(settings)
     data = settings.postgres / "data"
     if not data.is_dir():
-        report(f"postgres: a new data folder, by {binaries.folder / 'initdb'} {binaries.version}")
+        report(f"postgres: creating a data folder with {binaries.folder / 'initdb'} {binaries.version}")
         _initialise(binaries, settings, user)
     elif not settings.pgpass.is_file():
-        report("postgres: the passwords are gone, setting new ones")
+        report("postgres: the passwords are missing, setting new ones")
         roles = _new_passwords(settings)
         _single_user(binaries, data, user, [f"ALTER ROLE {role} PASSWORD '{word}'" for role, word in roles.items()])
     return binaries
 
 
 def command(settings: Settings, software: Software) -> list[str]:
-    """What starts the server."""
+    """The command that starts the server."""
     options = {
         "listen_addresses": "127.0.0.1",
         "port": str(settings.postgres_port),
@@ -87,10 +87,10 @@ def command(settings: Settings, software: Software) -> list[str]:
 
 
 def server_user() -> str | None:
-    """Who it must run as: None, as we do, unless we are root.
+    """The user that the server has to run as; None, our own, unless we are root.
 
     Raises:
-        ConfigurationError: we are root, and there is nobody else.
+        ConfigurationError: we are root, and there is no other user.
     """
     if os.geteuid() != 0:
         return None
@@ -104,18 +104,18 @@ def server_user() -> str | None:
 
 
 def environment() -> dict[str, str]:
-    """Of its processes: the same wherever they are started."""
+    """The environment of its processes, the same wherever they are started."""
     return {"LC_ALL": "C", "TZ": "UTC", "PATH": os.defpath}
 
 
 def url(settings: Settings, database: str) -> str:
-    """For SQLAlchemy; the password stays in its file."""
+    """The URL of a database for SQLAlchemy; the password stays in its file."""
     where = f"127.0.0.1:{settings.postgres_port}/{database}"
     return f"postgresql+psycopg://{database}@{where}?passfile={settings.pgpass}"
 
 
 def accepts_login(settings: Settings, *, timeout_s: int = 2) -> bool:
-    """Whether a role can log in, which it cannot while the server starts or recovers."""
+    """Whether a role can log in; it cannot while the server starts or recovers."""
     import psycopg
 
     try:
@@ -133,7 +133,7 @@ def accepts_login(settings: Settings, *, timeout_s: int = 2) -> bool:
 
 
 def server_processes(settings: Settings) -> list[psutil.Process]:
-    """All that work in the data folder: each has a session of its own, and some survive a killed server for a while."""
+    """All processes in the data folder: each has its own session, and some briefly survive a killed server."""
     data, found = settings.postgres / "data", []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
@@ -143,10 +143,10 @@ def server_processes(settings: Settings) -> list[psutil.Process]:
 
 
 def find_binaries(settings: Settings) -> Binaries:
-    """The first that starts and fits the data: POSTGRES_BIN, PATH, Debian's folders (newest first), the package.
+    """The first usable PostgreSQL for the data: POSTGRES_BIN, PATH, Debian's folders (newest first), the package.
 
     Raises:
-        ConfigurationError: none does; says which were looked at.
+        ConfigurationError: none is usable; says which were tried.
     """
     user, rejected = server_user(), []
     version_file = settings.postgres / "data" / "PG_VERSION"
@@ -160,12 +160,12 @@ def find_binaries(settings: Settings) -> Binaries:
             rejected.append(f"  {folder}: version {found.version}; the data folder is of version {needed}")
         else:
             return found
-        if folder == settings.postgres_bin:  # somebody wants this one, so another will not do
+        if folder == settings.postgres_bin:  # explicitly requested, so no other will do
             break
-    seen = "\n".join(["Looked at:", *rejected]) if rejected else "There is none."
+    seen = "\n".join(["Tried:", *rejected]) if rejected else "None was found."
     raise ConfigurationError(
         f"PostgreSQL cannot be started. {seen}",
-        hint="install one (Debian, Ubuntu: apt install postgresql), or POSTGRES_BIN=<folder with initdb and postgres>",
+        hint="install one (Debian, Ubuntu: apt install postgresql), or set POSTGRES_BIN=<folder with initdb, postgres>",
     )
 
 
@@ -176,7 +176,7 @@ def system_binaries() -> list[Path]:
 
 
 def wheel_binaries() -> Path | None:
-    """The folder in the package; its Python code is not used, it would change users and permissions of the system."""
+    """The folder in the package, whose Python code is not used: it would change the system's users and permissions."""
     package = importlib.util.find_spec(_WHEEL)
     return Path(package.origin).parent / "pginstall" / "bin" if package is not None and package.origin else None
 
@@ -193,7 +193,7 @@ def _candidates(settings: Settings, user: str | None) -> Iterator[Path]:
 
 
 def _copied(settings: Settings, folder: Path) -> Path:
-    """The package's binaries where the server's user can reach them; they find their libraries relative to them."""
+    """Copies the package's binaries, with their relative libraries, to where the server's user can reach them."""
     version = importlib.metadata.version(_WHEEL.replace("_", "-"))
     copy = settings.postgres / f"{_WHEEL}-{version}"
     if not copy.is_dir():
@@ -207,7 +207,7 @@ def _copied(settings: Settings, folder: Path) -> Path:
 
 
 def _ask(folder: Path, user: str | None) -> Binaries | None:
-    """None if it does not start as that user."""
+    """The binaries in a folder; None if they do not start as that user."""
     try:
         answers = [
             subprocess.run(
@@ -241,7 +241,7 @@ def _require_reachable(settings: Settings, user: str | None) -> None:
         if answer.returncode != 0:
             raise ConfigurationError(
                 f"PostgreSQL does not run as root but as user {user}, who cannot enter {folder}.",
-                hint=f"run this as an ordinary user; or chmod o+x {folder}; or DELTAWORKS_HOME=<folder elsewhere>",
+                hint=f"run this as an ordinary user, or chmod o+x {folder}, or set DELTAWORKS_HOME=<folder elsewhere>",
             )
 
 
@@ -253,7 +253,7 @@ def _make_folder(folder: Path, user: str | None) -> None:
 
 
 def _initialise(binaries: Binaries, settings: Settings, user: str | None) -> None:
-    """Into a folder that gets its name when everything is in it."""
+    """Makes the data folder, which gets its name when it is complete."""
     roles = _passwords(settings) or _new_passwords(settings)
     new = settings.postgres / "data.new"
     shutil.rmtree(new, ignore_errors=True)
@@ -290,7 +290,7 @@ def _statements(roles: dict[str, str]) -> list[str]:
 
 
 def _single_user(binaries: Binaries, data: Path, user: str | None, statements: Sequence[str]) -> None:
-    """Executes them without a server that anybody could reach."""
+    """Executes statements without a reachable server."""
     _run(
         [str(binaries.folder / "postgres"), "--single", "-j", "-D", str(data), "-c", "exit_on_error=on", "postgres"],
         user,

@@ -1,4 +1,4 @@
-"""Brings the tables of the registry up to date: `python -m deltaworks.stack.registry`, a step of every start."""
+"""Migrates the tables of the registry: `python -m deltaworks.stack.registry`, a step of every start."""
 
 from __future__ import annotations
 

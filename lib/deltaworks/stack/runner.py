@@ -1,16 +1,16 @@
-"""The process runner: starts components in order, watches them, starts again what dies, stops them in order.
+"""The process runner: it starts components in order, watches them, restarts dead ones, and stops them in order.
 
-`python -m deltaworks.stack.runner`, a detached process that `up` starts. Which components shall run it reads from a
-file, how they are it writes to another one (`state.py`).
+`python -m deltaworks.stack.runner` is a detached process that `up` starts. It reads from a file which components should
+run, and writes their state to another file (`state.py`).
 
-- A component starts when all those named in its `after` are ready, and is stopped when all that name it are gone.
-- One that ends is started again after a pause: 1 s, doubling to 30 s, 1 s again once it was ready for a minute.
-  What its processes left running is killed first: a killed scheduler leaves its workers. Streams lead sessions of
-  their own and are never touched.
-- Every process is tethered (`tether.py`): the kernel ends it when the runner ends, however that happens. The signal
-  is bound to the thread that starts a process, so only the main thread does; questions are asked in other threads.
+- A component starts when all components in its `after` are ready. It is stopped when all that name it have ended.
+- A component that ends is restarted after a pause: 1 s, doubling to 30 s, and 1 s again once it was ready for a minute.
+  Processes that it left behind are killed first, such as the workers of a killed scheduler. Streams lead their own
+  sessions and are never touched.
+- Every process is tethered (`tether.py`): the kernel ends it when the runner ends, for whatever reason. The signal is
+  bound to the thread that starts a process, so only the main thread does; other threads ask for readiness.
 
-Does not notice a component that runs but hangs, once it was ready.
+It does not notice a component that was ready and then hangs.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _log = logging.getLogger("runner")
 
 
 class Host(Protocol):
-    """What a runner asks about components; see `NativeHost`."""
+    """The questions of a runner about components; see `NativeHost`."""
 
     def log(self, component: Component) -> Path: ...
     def ports(self, component: Component) -> tuple[int, ...]: ...
@@ -58,12 +58,12 @@ class Host(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Pauses:
-    """How long a component that ended waits for its next start."""
+    """The pauses before the next start of a component that ended."""
 
     first_s: float = 1.0
     longest_s: float = 30.0
     healthy_s: float = 60.0
-    """After so long in `ready`, the next pause is the first one again."""
+    """After this long in `ready`, the next pause is the first one again."""
 
 
 @dataclass
@@ -77,7 +77,7 @@ class _Child:
     started_s: float = 0.0
     since: datetime = _NEVER
     begun: float = 0.0
-    """Of the phase."""
+    """When the phase began."""
     ready_s: float | None = None
     restarts: int = 0
     last_exit: str | None = None
@@ -91,20 +91,20 @@ class _Child:
 
 @dataclass
 class Runner:
-    """Runs until nothing is wanted, or until it is told to stop."""
+    """Runs until no component is wanted or until it is told to stop."""
 
     host: Host
     run: Path
     """Folder of its files."""
     known: Sequence[Component]
-    """All components there are, in an order in which they can be started."""
+    """All components, in an order in which they can be started."""
     pauses: Pauses = field(default_factory=Pauses)
     _children: dict[str, _Child] = field(default_factory=dict)
     _stop: bool = False
     _written: RunnerState | None = None
 
     def run_until_stopped(self) -> None:
-        """The loop; returns when every process is gone."""
+        """The main loop; returns when every process has ended."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._told_to_stop)
         with ThreadPoolExecutor(4, thread_name_prefix="ask") as pool:
@@ -160,7 +160,7 @@ class Runner:
         component = child.component
         try:
             launch = self.host.launch(component)
-        except (DeltaworksError, OSError) as error:  # such as a Java that is gone since
+        except (DeltaworksError, OSError) as error:  # for example, Java was removed meanwhile
             child.process = None
             self._note_end(child, str(error).splitlines()[0])
             return
@@ -184,12 +184,12 @@ class Runner:
         _log.info("%s: started, process %d", component.name, child.process.pid)
 
     def _ask(self, child: _Child, pool: ThreadPoolExecutor) -> None:
-        """Whether it is ready; never waits for the answer."""
+        """Asks whether a component is ready; never waits for the answer."""
         name, limit_s = child.component.name, child.component.ready_timeout_s
         if child.answer is not None and child.answer.done():
             answer, child.answer = child.answer, None
             if answer.exception() is not None:
-                _log.error("%s: cannot be asked whether it is ready", name, exc_info=answer.exception())
+                _log.error("%s: the check whether it is ready failed", name, exc_info=answer.exception())
             elif answer.result():
                 child.ready_s = _age_s(child)
                 _enter(child, "ready")
@@ -224,14 +224,14 @@ class Runner:
         self._nothing_left_of(child)
 
     def _nothing_left_of(self, child: _Child) -> bool:
-        """Kills what its processes left behind; False: something is still there."""
+        """Kills what its processes left behind; returns False while something is still there."""
         if child.process is None:
             return True
         left = self.host.members(child.component, child.process.pid, child.started_s)
         for process in left:
             try:
                 process.kill()
-                _log.warning("%s: killed what it left, process %d", child.component.name, process.pid)
+                _log.warning("%s: killed process %d, which it left behind", child.component.name, process.pid)
             except psutil.NoSuchProcess:
                 continue
         return not left
@@ -279,7 +279,7 @@ class Runner:
 
 
 def _for_its_user(path: str, flags: int) -> int:
-    """Opens a file that nobody else can read, if it is new."""
+    """Opens a file; a new one is readable only by its user."""
     return os.open(path, flags, 0o600)
 
 

@@ -1,4 +1,4 @@
-"""What `up` tells the runner, and what the runner tells everybody: two small files in `<home>/run`."""
+"""Two small files in `<home>/run`: the wanted components, which `up` writes, and the state that the runner writes."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ import msgspec
 from deltaworks.files import replace_file
 
 Phase = Literal["waiting", "starting", "ready", "done", "pausing", "stopping"]
-"""`waiting` for others; `pausing` before it is started again; `done` is a step that ended well."""
+"""`waiting`: for other components; `pausing`: before a restart; `done`: a step that succeeded."""
 
 
 class ComponentState(msgspec.Struct, frozen=True, kw_only=True):
-    """One component as it is now."""
+    """The current state of one component."""
 
     name: str
     phase: Phase
     pid: int = 0
-    """Of its process; of the last one, if it has ended. 0: there was none yet."""
+    """Pid of its process, or of the last one if that has ended; 0: there was none yet."""
     started_s: float = 0.0
-    """When that process started, as the operating system says."""
+    """When that process started, according to the operating system."""
     ready_s: float | None = None
-    """From the last start until it was ready."""
+    """Seconds from the last start until it was ready."""
     restarts: int = 0
     last_exit: str | None = None
-    """How it ended the last time."""
+    """How its last process ended."""
     ports: tuple[int, ...] = ()
     log: str = ""
 
 
 class RunnerState(msgspec.Struct, frozen=True, kw_only=True):
-    """All components of a runner."""
+    """The state of all components of a runner."""
 
     pid: int
     components: tuple[ComponentState, ...]
@@ -48,19 +48,19 @@ def write_state(run: Path, state: RunnerState) -> None:
 
 
 def read_state(run: Path) -> RunnerState | None:
-    """The last state, also of a runner that is gone; None if there was none."""
+    """The last state, even of a runner that has ended; None if there was none."""
     content = _content(run / "runner.state")
     return None if content is None else msgspec.json.decode(content, type=RunnerState)
 
 
 def write_wanted(run: Path, names: Sequence[str]) -> None:
-    """Says which components shall run. The others are stopped; without any, the runner ends."""
+    """Says which components should run. The runner stops the others; without any, it ends."""
     run.mkdir(mode=0o700, parents=True, exist_ok=True)
     replace_file(run / "runner.wanted", msgspec.json.encode(list(names)))
 
 
 def read_wanted(run: Path) -> list[str]:
-    """Which components shall run."""
+    """The components that should run."""
     content = _content(run / "runner.wanted")
     return [] if content is None else msgspec.json.decode(content, type=list[str])
 

@@ -1,11 +1,11 @@
-"""Runs a command that shall not outlive the process that started it.
+"""Runs a command that must not outlive the process that started it.
 
 `python -m deltaworks.stack.tether [--signal SIGINT] [--user NAME] PARENT COMMAND...`: the kernel sends the signal
-(SIGTERM unless told) when the parent's thread that started this one ends, however that happens. The setting survives
-`exec`, but not a change of user: so the user is changed here, before. Without effect where the system has no such
-thing (not Linux).
+(SIGTERM by default) when the parent's thread that started this process ends, for whatever reason. The setting survives
+`exec` but not a change of user, so the user is changed here first. It has no effect on systems without this feature
+(other than Linux).
 
-Imports nothing of deltaworks, so that it can be run as a file, which is quicker.
+This module imports nothing of deltaworks, so it can run as a file, which is faster.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import signal
 import sys
 
 COMMAND = (sys.executable, "-I", "-S", __file__)
-"""Starts it without deltaworks; what follows are options, the parent's pid and the command."""
+"""The command prefix that runs this file; options, the parent's pid and the command follow."""
 _PR_SET_PDEATHSIG = 1
 
 
@@ -28,13 +28,13 @@ def main() -> None:
         options[arguments[0]] = arguments[1]
         del arguments[:2]
     parent, command = int(arguments[0]), arguments[1:]
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # ignored in what a shell starts in the background
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background processes ignore it
     prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
     if "--user" in options:
         _become(options["--user"])
     if prctl is not None:
         prctl(_PR_SET_PDEATHSIG, signal.Signals[options.get("--signal", "SIGTERM")])
-    if os.getppid() != parent:  # it died before the kernel was told
+    if os.getppid() != parent:  # the parent died before the setting took effect
         sys.exit(143)
     os.execvp(command[0], command)
 

@@ -257,8 +257,8 @@ def test_a_driver_that_fails_says_why(control: Control) -> None:
     with pytest.raises(StackError) as raised:
         deploy(broken, request_id="run-1")
 
-    assert "Pipeline 'p', generation 1, did not get going: it was told to fail" in str(raised.value)
-    assert f"Hint: tell it otherwise; the whole log is {control.settings.logs / 'p.log'}" in str(raised.value)
+    assert "Pipeline 'p', generation 1, did not start: it was told to fail" in str(raised.value)
+    assert f"Hint: tell it otherwise; see the full log in {control.settings.logs / 'p.log'}" in str(raised.value)
     assert raised.value.log == ("ValueError: it was told to fail",)
     seen = observe(control, 1)
     assert (seen.state, seen.exit_code, seen.reason) == (
@@ -307,7 +307,7 @@ def test_who_expects_a_generation_that_is_not_the_latest_gets_nothing(control: C
 
     with pytest.raises(ConflictError, match="Generation 1 of pipeline 'p' is running"):
         deploy(control, expected_generation=1)
-    with pytest.raises(ConflictError, match=r"Generation 7 .* not the latest any more: 1 is"):
+    with pytest.raises(ConflictError, match=r"Generation 7 .* no longer the latest: 1 is"):
         deploy(control, expected_generation=7)
 
     assert len(drivers(control)) == 1
@@ -489,7 +489,7 @@ def test_a_look_tells_dead_stalled_and_unknown_apart_also_without_the_registry(c
     until(lambda: observe(control, 1).state == "dead")
     seen = observe(away, 1)
     assert (seen.state, seen.exit_code) == ("dead", None)
-    assert seen.reason == "its process was killed, or crashed without a word"
+    assert seen.reason == "its process was killed, or crashed without leaving a reason"
     assert observe(away, 9).state == "unknown"
 
 

@@ -61,7 +61,7 @@ def test_missing_topics_are_created_and_a_fitting_checkpoint_is_fine(kafka: Live
     kept = PipelinePaths.of(settings, "preflight_a").plan
     checkpoint.open_plan(kept, "preflight_a", plan.fingerprint(), {"preflight_a-in": 2}, (2,), 2)
 
-    assert check(settings, "preflight_a") == ["all topics are there", "2 tasks; goes on with its checkpoint"]
+    assert check(settings, "preflight_a") == ["all topics exist", "2 tasks; goes on with its checkpoint"]
 
 
 def test_a_checkpoint_of_another_plan_is_found_and_left_as_it_is(kafka: LiveStack, tmp_path: Path) -> None:

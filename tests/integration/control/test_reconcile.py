@@ -84,7 +84,7 @@ def test_a_killed_stream_is_restarted_once(control: Control) -> None:
     decision = look(control)
 
     assert (decision.action, decision.generation) == ("restart", 1)
-    assert decision.reason == "dead: its process was killed, or crashed without a word"
+    assert decision.reason == "dead: its process was killed, or crashed without leaving a reason"
     assert look(control, claimed_by="another").action == "wait"
     assert look(control).action == "restart", "it may have been killed before it could act"
     assert deploy(control, expected_generation=1).generation == 2

@@ -85,7 +85,7 @@ def test_an_outage_leaves_no_gap_and_no_double(
     mortal.kill()
     with caplog.at_level(logging.WARNING):
         driver.commit(*range(5, 30))
-        until(lambda: "goes on and reports later" in caplog.text)
+        until(lambda: "keeps running and reports later" in caplog.text)
         driver.commit(*range(30, 40))
         mortal.start()
         driver.commit(*range(40, 50))

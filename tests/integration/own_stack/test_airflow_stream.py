@@ -98,7 +98,7 @@ def test_a_killed_stream_fails_its_run_and_is_brought_back_and_watched_by_anothe
     said = airflow.log(stack.dag_id, supervised.run_id, "supervise", tries)
     assert f"generation {before.generation}: " in said
     assert "its process was killed" in said
-    assert "The supervisor starts it again" in said
+    assert "The supervisor restarts it" in said
 
     attached = airflow.wait("it is watched", lambda: attached_run(stack, before.generation + 1), timeout_s=120)
     healed = Supervised(stack, attached)

@@ -90,7 +90,7 @@ def test_a_topic_that_is_made_anew_while_the_stream_is_down_and_while_it_runs(ka
     assert refused.command == ["accept", "anew", "--new-topic", "anew-in"]
     assert home.committed("anew-out") == list(range(10))
 
-    assert "anew-in is read from its beginning" in home.deltaworks(*refused.command).text
+    assert "will read anew-in from its beginning" in home.deltaworks(*refused.command).text
     with home.running() as stream:
         stream.until(lambda: len(home.committed("anew-out")) == 40, "the new topic is read")
         assert home.committed("anew-out") == [*range(10), *range(100, 130)]
@@ -101,7 +101,7 @@ def test_a_topic_that_is_made_anew_while_the_stream_is_down_and_while_it_runs(ka
 
     home.send("anew-in", range(200, 205))
     home.catch_up()
-    assert "was not made anew" in home.deltaworks(*refused.command, code=exits.CONFIG).text
+    assert "was not recreated" in home.deltaworks(*refused.command, code=exits.CONFIG).text
     assert home.committed("anew-out") == [*range(10), *range(100, 130), *range(200, 205)]
 
     paths = PipelinePaths.of(home.settings, "anew")
@@ -123,7 +123,7 @@ def test_records_that_retention_has_removed_unread(kafka: LiveStack, tmp_path: P
     assert refused.command == ["accept", "removed", "--lost-records"]
     assert home.committed("removed-out") == list(range(5))
 
-    assert "removed-in-0 is read from offset 8 on" in home.deltaworks(*refused.command).text
+    assert "will read removed-in-0 from offset 8" in home.deltaworks(*refused.command).text
     home.catch_up()
     assert home.committed("removed-out") == [*range(5), *range(8, 15)]
 

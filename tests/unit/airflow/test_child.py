@@ -164,4 +164,4 @@ def test_a_task_that_is_killed_takes_its_child_along_and_the_next_try_ends_the_r
     said: list[str] = []
     assert child(tmp_path).execute(python("print('again')"), said.append) == 0
     assert is_gone(grandchild)
-    assert said == ["an earlier try of this task has left a process: it is ended first", "again"]
+    assert said == ["an earlier try of this task left a process; ending it first", "again"]

@@ -199,7 +199,7 @@ def test_a_pipeline_with_a_syntax_error_is_one_import_error_that_names_it_and_th
     errors = [(file.bundle, name, text) for file in files for name, text in file.errors.items()]
     assert [(bundle, name) for bundle, name, _ in errors] == [("pipelines", "jobs/broken.py")]
     assert f'File "{tmp_path}/jobs/broken.py", line 3' in errors[0][2]
-    assert "'broken' has no DAG until this is repaired: jobs/broken.py, line 3" in errors[0][2]
+    assert "'broken' has no DAG until this is fixed: jobs/broken.py, line 3" in errors[0][2]
     assert sorted(dag_id for file in files for dag_id in file.dags) == DAGS
 
 

@@ -71,4 +71,4 @@ def test_what_only_the_reconciler_sets_is_in_a_section_of_its_own() -> None:
 
 
 def test_the_form_says_which_interval_the_pipeline_has() -> None:
-    assert "empty: 1, as the pipeline says" in str(form(pipeline)["trigger_interval_s"].description)
+    assert "Empty: the pipeline's own interval, 1" in str(form(pipeline)["trigger_interval_s"].description)

@@ -31,6 +31,6 @@ def test_damaged_tables_fail_the_run_say_why_and_are_not_checked_again(runs: dic
     assert (run.state, run.task) == ("failed", "failed")
     assert run.outcomes["failed"] >= 1
     said = "\n".join(run.said)
-    for words in ("price times quantity", "Revenue is summed from the value", "rows, such as:", "total_value="):
+    for words in ("price times quantity", "Revenue is the sum of values", "rows, such as:", "total_value="):
         assert words in said
     assert said.count("price times quantity") == 1

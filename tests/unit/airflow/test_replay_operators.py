@@ -114,7 +114,7 @@ def test_a_phase_that_is_done_is_not_done_again(settings: Settings, commands: Co
 def test_a_gate_does_not_run_the_phases_before_it(settings: Settings, commands: Commands) -> None:
     planned(settings, NAME, "r")
 
-    with pytest.raises(AirflowFailException, match="gate comes after run"):
+    with pytest.raises(AirflowFailException, match="gate follows run"):
         execute(heavy("gate"))
 
     assert commands.run == []
@@ -300,7 +300,7 @@ def test_values_of_tables_are_not_templates() -> None:
 def test_nobody_is_asked_if_the_form_says_so(settings: Settings, asked: Asked) -> None:
     ready(settings)
 
-    with pytest.raises(AirflowSkipException, match="no approval was asked for"):
+    with pytest.raises(AirflowSkipException, match="no approval was requested"):
         asked.ask(approval=False)
 
     assert asked.shown == {}

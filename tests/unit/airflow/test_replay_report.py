@@ -27,13 +27,13 @@ def test_it_says_what_was_asked_for_and_by_whom(tmp_path: Path) -> None:
     assert "| Replay | `the-run` |" in text
     assert "| Days | 2026-11-22 to 2026-11-23 (exclusive), UTC |" in text
     assert "| Read | batches 0 to 41, 12,345 records, recorded order |" in text
-    assert "| Asked for by | airflow ada |" in text
+    assert "| Requested by | airflow ada |" in text
     assert "deltaworks rollback the-run" in text
 
 
 def test_it_says_who_has_approved_it_before(tmp_path: Path) -> None:
-    assert "Approved before by" not in report(tmp_path)
-    assert "| Approved before by | airflow bob |" in report(tmp_path, approval=Approval(by="airflow bob", at_ms=0))
+    assert "Already approved by" not in report(tmp_path)
+    assert "| Already approved by | airflow bob |" in report(tmp_path, approval=Approval(by="airflow bob", at_ms=0))
 
 
 def test_what_people_write_does_not_break_the_page(tmp_path: Path) -> None:
@@ -54,14 +54,14 @@ def test_new_and_lost_columns_and_days_that_stay_as_they_are_are_named(tmp_path:
 
     assert "- columns that production does not have: tax" in text
     assert "- columns that only production has: vat" in text
-    assert "- days that are not published, since their windows may still change: 2026-11-23" in text
+    assert "- days that are not published because their windows may still change: 2026-11-23" in text
 
 
 def test_a_replay_that_changes_nothing_says_so(tmp_path: Path) -> None:
     same = RowCounts(production=5, staging=5, equal=5, changed=0, only_production=0, only_staging=0)
     text = report(tmp_path, rows=same, days=(), columns={"amount": 0})
 
-    assert "Nothing: every row is as in production." in text
+    assert "Nothing: every row equals production." in text
     assert "changed:" not in text
 
 

@@ -171,7 +171,7 @@ def test_a_task_that_is_tried_again_does_nothing_twice(settings: Settings, notes
 def test_a_task_out_of_turn_does_not_do_the_work_of_the_one_before(settings: Settings, notes: Notes) -> None:
     planned(settings, NAME, "r", "run", passed=True)
 
-    with pytest.raises(AirflowFailException, match="publish comes after compare, which is not done: clear the task"):
+    with pytest.raises(AirflowFailException, match="publish follows compare, which is not done: clear the task"):
         replay_tasks.publish(NAME, "r", form(), answer("admin"))
 
     assert notes.done == []
@@ -219,7 +219,7 @@ def test_who_has_approved_it_or_else_triggered_it_is_noted_before_it_is_publishe
 def test_what_was_not_asked_for_in_turn_is_not_approved(settings: Settings, notes: Notes) -> None:
     paths = planned(settings, NAME, "r", "run", passed=True)
 
-    with pytest.raises(AirflowFailException, match="publish comes after compare"):
+    with pytest.raises(AirflowFailException, match="publish follows compare"):
         replay_tasks.publish(NAME, "r", form(), answer("admin"))
 
     assert paths.read_state().approval is None

@@ -47,7 +47,7 @@ def test_a_stream_that_failed_fails_the_task_for_good_with_the_reason() -> None:
 
     assert str(error.value).splitlines() == [
         "orders, generation 3: failed with exit code 69: Kafka does not answer",
-        "The supervisor starts it again, unless that happened too often; streams__reconcile has it watched.",
+        "The supervisor restarts it, unless it has failed too often; streams__reconcile supervises it again.",
     ]
 
 
@@ -57,5 +57,5 @@ def test_an_exit_code_that_forbids_a_restart_says_that_somebody_has_to_act() -> 
 
 
 def test_a_killed_stream_has_no_exit_code() -> None:
-    with pytest.raises(AirflowFailException, match=r"generation 3: dead: no reason is known\n"):
+    with pytest.raises(AirflowFailException, match=r"generation 3: dead: reason unknown\n"):
         operator().ended(context(), event("dead"))

@@ -97,7 +97,7 @@ def test_the_form_decides_the_way(action: str, next_task: str) -> None:
 
 
 def test_a_stream_that_was_given_up_fails_the_run_and_says_what_to_do() -> None:
-    with pytest.raises(AirflowFailException, match="orders is not restarted any more: 5 restarts"):
+    with pytest.raises(AirflowFailException, match="orders is no longer restarted: 5 restarts"):
         tasks.action("orders", params(given_up="5 restarts"))
 
 
@@ -238,7 +238,7 @@ def test_a_stop_that_is_cleared_does_not_stop_a_later_generation(control: Contro
     tasks.stop("orders", RUN, store)
     control.generation = 4
 
-    with pytest.raises(AirflowSkipException, match="generation 3 was replaced by 4"):
+    with pytest.raises(AirflowSkipException, match="generation 4 has replaced 3"):
         tasks.stop("orders", RUN, store)
 
     assert len(control.asked) == 1

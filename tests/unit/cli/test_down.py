@@ -88,7 +88,7 @@ def test_what_is_not_ours_stays_and_is_named(settings: Settings) -> None:
 
     said = down(settings, "--yes")
 
-    assert "These stay, deltaworks has not made them: notes.txt" in said.stdout
+    assert "Kept, since deltaworks did not create them: notes.txt" in said.stdout
     assert (settings.home / "notes.txt").exists()
     assert not settings.tables.exists()
 
@@ -101,7 +101,7 @@ def test_a_folder_that_is_not_ours_is_refused_before_anything_is_stopped(setting
         said = down(settings, "--yes")
 
         assert said.returncode == exits.CONFIG
-        assert "nobody knows that deltaworks has made it" in said.stderr
+        assert "so deltaworks may not have made it" in said.stderr
         assert entry.alive
         assert (settings.tables / "orders").exists()
     finally:
@@ -113,7 +113,7 @@ def test_who_calls_it_as_a_function_deletes_no_other_folder_either(settings: Set
     try:
         settings.marker.unlink()
 
-        with pytest.raises(ConfigurationError, match="nobody knows that deltaworks has made it"):
+        with pytest.raises(ConfigurationError, match="so deltaworks may not have made it"):
             lifecycle.down(settings, delete_data=True)
 
         assert entry.alive

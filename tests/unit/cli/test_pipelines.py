@@ -100,7 +100,7 @@ def test_status_works_without_the_registry_and_says_so(
     assert call(monkeypatch, "status") == 0
 
     shown = capsys.readouterr().out
-    assert "Only what this host knows. The registry (PostgreSQL) does not answer" in shown
+    assert "This is only what this host knows. The registry (PostgreSQL) does not answer" in shown
     (line,) = [line for line in shown.splitlines() if line.startswith("p ")]
     assert line.split()[:3] == ["p", "failed", "4"]
     assert line.rstrip().endswith("a record failed")

@@ -16,7 +16,7 @@ def test_equal_tables_are_counted_and_nothing_else(capsys: pytest.CaptureFixture
     print_comparison(_comparison(_table("orders", EQUAL)))
 
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines() if line.strip()]
-    assert lines[-1] == "Everything is equal: a publish changes nothing."
+    assert lines[-1] == "Everything is equal: publishing changes nothing."
     assert lines[-2].split() == ["orders", "1,234", "1,234", "1,234", "0", "0", "0"]
     assert len(lines) == 4
 

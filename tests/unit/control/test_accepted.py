@@ -36,5 +36,5 @@ def test_records_given_up_of_a_topic_say_nothing_of_the_one_that_was_made_anew(t
 def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, content: str) -> None:
     path = tmp_path / "accepted.json"
     path.write_text(content)
-    with pytest.raises(IncompatibleCheckpointError, match="say it again"):
+    with pytest.raises(IncompatibleCheckpointError, match="accept them again"):
         accepted.read(path)

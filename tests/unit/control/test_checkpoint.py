@@ -44,7 +44,7 @@ def test_a_real_checkpoint_of_format_2_is_refused_with_both_formats_and_what_to_
             start()
         told = str(error.value)
         assert f"The checkpoint's plan {paths.plan} has format 2; this deltaworks reads format {FORMAT}." in told
-        assert "deploy the version of deltaworks that wrote it again, or start with a new checkpoint" in told
+        assert "deploy the version of deltaworks that wrote it, or start with a new checkpoint" in told
         assert f"move {root} away" in told
     assert contents(tmp_path) == before and any(name.startswith("tables/") for name in before)
 
@@ -61,7 +61,7 @@ def test_any_other_format_is_refused_whatever_else_it_holds(tmp_path: Path, othe
 def test_a_torn_plan_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "plan.json"
     path.write_bytes(content)
-    with pytest.raises(IncompatibleCheckpointError, match=r"cannot be read(?s:.*)bring back a copy"):
+    with pytest.raises(IncompatibleCheckpointError, match=r"cannot be read(?s:.*)restore a copy"):
         stored_plan(path)
 
 

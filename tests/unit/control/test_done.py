@@ -56,6 +56,6 @@ def test_a_home_that_is_older_than_its_outputs_is_refused(tmp_path: Path) -> Non
 
 def test_a_batch_that_was_made_of_other_records_is_refused(tmp_path: Path) -> None:
     mine, other = intents(tmp_path / "mine", 5, 9), intents(tmp_path / "other", 5, 8)
-    with pytest.raises(IntentError, match=r"holds batch 1 .* made of other records"):
+    with pytest.raises(IntentError, match=r"holds batch 1 .* with other records"):
         require_known([done(other, 1)], mine, "orders")
     require_known([done(other, 0)], mine, "orders")

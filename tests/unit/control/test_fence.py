@@ -39,7 +39,7 @@ def test_a_newer_generation_shuts_out_the_older(tmp_path: Path) -> None:
 def test_nobody_gets_in_while_a_generation_writes(tmp_path: Path) -> None:
     path = tmp_path / "generation"
     fence.advance(path, 1, "orders")
-    with fence.held(path, 1, "orders"), pytest.raises(LeaseError, match="is held"):
+    with fence.held(path, 1, "orders"), pytest.raises(LeaseError, match="A process holds"):
         fence.advance(path, 2, "orders", patience_s=0.05)
     fence.advance(path, 2, "orders")
 

@@ -125,7 +125,7 @@ def test_what_was_stored_is_what_is_read(files: LocalFiles, intents: Intents) ->
 )
 def test_a_torn_one_is_refused(files: LocalFiles, intents: Intents, content: bytes) -> None:
     files.put_if_absent("000000000002.json", content)
-    with pytest.raises(IntentError, match=r"000000000002\.json cannot be read(?s:.*)Hint: .*bring back a copy"):
+    with pytest.raises(IntentError, match=r"000000000002\.json cannot be read(?s:.*)Hint: .*restore a copy"):
         intents.get(2)
     with pytest.raises(IntentError):
         intents.put(intent(2))
@@ -227,5 +227,5 @@ def test_what_has_none_is_refused_where_one_is_needed(intents: Intents) -> None:
     with pytest.raises(IntentError, match="Batch 4 has no intent"):
         intents.require(4)
     intents.require_same(made, made.digest)
-    with pytest.raises(IntentError, match="processed batch 3 by another intent"):
+    with pytest.raises(IntentError, match="processed batch 3 with another intent"):
         intents.require_same(made, intent(3, "x").digest)

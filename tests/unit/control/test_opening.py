@@ -109,7 +109,7 @@ def test_the_older_code_is_run_from_its_archive(settings: Settings, old: Code, m
 
 def test_an_archive_that_is_gone_says_what_to_do(settings: Settings) -> None:
     with pytest.raises(
-        IncompatibleCheckpointError, match=r"Batch 7 .* durable in part.*is gone.*\n.*bring that folder"
+        IncompatibleCheckpointError, match=r"Batch 7 .* partly durable.*is gone.*\n.*restore that folder"
     ):
         finish_with(settings, "p", 3, intent("0" * 24), command=child(settings))
 
@@ -127,7 +127,7 @@ def test_an_archive_that_is_gone_says_what_to_do(settings: Settings) -> None:
 def test_the_end_of_the_older_code_is_ours(
     settings: Settings, old: Code, exit_code: int, error: type[DeltaworksError]
 ) -> None:
-    with pytest.raises(error, match=f"The code {old.digest}, which began batch 7, cannot finish it: so it is"):
+    with pytest.raises(error, match=f"The code {old.digest}, which started batch 7, cannot finish it: so it is"):
         finish_with(settings, "p", 3, intent(old.digest), command=child(settings, exit_code, "so it is"))
     assert error is QueryError or exits.code_of(error) == exit_code
     assert not PipelinePaths.of(settings, "p").finished(3).exists()
@@ -139,11 +139,11 @@ def test_a_record_that_fails_in_the_older_code_is_named_with_the_way_out(setting
 
     with pytest.raises(StreamsError) as failed:
         finish_with(settings, "p", 3, intent(old.digest), command=child(settings, exits.DATA, reason))
-    assert "`deltaworks set-aside p by-word/1-2@12` makes" in str(failed.value)
+    assert "`deltaworks set-aside p by-word/1-2@12` turns" in str(failed.value)
 
 
 def test_a_child_that_was_killed_is_no_end_that_forbids_a_restart(settings: Settings, old: Code) -> None:
-    with pytest.raises(QueryError, match="it ended with -9, without a word"):
+    with pytest.raises(QueryError, match="it ended with -9, without a reason"):
         finish_with(
             settings,
             "p",

@@ -65,10 +65,10 @@ def test_records_are_added_once_and_reach_every_host_with_the_pipeline(paths: Pi
 
 
 def test_what_the_pipeline_does_not_read_cannot_be_set_aside(paths: PipelinePaths) -> None:
-    with pytest.raises(ConfigurationError, match=r"reads no 'out'.*\n.*what it reads: .*in"):
+    with pytest.raises(ConfigurationError, match=r"does not read 'out'.*\n.*it reads .*in"):
         add(paths, Coordinates("out", 0, 1))
     (exchange,) = (exchange for stage in PIPELINE.plan().stages for exchange in stage.exchanges_in)
-    with pytest.raises(ConfigurationError, match=f"reads no '{exchange}'.*\n.*{exchange}/TASK"):
+    with pytest.raises(ConfigurationError, match=f"does not read '{exchange}'.*\n.*{exchange}/TASK"):
         add(paths, Coordinates(exchange, 0, 1))
     assert set_aside.entries(paths) == ()
 
@@ -77,7 +77,7 @@ def test_a_record_that_was_processed_cannot_be_set_aside(paths: PipelinePaths) -
     processed(paths, 4, Range("in", 0, 5, 11))
     add(paths, SECOND)
 
-    with pytest.raises(ConflictError, match="in-0@10 was processed in batch 4: it cannot be set aside any more"):
+    with pytest.raises(ConflictError, match="in-0@10 was processed in batch 4: it can no longer be set aside"):
         add(paths, FIRST)
     (exchange,) = (exchange for stage in PIPELINE.plan().stages for exchange in stage.exchanges_in)
     with pytest.raises(ConflictError, match="was processed in batch 4"):
@@ -98,7 +98,7 @@ def test_a_record_of_the_open_batch_can_be_set_aside_but_not_brought_back(paths:
     planned(paths, 5, Range("in", 0, 10, 12))
 
     add(paths, FIRST, SECOND)
-    with pytest.raises(ConflictError, match="in-0@10 belongs to batch 5, which has begun: it stays set aside"):
+    with pytest.raises(ConflictError, match="in-0@10 belongs to batch 5, which has started: it stays set aside"):
         set_aside.remove(paths, PIPELINE, [FIRST])
     set_aside.remove(paths, PIPELINE, [SECOND])
     assert [entry.record for entry in set_aside.entries(paths)] == [FIRST]
@@ -153,11 +153,11 @@ def test_the_command_adds_shows_and_removes(
 
     assert call("in-0@10", "in-1@20", "--reason", "no amount") == (
         0,
-        "2 will be set aside, 0 were before. Now: deltaworks deploy q_aside\n",
+        "Records set aside: 2 new, 0 before. Now: deltaworks deploy q_aside\n",
     )
     code, listed = call("--list")
     assert code == 0 and "in-0@10" in listed and "in-1@20" in listed and "no amount" in listed
-    assert call("in-0@10", "--remove") == (0, "1 will be processed.\n")
+    assert call("in-0@10", "--remove") == (0, "Records that will be processed: 1.\n")
     assert "in-0@10" not in call("--list")[1]
     assert call("in-0") == (exits.CONFIG, call("in-0")[1]) and "expected TOPIC-PARTITION@OFFSET" in call("in-0")[1]
     assert call()[0] == exits.CONFIG

@@ -81,7 +81,7 @@ def test_whoever_is_about_to_be_too_late_is_warned_once(
         sink._look_at_the_clock()
 
     assert [record.getMessage() for record in caplog.records] == [
-        "The transaction of 'orders-1-2-3' for batch 0 is open for 301 s; the broker ends it after 600 s."
+        "The transaction of 'orders-1-2-3' for batch 0 has been open for 301 s; the broker ends it after 600 s."
     ]
 
 

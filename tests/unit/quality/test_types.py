@@ -95,7 +95,7 @@ def test_what_is_inside_bytes_and_nested_values_is_for_sql(kind: pa.DataType, ex
     (verdict,) = check(column(kind, None), expectation)
 
     assert verdict.outcome is Outcome.ERROR
-    assert verdict.error == f"Column 'c' is {kind}: say it in SQL, with UnexpectedRowsExpectation"
+    assert verdict.error == f"Column 'c' is {kind}: use SQL, with UnexpectedRowsExpectation"
 
 
 def test_instants_are_compared_with_their_time_zone() -> None:

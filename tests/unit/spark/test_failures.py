@@ -49,7 +49,7 @@ org.apache.hadoop.fs.FSError: java.io.IOException: No space left on device
 
     assert isinstance(error, DiskFullError)
     assert exits.code_of(error) == exits.DISK_FULL
-    assert str(error).startswith("There is no room on a disk that Spark writes to: org.apache.hadoop.fs.FSError")
+    assert str(error).startswith("A disk that Spark writes to is full: org.apache.hadoop.fs.FSError")
 
 
 def test_a_record_that_says_so_is_none() -> None:

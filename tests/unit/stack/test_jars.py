@@ -87,7 +87,7 @@ def test_a_jar_that_is_not_what_the_lock_says_is_refused_and_not_kept(
 ) -> None:
     repository.content["g:a:1"] = b"other jar"
 
-    with pytest.raises(ConfigurationError, match=r"g:a:1 is not what the lock says: SHA-256 [0-9a-f]{64}, expected"):
+    with pytest.raises(ConfigurationError, match=r"g:a:1 does not match the lock: SHA-256 [0-9a-f]{64}, expected"):
         ensure_jars(settings, "x")
 
     assert not list((settings.cache / "jars").glob("g__*"))

@@ -1,7 +1,7 @@
-"""How a driver is started where it shall run, and what can be known of it afterwards.
+"""Launchers, which start drivers where they should run and observe them.
 
-- `base`: what a launcher can do
-- `local`: a detached process on this host, which the supervisor starts
+- `base`: the interface of launchers
+- `local`: detached processes on this host, started by the supervisor
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def launcher(settings: Settings, name: str) -> Launcher:
     """The launcher of that name.
 
     Raises:
-        ConfigurationError: there is none.
+        ConfigurationError: there is no such launcher.
     """
     match name:
         case "local":

@@ -1,4 +1,4 @@
-"""What a launcher can do. It starts, finds and ends drivers; it decides nothing."""
+"""The interface of launchers, which start, find and end drivers; they decide nothing."""
 
 from __future__ import annotations
 
@@ -9,52 +9,52 @@ from typing import Any, Literal, Protocol
 from deltaworks.control.model import DeployOptions
 
 ExternalId = dict[str, Any]
-"""What a launcher finds its driver by, as JSON; kept in the registry."""
+"""A launcher's id of a driver, as JSON; kept in the registry."""
 
 Life = Literal["alive", "ended", "gone"]
-"""`gone`: this launcher, asked from here, knows nothing of it."""
+"""`gone`: from here, this launcher knows nothing of the driver."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DriverSpec:
-    """What to start."""
+    """The driver to start."""
 
     pipeline: str
     generation: int
     options: DeployOptions
     log: Path
     code: Path | None = None
-    """The archive that it runs from; None: the files of the project."""
+    """The archive that it runs from; None: it runs from the files of the project."""
 
 
 class Launcher(Protocol):
-    """Starts drivers that go on without it."""
+    """Starts drivers that outlive it."""
 
     def check(self) -> None:
         """Raises `DeltaworksError` if drivers cannot be started from here."""
 
     def submit(self, spec: DriverSpec) -> ExternalId:
-        """Starts a driver; one of the same generation that runs already is not started twice."""
+        """Starts a driver unless one of the same generation already runs."""
         ...
 
     def drivers(self, pipeline: str) -> dict[int, ExternalId]:
-        """What it finds by itself, by generation, dead ones included: the answer of `submit` may have been lost."""
+        """The drivers that it finds, by generation, including dead ones: the answer of `submit` may have been lost."""
         ...
 
     def status(self, driver: ExternalId) -> Life:
-        """Whether it runs."""
+        """Whether the driver runs."""
         ...
 
     def suspended(self, driver: ExternalId) -> bool:
-        """It exists and cannot do anything, so that there is no point in asking it for something."""
+        """Whether the driver exists but is suspended, so that a request to it would be in vain."""
         ...
 
     def request_stop(self, driver: ExternalId) -> None:
-        """Asks it to finish and stop."""
+        """Asks the driver to finish and stop."""
 
     def kill(self, driver: ExternalId) -> None:
-        """Ends it, with all that belongs to it. Returns when nothing of it is left."""
+        """Kills the driver with all its processes; returns when none is left."""
 
     def log_lines(self, driver: ExternalId) -> list[str]:
-        """What explains its end."""
+        """Log lines that explain its end."""
         ...

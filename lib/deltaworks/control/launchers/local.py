@@ -1,8 +1,8 @@
 """Drivers as detached processes on this host, the one that has the home.
 
-Each has a session of its own, so it survives whoever launched it, and is registered like the rest of the stack, so
-that `deltaworks status` and `down` know it. Usually the supervisor of the home launches it, and starts it again when
-it dies; this does not.
+Each driver has its own session, so it outlives the process that launched it. It is registered like the rest of the
+stack, so `deltaworks status` and `down` know it. Usually the supervisor of the home launches it and restarts it when it
+dies; this module does not restart it.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ class Launch(Protocol):
 
 
 class LocalLauncher:
-    """Starts drivers here.
+    """Starts drivers on this host.
 
     Args:
-        settings: they get the same.
-        command: what to start.
-        launch: who starts it; None: this process.
+        settings: settings of the drivers.
+        command: makes the command line of a driver.
+        launch: starts the process; None: this process does.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class LocalLauncher:
         return why(Path(driver["log"]), after=driver.get("log_from", 0))
 
     def _elsewhere(self, what: About, driver: ExternalId) -> str | bool | None:
-        """The supervisor's answer, if it is where the driver is; None: it is not, or is away."""
+        """The answer of the supervisor on the driver's machine; None if it does not answer or is elsewhere."""
         found = address.read(self._settings.run)
         if found is None or found.machine != driver["host"]:
             return None
@@ -161,7 +161,7 @@ def _external_id(entry: Registered) -> ExternalId:
 
 
 def generation_of(command: Sequence[str]) -> int | None:
-    """Which generation a driver with this command line is; None: that of no deployment."""
+    """The generation of a driver with this command line; None if it belongs to no deployment."""
     with contextlib.suppress(ValueError, IndexError):
         return int(command[list(command).index("--generation") + 1])
     return None

@@ -1,4 +1,4 @@
-"""How the registry's tables came to be: Alembic, run by `registry.migrate`, never by hand.
+"""Migrations of the registry's tables with Alembic, run by `registry.migrate`, never by hand.
 
-A new revision: change `control.tables`, write `versions/v<number>_<what>.py`; a test says what is missing in it.
+For a new revision, change `control.registry_schema` and write `versions/v<number>_<what>.py`; a test finds gaps.
 """

@@ -1,4 +1,4 @@
-"""Run by Alembic: migrates over the connection that `registry.migrate` hands over, within its transaction."""
+"""Run by Alembic: migrates over the connection of `registry.migrate`, within its transaction."""
 
 from __future__ import annotations
 

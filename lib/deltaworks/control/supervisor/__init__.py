@@ -1,13 +1,13 @@
-"""The supervisor: one process per home, in which the drivers of the streams live and which starts again what dies.
+"""The supervisor: one process per home that starts the drivers of the streams and restarts them when they die.
 
-- `address`: where it listens, and the token that it asks for
-- `messages`: what is asked and answered
-- `client`: asks it; starts it where none answers
+- `address`: where it listens, and the token that it requires
+- `messages`: its questions and answers
+- `client`: asks it, and starts it if none answers
 - `keeping`: what it does about a stream: decides (`control.reconcile`) and deploys (`control.actions`)
-- `server`: the process: holds the drivers, answers, and looks when something ends
+- `server`: the process, which holds the drivers, answers, and acts when one ends
 
-It keeps nothing that is not in the registry or in the home. So it may be killed at any time: drivers go on, and the
-next one adopts them and finishes what was begun. Airflow, PostgreSQL and Kafka may go away without it.
+It keeps nothing that is not in the registry or in the home. So it may be killed at any time: drivers keep running, and
+the next one adopts them and finishes restarts in progress. It survives outages of Airflow, PostgreSQL and Kafka.
 
-`streams__reconcile` in Airflow is the second line: it does the same once a minute, if the supervisor does not.
+`streams__reconcile` in Airflow does the same once a minute, in case the supervisor does not.
 """

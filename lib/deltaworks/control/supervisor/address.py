@@ -1,4 +1,4 @@
-"""Where the supervisor of a home listens: a file that only its user can read, since it has the token."""
+"""The address of a home's supervisor: a file that only its user can read, since it has the token."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ _NAME = "supervisor.address"
 
 
 class Address(msgspec.Struct, frozen=True, kw_only=True):
-    """How to reach a supervisor; written when it listens, removed when it leaves, stale when it was killed."""
+    """The address of a supervisor; written when it listens, removed when it leaves, stale if it was killed."""
 
     format: int = FORMAT
     host: str
     port: int
     token: str
-    """What every question has to carry."""
+    """The token that every question has to carry."""
     process: ProcessId
     machine: str
-    """The host name there, for `process`."""
+    """The host name of `process`."""
 
 
 def read(run: Path) -> Address | None:
-    """None if there is none, or one of another version of deltaworks.
+    """Reads the address; None if there is none, or one of another version of deltaworks.
 
     Args:
-        run: folder of what runs in the home.
+        run: folder of the running processes of the home.
     """
     try:
         found = msgspec.json.decode((run / _NAME).read_bytes(), type=Address)
@@ -40,12 +40,12 @@ def read(run: Path) -> Address | None:
 
 
 def write(run: Path, address: Address) -> None:
-    """Says that it listens."""
+    """Announces that a supervisor listens."""
     replace_file(run / _NAME, msgspec.json.encode(address), mode=0o600)
 
 
 def remove(run: Path, process: ProcessId) -> None:
-    """Says that this process does not listen any more; the address of another one stays."""
+    """Removes the address of this process; the address of another one stays."""
     found = read(run)
     if found is not None and found.process == process:
         (run / _NAME).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Asks the supervisor of a home, and starts one where none answers."""
+"""The client of a home's supervisor; it starts one if none answers."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from deltaworks.settings import Settings
 NAME = "supervisor"
 MODULE = "deltaworks.control.supervisor.server"
 IF_NONE = "--if-none"
-"""Of the command line: leave another one that runs where it is."""
+"""Command-line option: do not replace another supervisor that runs."""
 DRAIN = "--drain"
-"""Of the command line: stop the drivers before it ends."""
+"""Command-line option: stop the drivers before the supervisor ends."""
 _ANSWER_S = 10.0
 _START_S = 60.0
 _POLL_S = 0.02
@@ -50,7 +50,7 @@ def launch(
     """Has the supervisor start a process; see `processes.launch`.
 
     Raises:
-        StackError: there is no supervisor, and none can be started; or it cannot start the process.
+        StackError: no supervisor runs and none can be started, or it cannot start the process.
     """
     ensure(settings)
     question = Launch(name=name, kind=kind, command=tuple(command), log=str(log), environment=dict(env))
@@ -58,26 +58,26 @@ def launch(
         started = ask(settings, question).started
     except OSError as error:
         raise StackError(
-            f"The supervisor did not answer: {error}.", hint=f"the same again; its log is {log_of(settings)}"
+            f"The supervisor did not answer: {error}.", hint=f"retry; its log is {log_of(settings)}"
         ) from error
     assert started is not None
     return started
 
 
 def overview(settings: Settings, name: str | None = None) -> Overview | None:
-    """What `control.overview` would find, without its imports and connections; None: no supervisor can say."""
+    """The result of `control.overview` without its imports and connections; None if no supervisor can answer."""
     question = AskForOverview(pipeline=name, registry=messages.digest_of_registry(settings))
     answer = _answer(settings, question)
     return None if answer is None else answer.overview
 
 
 def leave(settings: Settings) -> bool:
-    """Has the supervisor end; False: there is none."""
+    """Makes the supervisor end; False if there is none."""
     return _answer(settings, Leave()) is not None
 
 
 def ensure(settings: Settings) -> None:
-    """Finds a supervisor, or starts one and waits until it answers.
+    """Starts a supervisor unless one runs, and waits until it answers.
 
     Raises:
         StackError: none answers; its log says why.
@@ -107,22 +107,22 @@ def ensure(settings: Settings) -> None:
                 raise StackError(
                     f"No supervisor answers at {settings.supervisor_host}.",
                     log=processes.last_lines(log, after=log_from),
-                    hint=f"the whole log is {log}",
+                    hint=f"see the full log in {log}",
                 )
             time.sleep(_POLL_S)
 
 
 def log_of(settings: Settings) -> Path:
-    """File with its output."""
+    """The log file of the supervisor."""
     return settings.logs / f"{NAME}.log"
 
 
 def ask(settings: Settings, question: Question) -> Done:
-    """Asks.
+    """Asks the supervisor a question.
 
     Raises:
-        OSError: nobody listens, or does not answer.
-        StackError: it refuses.
+        OSError: nobody listens, or nobody answers.
+        StackError: the supervisor refuses.
     """
     found = address.read(settings.run)
     if found is None:
@@ -136,7 +136,7 @@ def ask(settings: Settings, question: Question) -> Done:
 
 
 def _answer(settings: Settings, question: Question) -> Done | None:
-    """None: nobody listens or answers, or it refuses."""
+    """The answer; None if nobody listens or answers, or the supervisor refuses."""
     try:
         return ask(settings, question)
     except (OSError, StackError):

@@ -1,7 +1,7 @@
-"""What the supervisor does about a stream that does not run: decides whether it is started again, and starts it.
+"""Restarts streams that do not run.
 
-The decision is `control.reconcile`'s and the restart is a deployment like any other, so whoever else decides at the
-same time (Airflow) comes to the same, and one of them does it.
+`control.reconcile` makes the decision, and a restart is a deployment like any other. So Airflow may decide at the same
+time: it decides the same, and only one of them acts.
 """
 
 from __future__ import annotations
@@ -24,41 +24,41 @@ from deltaworks.settings import Settings
 
 _log = logging.getLogger("deltaworks.supervisor")
 SOON_S = 1.0
-"""Until the next look at a stream that somebody is at work on."""
+"""Seconds until the next look at a stream that somebody works on."""
 ROUND_S = 10.0
-"""Until the next look at a stream of which nothing is heard."""
+"""Seconds until the next look at a stream without news."""
 
 
 @dataclass
 class _Known:
-    """What the registry said last about a stream."""
+    """The last information from the registry about a stream."""
 
     record: PipelineRecord
     deployment: Deployment | None
     restarts: int = 0
-    """Since then."""
+    """Restarts since then."""
 
 
 @dataclass
 class Keeper:
-    """Looks at one stream at a time; may be asked by several threads about several streams.
+    """Looks at one stream at a time; several threads may call it for several streams.
 
     Args:
-        settings: of its restarts.
+        settings: settings of the restarts.
         launchers: start drivers from here.
-        policy: how often, and after which pauses.
+        policy: number of restarts, and the pauses between them.
     """
 
     settings: Settings
     launchers: Launchers
     policy: RestartPolicy = field(default_factory=RestartPolicy)
     report: Callable[[str, str], None] = lambda name, text: _log.info("%s: %s", name, text)
-    """Gets the name of the stream and what is new."""
+    """Called with the name of the stream and the news."""
     by: str = field(default_factory=lambda: f"supervisor at {socket.gethostname()}")
     _known: dict[str, _Known] = field(default_factory=dict)
 
     def streams(self) -> list[str]:
-        """All that were ever deployed.
+        """All streams that were ever deployed.
 
         Raises:
             ControlUnavailableError: the registry does not answer.
@@ -66,9 +66,9 @@ class Keeper:
         return [record.name for record in Registry.of(self.settings).pipelines()]
 
     def note_end(self, name: str, generation: int, how: str) -> None:
-        """Keeps how a driver ended that has left no word; what was noted before stays.
+        """Records how a driver without an outcome ended; an earlier note stays.
 
-        Not of one that is being stopped or replaced: whoever does it says so.
+        It ignores a driver that is being stopped or replaced, because whoever does that records it.
         """
         registry = Registry.of(self.settings)
         word = outcome.read(PipelinePaths.of(self.settings, name).outcome(generation))
@@ -76,10 +76,10 @@ class Keeper:
             registry.ended(name, generation, "failed", exit_code=None, reason=how)
 
     def look(self, name: str) -> float:
-        """Does what is to be done now; returns the seconds until the next look.
+        """Does what is necessary now; returns the seconds until the next look.
 
         Raises:
-            ControlUnavailableError: the registry does not answer; what it said last was done.
+            ControlUnavailableError: the registry does not answer; its last known wishes were carried out.
         """
         try:
             return self._look(name)
@@ -96,14 +96,14 @@ class Keeper:
         begun = registry.deployment(name, record.generation)
         self._known[name] = _Known(record, begun)
         if begun is not None and self._is_mine_to_finish(registry, record, begun):
-            self.report(name, f"goes on with the deployment of generation {begun.generation}")
+            self.report(name, f"resuming the deployment of generation {begun.generation}")
             return self._deploy(name, begun, begun.request_id, None)
         (decision,) = reconcile(
             self.settings, name, claimed_by=self.by, policy=self.policy, attach=False, launchers=self.launchers
         )
         match decision.action:
             case "restart":
-                self.report(name, f"starts again, generation {decision.generation} ended: {_first(decision.reason)}")
+                self.report(name, f"restarting, generation {decision.generation} ended: {_first(decision.reason)}")
                 request_id = f"restart of generation {decision.generation}"
                 return self._deploy(name, begun, request_id, decision.generation)
             case "wait":
@@ -112,10 +112,10 @@ class Keeper:
                 return ROUND_S
 
     def _look_alone(self, name: str, known: _Known) -> None:
-        """While the registry is away: starts what it wanted to run when it was last heard, under the next number.
+        """Without the registry, restarts a stream that should run by the last information, as a new generation.
 
-        To the registry that generation is one that was run by hand: it is left alone while it runs, and when it ends,
-        the latest that the registry knows is restarted above it.
+        The registry treats that generation like a manual run: it is left alone while it runs, and when it ends, the
+        latest generation that the registry knows is restarted under a higher number.
         """
         paths = PipelinePaths.of(self.settings, name)
         if known.record.desired == "stopped" or known.deployment is None or paths.stop.exists():
@@ -128,7 +128,7 @@ class Keeper:
         match self.policy.decide(end_of(self.settings, seen, known.deployment), known.restarts):
             case Restart(restarts):
                 known.restarts = restarts + 1
-                self.report(name, f"starts again without the registry: {_first(seen.reason or seen.state)}")
+                self.report(name, f"restarting without the registry: {_first(seen.reason or seen.state)}")
                 actions.launch_alone(
                     self.settings, name, newest + 1, known.deployment, by=self.by, launchers=self.launchers
                 )
@@ -136,7 +136,7 @@ class Keeper:
                 pass
 
     def _is_mine_to_finish(self, registry: Registry, record: PipelineRecord, begun: Deployment) -> bool:
-        """The supervisor before this one was killed in the middle of a restart."""
+        """Whether the previous supervisor was killed during this restart."""
         return (
             record.desired == "running"
             and begun.requested_by == self.by

@@ -1,4 +1,4 @@
-"""What a supervisor is asked and what it answers: one line of JSON each way, one question per connection."""
+"""The questions to a supervisor and its answers: one line of JSON each way, one question per connection."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from deltaworks.processes import Registered
 from deltaworks.settings import Settings
 
 LIMIT_BYTES = 1_000_000
-"""No question and no answer is longer."""
+"""Maximum length of a question or answer."""
 About = Literal["status", "suspended", "request_stop", "kill"]
 
 
@@ -22,7 +22,7 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True, tag="launch"):
-    """Start a driver and register it; as `processes.launch` does."""
+    """Start a driver and register it, like `processes.launch`."""
 
     name: str
     kind: str
@@ -32,36 +32,36 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, tag="launch"):
 
 
 class AskAbout(msgspec.Struct, frozen=True, tag="about"):
-    """Asks or tells a driver of the supervisor's machine something, see `control.launchers.base`."""
+    """Call a method of `control.launchers.base` for a driver on the supervisor's machine."""
 
     what: About
     driver: dict[str, Any]
 
 
 class AskForOverview(msgspec.Struct, frozen=True, kw_only=True, tag="overview"):
-    """Asks how the streams are, see `control.overview`: it has looked at them all along, and is connected."""
+    """Give `control.overview` of the streams: the supervisor watches them anyway and is connected to the registry."""
 
     pipeline: str | None
     registry: str
-    """See `digest_of_registry`; one that has another cannot answer."""
+    """See `digest_of_registry`; a supervisor with another registry cannot answer."""
 
 
 class Leave(msgspec.Struct, frozen=True, tag="leave"):
-    """End; drivers go on."""
+    """End; drivers keep running."""
 
 
 Question = Hello | Launch | AskAbout | AskForOverview | Leave
 
 
 class Envelope(msgspec.Struct, frozen=True):
-    """A question, and the right to ask it."""
+    """A question with the token that permits it."""
 
     token: str
     question: Question
 
 
 class Done(msgspec.Struct, frozen=True, tag="done"):
-    """It was done."""
+    """The answer if the request was carried out."""
 
     started: Registered | None = None
     fact: str | bool | None = None
@@ -69,7 +69,7 @@ class Done(msgspec.Struct, frozen=True, tag="done"):
 
 
 class Refused(msgspec.Struct, frozen=True, tag="refused"):
-    """It was not done."""
+    """The answer if the request was refused."""
 
     message: str
     hint: str | None = None
@@ -79,7 +79,7 @@ Answer = Done | Refused
 
 
 def digest_of_registry(settings: Settings) -> str:
-    """Which registry they mean, without its password."""
+    """Identifies the registry of the settings, without its password."""
     return hashlib.sha256(settings.registry_url.encode()).hexdigest()
 
 
@@ -92,7 +92,7 @@ def receive(connection: socket.socket) -> bytes:
     """Reads one line.
 
     Raises:
-        OSError: the other side is silent, gone, or says too much.
+        OSError: the other side is silent or gone, or sends too much.
     """
     with connection.makefile("rb") as lines:
         line = lines.readline(LIMIT_BYTES)

@@ -1,11 +1,11 @@
-"""The process: `python -m deltaworks.control.supervisor.server`, a component of the stack, or started by who needs it.
+"""The process of the supervisor: `python -m deltaworks.control.supervisor.server`.
 
-One thread waits for everything: questions, ends of drivers (a pidfd each, so an end is known when it happens, whoever
-the parent is), and the time of the next look. Looks and answers happen in threads of a pool, one look per stream at a
-time.
+It is a component of the stack, or whoever needs it starts it. One thread waits for all events: questions, ends of
+drivers (a pidfd each, so it learns of an end at once, whoever the parent is), and the time of the next look. Looks and
+answers run in threads of a pool, with one look per stream at a time.
 
-A component of the stack takes over from one that runs: it asks that one to leave, and adopts its drivers. So a newer
-version of deltaworks takes effect, and two never work on one home.
+As a component of the stack, it takes over from a running supervisor: it asks that one to leave and adopts its drivers.
+So a newer version of deltaworks takes effect, and two supervisors never work on one home.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ class Supervisor:
     """Holds the drivers of a home until it is told to leave.
 
     Args:
-        settings: of the home, and of drivers that it starts again.
-        command: what a driver is; another one for tests.
-        drains: a SIGTERM also stops the drivers, since they could not outlive this process: that of a container.
+        settings: settings of the home, and of drivers that it restarts.
+        command: makes the command line of a driver; replaced in tests.
+        drains: a SIGTERM also stops the drivers; for a container, whose drivers cannot outlive this process.
     """
 
     def __init__(
@@ -89,19 +89,19 @@ class Supervisor:
         self._told: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._wake, self._woken = socket.socketpair()
         self._held: dict[int, int] = {}
-        """The pidfd of each driver, by its pid."""
+        """The pidfd of each driver, by pid."""
         self._due: dict[str, float] = {}
-        """When to look at a stream, in ticks."""
+        """When to look at each stream next, in ticks."""
         self._looking: set[str] = set()
         self._round_due = 0.0
         self._registry_away = False
         self._told_to_end = self._drain if drains else self._leave
         self._drained_by: float | None = None
-        """Until when drivers may take to stop; None: they go on."""
+        """The deadline for drivers to stop; None: they keep running."""
         self._leaving = False
 
     def run(self) -> None:
-        """Returns when it was told to leave: nothing is being started then, and nobody is answered any more."""
+        """Runs until it is told to leave; then nothing is being started, and no more questions are answered."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self._tell(self._told_to_end))
         with socket.create_server((self._settings.supervisor_host, 0), backlog=64) as listener:
@@ -122,7 +122,7 @@ class Supervisor:
             finally:
                 address.remove(self._settings.run, self._process)
                 if self._drained_by is None:
-                    self._launching.acquire()  # for good: what is being started gets registered, and then nothing is
+                    self._launching.acquire()  # for good: a start in progress is registered, and none follows
 
     # ---- In the main thread
 
@@ -140,7 +140,7 @@ class Supervisor:
         if now >= self._round_due:
             self._round_due = now + (SOON_S if self._registry_away else ROUND_S)
             if not self._is_the_one():
-                _log.info("another one has taken over, or the home is gone")
+                _log.info("another supervisor has taken over, or the home is gone")
                 self._leaving = True
                 return
             self._adopt()
@@ -155,21 +155,21 @@ class Supervisor:
         return found is not None and found.process == self._process
 
     def _adopt(self) -> None:
-        """Holds every driver of the home, whoever has started it."""
+        """Holds every driver of the home, whoever started it."""
         for entry in processes.registered(self._settings.run):
             if entry.kind == KIND and entry.pid not in self._held:
                 self._hold(entry)
 
     def _launched(self, entry: Registered) -> None:
         self._adopt()
-        self._look_at(entry.name, SOON_S)  # so that what should run is known, should the registry go away
+        self._look_at(entry.name, SOON_S)  # so that it is known what should run if the registry goes away
 
     def _hold(self, entry: Registered) -> None:
         try:
             handle = os.pidfd_open(entry.pid)
         except ProcessLookupError:
             return
-        if not entry.alive:  # asked after the pid was pinned: so it is the one that the handle means
+        if not entry.alive:  # checked after the handle was opened, so both mean the same process
             os.close(handle)
             return
         self._held[entry.pid] = handle
@@ -201,9 +201,9 @@ class Supervisor:
         self._leaving = True
 
     def _drain(self) -> None:
-        """What ends from now on is not started again; who still has to be killed is left to the container."""
+        """What ends from now on is not restarted; the container kills drivers that do not stop."""
         if self._drained_by is None:
-            _log.info("stops %d drivers", len(self._held))
+            _log.info("stopping %d drivers", len(self._held))
             self._drained_by = clock.ticks_s() + _DRAIN_S
             self._launching.acquire()  # for good
             self._adopt()
@@ -214,7 +214,7 @@ class Supervisor:
     # ---- In other threads
 
     def _tell(self, what: Callable[[], None]) -> None:
-        """The main thread does it."""
+        """Lets the main thread do something."""
         self._told.put(what)
         self._wake.send(b"\0")
 
@@ -244,13 +244,13 @@ class Supervisor:
 
     @contextmanager
     def _noting_the_registry(self) -> Iterator[None]:
-        """Says once that it is away, and once that it is back; any other error is logged, and the next look comes."""
+        """Logs once that the registry is down and once that it is back; logs any other error, and looks go on."""
         try:
             yield
         except ControlUnavailableError as error:
             if not self._registry_away:
                 self._registry_away = True
-                _log.warning("%s Drivers go on; what ends is started again as it said last.", error.message)
+                _log.warning("%s Drivers keep running; dead ones are restarted as last requested.", error.message)
         except Exception:
             _log.exception("a look failed")
         else:
@@ -264,16 +264,16 @@ class Supervisor:
             line = messages.receive(connection)
             answer, leaves = self._answer_to(line)
             messages.send(connection, answer)
-            if leaves:  # not before it has said so
+            if leaves:  # after the answer is sent
                 self._tell(self._leave)
 
     def _answer_to(self, line: bytes) -> tuple[Answer, bool]:
-        """The answer, and whether to leave then."""
+        """The answer, and whether to leave afterwards."""
         try:
             envelope = msgspec.json.decode(line, type=Envelope)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            hint = "is it of another version? deltaworks up"
-            return Refused(f"The supervisor does not understand: {error}.", hint), False
+            hint = "does another version of deltaworks run? Try `deltaworks up`"
+            return Refused(f"The supervisor does not understand the question: {error}.", hint), False
         if not hmac.compare_digest(envelope.token.encode(), self._token.encode()):
             return Refused("The supervisor does not know this token."), False
         match envelope.question:
@@ -316,7 +316,7 @@ class Supervisor:
             return Refused(f"{type(error).__name__}: {error}")
 
     def _start(self, *, name: str, kind: str, command: Sequence[str], log: Path, env: Mapping[str, str]) -> Registered:
-        """A driver is started and registered, or not started: nobody leaves in between."""
+        """Starts and registers a driver, without leaving in between."""
         with self._launching:
             entry = processes.launch(self._settings.run, name=name, kind=kind, command=command, log=log, env=env)
         self._tell(lambda: self._launched(entry))
@@ -324,7 +324,7 @@ class Supervisor:
 
 
 def _reap(pid: int) -> str | None:
-    """What killed it, such as `SIGKILL`; None: nothing did, or it is not a child of ours."""
+    """The signal that killed a process, such as `SIGKILL`; None if none did or it is not our child."""
     try:
         ended, status = os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:
@@ -336,7 +336,7 @@ def _reap(pid: int) -> str | None:
 
 @contextmanager
 def _alone(settings: Settings, *, takes_over: bool) -> Iterator[bool]:
-    """The one supervisor of a home, from now on; the one before is asked to leave. False: it stays."""
+    """Makes this the only supervisor of a home and asks the previous one to leave; yields False if that one stays."""
     settings.run.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle = os.open(settings.run / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     end, asked = clock.ticks_s() + _TAKE_OVER_S, False
@@ -350,8 +350,8 @@ def _alone(settings: Settings, *, takes_over: bool) -> Iterator[bool]:
             return
         if clock.ticks_s() > end:
             raise StackError(
-                f"Another supervisor holds {settings.run / _LOCK}, and does not leave.",
-                hint=f"end it: its log is {client.log_of(settings)}",
+                f"Another supervisor holds {settings.run / _LOCK} and does not leave.",
+                hint=f"end it; its log is {client.log_of(settings)}",
             )
         time.sleep(_POLL_S)
     yield True
@@ -373,7 +373,7 @@ def main(command: Callable[[DriverSpec], Sequence[str]] = driver_command) -> Non
         processes.forget(settings.run, client.NAME)
     _log.info("leaves")
     logging.shutdown()
-    os._exit(0)  # what other threads were at goes on in the next one; waiting for them would take minutes
+    os._exit(0)  # the next supervisor resumes the work of other threads; waiting for them would take minutes
 
 
 if __name__ == "__main__":

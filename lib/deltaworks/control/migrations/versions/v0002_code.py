@@ -1,4 +1,4 @@
-"""Which code a deployment runs."""
+"""The code of a deployment."""
 
 from __future__ import annotations
 
