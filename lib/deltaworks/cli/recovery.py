@@ -55,10 +55,10 @@ def accept(
     plan = pipeline.plan()
     with Lease(paths.lease, name, fence.read(paths.fence)):
         last = Intents(LocalFiles(paths.current.intents)).last()
-        plan = stored_plan(paths.current.plan)
-        if plan is None or (last is None and plan.start is None):
+        kept = stored_plan(paths.current.plan)
+        if kept is None or (last is None and kept.start is None):
             raise ConfigurationError(f"Pipeline {name!r} has read nothing yet.", hint=f"deltaworks deploy {name}")
-        known = plan.topics if last is None else last.topics
+        known = kept.topics if last is None else last.topics
         ids = admin.topic_ids(admin.admin(settings.bootstrap), list(known))
         for topic in new_topic or ():
             if topic not in ids or not plan.uses(topic):
@@ -72,7 +72,7 @@ def accept(
                     hint=f"deltaworks run {name}, or deploy; see `deltaworks accept --help` for lost records",
                 )
             _require_no_other_archive(settings, pipeline, topic, ids[topic])
-        upto = (plan.start or {}) if last is None else _read(last)
+        upto = (kept.start or {}) if last is None else _read(last)
         gone = _gone(settings, upto, known.keys() - set(new_topic or ())) if lost_records else {}
         set_aside.forget(paths, new_topic or ())
         accepted.add(paths.current.accepted, topics={topic: ids[topic] for topic in new_topic or ()}, begins=gone)

@@ -223,7 +223,9 @@ class Beginning:
     def _forget_open(self, checkpoint: CheckpointPlan, committed: int) -> None:
         """Spark asks anew what the open batch is to read."""
         current = self.paths.current
-        checkpoint_recovery.rewind(current.spark, committed - checkpoint.first_batch, current.trash, mark=current.synced)
+        checkpoint_recovery.rewind(
+            current.spark, committed - checkpoint.first_batch, current.trash, mark=current.synced
+        )
 
     def _is_given_up(self, intent: Intent) -> bool:
         """Whether the batch reads records that were removed, and somebody has said that the stream goes on without."""
