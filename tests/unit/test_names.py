@@ -77,7 +77,7 @@ def test_the_error_says_what_where_and_what_is_valid() -> None:
     with pytest.raises(ConfigurationError) as raised:
         names.RUN.checked("../x", Path("/data/replays"))
 
-    assert raised.value.message == "'../x' cannot be the id of a replay, or of a line in /data/replays."
+    assert raised.value.message == "'../x' cannot be the id of a replay, or of a checkpoint in /data/replays."
     assert raised.value.hint == "use letters, digits, '.', '_' and '-', as `deltaworks replays` shows them"
 
 
