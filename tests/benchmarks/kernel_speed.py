@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 
@@ -39,7 +40,7 @@ from deltaworks import (
     Suppressed,
     TimeWindows,
 )
-from deltaworks.kernel.records import Coordinates, DeadLetter, Headers, RecordBatch
+from deltaworks.kernel.records import DeadLetter, Headers, RecordBatch, Rows
 from deltaworks.kernel.stores.memory import MemoryState
 from deltaworks.kernel.task import GARBAGE_THRESHOLDS, ErrorPolicy, Task
 
@@ -97,18 +98,13 @@ class Discard:
     ) -> None:
         self.records_out += 1
 
-    def append_row(self, table: str, key: object, value: object, timestamp_ms: int, source: Coordinates) -> None:
+    def rows(self, sink: str) -> Rows:
+        return self
+
+    def add(self, row: tuple[Any, ...]) -> None:
         self.records_out += 1
 
-    def change_row(self, table: str, key: object, value: object | None, timestamp_ms: int, source: Coordinates) -> None:
-        self.records_out += 1
-
-    def window_row(
-        self, table: str, key: object, start_ms: int, end_ms: int, value: object | None, timestamp_ms: int
-    ) -> None:
-        self.records_out += 1
-
-    def close_windows(self, table: str, before_ms: int) -> None:
+    def close_windows(self, before_ms: int) -> None:
         pass
 
     def dead_letter(self, letter: DeadLetter) -> None:

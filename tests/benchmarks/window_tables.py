@@ -151,7 +151,7 @@ class Day:
         for task, tables in enumerate(self._tasks):
             tables.begin(self._batch_id)
             for key, start in self._changes(task):
-                tables.window_row("counts", key, start, start + WINDOW_MS, *self._value(start))
+                tables.rows("counts").add((key, *self._value(start), start, start + WINDOW_MS))
         if moves_on:
             self._close(WINDOW_MS)
         return self._write()
@@ -185,7 +185,7 @@ class Day:
             case Stream.FINAL:
                 self._closed_ms = self._newest_ms - HOUR_MS
         for tables in self._tasks:
-            tables.close_windows("counts", self._closed_ms)
+            tables.rows("counts").close_windows(self._closed_ms)
 
     def _fill(self, starts: Sequence[int]) -> None:
         self._batch_id += 1
@@ -193,7 +193,7 @@ class Day:
             tables.begin(self._batch_id)
             for start in starts:
                 for key in self._keys[task]:
-                    tables.window_row("counts", key, start, start + WINDOW_MS, *self._value(start))
+                    tables.rows("counts").add((key, *self._value(start), start, start + WINDOW_MS))
         self._close(0)
         self._write()
 

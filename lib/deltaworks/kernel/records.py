@@ -12,7 +12,7 @@ import msgspec
 
 from deltaworks.topology.records import Coordinates, Headers
 
-__all__ = ["Collector", "Coordinates", "DeadLetter", "Headers", "PartitionedCollector", "RecordBatch", "SinkCollector"]
+__all__ = ["Collector", "Coordinates", "DeadLetter", "Headers", "PartitionedCollector", "RecordBatch", "Rows"]
 
 
 class RecordBatch(msgspec.Struct, frozen=True, array_like=True):
@@ -46,6 +46,23 @@ class DeadLetter(msgspec.Struct, frozen=True):
     stacktrace: str
 
 
+class Rows(Protocol):
+    """Takes the rows of one sink. Their shape depends on the sink:
+
+    - an append-only table: `(key, value, timestamp_ms, source)`, `source` being the `Coordinates` of the record
+    - the changelog and snapshot of a KTable: the same, once per update; value None deletes the key
+    - the windows of a KTable: `(key, value, timestamp_ms, start_ms, end_ms)`, the times as in Kafka Streams; value None
+      removes the window
+    - a sink of the author's own: `(key, value, timestamp_ms, headers)`
+    """
+
+    def add(self, row: tuple[Any, ...]) -> None:
+        """A row, in the order of processing."""
+
+    def close_windows(self, before_ms: int) -> None:
+        """At commit: every window of this task whose `end_ms < before_ms` will never change again."""
+
+
 class Collector(Protocol):
     """Receives what a task produces; a host implements it once for all its tasks."""
 
@@ -65,30 +82,11 @@ class Collector(Protocol):
     ) -> None:
         """A record for task `partition` of the stage that reads `exchange`."""
 
-    def append_row(self, table: str, key: object, value: object, timestamp_ms: int, source: Coordinates) -> None:
-        """A row of an append-only Delta table (a KStream written with `to_delta`)."""
-
-    def change_row(self, table: str, key: object, value: object | None, timestamp_ms: int, source: Coordinates) -> None:
-        """An update (`value`) or a delete (None) of one key of a KTable."""
-
-    def window_row(
-        self, table: str, key: object, start_ms: int, end_ms: int, value: object | None, timestamp_ms: int
-    ) -> None:
-        """The current value of one window of a windowed KTable; None removes it. `end_ms` as in Kafka Streams."""
-
-    def close_windows(self, table: str, before_ms: int) -> None:
-        """At commit: every window of this task and table whose `end_ms < before_ms` will never change again."""
+    def rows(self, sink: str) -> Rows:
+        """Takes the rows of a Delta table or of an author's sink, which has the name of its node; asked for once."""
 
     def dead_letter(self, letter: DeadLetter) -> None:
         """A record that was set aside because the pipeline says continue."""
-
-
-@runtime_checkable
-class SinkCollector(Protocol):
-    """What a host offers besides, if its pipelines may have sinks of their own."""
-
-    def to_sink(self, sink: str, key: Any, value: Any, timestamp_ms: int, headers: Headers) -> None:
-        """A record for the sink of that name."""
 
 
 @runtime_checkable

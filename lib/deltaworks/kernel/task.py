@@ -104,7 +104,7 @@ class Task:
         self._patterns = [(re.compile(node.pattern), node) for node in stage.sources if node.pattern is not None]
         clocks = self._wiring.clocks
         self._window_tables = [
-            (node.table, clocks[node.window_node])
+            (collector.rows(node.name), clocks[node.window_node])
             for node in stage.tables
             if node.kind is TableKind.WINDOWED and node.window_node is not None
         ]
@@ -346,11 +346,11 @@ class Task:
         return keeping_time
 
     def _close_windows(self) -> None:
-        for position, (table, clock) in enumerate(self._window_tables):
+        for position, (rows, clock) in enumerate(self._window_tables):
             before_ms = clock.final_before_ms
             if before_ms > self._final_before_ms[position]:
                 self._final_before_ms[position] = before_ms
-                self._context.collector.close_windows(table, before_ms)
+                rows.close_windows(before_ms)
 
 
 def _wired(stage: Stage, wiring: Wiring) -> Wiring:

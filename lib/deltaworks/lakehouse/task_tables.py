@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from deltaworks.errors import TableError
 from deltaworks.faults import reach
-from deltaworks.kernel.records import Coordinates, DeadLetter
+from deltaworks.kernel.records import Coordinates, DeadLetter, Rows
 from deltaworks.kernel.stores.mutability import is_immutable
 from deltaworks.lakehouse import layout, page_index, parquet
 from deltaworks.lakehouse.columns import TIMESTAMP, Column
@@ -89,31 +89,9 @@ class TaskTables:
         for writer in self._all():
             writer.step(batch_id)
 
-    def append_row(self, table: str, key: object, value: object, timestamp_ms: int, source: Coordinates) -> None:
-        """A row of an append-only table."""
-        writer = self._writers[table]
-        assert isinstance(writer, _AppendWriter)
-        writer.rows.append((key, value, timestamp_ms, source))
-
-    def change_row(self, table: str, key: object, value: object | None, timestamp_ms: int, source: Coordinates) -> None:
-        """An update, or a delete (None), of a KTable."""
-        writer = self._writers[table]
-        assert isinstance(writer, _ChangeWriter)
-        writer.rows.append((key, value, timestamp_ms, source))
-
-    def window_row(
-        self, table: str, key: object, start_ms: int, end_ms: int, value: object | None, timestamp_ms: int
-    ) -> None:
-        """The value of a window; None removes the row."""
-        writer = self._writers[table]
-        assert isinstance(writer, _WindowWriter)
-        writer.rows.append((key, value, timestamp_ms, start_ms, end_ms))
-
-    def close_windows(self, table: str, before_ms: int) -> None:
-        """Windows with `end_ms < before_ms` will not change any more; a lower bound than before changes nothing."""
-        writer = self._writers[table]
-        assert isinstance(writer, _WindowWriter)
-        writer.closed_before_ms = max(before_ms, writer.closed_before_ms)
+    def rows(self, table: str) -> Rows:
+        """Takes the rows of one table; see `Collector.rows`."""
+        return self._writers[table]
 
     def dead_letter(self, letter: DeadLetter) -> None:
         """A record that was set aside."""
@@ -151,8 +129,14 @@ class _AppendWriter:
         self._can_change = not (is_immutable(sink.key) and is_immutable(sink.value))
         self.clear()
 
+    def add(self, row: tuple[Any, ...]) -> None:
+        self.rows.append(row)
+
+    def close_windows(self, before_ms: int) -> None:
+        raise AssertionError(f"table '{self._schema.name}' has no windows")
+
     def clear(self) -> None:
-        self.rows: list[tuple[object, object, int, Coordinates]] = []
+        self.rows: list[tuple[Any, ...]] = []
         self._parts: list[pa.Table] = []
         self._batch_id = -1
 
@@ -258,10 +242,16 @@ class _WindowWriter:
         self.clear()
 
     def clear(self) -> None:
-        self.rows: list[tuple[object, object | None, int, int, int]] = []
+        self.rows: list[tuple[Any, ...]] = []
         self.closed_before_ms = -1
         self._steps: list[tuple[int, int, int]] = []
         """Batch, how many of `rows` were there before it, which windows were closed before it."""
+
+    def add(self, row: tuple[Any, ...]) -> None:
+        self.rows.append(row)
+
+    def close_windows(self, before_ms: int) -> None:
+        self.closed_before_ms = max(before_ms, self.closed_before_ms)
 
     def step(self, batch_id: int) -> None:
         self._steps.append((batch_id, len(self.rows), self.closed_before_ms))

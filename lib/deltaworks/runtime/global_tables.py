@@ -17,7 +17,7 @@ from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import StateError
 from deltaworks.files import alone
 from deltaworks.kafka.ranges import Offsets, Range
-from deltaworks.kernel.records import Coordinates, DeadLetter, Headers, RecordBatch
+from deltaworks.kernel.records import DeadLetter, Headers, RecordBatch, Rows
 from deltaworks.kernel.stores.build import Store
 from deltaworks.kernel.stores.state import StateReader
 from deltaworks.kernel.task import Task
@@ -221,16 +221,7 @@ class _Nowhere:
         self, exchange: str, partition: int, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers
     ) -> None: ...
 
-    def append_row(self, table: str, key: object, value: object, timestamp_ms: int, source: Coordinates) -> None: ...
-
-    def change_row(
-        self, table: str, key: object, value: object | None, timestamp_ms: int, source: Coordinates
-    ) -> None: ...
-
-    def window_row(
-        self, table: str, key: object, start_ms: int, end_ms: int, value: object | None, timestamp_ms: int
-    ) -> None: ...
-
-    def close_windows(self, table: str, before_ms: int) -> None: ...
+    def rows(self, sink: str) -> Rows:
+        raise AssertionError(f"a global stage has no sink {sink!r}")
 
     def dead_letter(self, letter: DeadLetter) -> None: ...

@@ -1,7 +1,7 @@
-"""The sinks of an author's own in one task: records wait until the end of the batch, then go to the writers.
+"""The protocol of everything that a task writes to, and authors' sinks as one implementation of it.
 
-A batch that fails is aborted and runs again with the same records. What a writer has committed already is recognised by
-the batch and the digest of its intent, by the same rule as Kafka transactions.
+`KafkaSink` and `TableSink` are the others; `TaskCollector` runs all of them. A batch that fails is aborted and runs
+again with the same records; each sink recognises what it has committed already.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from deltaworks.errors import DeltaworksError, SinkError
 from deltaworks.faults import reach
 from deltaworks.kafka.transactional import is_committed
-from deltaworks.kernel.records import Headers
+from deltaworks.kernel.records import Rows
+from deltaworks.lakehouse.writes import TableWrite
 from deltaworks.topology.nodes import CustomSink
 from deltaworks.topology.sinks import AnySink, SinkBatch, SinkRecord, SinkTask, SinkWriter
 from deltaworks.topology.stages import Stage
@@ -22,8 +23,54 @@ from deltaworks.topology.stages import Stage
 _log = logging.getLogger(__name__)
 
 
-class TaskSinks:
-    """`begin`, then `prepare` and `commit`, or `abort`, bracket a batch.
+class TaskSink(Protocol):
+    """Takes one kind of output of a task. `begin`, then `prepare` and `commit`, or `abort`, bracket a batch."""
+
+    def begin(self, batch: SinkBatch, known: int) -> None:
+        """
+        Args:
+            batch: what follows belongs to it; what is left of an unfinished one is dropped.
+            known: the last batch that is known to be committed as this stream means it.
+        """
+
+    def step(self, batch_id: int) -> None:
+        """What follows belongs to this batch, one of several that a replay commits together."""
+
+    def prepare(self) -> list[TableWrite]:
+        """Writes what is not committed yet, for nobody to see; the sinks of a task commit after all have prepared.
+
+        Returns:
+            Files that the driver commits to tables.
+        """
+
+    def commit(self) -> None:
+        """Makes what was prepared visible and durable; a batch that was committed before stays as it is."""
+
+    def abort(self) -> None:
+        """Drops what is not committed."""
+
+    def close(self) -> None:
+        """Closes connections and files."""
+
+
+class _Records:
+    """The rows of one sink until the end of the batch."""
+
+    def __init__(self) -> None:
+        self.records: list[SinkRecord[Any, Any]] = []
+
+    def add(self, row: tuple[Any, ...]) -> None:
+        self.records.append(SinkRecord(*row))
+
+    def close_windows(self, before_ms: int) -> None:
+        raise AssertionError("an author's sink has no windows")
+
+
+class AuthorSinks:
+    """`TaskSink` of all sinks that an author has written, in one task.
+
+    Records wait until the end of the batch, then go to the writers. A committed batch is recognised by its number and
+    the digest of its intent, by the same rule as Kafka transactions.
 
     Args:
         sinks: by name; records for others are dropped.
@@ -34,32 +81,31 @@ class TaskSinks:
         self._sinks: dict[str, AnySink] = {node.name: node.sink for node in sinks}
         self._task = task
         self._writers: dict[str, SinkWriter[Any, Any]] = {}
-        self._records: dict[str, list[SinkRecord[Any, Any]]] = {}
+        self._rows: dict[str, _Records] = {}
         self._open: list[str] = []
         """Those that have written something and not committed it."""
         self._batch, self._known = SinkBatch(-1, ""), -1
 
     def begin(self, batch: SinkBatch, known: int) -> None:
-        """
-        Args:
-            batch: what follows belongs to it.
-            known: the last batch that is known to be committed as this stream means it.
-        """
-        self._batch, self._known, self._records = batch, known, {}
+        self._batch, self._known = batch, known
+        self._forget()
 
-    def add(self, sink: str, key: Any, value: Any, timestamp_ms: int, headers: Headers) -> None:
-        """A record for a sink."""
-        if sink in self._sinks:
-            self._records.setdefault(sink, []).append(SinkRecord(key, value, timestamp_ms, headers))
+    def step(self, batch_id: int) -> None: ...
 
-    def prepare(self) -> None:
+    def rows(self, sink: str) -> Rows:
+        """Takes the records of a sink; those of a sink that is not called are dropped."""
+        return self._rows.setdefault(sink, _Records())
+
+    def prepare(self) -> list[TableWrite]:
         """Writes what is not committed yet, for nobody to see.
 
         Raises:
             SinkError: a sink has failed.
             IntentError: it has committed something else under this batch.
         """
-        for name, records in self._records.items():
+        for name, rows in self._rows.items():
+            if name not in self._sinks or not rows.records:
+                continue
             with self._blamed(name):
                 if name not in self._writers:
                     self._writers[name] = self._sinks[name].open(self._task(name))
@@ -70,8 +116,9 @@ class TaskSinks:
                     writer.abort()  # it may hold a lock
                     self._open.remove(name)
                     continue
-                writer.write(self._batch, records)
+                writer.write(self._batch, rows.records)
                 writer.prepare()
+        return []
 
     def commit(self) -> None:
         """Makes what was prepared visible, one sink after the other.
@@ -86,11 +133,11 @@ class TaskSinks:
                 self._writers[name].commit()
             del self._open[0]
             reach("sink.after_commit")
-        self._records = {}
+        self._forget()
 
     def abort(self) -> None:
         """Drops what is not committed. A writer that cannot do that is closed, and the next batch opens another one."""
-        self._records = {}
+        self._forget()
         for name in self._open:
             try:
                 self._writers[name].abort()
@@ -104,6 +151,10 @@ class TaskSinks:
         self.abort()
         for name in list(self._writers):
             self._close(name)
+
+    def _forget(self) -> None:
+        for rows in self._rows.values():
+            rows.records = []
 
     def _close(self, name: str) -> None:
         writer = self._writers.pop(name, None)

@@ -30,11 +30,12 @@ from deltaworks.kernel.records import Collector
 from deltaworks.kernel.stores.build import Store
 from deltaworks.kernel.stores.state import StateBackend
 from deltaworks.kernel.task import GARBAGE_THRESHOLDS, Task
-from deltaworks.runtime.collector import Sink, TaskCollector
+from deltaworks.runtime.collector import TaskCollector
 from deltaworks.runtime.consumer import RangeReader
 from deltaworks.runtime.global_tables import GlobalTables, Reader, global_path
 from deltaworks.runtime.history import History, LiveReader
-from deltaworks.runtime.sinks import TaskSinks, sinks_of
+from deltaworks.runtime.kafka_sink import TransactionalProducer
+from deltaworks.runtime.sinks import AuthorSinks, sinks_of
 from deltaworks.runtime.state.applier import Applier
 from deltaworks.runtime.state.local_store import LocalStore, StateVersion, discard, stores_of
 from deltaworks.runtime.state.overlay import Overlay
@@ -130,7 +131,7 @@ class Clients(Protocol):
     def reader(self) -> Reader:
         """Reads the ranges of one task."""
 
-    def sink(self, stage: int, task: int) -> Sink:
+    def sink(self, stage: int, task: int) -> TransactionalProducer:
         """Writes the records of one task."""
 
 
@@ -161,7 +162,7 @@ class KafkaClients:
     def reader(self) -> Reader:
         return LiveReader(RangeReader(self.config.bootstrap, self.name), self.history)
 
-    def sink(self, stage: int, task: int) -> Sink:
+    def sink(self, stage: int, task: int) -> TransactionalProducer:
         config = self.config
         return TransactionalSink(
             config.bootstrap,
@@ -305,7 +306,7 @@ class Worker:
             stage,
             task,
             partial(self.clients.sink, stage, task),
-            TaskSinks(sinks_of(self.plan.stages[stage]), partial(self._sink_task, task)),
+            AuthorSinks(sinks_of(self.plan.stages[stage]), partial(self._sink_task, task)),
         )
         return HostedTask(local, collector, Overlay(local) if stage in self._cyclic else None)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from deltaworks.kernel.errors import dead_letter_record
-from deltaworks.kernel.records import DeadLetter, Headers
+from deltaworks.kernel.records import DeadLetter, Headers, Rows
 from deltaworks.testing.memory_tables import TablesInMemory
 from deltaworks.testing.topics import RawRecord
 from deltaworks.topology.sinks import SinkRecord
@@ -21,6 +21,19 @@ class Topics:
         return self.records.setdefault(topic, [])
 
 
+class KeptRecords:
+    """The rows of an author's sink, in a list."""
+
+    def __init__(self, records: list[SinkRecord[Any, Any]]) -> None:
+        self._records = records
+
+    def add(self, row: tuple[Any, ...]) -> None:
+        self._records.append(SinkRecord(*row))
+
+    def close_windows(self, before_ms: int) -> None:
+        raise AssertionError("an author's sink has no windows")
+
+
 class Capture:
     """The collector of the test driver: exchanges are topics, tables are dictionaries, dead letters are a list."""
 
@@ -31,10 +44,7 @@ class Capture:
         """What the topology has sent; of a topic that it reads, too, without what others put there."""
         self._topics = topics
         self._dead_letter_topic = dead_letter_topic
-        self.append_row = tables.append_row
-        self.change_row = tables.change_row
-        self.window_row = tables.window_row
-        self.close_windows = tables.close_windows
+        self._tables = tables
 
     def send(
         self,
@@ -68,8 +78,8 @@ class Capture:
     ) -> None:
         self._topics.of(exchange).append(RawRecord(key, value, timestamp_ms, headers))
 
-    def to_sink(self, sink: str, key: Any, value: Any, timestamp_ms: int, headers: Headers) -> None:
-        self.sinks.setdefault(sink, []).append(SinkRecord(key, value, timestamp_ms, headers))
+    def rows(self, sink: str) -> Rows:
+        return self._tables.rows(sink) if sink in self._tables else KeptRecords(self.sinks.setdefault(sink, []))
 
     def dead_letter(self, letter: DeadLetter) -> None:
         self.dead_letters.append(letter)

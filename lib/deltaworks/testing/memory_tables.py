@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, assert_never
 
-from deltaworks.kernel.records import Coordinates
+from deltaworks.kernel.records import Coordinates, Rows
 from deltaworks.serdes.windowed import Windowed
 from deltaworks.topology.nodes.sinks import DeltaSink, TableKind
 
@@ -63,48 +63,72 @@ Table = AppendTable | KeyedTable | WindowTable
 
 
 class TablesInMemory:
-    """The table half of a `Collector`, for all tasks of a plan."""
+    """The tables of a plan, for all its tasks."""
 
     def __init__(self, sinks: tuple[DeltaSink, ...]) -> None:
-        self._appended: dict[str, AppendTable] = {}
-        self._keyed: dict[str, KeyedTable] = {}
-        self._windowed: dict[str, WindowTable] = {}
-        for sink in sinks:
-            match sink.kind:
-                case TableKind.APPEND:
-                    self._appended[sink.table] = AppendTable()
-                case TableKind.CHANGELOG:
-                    self._keyed[sink.table] = KeyedTable()
-                case TableKind.WINDOWED:
-                    self._windowed[sink.table] = WindowTable()
-                case _:
-                    assert_never(sink.kind)
+        self._rows = {sink.name: _rows(sink.kind) for sink in sinks}
+        self.by_name: Mapping[str, Table] = {sink.table: self._rows[sink.name].table for sink in sinks}
 
-    @property
-    def by_name(self) -> Mapping[str, Table]:
-        return {**self._appended, **self._keyed, **self._windowed}
+    def __contains__(self, sink: str) -> bool:
+        return sink in self._rows
 
-    def append_row(self, table: str, key: object, value: object, timestamp_ms: int, source: Coordinates) -> None:
-        self._appended[table].rows.append(Row(key, value, timestamp_ms, source))
+    def rows(self, sink: str) -> Rows:
+        """Takes the rows of one sink; see `Collector.rows`."""
+        return self._rows[sink]
 
-    def change_row(self, table: str, key: object, value: object | None, timestamp_ms: int, source: Coordinates) -> None:
-        keyed = self._keyed[table]
-        keyed.changes.append(Row(key, value, timestamp_ms, source))
+
+class _Appended:
+    def __init__(self) -> None:
+        self.table = AppendTable()
+
+    def add(self, row: tuple[Any, ...]) -> None:
+        self.table.rows.append(Row(*row))
+
+    def close_windows(self, before_ms: int) -> None:
+        raise AssertionError("a stream has no windows")
+
+
+class _Changed:
+    def __init__(self) -> None:
+        self.table = KeyedTable()
+
+    def add(self, row: tuple[Any, ...]) -> None:
+        key, value, _, _ = row
+        self.table.changes.append(Row(*row))
         if value is None:
-            keyed.rows.pop(key, None)
+            self.table.rows.pop(key, None)
         else:
-            keyed.rows[key] = value
+            self.table.rows[key] = value
 
-    def window_row(
-        self, table: str, key: object, start_ms: int, end_ms: int, value: object | None, timestamp_ms: int
-    ) -> None:
-        windows, window = self._windowed[table], Windowed(key, start_ms, end_ms)
+    def close_windows(self, before_ms: int) -> None:
+        raise AssertionError("a table without windows closes none")
+
+
+class _Windowed:
+    def __init__(self) -> None:
+        self.table = WindowTable()
+
+    def add(self, row: tuple[Any, ...]) -> None:
+        key, value, timestamp_ms, start_ms, end_ms = row
+        window = Windowed(key, start_ms, end_ms)
         if value is None:
-            windows.rows.pop(window, None)
-            windows.timestamps_ms.pop(window, None)
+            self.table.rows.pop(window, None)
+            self.table.timestamps_ms.pop(window, None)
         else:
-            windows.rows[window] = value
-            windows.timestamps_ms[window] = timestamp_ms
+            self.table.rows[window] = value
+            self.table.timestamps_ms[window] = timestamp_ms
 
-    def close_windows(self, table: str, before_ms: int) -> None:
-        self._windowed[table].final_before_ms = before_ms
+    def close_windows(self, before_ms: int) -> None:
+        self.table.final_before_ms = before_ms
+
+
+def _rows(kind: TableKind) -> _Appended | _Changed | _Windowed:
+    match kind:
+        case TableKind.APPEND:
+            return _Appended()
+        case TableKind.CHANGELOG:
+            return _Changed()
+        case TableKind.WINDOWED:
+            return _Windowed()
+        case _:
+            assert_never(kind)

@@ -18,13 +18,14 @@ from typing import Any
 from deltaworks.kafka.ranges import Range
 from deltaworks.kernel.errors import ErrorPolicy
 from deltaworks.kernel.exchanges import ExchangeOutput
-from deltaworks.kernel.records import Coordinates, DeadLetter, Headers, RecordBatch
+from deltaworks.kernel.records import Coordinates, DeadLetter, Headers, RecordBatch, Rows
 from deltaworks.kernel.stores.build import Store
 from deltaworks.kernel.stores.memory import MemoryState
 from deltaworks.kernel.task import Task, TaskMetrics
 from deltaworks.runtime.task_loop import Inputs, Sent, TaskId, process, rounds, take_turns
 from deltaworks.testing.memory_tables import TablesInMemory
 from deltaworks.testing.topics import RawRecord
+from deltaworks.topology.nodes.sinks import DeltaSink, TableKind
 from deltaworks.topology.plan import Plan
 from deltaworks.topology.sinks import SinkRecord
 from deltaworks.topology.stages import Stage
@@ -372,28 +373,48 @@ class _RecordedTask:
     ) -> None:
         self._exchanged.add(exchange, partition, key, value, timestamp_ms, headers)
 
-    def append_row(self, table: str, key: object, value: object, timestamp_ms: int, source: Coordinates) -> None:
-        self._row(table, TableRow("append", key, value, timestamp_ms, source))
-        self._tables.append_row(table, key, value, timestamp_ms, source)
-
-    def change_row(self, table: str, key: object, value: object | None, timestamp_ms: int, source: Coordinates) -> None:
-        self._row(table, TableRow("change", key, value, timestamp_ms, source))
-        self._tables.change_row(table, key, value, timestamp_ms, source)
-
-    def window_row(
-        self, table: str, key: object, start_ms: int, end_ms: int, value: object | None, timestamp_ms: int
-    ) -> None:
-        self._row(table, TableRow("window", key, value, timestamp_ms, None, start_ms, end_ms))
-        self._tables.window_row(table, key, start_ms, end_ms, value, timestamp_ms)
-
-    def close_windows(self, table: str, before_ms: int) -> None:
-        self._row(table, TableRow("close", end_ms=before_ms))
-
-    def to_sink(self, sink: str, key: object, value: object, timestamp_ms: int, headers: Headers) -> None:
-        self.output.sinks.setdefault(sink, []).append(SinkRecord(key, value, timestamp_ms, headers))
+    def rows(self, sink: str) -> Rows:
+        table = next((node for node in self.stage.tables if node.name == sink), None)
+        if table is None:
+            return _RecordedRecords(self.output, sink)
+        return _RecordedRows(self.output, table, self._tables.rows(sink))
 
     def dead_letter(self, letter: DeadLetter) -> None:
         self.output.dead_letters.append(letter)
 
-    def _row(self, table: str, row: TableRow) -> None:
-        self.output.rows.setdefault(table, []).append(row)
+
+class _RecordedRecords:
+    """The rows of an author's sink in the output of a task."""
+
+    def __init__(self, output: TaskOutput, sink: str) -> None:
+        self._output, self._sink = output, sink
+
+    def add(self, row: tuple[Any, ...]) -> None:
+        self._output.sinks.setdefault(self._sink, []).append(SinkRecord(*row))
+
+    def close_windows(self, before_ms: int) -> None:
+        raise AssertionError("an author's sink has no windows")
+
+
+class _RecordedRows:
+    """The rows of a table in the output of a task, and in the table."""
+
+    def __init__(self, output: TaskOutput, sink: DeltaSink, rows: Rows) -> None:
+        self._output, self._sink, self._rows = output, sink, rows
+
+    def add(self, row: tuple[Any, ...]) -> None:
+        match self._sink.kind:
+            case TableKind.APPEND:
+                self._record(TableRow("append", *row))
+            case TableKind.CHANGELOG:
+                self._record(TableRow("change", *row))
+            case TableKind.WINDOWED:
+                key, value, timestamp_ms, start_ms, end_ms = row
+                self._record(TableRow("window", key, value, timestamp_ms, None, start_ms, end_ms))
+        self._rows.add(row)
+
+    def close_windows(self, before_ms: int) -> None:
+        self._record(TableRow("close", end_ms=before_ms))
+
+    def _record(self, row: TableRow) -> None:
+        self._output.rows.setdefault(self._sink.table, []).append(row)

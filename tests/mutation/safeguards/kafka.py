@@ -75,24 +75,24 @@ def _refusals_tried_later(patch: Patch) -> None:
 
 
 def _size_not_asked(patch: Patch) -> None:
-    from deltaworks.runtime import collector
+    from deltaworks.runtime import kafka_sink
 
-    patch(collector, "record_size", lambda *record: 0)
+    patch(kafka_sink, "record_size", lambda *record: 0)
 
 
 def _unknown_topic_not_noticed(patch: Patch) -> None:
     from deltaworks.errors import ProductionError
-    from deltaworks.runtime.collector import TaskCollector
+    from deltaworks.runtime.kafka_sink import KafkaSink
 
-    original = TaskCollector._limit
+    original = KafkaSink.limit
 
-    def limit(self: TaskCollector, topic: str) -> int:
+    def limit(self: KafkaSink, topic: str) -> int:
         try:
             return original(self, topic)
         except ProductionError:
             return 1 << 20
 
-    patch(TaskCollector, "_limit", limit)
+    patch(KafkaSink, "limit", limit)
 
 
 def _dead_letters_whole(patch: Patch) -> None:

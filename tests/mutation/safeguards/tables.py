@@ -118,19 +118,20 @@ def _generation_not_compared(patch: Patch) -> None:
 
 
 def _one_row_altered(patch: Patch) -> None:
-    from deltaworks.runtime.collector import TaskCollector
+    from deltaworks.lakehouse.task_tables import _WindowWriter
 
-    original = TaskCollector.window_row
+    original = _WindowWriter.add
     altered: list[tuple[Any, int]] = []
 
-    def window_row(self: Any, table: str, key: Any, start: int, end: int, value: Any, timestamp: int) -> None:
-        if table == "order_counts":
+    def add(self: Any, row: tuple[Any, ...]) -> None:
+        key, value, timestamp_ms, start_ms, end_ms = row
+        if self._schema.name == "order_counts":
             if not altered:
-                altered.append((key, start))
-            value += (key, start) == altered[0]
-        original(self, table, key, start, end, value, timestamp)
+                altered.append((key, start_ms))
+            value += (key, start_ms) == altered[0]
+        original(self, (key, value, timestamp_ms, start_ms, end_ms))
 
-    patch(TaskCollector, "window_row", window_row)
+    patch(_WindowWriter, "add", add)
 
 
 MUTATIONS: dict[str, Mutation] = {

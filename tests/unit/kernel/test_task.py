@@ -10,7 +10,7 @@ import pytest
 
 from deltaworks import Long, SessionWindows, StreamsBuilder, StreamsError, TimeWindows
 from deltaworks.kernel.errors import dead_letter_record
-from deltaworks.kernel.records import Coordinates, DeadLetter, Headers, RecordBatch
+from deltaworks.kernel.records import Coordinates, DeadLetter, Headers, RecordBatch, Rows
 from deltaworks.kernel.stores.memory import MemoryState
 from deltaworks.kernel.task import TASK_STORE, ErrorPolicy, Task
 
@@ -26,8 +26,8 @@ class Collected:
 
     def __init__(self) -> None:
         self.sent: list[tuple[str, bytes | None, bytes | None, int, Headers]] = []
-        self.rows: list[tuple[Any, ...]] = []
-        self.closed: list[tuple[str, int]] = []
+        self.written: list[tuple[Any, ...]] = []
+        self.closed: list[int] = []
         self.letters: list[DeadLetter] = []
         self.hopped: list[tuple[int, bytes | None]] = []
 
@@ -47,22 +47,24 @@ class Collected:
     ) -> None:
         self.hopped.append((partition, key))
 
-    def append_row(self, table: str, key: object, value: object, timestamp_ms: int, source: Coordinates) -> None:
-        self.rows.append((table, key, value, timestamp_ms, source))
-
-    def change_row(self, table: str, key: object, value: object | None, timestamp_ms: int, source: Coordinates) -> None:
-        self.rows.append((table, key, value, timestamp_ms, source))
-
-    def window_row(
-        self, table: str, key: object, start_ms: int, end_ms: int, value: object | None, timestamp_ms: int
-    ) -> None:
-        self.rows.append((table, key, start_ms, end_ms, value))
-
-    def close_windows(self, table: str, before_ms: int) -> None:
-        self.closed.append((table, before_ms))
+    def rows(self, sink: str) -> Rows:
+        return _Rows(self)
 
     def dead_letter(self, letter: DeadLetter) -> None:
         self.letters.append(letter)
+
+
+class _Rows:
+    """The rows of the only table of a test."""
+
+    def __init__(self, out: Collected) -> None:
+        self._out = out
+
+    def add(self, row: tuple[Any, ...]) -> None:
+        self._out.written.append(row)
+
+    def close_windows(self, before_ms: int) -> None:
+        self._out.closed.append(before_ms)
 
 
 class Harness:
@@ -256,11 +258,11 @@ def test_windows_are_final_once_stream_time_has_passed_end_and_grace() -> None:
     harness = Harness(counts)
 
     harness.run((14, "a", number(1)), (3, "a", number(1)))
-    assert harness.out.closed == [("counts", 10)]
+    assert harness.out.closed == [10]
     assert harness.task.metrics.late == 0
 
     harness.run((15, "a", number(1)), (3, "a", number(1)))
-    assert harness.out.closed == [("counts", 10), ("counts", 11)]
+    assert harness.out.closed == [10, 11]
     assert harness.task.metrics.late == 1
 
     harness.run((15, "a", number(1)))
@@ -274,9 +276,9 @@ def test_windows_closed_before_a_restart_are_not_closed_again() -> None:
     second = Harness(counts, state=first.state)
     second.run((30, "a", number(1)))
 
-    assert first.out.closed == [("counts", 26)]
+    assert first.out.closed == [26]
     assert second.out.closed == []
-    assert second.out.rows == [("counts", "a", 30, 40, 2)]
+    assert second.out.written == [("a", 2, 30, 30, 40)]
 
 
 def test_session_is_final_once_no_record_can_join_it() -> None:
@@ -288,7 +290,7 @@ def test_session_is_final_once_no_record_can_join_it() -> None:
     harness.run((20, "a", number(1)), (36, "b", number(1)))
 
     # Ends before 36 - 5 - 10 = 21, so the session of `a` that ended at 20 is final.
-    assert harness.out.closed == [("s", 21)]
+    assert harness.out.closed == [21]
     harness.run((20, "a", number(1)))
     assert harness.task.metrics.late == 1
 
@@ -301,7 +303,7 @@ def test_lateness_is_remembered_across_a_restart() -> None:
     second.run((89, "a", number(1)), (90, "a", number(1)))
 
     assert second.task.metrics.late == 1
-    assert second.out.rows == [("counts", "a", 90, 100, 1)]
+    assert second.out.written == [("a", 1, 90, 90, 100)]
 
 
 def test_record_cache_forwards_the_last_update_per_key_at_the_commit() -> None:
@@ -309,7 +311,7 @@ def test_record_cache_forwards_the_last_update_per_key_at_the_commit() -> None:
 
     harness.run((1, "a", number(1)), (2, "b", number(1)), (3, "a", number(1)))
 
-    assert harness.out.rows == [("counts", "a", 0, 10, 2), ("counts", "b", 0, 10, 1)]
+    assert harness.out.written == [("a", 2, 3, 0, 10), ("b", 1, 2, 0, 10)]
 
 
 def test_row_of_a_record_cache_carries_the_record_that_wrote_it() -> None:
@@ -319,9 +321,9 @@ def test_row_of_a_record_cache_carries_the_record_that_wrote_it() -> None:
     harness = Harness(build, record_cache=True)
     harness.run((1, "a", number(1)), (2, "b", number(2)), (3, "a", number(3)))
 
-    assert harness.out.rows == [
-        ("t", "a", 3, 3, Coordinates("in", 0, 2)),
-        ("t", "b", 2, 2, Coordinates("in", 0, 1)),
+    assert harness.out.written == [
+        ("a", 3, 3, Coordinates("in", 0, 2)),
+        ("b", 2, 2, Coordinates("in", 0, 1)),
     ]
 
 
@@ -331,11 +333,11 @@ def test_delete_of_a_row_that_never_was_is_not_forwarded_by_a_record_cache() -> 
 
     harness = Harness(build, record_cache=True)
     harness.run((1, "a", number(1)), (2, "a", None), (3, "b", None))
-    assert harness.out.rows == []
+    assert harness.out.written == []
 
     harness.run((4, "a", number(1)))
     harness.run((5, "a", None))
-    assert [row[:3] for row in harness.out.rows] == [("t", "a", 1), ("t", "a", None)]
+    assert [row[:2] for row in harness.out.written] == [("a", 1), ("a", None)]
 
 
 def test_commit_hands_over_each_key_once_and_only_if_something_changed() -> None:

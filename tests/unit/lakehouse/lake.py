@@ -73,7 +73,7 @@ def write_batch(tables: list[TaskTables], batch_id: int, expected: Expected) -> 
         for number in range(choose.randrange(30)):
             _row(task_table, choose, task, now_ms, batch_id * 1000 + number, expected)
         bound = max(expected.closed_ms[task], now_ms - choose.randrange(60, 180) * MINUTE_MS)
-        task_table.close_windows("counts", bound)
+        task_table.rows("counts").close_windows(bound)
         expected.closed_ms[task] = bound
         writes += task_table.finish()
     return writes
@@ -84,11 +84,11 @@ def _row(tables: TaskTables, choose: random.Random, task: int, now_ms: int, offs
     key = f"user-{choose.randrange(12)}-{task}"
     match choose.randrange(4):
         case 0:
-            tables.append_row("orders", key, User(str(offset), Decimal("0.10")), now_ms, source)
+            tables.rows("orders").add((key, User(str(offset), Decimal("0.10")), now_ms, source))
             expected.orders.append((key, offset))
         case 1:
             gone = choose.random() < 0.25
-            tables.change_row("users", key, None if gone else User(str(offset), Decimal(1)), now_ms, source)
+            tables.rows("users").add((key, None if gone else User(str(offset), Decimal(1)), now_ms, source))
             expected.users.pop(key, None)
             expected.changes += 1
             if not gone:
@@ -98,7 +98,7 @@ def _row(tables: TaskTables, choose: random.Random, task: int, now_ms: int, offs
             end = start + choose.choice([1, 5]) * MINUTE_MS
             if end >= expected.closed_ms[task]:
                 gone = (key, start, end) in expected.counts and choose.random() < 0.3
-                tables.window_row("counts", key, start, end, None if gone else offset, now_ms)
+                tables.rows("counts").add((key, None if gone else offset, now_ms, start, end))
                 expected.counts.pop((key, start, end), None)
                 if not gone:
                     expected.counts[key, start, end] = offset

@@ -184,7 +184,7 @@ class Stream:
             for batch in range(first, self.next_batch):
                 task.step(batch)
                 self._process(task, number, batch)
-                task.close_windows("counts", closed_ms(batch))
+                task.rows("counts").close_windows(closed_ms(batch))
             writes += task.finish()
         self.committer.commit(self.next_batch - 1, writes)
 
@@ -206,13 +206,13 @@ class Stream:
             row = Row(batch, time_ms, key, value, source.offset)
             match kind:
                 case "orders":
-                    task.append_row(kind, key, value, time_ms, source)
+                    task.rows(kind).add((key, value, time_ms, source))
                     self._note(kind, row)
                 case "hopped":
-                    task.append_row(kind, key, value, time_ms, Coordinates("exchange", number, exchange_offset))
+                    task.rows(kind).add((key, value, time_ms, Coordinates("exchange", number, exchange_offset)))
                     self._note(kind, Row(batch, time_ms, key, value, exchange_offset))
                 case "users":
-                    task.change_row(kind, key, None if gone else value, time_ms, source)
+                    task.rows(kind).add((key, None if gone else value, time_ms, source))
                     self._note(kind, Row(batch, time_ms, key, None if gone else value, offset))
                 case "counts":
                     self._count(task, key, time_ms, value, batch)
@@ -232,7 +232,7 @@ class Stream:
             return
         total = self.states.get((key, start), 0) + value
         self.states[key, start] = total
-        task.window_row("counts", key, start, start + HOUR_MS, total, time_ms)
+        task.rows("counts").add((key, total, time_ms, start, start + HOUR_MS))
         for rows in (self.rows, self.written):
             rows.windows[key, start] = total
 

@@ -67,7 +67,7 @@ def test_long_keys_are_found(tmp_path: Path) -> None:
     keys = [None, "x" * 64, "x" * 65, "x" * 64 + "\U0010ffff" * 3, "\u00fc" * 100, ""]
     tables.begin(0)
     for key in keys:
-        tables.window_row("counts", key, 0, 1, 1, 0)
+        tables.rows("counts").add((key, 1, 0, 0, 1))
     committer.commit(0, tables.finish())
 
     dataset = DeltaTable(tmp_path / "counts").to_pyarrow_dataset()

@@ -176,7 +176,7 @@ def test_rows_of_a_batch_that_was_not_finished_are_forgotten(tmp_path: Path) -> 
     open_tables(tmp_path)
     tables = task_tables(tmp_path)[0]
     tables.begin(0)
-    tables.window_row("counts", "k", 0, 1, 1, 0)
+    tables.rows("counts").add(("k", 1, 0, 0, 1))
     tables.begin(1)
 
     assert tables.finish() == []
@@ -185,7 +185,7 @@ def test_rows_of_a_batch_that_was_not_finished_are_forgotten(tmp_path: Path) -> 
 def test_tasks_refuse_to_write_a_table_that_no_driver_opened(tmp_path: Path) -> None:
     tables = task_tables(tmp_path)[0]
     tables.begin(0)
-    tables.window_row("counts", "k", 0, 1, 1, 0)
+    tables.rows("counts").add(("k", 1, 0, 0, 1))
 
     with pytest.raises(TableError, match="was not opened by a driver"):
         tables.finish()

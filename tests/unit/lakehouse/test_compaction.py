@@ -62,7 +62,7 @@ def test_an_append_table_keeps_few_files_and_all_rows(tmp_path: Path) -> None:
     for batch_id in range(100):
         tables.begin(batch_id)
         for number in range(3):
-            tables.append_row("orders", "k", number, 0, Coordinates("raw", 0, batch_id * 3 + number))
+            tables.rows("orders").add(("k", number, 0, Coordinates("raw", 0, batch_id * 3 + number)))
         committer.commit(batch_id, tables.finish())
 
     committer.close()
@@ -81,7 +81,7 @@ def test_merging_is_no_change_of_data_for_readers_of_the_stream(tmp_path: Path) 
     tables = TaskTables(tmp_path, [ORDERS], None, stage=0, task=0)
     for batch_id in range(32):
         tables.begin(batch_id)
-        tables.append_row("orders", "k", 1, 0, Coordinates("raw", 0, batch_id))
+        tables.rows("orders").add(("k", 1, 0, Coordinates("raw", 0, batch_id)))
         committer.commit(batch_id, tables.finish())
     committer.close()
 

@@ -129,6 +129,6 @@ def test_another_query_has_intents_of_its_own(tmp_path: Path) -> None:
     assert again.committed() == {}
     tables = task_tables(tmp_path)[0]
     tables.begin(2)
-    tables.append_row("orders", "k", User("x", Decimal(1)), 0, Coordinates("raw", 0, 0))
+    tables.rows("orders").add(("k", User("x", Decimal(1)), 0, Coordinates("raw", 0, 0)))
     assert not skipped(again.commit(2, tables.finish(), intent=7))
     assert again.committed() == {"orders": (2, 7)}

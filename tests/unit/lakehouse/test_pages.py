@@ -45,9 +45,9 @@ class Windows:
         self.batch_id += 1
         self.tables.begin(self.batch_id)
         for key, start, end, value in rows:
-            self.tables.window_row("t", key, start, end, value, start)
+            self.tables.rows("t").add((key, value, start, start, end))
         if close is not None:
-            self.tables.close_windows("t", close)
+            self.tables.rows("t").close_windows(close)
         writes = self.tables.finish()
         self.committer.commit(self.batch_id, writes)
         return writes[0] if writes else None

@@ -29,7 +29,7 @@ def test_changes_carry_the_batch_of_their_step(tmp_path: Path) -> None:
     for batch_id, keys in ((3, "ab"), (5, ""), (6, "c"), (9, "")):
         tables.step(batch_id)
         for key in keys:
-            tables.change_row("users", key, User(key, Decimal(1)), NOON_MS, SOURCE)
+            tables.rows("users").add((key, User(key, Decimal(1)), NOON_MS, SOURCE))
     committer.commit(9, tables.finish())
 
     assert [(row["key"], row["batch_id"]) for row in rows(tmp_path, "users_changelog")] == [
@@ -43,7 +43,7 @@ def test_changes_carry_the_batch_of_their_step(tmp_path: Path) -> None:
 def test_without_steps_all_rows_are_of_the_batch(tmp_path: Path) -> None:
     committer, tables = open_tables(tmp_path), task_tables(tmp_path)[0]
     tables.begin(4)
-    tables.change_row("users", "a", User("a", Decimal(1)), NOON_MS, SOURCE)
+    tables.rows("users").add(("a", User("a", Decimal(1)), NOON_MS, SOURCE))
     committer.commit(4, tables.finish())
     assert [row["batch_id"] for row in rows(tmp_path, "users_changelog")] == [4]
 
@@ -57,9 +57,9 @@ def test_a_value_that_is_changed_in_a_later_batch_was_another_then(tmp_path: Pat
     value = [1]
     for batch_id in (1, 2):
         tables.step(batch_id)
-        tables.append_row("seen", "k", value, NOON_MS + batch_id, SOURCE)
+        tables.rows("seen").add(("k", value, NOON_MS + batch_id, SOURCE))
         value.append(2)
-        tables.append_row("seen", "k", value, NOON_MS + batch_id, SOURCE)
+        tables.rows("seen").add(("k", value, NOON_MS + batch_id, SOURCE))
     committer.commit(2, tables.finish())
     found = sorted((row["timestamp"], row["value"]) for row in rows(tmp_path, "seen"))
     assert [cells for _, cells in found] == [[1, 2], [1, 2], [1, 2, 2], [1, 2, 2]]
@@ -71,8 +71,8 @@ def test_many_rows_are_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     tables.begin(20)
     for batch_id in range(21):
         tables.step(batch_id)
-        tables.append_row("orders", f"{batch_id:02}", User("u", Decimal(1)), NOON_MS, SOURCE)
-        tables.change_row("users", f"{batch_id:02}", None, NOON_MS, SOURCE)
+        tables.rows("orders").add((f"{batch_id:02}", User("u", Decimal(1)), NOON_MS, SOURCE))
+        tables.rows("users").add((f"{batch_id:02}", None, NOON_MS, SOURCE))
     committer.commit(20, tables.finish())
     assert [row["key"] for row in rows(tmp_path, "orders")] == [f"{number:02}" for number in range(21)]
     assert [row["batch_id"] for row in rows(tmp_path, "users_changelog")] == list(range(21))
@@ -84,9 +84,9 @@ def test_a_window_that_an_earlier_step_closed_must_not_change(tmp_path: Path) ->
     tables = task_tables(tmp_path)[0]
     tables.begin(5)
     tables.step(4)
-    tables.window_row("counts", "late", NOON_MS, NOON_MS + 100, 1, NOON_MS)
-    tables.close_windows("counts", NOON_MS + 101)
+    tables.rows("counts").add(("late", 1, NOON_MS, NOON_MS, NOON_MS + 100))
+    tables.rows("counts").close_windows(NOON_MS + 101)
     tables.step(5)
-    tables.window_row("counts", "late", NOON_MS, NOON_MS + 100, 2, NOON_MS)
+    tables.rows("counts").add(("late", 2, NOON_MS, NOON_MS, NOON_MS + 100))
     with pytest.raises(TableError, match=r"Batch 5 changes a window of table 'counts' that was final already: .*late"):
         tables.finish()

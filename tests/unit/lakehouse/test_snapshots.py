@@ -43,7 +43,7 @@ class Users:
         for tables in self.tasks:
             tables.begin(self.batch_id)
         for task, key, value in changes:
-            self.tasks[task].change_row("users", key, value, 1000, Coordinates("users", task, 0))
+            self.tasks[task].rows("users").add((key, value, 1000, Coordinates("users", task, 0)))
         self.committer.commit(self.batch_id, [write for tables in self.tasks for write in tables.finish()])
 
     def snapshot(self) -> dict[str, str]:
@@ -83,7 +83,7 @@ def test_fields_of_a_key_may_have_any_name(tmp_path: Path) -> None:
     rows = TaskTables(tmp_path, [sink], None, stage=0, task=0)
     rows.begin(0)
     for key, value in ((Seat(7, "a", 1), "free"), (Seat(8, "a", 1), "free"), (Seat(7, "a", 1), "taken")):
-        rows.change_row("seats", key, value, 1000, Coordinates("seats", 0, 0))
+        rows.rows("seats").add((key, value, 1000, Coordinates("seats", 0, 0)))
     committer.commit(0, rows.finish())
 
     committer.refresh_snapshots(force=True)

@@ -23,7 +23,7 @@ def write(batch: int, cities: list[str | None], grams: list[int], *, recorded: b
     tables.begin(batch)
     for number, (city, weight) in enumerate(zip(cities, grams, strict=True), start=batch * 100):
         value = SimpleNamespace(city=city, grams=weight)
-        tables.append_row("parcels", str(number), value, 1_000, Coordinates("posted", 0, number))
+        tables.rows("parcels").add((str(number), value, 1_000, Coordinates("posted", 0, number)))
     committer.commit(batch, tables.finish())
     committer.close()
     if recorded:

@@ -17,7 +17,7 @@ from deltaworks import (
     TopologyError,
 )
 from deltaworks.errors import IntentError
-from deltaworks.runtime.sinks import TaskSinks, sinks_of
+from deltaworks.runtime.sinks import AuthorSinks, sinks_of
 from deltaworks.testing import TopologyTestDriver
 
 FIRST, SECOND = SinkBatch(0, "a"), SinkBatch(1, "b")
@@ -75,20 +75,20 @@ def topology(first: Recorder, second: Recorder) -> Callable[[StreamsBuilder], No
     return build
 
 
-def sinks(first: Recorder, second: Recorder, *, replay: bool = False) -> TaskSinks:
+def sinks(first: Recorder, second: Recorder, *, replay: bool = False) -> AuthorSinks:
     (stage,) = Pipeline(name="p", topology=topology(first, second)).plan().stages
-    return TaskSinks(
+    return AuthorSinks(
         sinks_of(stage, replay=replay),
         lambda sink: SinkTask(pipeline="p", sink=sink, task=3, checkpoint="c"),
     )
 
 
-def batch(sinks: TaskSinks, which: SinkBatch, *values: str) -> None:
+def batch(sinks: AuthorSinks, which: SinkBatch, *values: str) -> None:
     sinks.begin(which, which.batch)
     for value in values:
-        sinks.add("first", "k", value, 0, ())
+        sinks.rows("first").add(("k", value, 0, ()))
         if value != "only first":
-            sinks.add("second", "k", value, 0, ())
+            sinks.rows("second").add(("k", value, 0, ()))
     sinks.prepare()
     sinks.commit()
 
@@ -148,7 +148,7 @@ def test_a_writer_that_cannot_abort_is_replaced() -> None:
     first, second = Recorder(), Recorder()
     both = sinks(first, second)
     both.begin(FIRST, 0)
-    both.add("first", "k", "x", 0, ())
+    both.rows("first").add(("k", "x", 0, ()))
     both.prepare()
     first.fails = "abort"
 
@@ -162,7 +162,7 @@ def test_whoever_closes_in_the_middle_of_a_batch_drops_it() -> None:
     first, second = Recorder(), Recorder()
     both = sinks(first, second)
     both.begin(FIRST, 0)
-    both.add("first", "k", "x", 0, ())
+    both.rows("first").add(("k", "x", 0, ()))
     both.prepare()
 
     both.close()

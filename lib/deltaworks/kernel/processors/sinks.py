@@ -11,7 +11,7 @@ from deltaworks.kernel.column_limits import RowCheck, no_day
 from deltaworks.kernel.context import Process
 from deltaworks.kernel.partitioning import chosen_partitions
 from deltaworks.kernel.processors.wiring import Wiring
-from deltaworks.kernel.records import Headers, PartitionedCollector, SinkCollector
+from deltaworks.kernel.records import Headers, PartitionedCollector
 from deltaworks.serdes.base import Serde
 from deltaworks.serdes.change import Change
 from deltaworks.serdes.windowed import SessionWindowed, TimeWindowed, Windowed
@@ -131,11 +131,8 @@ def _window_bytes(serde: Serde[Any]) -> int:
 
 def custom_sink(node: CustomSink, wiring: Wiring) -> Process:
     """The record goes as it is; the host writes it at the end of the batch."""
-    name, collector = node.name, wiring.context.collector
-    if not isinstance(collector, SinkCollector):
-        raise ConfigurationError(f"'{name}' is a sink of its own, which this host does not know.")
-    to_sink = collector.to_sink
-    return lambda key, value, timestamp_ms, headers: to_sink(name, key, value, timestamp_ms, headers)
+    add = wiring.context.collector.rows(node.name).add
+    return lambda key, value, timestamp_ms, headers: add((key, value, timestamp_ms, headers))
 
 
 def delta_sink(node: DeltaSink, wiring: Wiring) -> Process:
@@ -155,7 +152,7 @@ def delta_sink(node: DeltaSink, wiring: Wiring) -> Process:
 
 
 def _appending(node: DeltaSink, wiring: Wiring) -> Process:
-    table, context, append_row = node.table, wiring.context, wiring.context.collector.append_row
+    context, add = wiring.context, wiring.context.collector.rows(node.name).add
     check = RowCheck(node)
     check_key, check_value = check.key, check.value
 
@@ -168,14 +165,14 @@ def _appending(node: DeltaSink, wiring: Wiring) -> Process:
         except Exception:
             if (error := check.misfit(key, value)) is not None:
                 return context.unwritable(node.name, error, None, process, key, value, timestamp_ms, headers)
-        return append_row(table, key, value, timestamp_ms, context.coordinates)
+        return add((key, value, timestamp_ms, context.coordinates))
 
     return process
 
 
 def _changing(node: DeltaSink, wiring: Wiring) -> Process:
     """An update that came out of order would put an old version in the place of the latest one, so it is left out."""
-    table, context, change_row = node.table, wiring.context, wiring.context.collector.change_row
+    context, add = wiring.context, wiring.context.collector.rows(node.name).add
     check = RowCheck(node)
     check_key, check_value = check.key, check.value
 
@@ -192,13 +189,13 @@ def _changing(node: DeltaSink, wiring: Wiring) -> Process:
             if (error := check.misfit(key, value)) is not None:
                 again = _with_change(process, change)
                 return context.unwritable(node.name, error, None, again, key, value, timestamp_ms, headers)
-        return change_row(table, key, value, timestamp_ms, context.coordinates)
+        return add((key, value, timestamp_ms, context.coordinates))
 
     return process
 
 
 def _windowed(node: DeltaSink, wiring: Wiring) -> Process:
-    table, context, window_row = node.table, wiring.context, wiring.context.collector.window_row
+    table, context, add = node.table, wiring.context, wiring.context.collector.rows(node.name).add
     check = RowCheck(node)
     check_key, check_value = check.key, check.value
 
@@ -216,7 +213,7 @@ def _windowed(node: DeltaSink, wiring: Wiring) -> Process:
         if error is not None:
             again = _with_change(process, change)
             return context.unwritable(node.name, error, None, again, key, value, timestamp_ms, headers)
-        return window_row(table, inner, start_ms, key.end_ms, value, timestamp_ms)
+        return add((inner, value, timestamp_ms, start_ms, key.end_ms))
 
     return process
 

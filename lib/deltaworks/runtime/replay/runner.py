@@ -31,7 +31,7 @@ from deltaworks.runtime.replay.exchanges import ExchangeReader, ExchangeWriter
 from deltaworks.runtime.replay.layers import Layers
 from deltaworks.runtime.replay.reading import read_steps
 from deltaworks.runtime.replay.task_chunks import ChunkResult, ChunkStep, TaskChunk, Work
-from deltaworks.runtime.sinks import TaskSinks, sinks_of
+from deltaworks.runtime.sinks import AuthorSinks, sinks_of
 from deltaworks.runtime.state import changelog
 from deltaworks.runtime.state.local_store import LocalStore, LocalTransaction, StateVersion, stores_of
 from deltaworks.runtime.state.recovery import local_path
@@ -163,7 +163,7 @@ class ChunkRunner:
     def _member(self, chunk: TaskChunk, place: int, transaction: LocalTransaction, opened: ExitStack) -> _Member:
         work, plan, task = self.work, self._plan, chunk.members[place]
         sink = CountingSink(work.sink_partitions, work.sink_limits)
-        sinks = TaskSinks(sinks_of(plan.stages[task[0]], replay=True), partial(self._sink_task, task[1]))
+        sinks = AuthorSinks(sinks_of(plan.stages[task[0]], replay=True), partial(self._sink_task, task[1]))
         opened.callback(sinks.close)
         collector = TaskCollector(work.pipeline, plan, work.paths.tables, *task, lambda: sink, sinks)
         collector.begin(chunk.commit_id)
@@ -241,7 +241,7 @@ class _Member:
 
 
 class CountingSink:
-    """`Sink` that counts records and drops them."""
+    """`TransactionalProducer` that counts records and drops them."""
 
     def __init__(self, partitions: Mapping[str, int], limits: Mapping[str, int] | None = None) -> None:
         self._partitions, self._limits = partitions, limits

@@ -501,7 +501,7 @@ def write(
                 _write(tasks[each.task], each)
         if batch == last_batch and HOURS in sinks:
             for task in tasks:
-                task.close_windows("hours", closed_ms + 1)
+                task.rows("hours").close_windows(closed_ms + 1)
         committer.commit(batch, [write for task in tasks for write in task.finish()])
     committer.refresh_snapshots(force=True)
     committer.settle()
@@ -511,11 +511,11 @@ def write(
 def _write(tables: TaskTables, row: Row) -> None:
     match row.table:
         case "orders":
-            tables.append_row("orders", row.key, row.value, row.time_ms, row.source)
+            tables.rows("orders").add((row.key, row.value, row.time_ms, row.source))
         case "users":
-            tables.change_row("users", row.key, row.value, row.time_ms, row.source)
+            tables.rows("users").add((row.key, row.value, row.time_ms, row.source))
         case "hours":
-            tables.window_row("hours", row.key, *row.window, row.value, row.time_ms)
+            tables.rows("hours").add((row.key, row.value, row.time_ms, *row.window))
         case _:
             headers = (("h", b"1"), ("h", None))
             letter = DeadLetter(

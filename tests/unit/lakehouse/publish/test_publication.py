@@ -606,8 +606,8 @@ class Windows:
         self.batch_id += 1
         tables, start = self.tasks[task], FIRST_MS + hour * HOUR_MS
         tables.begin(self.batch_id)
-        tables.window_row("t", f"k{task}", start, start + HOUR_MS, 1, start)
-        tables.close_windows("t", FIRST_MS + close * HOUR_MS)
+        tables.rows("t").add((f"k{task}", 1, start, start, start + HOUR_MS))
+        tables.rows("t").close_windows(FIRST_MS + close * HOUR_MS)
         self.committer.commit(self.batch_id, tables.finish())
 
     def publish(self, staging: Windows) -> publication.Publication:
