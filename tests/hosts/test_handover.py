@@ -301,12 +301,12 @@ class ChangingStream:
             code_version="new", last_batch=progress.last_batch, end_offsets={}, requested_by="a test",
         )  # fmt: skip
 
-        def take_over() -> Handover:
-            return ownership.take_over(
+        def hand_over() -> Handover:
+            return ownership.hand_over(
                 self.settings.tables, root / "tables", schemas, request, self.record(run_id), generation
             )
 
-        attempted(take_over, interrupted_at)
+        attempted(hand_over, interrupted_at)
         handover.switch(self.paths, run_id)
         self.since, self.done = ends(self.kafka), done
         return self.case.stream(self.home / "live", kafka=self.kafka, switched_to=checkpoint)
@@ -317,7 +317,7 @@ class ChangingStream:
 
     def undo(self, run_id: str, interrupted_at: Sequence[str] = ()) -> None:
         """The checkpoint before is the stream again."""
-        attempted(lambda: ownership.give_back(self.settings.tables, self.record(run_id), GENERATION), interrupted_at)
+        attempted(lambda: ownership.undo(self.settings.tables, self.record(run_id), GENERATION), interrupted_at)
         handover.undo(self.paths, run_id)
 
     def assert_right(self, checkpoint: InProcessStream) -> None:
@@ -399,7 +399,7 @@ def test_a_checkpoint_may_follow_a_checkpoint(tmp_path: Path) -> None:
     assert handed.paths.switched == ("first", "second")
     before = tables_of(handed.settings)
     with pytest.raises(TableError, match="has gone over from run first to query second since"):
-        ownership.give_back(handed.settings.tables, handed.record("first"), GENERATION)
+        ownership.undo(handed.settings.tables, handed.record("first"), GENERATION)
     with pytest.raises(ConfigurationError, match="first is not the checkpoint that was switched to last"):
         handover.require_last(handed.paths, "first")
     assert tables_of(handed.settings) == before
@@ -416,7 +416,7 @@ def test_after_an_undo_the_checkpoint_before_goes_on_as_if_there_had_been_none(t
     checkpoint.close()
 
     handed.undo(
-        "run", [f"handover.undo_after_commit:{name}" for name in ("inventory_customer_hours", "inventory_stock")]
+        "run", [f"undo_handover.after_commit:{name}" for name in ("inventory_customer_hours", "inventory_stock")]
     )
     handover.undo(handed.paths, "run")  # once more
 
@@ -458,7 +458,7 @@ def test_what_is_archived_is_there_once_whatever_checkpoint_has_read_it(tmp_path
         assert found == sorted(wanted)
 
 
-POINTS_OF_TAKE_OVER = [
+POINTS_OF_HANDOVER = [
     "handover.before_record",
     "handover.after_record",
     "handover.after_commit:joined_changelog",
@@ -468,7 +468,7 @@ POINTS_OF_TAKE_OVER = [
 def test_an_interrupted_hand_over_is_completed_or_taken_back(tmp_path: Path) -> None:
     case = CASES["a cycle"]()
     handed = ChangingStream(case, tmp_path, case.steps(tmp_path / "cuts", random.Random(4), 6), done=3)
-    checkpoint = handed.switch("run", done=3, interrupted_at=POINTS_OF_TAKE_OVER)
+    checkpoint = handed.switch("run", done=3, interrupted_at=POINTS_OF_HANDOVER)
     run(checkpoint, handed.steps[3:])
     handed.assert_right(checkpoint)
 
@@ -483,9 +483,9 @@ def test_tables_that_have_gone_over_half_way_are_refused_by_both_lines(tmp_path:
 
     with pytest.raises(TableError, match="belongs to the checkpoint of query run"), case.old_code():
         handed.old.restart()
-    with pytest.raises(TableError, match="interrupted while tables were taking over"):
+    with pytest.raises(TableError, match="interrupted while handing over"):
         ownership.require_settled(handed.paths.handovers)
-    ownership.give_back(handed.settings.tables, handed.record("run"), GENERATION)
+    ownership.undo(handed.settings.tables, handed.record("run"), GENERATION)
     ownership.require_settled(handed.paths.handovers)
     assert tables_of(handed.settings) == before
     with case.old_code():

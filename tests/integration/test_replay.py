@@ -221,4 +221,4 @@ def test_a_stream_goes_on_with_the_balances_of_a_replay_and_is_given_back(paymen
     assert payments.balances() == wrong
     stream(8)
     assert payments.balances() == {account: wrong[account] + 3 * 2 * per_hour[account] for account in wrong}
-    assert "given back" in payments.deltaworks("replays", "payments")
+    assert "undone" in payments.deltaworks("replays", "payments")

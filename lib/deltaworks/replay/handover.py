@@ -67,7 +67,7 @@ def hand_over(
     """
     own, run_id = PipelinePaths.of(settings, pipeline.name), plan.run_id
     record = own.handover(run_id)
-    ownership.require_not_given_back(ownership.read(record))
+    ownership.require_not_undone(ownership.read(record))
     if run_id not in own.switched:
         for _ in range(_ROUNDS):
             later = extended(settings, pipeline, plan)
@@ -113,14 +113,14 @@ def undo(settings: Settings, run_id: str, *, requested_by: str, report: Report =
     def switch(generation: int) -> None:
         with Lease(own.lease, name, generation):
             fence.advance(own.fence, generation, name)
-            ownership.give_back(settings.tables, record, generation)
+            ownership.undo(settings.tables, record, generation)
             reach("handover.between_undo")
             if run_id in own.switched or own.checkpoint_of(run_id).undone.exists():
                 handover.undo(own, run_id)
 
     def is_untouched() -> bool:
         told = ownership.read(record)
-        return told is not None and told.state == "taken over"
+        return told is not None and told.state == "handed over"
 
     _between_drivers(settings, name, switch, is_untouched, requested_by, report)
     done = ownership.read(record)
@@ -167,7 +167,7 @@ def _switch(
     report("switching the tables")
     schemas = plan_schemas(topology.tables, pipeline.dead_letter_table, pipeline.archives(topology).tables)
     request, record = request_of(paths, plan), own.handover(plan.run_id)
-    ownership.take_over(settings.tables, paths.tables, schemas, request, record, generation)
+    ownership.hand_over(settings.tables, paths.tables, schemas, request, record, generation)
     reach("handover.between_switch")
     handover.switch(own, plan.run_id)
 

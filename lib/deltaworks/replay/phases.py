@@ -347,7 +347,7 @@ def discard(settings: Settings, run_id: str) -> None:
     own = PipelinePaths.of(settings, plan.request.pipeline)
     with _locked(paths.lock, wait=False):
         told = ownership.read(own.handover(run_id))
-        if told is not None and told.state != "given back" and "publish" not in paths.read_state().done:
+        if told is not None and told.state != "undone" and "publish" not in paths.read_state().done:
             raise ConflictError(
                 f"A hand-over to run {run_id} was begun.",
                 hint=f"deltaworks replay {plan.request.pipeline} --resume {run_id} completes it, "

@@ -110,7 +110,7 @@ def test_a_published_replay_says_who_approved_it(
     )
     own.handovers.mkdir()
     own.handover("r2").write_bytes(
-        msgspec.json.encode(Handover(request=followed, state="taken over", tables={}, begun_ms=0))
+        msgspec.json.encode(Handover(request=followed, state="handed over", tables={}, begun_ms=0))
     )
 
     commands.replays(None)

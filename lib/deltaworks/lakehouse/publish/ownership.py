@@ -26,19 +26,19 @@ import msgspec
 from deltaworks import files
 from deltaworks.clock import wall_ms
 from deltaworks.errors import TableError
-from deltaworks.faults import reach
 from deltaworks.files import replace_file
 from deltaworks.lakehouse import layout
 from deltaworks.lakehouse.committer import TableOptions
 from deltaworks.lakehouse.housekeeping import remove_orphans
 from deltaworks.lakehouse.log import Commit, DeltaLog
+from deltaworks.lakehouse.publish.change import carry_out
 from deltaworks.lakehouse.publish.replacement import Staging, as_file
 from deltaworks.lakehouse.retained import RetainedFiles, link
 from deltaworks.lakehouse.schema import Role, TableSchema
 from deltaworks.lakehouse.writes import NewFile
 
-State = Literal["taking over", "taken over", "giving back", "given back"]
-_TAKEN, _GIVEN_BACK = 1, 2
+State = Literal["handing over", "handed over", "undoing", "undone"]
+_HANDED_OVER, _UNDONE = 1, 2
 
 
 class HandoverRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,11 +79,11 @@ class Handover(msgspec.Struct, frozen=True, kw_only=True):
     state: State
     tables: dict[str, TableHandover]
     begun_ms: int
-    taken_over_ms: int | None = None
-    given_back_ms: int | None = None
+    handed_over_ms: int | None = None
+    undone_ms: int | None = None
 
 
-def take_over(
+def hand_over(
     root: Path,
     staging_root: Path,
     schemas: Sequence[TableSchema],
@@ -105,34 +105,35 @@ def take_over(
         TableError: a table is not as it must be, and why; nothing has changed.
     """
     done = read(record)
-    if done is not None and done.state == "taken over":
+    if done is not None and done.state == "handed over":
         return done
-    require_not_given_back(done)
+    require_not_undone(done)
     staging = Staging(staging_root, request.run_id)
     for schema in schemas:
         if schema.role is not Role.ARCHIVE:
             staging.open(schema, request.last_batch)
     logs = {schema.name: _open(root, schema, request) for schema in schemas if _is_there(root, schema)}
-    pending = [schema for schema in schemas if schema.name in logs and _mark(logs[schema.name], request) < _TAKEN]
+    pending = [schema for schema in schemas if schema.name in logs and _mark(logs[schema.name], request) < _HANDED_OVER]
 
-    reach("handover.before_record")
-    tables = {} if done is None else dict(done.tables)
-    tables |= {schema.name: _prepare(root, schema, logs[schema.name], staging, request) for schema in pending}
-    begun_ms = wall_ms() if done is None else done.begun_ms
-    told = Handover(request=request, state="taking over", tables=tables, begun_ms=begun_ms)
-    _save(record, told)
-    reach("handover.after_record")
-    for schema in pending:
-        log, table = logs[schema.name], tables[schema.name]
-        staged = None if table.is_archive else staging.log(schema.name)
+    def write_down() -> Handover:
+        tables = {} if done is None else dict(done.tables)
+        tables |= {schema.name: _prepare(root, schema, logs[schema.name], staging, request) for schema in pending}
+        begun_ms = wall_ms() if done is None else done.begun_ms
+        written = Handover(request=request, state="handing over", tables=tables, begun_ms=begun_ms)
+        _save(record, written)
+        return written
+
+    def commit(written: Handover, name: str) -> None:
+        log, table = logs[name], written.tables[name]
+        staged = None if table.is_archive else staging.log(name)
         log.commit(
             Commit(
                 added=table.added,
                 removed=[file.path for file in table.removed],
                 transactions=_transactions(staged)
                 | {
-                    _app(request, schema.name, layout.HANDOVER, request.run_id): _TAKEN,
-                    _app(request, schema.name, layout.GENERATION, request.predecessor): generation,
+                    _app(request, name, layout.HANDOVER, request.run_id): _HANDED_OVER,
+                    _app(request, name, layout.GENERATION, request.predecessor): generation,
                 },
                 operation="HAND OVER",
                 parameters={"run": request.run_id, "mode": "Overwrite"},
@@ -140,13 +141,17 @@ def take_over(
                 definition=log.owned_by(request.run_id, like=staged),
             )
         )
-        reach(f"handover.after_commit:{schema.name}")
-    told = msgspec.structs.replace(told, state="taken over", taken_over_ms=wall_ms())
-    _save(record, told)
-    return told
+
+    def complete(written: Handover) -> Handover:
+        written = msgspec.structs.replace(written, state="handed over", handed_over_ms=wall_ms())
+        _save(record, written)
+        return written
+
+    names = [schema.name for schema in pending]
+    return carry_out("handover", write_down=write_down, pending=names, commit=commit, complete=complete)
 
 
-def give_back(root: Path, record: Path, generation: int) -> Handover:
+def undo(root: Path, record: Path, generation: int) -> Handover:
     """Makes the tables again those of the query before; the same call again completes it, or finds it done.
 
     What the query that followed has written since goes; what an archive holds stays.
@@ -154,14 +159,14 @@ def give_back(root: Path, record: Path, generation: int) -> Handover:
     Raises:
         TableError: there was no such handover, or it is too old; nothing has changed.
     """
-    told = read(record)
-    if told is None:
+    found = read(record)
+    if found is None:
         raise TableError(f"There is no record of a hand-over at {record}.", hint="deltaworks replays lists what can be")
-    if told.state == "given back":
-        return told
-    request, tables = told.request, told.tables
+    if found.state == "undone":
+        return found
+    request, tables = found.request, found.tables
     logs = {name: _load(root / name) for name in tables}
-    pending = [name for name in tables if _mark(logs[name], request) == _TAKEN]
+    pending = [name for name in tables if _mark(logs[name], request) == _HANDED_OVER]
     for name in pending:
         logs[name].require_ours(None)
         if logs[name].owner != request.run_id:
@@ -175,10 +180,13 @@ def give_back(root: Path, record: Path, generation: int) -> Handover:
                 f"'{name}' before, is gone.",
                 hint="hand over to a new replay, with the code of before",
             )
-    told = msgspec.structs.replace(told, state="giving back")
-    _save(record, told)
-    reach("handover.undo_after_record")
-    for name in pending:
+
+    def write_down() -> Handover:
+        written = msgspec.structs.replace(found, state="undoing")
+        _save(record, written)
+        return written
+
+    def commit(written: Handover, name: str) -> None:
         log, table = logs[name], tables[name]
         _kept(root / name).restore(table.kept, (file.path for file in table.removed))
         log.commit(
@@ -186,7 +194,7 @@ def give_back(root: Path, record: Path, generation: int) -> Handover:
                 added=table.removed,
                 removed=[] if table.is_archive else list(log.files),
                 transactions={
-                    _app(request, name, layout.HANDOVER, request.run_id): _GIVEN_BACK,
+                    _app(request, name, layout.HANDOVER, request.run_id): _UNDONE,
                     _app(request, name, layout.GENERATION, request.run_id): generation,
                 },
                 operation="UNDO HAND OVER",
@@ -195,18 +203,22 @@ def give_back(root: Path, record: Path, generation: int) -> Handover:
                 definition=table.definition,
             )
         )
-        reach(f"handover.undo_after_commit:{name}")
-    told = msgspec.structs.replace(told, state="given back", given_back_ms=wall_ms())
-    _save(record, told)
+
+    def complete(written: Handover) -> Handover:
+        written = msgspec.structs.replace(written, state="undone", undone_ms=wall_ms())
+        _save(record, written)
+        return written
+
+    told = carry_out("undo_handover", write_down=write_down, pending=pending, commit=commit, complete=complete)
     for name, table in tables.items():
         if table.kept:  # nothing was taken away from the others
             _kept(root / name).forget(table.kept)
     return told
 
 
-def require_not_given_back(done: Handover | None) -> None:
+def require_not_undone(done: Handover | None) -> None:
     """Raises `TableError` if a handover was undone: the query that followed never runs again."""
-    if done is not None and done.state in ("giving back", "given back"):
+    if done is not None and done.state in ("undoing", "undone"):
         raise TableError(
             f"The hand-over to run {done.request.run_id} was undone, so its tables are not what they were.",
             hint=f"deltaworks discard {done.request.run_id}, make another replay, and hand over to that",
@@ -217,14 +229,14 @@ def require_settled(records: Path) -> None:
     """Raises `TableError` if a handover below the folder was begun and not completed."""
     for file in records.glob("*.json"):
         told = read(file)
-        if told is None or told.state in ("taken over", "given back"):
+        if told is None or told.state in ("handed over", "undone"):
             continue
         run = told.request.run_id
         back = f"deltaworks rollback {run}"
         raise TableError(
-            f"A hand-over of {told.request.pipeline!r} to run {run} was interrupted while tables were {told.state}.",
+            f"A hand-over of {told.request.pipeline!r} to run {run} was interrupted while {told.state}.",
             hint=f"deltaworks replay {told.request.pipeline} --resume {run} completes it, {back} takes it back"
-            if told.state == "taking over"
+            if told.state == "handing over"
             else f"{back} completes it",
         )
 
@@ -291,7 +303,7 @@ def _prepare(
                 link(staging.root / schema.name / path, log.path / path)
             added.append(as_file(path, entry))
         files.sync([log.path / file.path for file in added])
-        kept = _kept(log.path).keep(request.run_id, _TAKEN, wall_ms(), (file.path for file in removed))
+        kept = _kept(log.path).keep(request.run_id, _HANDED_OVER, wall_ms(), (file.path for file in removed))
     return TableHandover(
         version_before=log.version,
         removed=tuple(removed),

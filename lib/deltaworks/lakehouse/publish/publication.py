@@ -30,11 +30,11 @@ import pyarrow as pa
 
 from deltaworks.clock import wall_ms
 from deltaworks.errors import TableError
-from deltaworks.faults import reach
 from deltaworks.files import replace_file
 from deltaworks.lakehouse import layout, parquet, snapshots
 from deltaworks.lakehouse.committer import OpenTable, TableCommitter
 from deltaworks.lakehouse.log import Commit, FileEntry
+from deltaworks.lakehouse.publish.change import carry_out
 from deltaworks.lakehouse.publish.replacement import (
     Replacement,
     Replacing,
@@ -170,27 +170,30 @@ def publish(
     made = _make(committer, staging, request, number, pending, record)
     mine = {name: made[name][1] if name in made else record.files[name] for name in _names(tables)}  # type: ignore[union-attr]
     told = {name: _told(made[name]) if name in made else record.tables[name] for name in mine}  # type: ignore[union-attr]
-    if made or record is None:
-        reach("publish.before_record")
-        record = PublicationRecord(
+
+    def write_down() -> PublicationRecord:
+        if record is not None and not made:
+            return record
+        written = PublicationRecord(
             request=request, state="publishing", round=number, tables=told, begun_ms=begun_ms, files=mine
         )
-        record.save(publications)
-    reach("publish.after_record")
-    for index, table in enumerate(pending):
-        if index:
-            reach("publish.between_tables")
-        name = table.schema.name
-        reach(f"publish.before_commit:{name}")
+        written.save(publications)
+        return written
+
+    def commit(record: PublicationRecord, name: str) -> None:
         app_id = layout.app_id(committer.application, name, layout.PUBLICATION, request.run_id)
         committer.replace(name, _commit("PUBLISH", made[name][0], {app_id: number}, request))
-        reach(f"publish.after_commit:{name}")
-    reach("publish.after_commits")
-    if record.state != "published":
+
+    def complete(record: PublicationRecord) -> PublicationRecord:
+        if record.state == "published":
+            return record
         done = {name: _committed(committer, record, name, layout.PUBLICATION) for name in record.tables}
         record = msgspec.structs.replace(record, state="published", tables=done, published_ms=wall_ms())
         record.save(publications)
-    return record.summary()
+        return record
+
+    published = carry_out("publish", write_down=write_down, pending=_names(pending), commit=commit, complete=complete)
+    return published.summary()
 
 
 def rollback(committer: TableCommitter, publications: Path, run_id: str) -> Publication:
@@ -206,34 +209,37 @@ def rollback(committer: TableCommitter, publications: Path, run_id: str) -> Publ
             changed.
         FencedError: a newer generation of the pipeline has taken over.
     """
-    record = _read(publications, run_id)
-    if record is None:
+    found = _read(publications, run_id)
+    if found is None:
         known = sorted(path.stem for path in publications.glob("*.json"))
         raise TableError(f"Run {run_id} has published nothing.", hint=f"publications: {', '.join(known) or 'none'}")
-    request = record.request
+    request = found.request
     tables = _tables(committer, request)
-    pending = [table for table in tables if _in_effect(committer, table, record)]
-    _check_rollback(committer, publications, record, pending)
+    pending = [table for table in tables if _in_effect(committer, table, found)]
+    _check_rollback(committer, publications, found, pending)
 
-    made = {table.schema.name: _undo(committer, table, record) for table in pending}
-    if record.state != "rolled back":
-        reach("rollback.before_record")
-        record = msgspec.structs.replace(record, state="rolling back")
-        record.save(publications)
-    reach("rollback.after_record")
-    for index, table in enumerate(pending):
-        if index:
-            reach("rollback.between_tables")
-        name = table.schema.name
-        reach(f"rollback.before_commit:{name}")
+    made = {table.schema.name: _undo(committer, table, found) for table in pending}
+
+    def write_down() -> PublicationRecord:
+        if found.state == "rolled back":
+            return found
+        written = msgspec.structs.replace(found, state="rolling back")
+        written.save(publications)
+        return written
+
+    def commit(record: PublicationRecord, name: str) -> None:
         app_id = layout.app_id(committer.application, name, layout.ROLLBACK, run_id)
         committer.replace(name, _commit("ROLLBACK", made[name], {app_id: record.round}, request))
-        reach(f"rollback.after_commit:{name}")
-    reach("rollback.after_commits")
-    if record.state != "rolled back":
+
+    def complete(record: PublicationRecord) -> PublicationRecord:
+        if record.state == "rolled back":
+            return record
         done = {name: _committed(committer, record, name, layout.ROLLBACK) for name in record.tables}
         record = msgspec.structs.replace(record, state="rolled back", tables=done, rolled_back_ms=wall_ms())
         record.save(publications)
+        return record
+
+    record = carry_out("rollback", write_down=write_down, pending=_names(pending), commit=commit, complete=complete)
     for table in tables:
         table.kept.forget(record.files[table.schema.name].kept)
     return record.summary()
