@@ -71,7 +71,7 @@ bench: .venv/.complete ## Benchmarks against Kafka Streams, about 30 minutes, in
 	$(BIN)/python -m tests.benchmarks.run
 
 .PHONY: bench-replay
-bench-replay: .venv/.complete ## A replay beside the live host and Spark SQL, publishes under a stream; a quarter of an hour
+bench-replay: .venv/.complete ## A replay against the live host and Spark SQL, publishes under a stream; a quarter of an hour
 	$(BIN)/python -m tests.benchmarks.replays
 
 .PHONY: bench-start
@@ -79,7 +79,7 @@ bench-start: .venv/.complete ## Start, tiny batch, idle minute and all streams a
 	$(BIN)/python -m tests.benchmarks.start $(if $(AGAINST),--against $(AGAINST))
 
 .PHONY: bench-recovery
-bench-recovery: .venv/.complete ## How long a stream stands still when something is killed; beside Kafka Streams
+bench-recovery: .venv/.complete ## Downtime of a stream when something is killed, against Kafka Streams
 	$(BIN)/python -m tests.benchmarks.recovery
 
 .PHONY: lint

@@ -159,3 +159,21 @@ def test_duckdb_is_opened_in_the_sandbox_or_for_sql_of_our_own() -> None:
     }
 
     assert opens == OWN_SQL.keys()
+
+
+FORMAT_VERSION = re.compile(r"^_?[A-Z_]*FORMAT = \d+$|^ +format: int = \d+$", re.MULTILINE)
+
+
+def test_contributing_lists_every_format_on_disk() -> None:
+    """Whoever changes a format has to find where its version is."""
+    package = ROOT / "lib/deltaworks"
+    versioned = {
+        file.relative_to(package).as_posix()
+        for file in package.rglob("*.py")
+        if FORMAT_VERSION.search(file.read_text())
+    }
+    _, found, rest = (ROOT / "CONTRIBUTING.md").read_text().partition("| format | where its version is |\n")
+    table = re.match(r"(?: *\|.*\n)+", rest)
+
+    assert found and table
+    assert set(re.findall(r"`([\w/]+\.py)`", table[0])) == versioned

@@ -14,7 +14,7 @@ from tests.coverage_table.proofs import Proof, read_proofs
 _ROOT = Path(__file__).parents[2]
 FILE = _ROOT / "docs" / "kafka-streams.md"
 README = _ROOT / "README.md"
-_COUNTS = re.compile(r"Of the \d+ methods to .*? not offered\.\s+Of the .*? not offered\.", re.DOTALL)
+_COUNTS = re.compile(r"Of the \d+ methods for .*? not offered\.\s+Of the .*? not offered\.", re.DOTALL)
 _HEAD = Path(__file__).with_name("page_head.md")
 _EXTRAS = Path(__file__).with_name("extras.toml")
 _STATUSES: tuple[Status, ...] = ("same", "different", "not offered")
@@ -46,8 +46,8 @@ def counts(parts: list[Part]) -> str:
     """The page in two sentences."""
     topologies, running = rows(parts[:_TO_WRITE_AND_TEST]), rows(parts[_TO_WRITE_AND_TEST:])
     return (
-        f"Of the {len(topologies)} methods to write and test topologies {_in_words(topologies)}. "
-        f"Of the {len(running)} to configure, run and query an application {_in_words(running)}."
+        f"Of the {len(topologies)} methods for writing and testing topologies {_in_words(topologies)}. "
+        f"Of the {len(running)} for configuring, running and querying an application {_in_words(running)}."
     )
 
 

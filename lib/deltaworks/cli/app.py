@@ -21,7 +21,7 @@ from deltaworks.exits import INTERNAL, INTERRUPTED, code_of
 app = typer.Typer(
     name="deltaworks",
     help="Kafka Streams topologies in Python, run on Spark, stored in Delta Lake.",
-    epilog="Settings come from the environment (DELTAWORKS_HOME, DELTAWORKS_BOOTSTRAP and others); see the README.",
+    epilog="Settings come from the environment (DELTAWORKS_HOME, DELTAWORKS_BOOTSTRAP and others): docs/operations.md.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -1,4 +1,4 @@
-"""Archives of the code, from which drivers run, so that editing files does not change a running stream.
+"""Code archives, from which drivers run, so that editing files does not change a running stream.
 
 `<home>/code/<digest>/` holds the package `deltaworks` and the `jobs/` of the project as of a deployment, under a name
 that follows from the content. A generation runs, and is restarted, from its archive. A batch that it leaves open can be

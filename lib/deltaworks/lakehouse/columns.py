@@ -1,7 +1,7 @@
 """Arrow columns: their types, and their cells from Python objects, a column at a time.
 
 Which columns a Python type gives: `topology/columns.py`. The kernel hands over no cell that its column cannot hold
-(`kernel/cells.py`), unless it is not of the type that the topology was told.
+(`kernel/column_limits.py`), unless it is not of the type that the topology was told.
 """
 
 from __future__ import annotations

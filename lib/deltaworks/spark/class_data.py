@@ -1,4 +1,4 @@
-"""An archive of the classes of a stream's JVM: what it would read, check and link anew, it maps into memory.
+"""A class-data archive of a stream's JVM: what it would read, check and link anew, it maps into memory.
 
 It is made once for a set of jars, a Java and the options of the JVM, and lies in the user's cache
 (`Settings.cache`): `python -m deltaworks.spark.class_data`. A small query does what a stream does, without Kafka, and

@@ -1,0 +1,9 @@
+"""The components around the streams (Kafka, PostgreSQL, Airflow): what they are, and how they run on this machine.
+
+- `components`: what `infra/components.toml` says; `compose`: the same stack as containers, and their secrets
+- `lifecycle`: up, down, status; `runner`: the process that keeps the components running; `state`: what the two exchange
+- `native`: the runner's questions about each component; `kafka`, `postgres`, `airflow`: the answers, and the secrets
+- `registry`: migrates the registry's tables; `airflow_api`: a client of Airflow's REST API
+- `java`, `jars`, `ivy`: finds a Java; jars and their locks; downloads them
+- `ports`: finds free ports; `tether`: ends a process with the one that started it
+"""

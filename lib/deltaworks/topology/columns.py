@@ -1,5 +1,5 @@
 """The columns that a Python type gives in a Delta table, without an engine: the kernel asks what they can hold
-(`kernel/cells.py`), the lakehouse makes Arrow types of them (`lakehouse/columns.py`).
+(`kernel/column_limits.py`), the lakehouse makes Arrow types of them (`lakehouse/columns.py`).
 
 One type gives one column type; nothing is ever rounded. What has no column type of its own (`Any`, unions of several
 types) becomes JSON text.

@@ -1,4 +1,4 @@
-"""Which columns a Python type gives. Types one by one: `lakehouse/test_columns.py`; limits: `kernel/test_cells.py`."""
+"""Which columns a Python type gives. Types: `lakehouse/test_columns.py`; limits: `kernel/test_column_limits.py`."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def custom_sink(node: CustomSink, wiring: Wiring) -> Process:
 
 
 def delta_sink(node: DeltaSink, wiring: Wiring) -> Process:
-    """A row that its table cannot hold is a production error, like a record that does not encode (`kernel/cells.py`).
+    """A row that its table cannot hold (`kernel/column_limits.py`) is a production error, as if it did not encode.
 
     Then the table keeps the row that it has; what the operators before have in their stores stays there.
     """
