@@ -67,7 +67,7 @@ class TaskOutput:
     placed: dict[tuple[str, int], list[RawRecord]] = field(default_factory=dict)
     """`(topic, partition)` -> the same records, if the topology has chosen their partition itself."""
     rows: dict[str, list[TableRow]] = field(default_factory=dict)
-    """By table."""
+    """Rows by table."""
     dead_letters: list[DeadLetter] = field(default_factory=list)
     sinks: dict[str, list[SinkRecord[Any, Any]]] = field(default_factory=dict)
     """Records by the name of the author's sink."""

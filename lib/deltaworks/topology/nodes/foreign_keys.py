@@ -25,11 +25,11 @@ class ForeignKeySubscribe(Node):
     """`(key, value) -> foreign key or None`"""
     kind: Literal["inner", "left"]
     key: Serde[Any]
-    """Of the left table."""
+    """Serde of the left table's keys."""
     value: Serde[Any]
-    """Of the left table."""
+    """Serde of the left table's values."""
     other_key: Serde[Any]
-    """Of the right table."""
+    """Serde of the right table's keys."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ class ForeignKeyRegister(Node):
     """Keeps subscriptions."""
 
     key: Serde[Any]
-    """Of the right table."""
+    """Serde of the right table's keys."""
     store: str
 
     @property
@@ -57,7 +57,7 @@ class ForeignKeyAnswer(Node):
     """Name of the node of the right table."""
     table_stores: tuple[str, ...]
     key: Serde[Any]
-    """Of the left table."""
+    """Serde of the left table's keys."""
 
     @property
     def stores(self) -> tuple[str, ...]:
@@ -69,11 +69,11 @@ class ForeignKeyUpdate(Node):
     """Tells all subscribers of a row of the right table that it has changed."""
 
     store: str
-    """Of the subscriptions."""
+    """The store of the subscriptions."""
     key: Serde[Any]
-    """Of the left table."""
+    """Serde of the left table's keys."""
     other_key: Serde[Any]
-    """Of the right table."""
+    """Serde of the right table's keys."""
 
     @property
     def stores(self) -> tuple[str, ...]:
@@ -88,7 +88,7 @@ class ForeignKeyResolve(Node):
     """Name of the node of the left table."""
     table_stores: tuple[str, ...]
     value: Serde[Any]
-    """Of the left table."""
+    """Serde of the left table's values."""
     joiner: Callable[[Any, Any], Any]
     """`(left value, right value or None) -> value`"""
     kind: Literal["inner", "left"]
