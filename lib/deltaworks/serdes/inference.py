@@ -19,7 +19,7 @@ _PRIMITIVES: dict[Any, Serde[Any]] = {str: String(), int: Long(), float: Double(
 
 
 def serde_for(type: Any) -> Serde[Any] | None:
-    """`String` for `str`, `Long` for `int`, `Double` for `float`, `Bytes` for `bytes`, `Uuid` for `UUID`; `Json` for all
+    """`String` for `str`, `Long` for `int`, `Double` for `float`, `Bytes` for `bytes`, `Uuid` for `UUID`; `Json` for
     other types that JSON can hold: dataclasses, Structs, lists, `bool`, `Decimal`, `datetime`.
 
     None if the type says too little (`Any`, `object`, a type variable), or if JSON cannot hold it.
