@@ -23,7 +23,6 @@ def main(arguments: list[str]) -> None:
     match arguments:
         case []:
             page.FILE.write_text(page.text())
-            page.README.write_text(page.readme())
         case ["api"]:
             java_api.write(java_api.read_jars(ensure_jars(Settings.from_environment(), java_api.JARS, print)))
         case ["prove", name, *families]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -14,7 +13,6 @@ from tests.coverage_table.proofs import Proof, read_proofs
 _ROOT = Path(__file__).parents[2]
 FILE = _ROOT / "docs" / "kafka-streams.md"
 README = _ROOT / "README.md"
-_COUNTS = re.compile(r"Of the \d+ methods for .*? not offered\.\s+Of the .*? not offered\.", re.DOTALL)
 _HEAD = Path(__file__).with_name("page_head.md")
 _EXTRAS = Path(__file__).with_name("extras.toml")
 _STATUSES: tuple[Status, ...] = ("same", "different", "not offered")
@@ -35,11 +33,6 @@ def text() -> str:
     parts, proofs = read_mapping(), read_proofs()
     chapters = [_chapter(part, proofs) for part in parts]
     return "\n".join([_HEAD.read_text().format(counts=counts(parts)), _overview(parts), *chapters, _extras()])
-
-
-def readme() -> str:
-    """The README with the counts of now."""
-    return _COUNTS.sub(counts(read_mapping()).replace(". ", ".\n"), README.read_text())
 
 
 def counts(parts: list[Part]) -> str:

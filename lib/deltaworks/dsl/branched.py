@@ -47,11 +47,11 @@ class BranchedKStream(Handle, Generic[K, V]):
         self.branches = branches
 
     def branch(self, predicate: Callable[[K, V], bool], *, name: str) -> BranchedKStream[K, V]:
-        """Adds a branch: the records that no branch before it took and for which the predicate holds.
+        """Adds a branch for the records that match the predicate and that no earlier branch took.
 
         Args:
             predicate: `(key, value) -> bool`.
-            name: of the branch, its key in the result.
+            name: name of the branch; its key in the result.
 
         Source: `BranchedKStream#branch`; differs: `Branched.withFunction` and `withConsumer` are the caller's own code.
         """
@@ -59,7 +59,7 @@ class BranchedKStream(Handle, Generic[K, V]):
         return BranchedKStream(self.at, self.node, self.where, (*self.branches, (name, self._child(name), predicate)))
 
     def default_branch(self, *, name: str = "default") -> dict[str, KStream[K, V]]:
-        """Ends the split; what no branch took goes to the branch `name`.
+        """Ends the split; records that no branch took go to the branch `name`.
 
         Returns:
             The branches by name.
@@ -69,7 +69,7 @@ class BranchedKStream(Handle, Generic[K, V]):
         return self._end(name)
 
     def no_default_branch(self) -> dict[str, KStream[K, V]]:
-        """Ends the split; what no branch took is dropped.
+        """Ends the split; records that no branch took are dropped.
 
         Returns:
             The branches by name.
@@ -113,7 +113,7 @@ class BranchedKStream(Handle, Generic[K, V]):
 
 
 class Branches(dict[str, T]):
-    """The branches of a split by name; one that does not exist is told with those that do."""
+    """The branches of a split by name; the error for an unknown name lists the known ones."""
 
     def __missing__(self, name: str) -> NoReturn:
         raise KeyError(f"the split has no branch {name!r}; it has: {', '.join(map(repr, self)) or 'none'}")

@@ -42,7 +42,7 @@ class _Reads:
 
     @property
     def extractor(self) -> TimestampExtractor | None:
-        """None for the one that every source has anyway."""
+        """None for the extractor that every source has by default."""
         return None if isinstance(self.timestamp_extractor, FailOnInvalidTimestamp) else self.timestamp_extractor
 
 
@@ -50,13 +50,13 @@ class StreamsBuilder(Handle):
     """Collects a topology; the only mutable object of the DSL. It reads and writes nothing.
 
     Args:
-        name: of the topology, for messages.
-        record_cache: stores forward the last update per key at a commit, else every update.
+        name: name of the topology, for messages.
+        record_cache: stores forward only the last update per key, at a commit; without it, every update.
         explicit_names: what you must name: `stores`; `all`: repartitions too; `none`: names are generated as in Kafka
             Streams, and change when the topology does.
         optimize: repartitions of one stream are merged, and a stream joined with itself keeps one store.
-        emit_interval: wall-clock pause between two looks for results that a window's end sets free; 0: none. Kafka
-            Streams: a second.
+        emit_interval: wall-clock pause between two checks for results that the end of a window releases; 0: no
+            pause. Kafka Streams: one second.
 
     >>> builder = StreamsBuilder("shout")
     >>> builder.stream("in", key=str, value=str).map_values(str.upper, value=str).to("out")
@@ -99,13 +99,14 @@ class StreamsBuilder(Handle):
         """Reads one or several topics as a stream.
 
         Args:
-            topics: names; several topics are read as one stream. Read again with the same types, it is the same stream.
-            pattern: in place of names, a regular expression that has to match the whole name of a topic.
+            topics: names; several topics are read as one stream. A second call with the same types
+                gives the same stream.
+            pattern: instead of names, a regular expression that must match the whole name of a topic.
             key: type or serde of the keys.
             value: type or serde of the values.
             timestamp_extractor: `(record, partition_time_ms) -> timestamp_ms`; None: the record's own timestamp.
-            offset_reset: where a new pipeline begins to read; None: as the host is set up.
-            name: of the node.
+            offset_reset: where a new pipeline begins to read; None: the host's setting.
+            name: name of the node.
 
         Source: `StreamsBuilder#stream`, `Consumed`; differs: serdes are never taken from a default.
         """
@@ -132,8 +133,8 @@ class StreamsBuilder(Handle):
             store: name of its store; part of the pipeline's state, so keep it. A table that is neither joined nor
                 grouped needs none.
             timestamp_extractor: `(record, partition_time_ms) -> timestamp_ms`; None: the record's own timestamp.
-            offset_reset: where a new pipeline begins to read; None: as the host is set up.
-            name: of the node.
+            offset_reset: where a new pipeline begins to read; None: the host's setting.
+            name: name of the node.
 
         State: a value per key, for ever; none without a store.
         Source: `StreamsBuilder#table`; differs: no.
@@ -156,7 +157,7 @@ class StreamsBuilder(Handle):
         timestamp_extractor: TimestampExtractor | None = None,
         name: str | None = None,
     ) -> GlobalKTable[K, V]:
-        """Reads a topic as a table of which every task has all rows, to be joined under any key.
+        """Reads a topic as a table whose rows are all available to every task, so it can be joined by any key.
 
         The last record of a key counts, a null value deletes, a null key is dropped. Updates trigger nothing.
 
@@ -166,7 +167,7 @@ class StreamsBuilder(Handle):
             value: type or serde of the values.
             store: name of its store; part of the pipeline's state, so keep it.
             timestamp_extractor: `(record, partition_time_ms) -> timestamp_ms`; None: the record's own timestamp.
-            name: of the node.
+            name: name of the node.
 
         State: a value per key, for ever, in every task.
         Source: `StreamsBuilder#globalTable`; differs: no.
@@ -209,7 +210,7 @@ class StreamsBuilder(Handle):
         timestamp_extractor: TimestampExtractor | None = None,
         name: str | None = None,
     ) -> StreamsBuilder:
-        """Adds a store that every task can read as a whole, filled from a topic by a processor of yours.
+        """Adds a store that every task can read as a whole, filled from a topic by a processor that you write.
 
         Args:
             store: made by `Stores`. Every processor may read it without naming it.
@@ -218,7 +219,7 @@ class StreamsBuilder(Handle):
             key: type or serde of the keys in the topic.
             value: type or serde of the values in the topic.
             timestamp_extractor: `(record, partition_time_ms) -> timestamp_ms`; None: the record's own timestamp.
-            name: of the node.
+            name: name of the node.
 
         State: what the processor puts into the store, in every task.
         Source: `StreamsBuilder#addGlobalStore`; differs: no.
@@ -284,7 +285,7 @@ class StreamsBuilder(Handle):
             graph.report(f"{operator} reads no topic.", where, f"{operator}('orders', ...)")
         elif topics and reads.pattern is not None:
             graph.report(
-                f"{operator} has both names of topics and a pattern.", where, "give the names, or pattern='sensor-.*'"
+                f"{operator} has both topic names and a pattern.", where, "give the names, or pattern='sensor-.*'"
             )
         node = Source(
             name=graph.name_of(name, "KSTREAM-SOURCE-"),
@@ -297,7 +298,7 @@ class StreamsBuilder(Handle):
             whole=reads.whole,
             origin=where,
         )
-        # No topic has a name that begins with a tilde.
+        # No topic name begins with a tilde.
         read = node.topics or (f"~{node.pattern}",)
         same = graph.streams.get(read)
         if operator == "stream" and same is not None and replace(same, name=node.name) == node:

@@ -30,10 +30,10 @@ Streams: TypeAlias = tuple[tuple[Grouping, Callable[[Any, Any, Any], Any]], ...]
 
 
 class CogroupedKStream(Handle, Generic[K, VA]):
-    """Grouped streams, each with an aggregator of its own for the aggregate that they share; made by `cogroup`.
+    """Grouped streams that share one aggregate, each with its own aggregator; made by `cogroup`.
 
-    One store and one update per record, where joins of an aggregate per stream would take several. Null keys and null
-    values are dropped.
+    There is one store and one update per record; joining one aggregate per stream would take several. Null keys and
+    null values are dropped.
 
     >>> from deltaworks import StreamsBuilder
     >>> from deltaworks.testing import TopologyTestDriver
@@ -56,7 +56,7 @@ class CogroupedKStream(Handle, Generic[K, VA]):
         self.where = where
 
     def cogroup(self, group: KGroupedStream[K, V], aggregator: Callable[[K, V, VA], VA]) -> CogroupedKStream[K, VA]:
-        """Adds a stream; one that is already there gets the new aggregator in place of its own.
+        """Adds a stream; a stream that is already there gets the new aggregator instead of its old one.
 
         Args:
             group: grouped by a key of the same type.
@@ -91,7 +91,7 @@ class CogroupedKStream(Handle, Generic[K, VA]):
             initializer: `() -> aggregate`, called for a key that has none.
             value: type or serde of the aggregate, as in `cogroup`.
             store: name of its store; part of the pipeline's state, so keep it.
-            name: of the nodes, which add to it what each of them does.
+            name: base name of the nodes; each node adds its role to it.
 
         State: an aggregate per key, for ever.
         Source: `CogroupedKStream#aggregate`; differs: no.
@@ -111,8 +111,8 @@ class CogroupedKStream(Handle, Generic[K, VA]):
     ) -> TimeWindowedCogroupedKStream[K, VA] | SessionWindowedCogroupedKStream[K, VA]:
         """Cuts the streams of each key by time.
 
-        Each stream has a time of its own, by which its records are late; a window of a Delta table is final when it is
-        for all of them.
+        Each stream has its own time, which decides whether its records are late. A window of a Delta table is final
+        when it is final for all streams.
 
         Args:
             windows: `TimeWindows`, `SlidingWindows`, `SessionWindows` or `UnlimitedWindows`.
@@ -170,8 +170,8 @@ class TimeWindowedCogroupedKStream(Handle, Generic[K, VA]):
             value: type or serde of the aggregate, as in `cogroup`.
             store: name of its store; part of the pipeline's state, so keep it.
             retention: how long the store keeps a window, as in `TimeWindowedKStream`; it counts from the newest window
-                of all streams, so choose it longer if one of them may be far behind.
-            name: of the nodes, which add to it what each of them does.
+                of all streams, so make it longer if one of them may be far behind.
+            name: base name of the nodes; each node adds its role to it.
 
         State: an aggregate per key and window, for `retention`.
         Source: `TimeWindowedCogroupedKStream#aggregate`; differs: no.
@@ -221,7 +221,7 @@ class SessionWindowedCogroupedKStream(Handle, Generic[K, VA]):
             store: name of its store; part of the pipeline's state, so keep it.
             retention: how long the store keeps a session, at least gap plus grace (the default); it counts from the
                 newest session of all streams.
-            name: of the nodes, which add to it what each of them does.
+            name: base name of the nodes; each node adds its role to it.
 
         State: an aggregate per key and session, for `retention`.
         Source: `SessionWindowedCogroupedKStream#aggregate`; differs: no.

@@ -27,17 +27,17 @@ _GENERATED = re.compile(r"K(STREAM|TABLE).*-\d{10}")
 
 
 def key_is_not_null(key: Any, _value: Any) -> bool:
-    """The predicate before an exchange: nobody owns a null key."""
+    """The filter before an exchange: no task owns a null key."""
     return key is not None
 
 
 def always(_key: Any, _value: Any) -> bool:
-    """The predicate before an exchange to a left join, which keeps null keys."""
+    """The filter before an exchange to a left join, which keeps null keys."""
     return True
 
 
 def keep_null_keys(nodes: Sequence[AnyNode]) -> list[AnyNode]:
-    """The same nodes; before exchanges behind which a left join follows, the guard lets null keys pass.
+    """Lets null keys pass the filter before each exchange that a left join follows.
 
     Source: `InternalStreamsBuilder#rewriteRepartitionNodes`, KIP-962.
     """
@@ -57,7 +57,7 @@ def keep_null_keys(nodes: Sequence[AnyNode]) -> list[AnyNode]:
 
 
 def _keeps_null_keys(node: AnyNode) -> bool:
-    """A left or outer join is behind it, on both sides."""
+    """Whether a node is a left or outer join, on either side."""
     match node:
         case StreamTableJoin() | GlobalTableJoin():
             return node.kind == "left"
@@ -77,10 +77,10 @@ def exchange(
     partitioner: StreamPartitioner | None = None,
     named: bool | None = None,
 ) -> Point:
-    """Connects an exchange; a second one of the same name at the same point is the first one.
+    """Connects an exchange, or returns the one that has this name at the same point.
 
     Args:
-        named: the user has given the name; None: unless it looks generated.
+        named: whether the user gave the name; None: yes, unless it looks generated.
 
     Source: `KStreamImpl#createRepartitionedSource`; three numbers are used up whether or not the names are.
     """
@@ -123,10 +123,10 @@ def exchange(
 
 
 def table_exchange(point: Point, name: str, ends: tuple[str, str], *, operator: str, where: Origin) -> Point:
-    """Connects an exchange for the updates of a table that is grouped anew; old and new values go over it.
+    """Connects an exchange for the updates of a regrouped table; it carries old and new values.
 
     Args:
-        name: of the exchange; one grouping connects it once.
+        name: name of the exchange; a grouping connects it once.
         ends: names of its sink and of its source.
 
     Source: `KGroupedTableImpl#createRepartitionNode`.
@@ -151,12 +151,12 @@ def table_exchange(point: Point, name: str, ends: tuple[str, str], *, operator: 
 
 
 def _demand_name(graph: Graph, name: str, named: bool | None, operator: str, where: Origin) -> None:
-    """Reports an exchange without a name of the user's, if the builder wants all to have one."""
+    """Reports an exchange that the user has not named, if the builder requires a name."""
     if named is None:
         named = not _GENERATED.fullmatch(name)
     if not named and graph.config.explicit_names == "all":
         graph.report(
-            f"{operator} sends records over an exchange that has no name of yours.",
+            f"{operator} sends records over an exchange that you have not named.",
             where,
             "give a name to the repartition, the join or the grouping (name='...'), or to the store of the aggregate",
         )

@@ -1,4 +1,4 @@
-"""Global tables: a table of which every task has all rows."""
+"""Global tables: every task has all of their rows."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ V = TypeVar("V")
 class GlobalKTable(Handle, Generic[K, V]):
     """A table that every task can read as a whole; made by `StreamsBuilder.global_table`.
 
-    A stream looks its rows up under any key that it computes, so neither exchanges nor equal numbers of partitions are
-    needed. Updates of the table trigger nothing.
+    A stream looks rows up by any key that it computes, so it needs neither an exchange nor an equal number of
+    partitions. Updates of the table trigger nothing.
 
     >>> from deltaworks import StreamsBuilder
     >>> from deltaworks.testing import TopologyTestDriver
@@ -33,7 +33,7 @@ class GlobalKTable(Handle, Generic[K, V]):
     Args:
         at: where its updates come out.
         store: name of its store.
-        named: the user gave the name.
+        named: whether the user gave the name.
     """
 
     def __init__(self, at: Point, store: str, *, named: bool) -> None:
@@ -43,7 +43,7 @@ class GlobalKTable(Handle, Generic[K, V]):
 
     @property
     def queryable_store_name(self) -> str | None:
-        """The name that its store was given; None if it was generated.
+        """The name that the user gave its store; None if it was generated.
 
         Source: `GlobalKTable#queryableStoreName`; differs: no.
         """

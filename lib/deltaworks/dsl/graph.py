@@ -22,7 +22,7 @@ N = TypeVar("N", bound=AnyNode)
 
 _PACKAGE = str(Path(__file__).parents[1])
 GENERATED_STORE = re.compile(r"STATE-STORE-\d{10}$")
-"""How the names of stores end that nobody gave."""
+"""The end of a generated store name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,13 +30,13 @@ class BuilderConfig:
     """Options of a `StreamsBuilder`."""
 
     record_cache: bool = True
-    """Stores forward the last update per key at a commit, else every update."""
+    """Stores forward only the last update per key, at a commit; without it, every update."""
     explicit_names: Literal["stores", "all", "none"] = "stores"
-    """What must be named by the user: `stores`, `all` (exchanges too), `none`: Kafka Streams' generated names do."""
+    """What the user must name: `stores`, `all` (exchanges too), `none` (names are generated as in Kafka Streams)."""
     optimize: bool = False
-    """Exchanges of one stream are merged, a self-join uses one store (`topology.optimization=all`)."""
+    """Exchanges of one stream are merged, and a self-join uses one store (`topology.optimization=all`)."""
     emit_interval: timedelta = timedelta(0)
-    """Wall-clock pause between two looks for windows that have closed and joins that stay unmatched."""
+    """Wall-clock pause between two checks for closed windows and for records that stay without a partner."""
 
     def __post_init__(self) -> None:
         if self.explicit_names not in ("stores", "all", "none"):
@@ -46,7 +46,7 @@ class BuilderConfig:
 
     @property
     def emit_interval_ms(self) -> int:
-        """As operators want it."""
+        """The interval in milliseconds, for operators."""
         return milliseconds(self.emit_interval, "emit_interval")
 
 
@@ -54,8 +54,8 @@ class Graph:
     """What a `StreamsBuilder` has collected so far.
 
     Args:
-        name: of the topology, for messages.
-        config: options of the builder.
+        name: name of the topology, for messages.
+        config: the builder's options.
     """
 
     def __init__(self, name: str, config: BuilderConfig) -> None:
@@ -67,14 +67,14 @@ class Graph:
         self.streams: dict[tuple[str, ...], Source] = {}
         """Topics -> the source that reads them as a stream."""
         self.exchanges: dict[str, tuple[str, str]] = {}
-        """Name of an exchange -> the node before it, the source behind it."""
+        """Name of an exchange -> the node before it and the source behind it."""
         self.mergeable_exchanges: list[str] = []
         """Sources behind exchanges that operators made for themselves, not the user."""
         self.old_values: set[str] = set()
         """Tables that send old values."""
         self._nodes: dict[str, AnyNode] = {}
         self._repeated: list[AnyNode] = []
-        """Nodes whose name was taken; `checks` tells the user."""
+        """Nodes whose name was already taken; `checks` reports them."""
         self._on_demand: dict[str, tuple[StoreSpec, Origin, bool]] = {}
         """Tables without a store that can get one -> the store, where, and whether the user named it."""
         self._count = 0
@@ -106,11 +106,11 @@ class Graph:
         return node
 
     def node(self, name: str) -> AnyNode:
-        """A node as it is now."""
+        """The current version of a node."""
         return self._nodes[name]
 
     def change(self, name: str, **fields: Any) -> None:
-        """Replaces a node by one with other fields, at the same place."""
+        """Replaces fields of a node, which keeps its place."""
         self._nodes[name] = replace(self._nodes[name], **fields)
 
     def store_name(self, given: str, prefix: str) -> str:
@@ -122,7 +122,7 @@ class Graph:
         self.stores.append((spec, where))
 
     def add_store_on_demand(self, node: str, spec: StoreSpec, where: Origin, *, named: bool) -> None:
-        """Keeps a store that its table only gets if somebody needs its rows."""
+        """Keeps a store that its table gets only if something needs the rows."""
         self._on_demand[node] = spec, where, named
 
     def materialize(self, table: str) -> None:
@@ -136,7 +136,7 @@ class Graph:
         self.add_store(spec, where)
 
     def demand_name(self, operator: str, where: Origin) -> None:
-        """Reports a store without a name, unless the builder makes names up."""
+        """Reports a store without a name, unless the builder generates names."""
         if self.config.explicit_names != "none":
             self.report(
                 f"{operator} has no name for its store; names are state, so they are not made up.",
@@ -145,7 +145,7 @@ class Graph:
             )
 
     def refuse(self, what: str, where: Origin | None, hint: str | None = None) -> NoReturn:
-        """Tells all problems at once, this one last: what follows it would make no sense."""
+        """Raises all problems at once, this one last; checks after it would make no sense."""
         self.report(what, where, hint)
         raise TopologyError(self.name, list(dict.fromkeys(self.problems)))
 

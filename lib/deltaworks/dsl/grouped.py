@@ -49,7 +49,7 @@ class KGroupedStream(Handle, Generic[K, V]):
 
         Args:
             store: name of its store; part of the pipeline's state, so keep it.
-            name: of the node.
+            name: name of the node.
 
         State: a count per key, for ever.
         Source: `KGroupedStream#count`; differs: no.
@@ -64,7 +64,7 @@ class KGroupedStream(Handle, Generic[K, V]):
         Args:
             reducer: `(aggregate, value) -> aggregate`; not called for the first value. None deletes the row.
             store: name of its store; part of the pipeline's state, so keep it.
-            name: of the node.
+            name: name of the node.
 
         State: a value per key, for ever.
         Source: `KGroupedStream#reduce`; differs: no.
@@ -93,7 +93,7 @@ class KGroupedStream(Handle, Generic[K, V]):
                 changes the aggregate and returns nothing.
             value: type or serde of the aggregate, if neither function says what it returns.
             store: name of its store; part of the pipeline's state, so keep it.
-            name: of the node.
+            name: name of the node.
 
         State: an aggregate per key, for ever.
         Source: `KGroupedStream#aggregate`; differs: no.

@@ -1,4 +1,4 @@
-"""Tables grouped anew: aggregates over the rows that are in a group now."""
+"""Regrouped tables: aggregates over the rows that are currently in a group."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _AGGREGATE = "KTABLE-AGGREGATE-"
 
 
 class KGroupedTable(Handle, Generic[K, V]):
-    """A table grouped anew; a handle, made by `KTable.group_by`.
+    """A regrouped table; a handle, made by `KTable.group_by`.
 
-    A row that changes leaves its group and comes into its new one, so aggregates can go down as well as up.
+    A changed row leaves its old group and enters its new one, so aggregates can go down as well as up.
 
     >>> from deltaworks import StreamsBuilder
     >>> from deltaworks.testing import TopologyTestDriver
@@ -43,9 +43,9 @@ class KGroupedTable(Handle, Generic[K, V]):
     [('Gouda', 1), ('Gouda', 2), ('Gouda', 1), ('Utrecht', 1)]
 
     Args:
-        at: where what leaves and comes into groups comes out.
-        name: of the exchange. Aggregates of this grouping share an exchange that has a name; without one, each makes
-        its own.
+        at: the output with the values that leave and enter groups.
+        name: name of the exchange. Aggregates of this grouping share a named exchange; without a name, each makes its
+        own.
     """
 
     def __init__(self, at: Point, name: str | None) -> None:
@@ -59,7 +59,7 @@ class KGroupedTable(Handle, Generic[K, V]):
 
         Args:
             store: name of its store; part of the pipeline's state, so keep it.
-            name: of the node.
+            name: name of the node.
 
         State: a count per group, for ever.
         Source: `KGroupedTable#count`; differs: no.
@@ -80,10 +80,10 @@ class KGroupedTable(Handle, Generic[K, V]):
         Shape: `-> KTable[K, V]`; n rows -> 1 row per group, updated.
 
         Args:
-            adder: `(aggregate, value) -> aggregate` for a value that comes into the group; not called for the first.
+            adder: `(aggregate, value) -> aggregate` for a value that enters the group; not called for the first.
             subtractor: `(aggregate, value) -> aggregate` for a value that leaves it. None deletes the row.
             store: name of its store; part of the pipeline's state, so keep it.
-            name: of the node.
+            name: name of the node.
 
         State: a value per group, for ever.
         Source: `KGroupedTable#reduce`; differs: no.
@@ -110,11 +110,11 @@ class KGroupedTable(Handle, Generic[K, V]):
 
         Args:
             initializer: `() -> aggregate`, called for a group that has none.
-            adder: `(group, value, aggregate) -> aggregate` for a value that comes into the group.
+            adder: `(group, value, aggregate) -> aggregate` for a value that enters the group.
             subtractor: the same for a value that leaves it. None deletes the row.
             value: type or serde of the aggregate, if no function says what it returns.
             store: name of its store; part of the pipeline's state, so keep it.
-            name: of the node.
+            name: name of the node.
 
         State: an aggregate per group, for ever.
         Source: `KGroupedTable#aggregate`; differs: no.

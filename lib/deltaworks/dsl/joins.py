@@ -68,7 +68,7 @@ def join_global_table(
     name: str | None,
     where: Origin,
 ) -> Point:
-    """Connects a join with a global table; the stream stays where it is, and its key may still need an exchange.
+    """Connects a join with a global table; the stream is not exchanged, and its key may still need an exchange later.
 
     Source: `KStreamImpl#globalTableJoin`; both kinds are named alike there.
     """
@@ -90,7 +90,7 @@ def join_global_table(
 
 
 def _with_grace(at: Point, join: StreamTableJoin, grace_ms: int, *, operator: str, named: bool) -> StreamTableJoin:
-    """The same join with a buffer, in which records wait for rows out of order; only versioned tables know them."""
+    """The same join with a buffer, in which records wait for out-of-order rows; it requires a versioned table."""
     graph, where = at.graph, join.origin
     assert where is not None, join.name
     buffer = f"{join.name}-Buffer"

@@ -1,4 +1,4 @@
-"""Classes of Kafka Streams that have no class here: what they are called, for those who import them by habit."""
+"""What to use instead of Kafka Streams' classes that do not exist here, for users who import them by habit."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ INSTEAD = {
     "ValueTransformerWithKey": "ValueTransformer",
     "WindowedSerdes": "TimeWindowed(serde, size_ms), SessionWindowed(serde)",
 }
-"""Class -> what there is in its place."""
+"""Class -> what to use instead."""
 
 
 def missing(name: str) -> Exception:
-    """What to raise for a name that the package does not have.
+    """The error to raise for a name that the package does not have.
 
-    `from deltaworks import ...` makes an error of its own of an `AttributeError`, without our text; it asks through
-    importlib, and so is told apart from `getattr`, which has to get one.
+    `from deltaworks import ...` replaces an `AttributeError` with its own error, without our text. It asks through
+    importlib, which tells it apart from `getattr`; that has to get an `AttributeError`.
     """
     if name not in INSTEAD:
         return AttributeError(f"module 'deltaworks' has no attribute '{name}'")
-    text = f"deltaworks has no '{name}'. In its place: {INSTEAD[name]}"
+    text = f"deltaworks has no '{name}'. Use instead: {INSTEAD[name]}"
     asked_by = sys._getframe(2).f_globals.get("__name__", "")
     return ImportError(text) if "importlib" in asked_by else AttributeError(text)

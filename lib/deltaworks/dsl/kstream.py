@@ -1,4 +1,4 @@
-"""Streams of records: the operators that need no memory, and the ways to tables, groups and sinks."""
+"""Streams of records: the stateless operators, and the steps to tables, groups and sinks."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class KStream(KStreamJoins[K, V]):
     """A stream at one point of a topology; a handle, made by the builder and by operators.
 
     Functions that get a key or a value may get None where the stream has null keys or values.
-    Every operator takes `name=`, the name of its node in place of a generated one.
+    Every operator takes `name=`, the name of its node instead of a generated one.
 
     >>> from deltaworks import StreamsBuilder
     >>> from deltaworks.testing import TopologyTestDriver
@@ -76,7 +76,7 @@ class KStream(KStreamJoins[K, V]):
         Shape: `KStream[K, V] -> KStream[K, V]`; 1 record -> 0 or 1.
         Args:
             predicate: `(key, value) -> bool`.
-            name: of the node.
+            name: name of the node.
         State: none.
         Source: `KStream#filter`; differs: no.
         """
@@ -88,7 +88,7 @@ class KStream(KStreamJoins[K, V]):
         Shape: `KStream[K, V] -> KStream[K, V]`; 1 record -> 0 or 1.
         Args:
             predicate: `(key, value) -> bool`.
-            name: of the node.
+            name: name of the node.
         State: none.
         Source: `KStream#filterNot`; differs: no.
         """
@@ -102,14 +102,14 @@ class KStream(KStreamJoins[K, V]):
         value: Typed[VR] | None = None,
         name: str | None = None,
     ) -> KStream[KR, VR]:
-        """New key and value; the next operator that works by key makes an exchange first.
+        """Changes key and value; the next operator that works by key makes an exchange first.
 
         Shape: `KStream[K, V] -> KStream[KR, VR]`; 1 record -> 1.
         Args:
             mapper: `(key, value) -> (key, value)`.
             key: type or serde of the new key, if the mapper has no return annotation.
             value: type or serde of the new value, likewise.
-            name: of the node.
+            name: name of the node.
         State: none.
         Source: `KStream#map`; differs: no.
         """
@@ -129,13 +129,13 @@ class KStream(KStreamJoins[K, V]):
     def map_values(
         self, mapper: Callable[[V], VR], *, value: Typed[VR] | None = None, name: str | None = None
     ) -> KStream[K, VR]:
-        """New value, same key.
+        """Changes the value and keeps the key.
 
         Shape: `KStream[K, V] -> KStream[K, VR]`; 1 record -> 1.
         Args:
             mapper: `value -> value`.
             value: type or serde of the new value, if the mapper has no return annotation.
-            name: of the node.
+            name: name of the node.
         State: none.
         Source: `KStream#mapValues`; differs: no.
         """
@@ -158,14 +158,14 @@ class KStream(KStreamJoins[K, V]):
         value: Typed[VR] | None = None,
         name: str | None = None,
     ) -> KStream[KR, VR]:
-        """Any number of new keys and values; the next operator that works by key makes an exchange first.
+        """Makes any number of new keys and values; the next operator that works by key makes an exchange first.
 
         Shape: `KStream[K, V] -> KStream[KR, VR]`; 1 record -> 0 to n.
         Args:
             mapper: `(key, value) -> [(key, value), ...]`.
             key: type or serde of the new key, if the mapper has no return annotation.
             value: type or serde of the new value, likewise.
-            name: of the node.
+            name: name of the node.
         State: none.
         Source: `KStream#flatMap`; differs: a text as a result is an error.
         """
@@ -185,13 +185,13 @@ class KStream(KStreamJoins[K, V]):
     def flat_map_values(
         self, mapper: Callable[[V], Iterable[VR]], *, value: Typed[VR] | None = None, name: str | None = None
     ) -> KStream[K, VR]:
-        """Any number of new values, same key.
+        """Makes any number of new values and keeps the key.
 
         Shape: `KStream[K, V] -> KStream[K, VR]`; 1 record -> 0 to n.
         Args:
             mapper: `value -> [value, ...]`.
             value: type or serde of the new value, if the mapper has no return annotation.
-            name: of the node.
+            name: name of the node.
         State: none.
         Source: `KStream#flatMapValues`; differs: a text as a result is an error.
         """
@@ -209,13 +209,13 @@ class KStream(KStreamJoins[K, V]):
     def select_key(
         self, selector: Callable[[K, V], KR | None], *, key: Typed[KR] | None = None, name: str | None = None
     ) -> KStream[KR, V]:
-        """New key, same value; the next operator that works by key makes an exchange first.
+        """Changes the key and keeps the value; the next operator that works by key makes an exchange first.
 
         Shape: `KStream[K, V] -> KStream[KR, V]`; 1 record -> 1.
         Args:
             selector: `(key, value) -> key`; a null key passes an exchange only if a left or outer join follows.
             key: type or serde of the new key, if the selector has no return annotation.
-            name: of the node.
+            name: name of the node.
         State: none.
         Source: `KStream#selectKey`; differs: no.
         """
@@ -227,7 +227,7 @@ class KStream(KStreamJoins[K, V]):
         Shape: `KStream[K, V] -> KStream[K, V]`; 1 record -> 1.
         Args:
             action: `(key, value) -> anything`.
-            name: of the node.
+            name: name of the node.
         State: none.
         Source: `KStream#peek`; differs: no.
         """
@@ -237,11 +237,11 @@ class KStream(KStreamJoins[K, V]):
         return KStream(self.at.then(node))
 
     def foreach(self, action: Callable[[K, V], object], *, name: str | None = None) -> None:
-        """Calls a function for its effect; the end of this way. A batch that is run again calls it again.
+        """Calls a function for its effect and ends this branch. A batch that is run again calls it again.
 
         Args:
             action: `(key, value) -> anything`.
-            name: of the node.
+            name: name of the node.
         Source: `KStream#foreach`; differs: no.
         """
         check_function(self.at.graph, action, "action(key, value)", operator="foreach", where=call_site())
@@ -261,12 +261,12 @@ class KStream(KStreamJoins[K, V]):
         mapper: Callable[[K, V], str] | None = None,
         name: str | None = None,
     ) -> None:
-        """Prints `[label]: key, value` for each record; the end of this way. For looking at a stream, not for logs.
+        """Prints `[label]: key, value` for each record and ends this branch. Use it to look at a stream, not for logs.
 
         Args:
-            label: in front of the record; None: the name of the node whose records these are.
-            mapper: `(key, value) -> text`, in place of `key, value`.
-            name: of the node.
+            label: text before the record; None: the name of the node that the records come from.
+            mapper: `(key, value) -> text`, instead of `key, value`.
+            name: name of the node.
         Source: `KStream#print`, `Printed`; differs: to the standard output only.
         """
         if mapper is not None:
@@ -287,12 +287,12 @@ class KStream(KStreamJoins[K, V]):
         self.at.then(node)
 
     def merge(self, other: KStream[K, V], *, name: str | None = None) -> KStream[K, V]:
-        """The records of both streams; those of one stream keep their order.
+        """Merges two streams; the records of each stream keep their order.
 
         Shape: `KStream[K, V] + KStream[K, V] -> KStream[K, V]`; 1 record -> 1.
         Args:
             other: a stream with the same types.
-            name: of the node.
+            name: name of the node.
         State: none.
         Source: `KStream#merge`; differs: no.
         """
@@ -313,11 +313,11 @@ class KStream(KStreamJoins[K, V]):
         )
 
     def split(self, name: str | None = None) -> BranchedKStream[K, V]:
-        """Begins to split the stream: then `.branch(...)`, at the end `.default_branch()` or `.no_default_branch()`.
+        """Begins to split the stream: add `.branch(...)`, end with `.default_branch()` or `.no_default_branch()`.
 
         Shape: `KStream[K, V] -> dict[str, KStream[K, V]]`; 1 record -> 0 or 1, in the first branch that takes it.
         Args:
-            name: of the node; the branches' nodes are called `<name>-<branch>`.
+            name: name of the node; the branches' nodes are called `<name>-<branch>`.
         State: none.
         Source: `KStream#split`; differs: the result is keyed by the bare names of the branches.
         """
@@ -329,13 +329,13 @@ class KStream(KStreamJoins[K, V]):
     def group_by_key(
         self, *, key: Typed[K] | None = None, value: Typed[V] | None = None, name: str | None = None
     ) -> KGroupedStream[K, V]:
-        """Groups by the present key; makes an exchange only if the key may have changed.
+        """Groups by the current key; makes an exchange only if the key may have changed.
 
         Args:
             key: type or serde of the key, if it is not known and an exchange needs it.
             value: type or serde of the value, likewise.
-            name: of the exchange. Aggregates of this grouping share an exchange that has a name; without one, each
-                makes its own.
+            name: name of the exchange. Aggregates of this grouping share a named exchange; without a name, each makes
+                its own.
         Source: `KStream#groupByKey`; differs: no.
         """
         return KGroupedStream(Grouping(self._typed(key, value, "group_by_key", call_site()), name))
@@ -348,13 +348,13 @@ class KStream(KStreamJoins[K, V]):
         value: Typed[V] | None = None,
         name: str | None = None,
     ) -> KGroupedStream[KR, V]:
-        """Groups by a new key; every aggregate makes an exchange, or shares the one that has a name.
+        """Groups by a new key; every aggregate makes an exchange, unless a named one is shared.
 
         Args:
             selector: `(key, value) -> key`; null keys are dropped.
             key: type or serde of the new key, if the selector has no return annotation.
             value: type or serde of the value, if it is not known.
-            name: of the exchange and of the node that selects the key.
+            name: name of the exchange and of the node that selects the key.
         Source: `KStream#groupBy`; differs: no.
         """
         where = call_site()
@@ -372,17 +372,17 @@ class KStream(KStreamJoins[K, V]):
         value: Typed[V] | None = None,
         name: str | None = None,
     ) -> KStream[K, V]:
-        """Sends every record to the task that owns its key; what follows is another stage.
+        """Sends every record to the task that owns its key; the operators behind it are another stage.
 
         Shape: `KStream[K, V] -> KStream[K, V]`; 1 record -> 1; a null key is dropped, unless a left join follows.
         Args:
-            partitions: number of tasks behind the exchange; None: as many as before it, or as joins need.
-            partitioner: `(exchange, key, value, partitions) -> partition`, in place of Kafka's; see
-                `StreamPartitioner`. What works by key behind the exchange needs all records of a key in one partition;
-                what works by the value, such as a processor with a store, needs those that belong together there.
+            partitions: number of tasks behind the exchange; None: as many as before it, or as many as joins need.
+            partitioner: `(exchange, key, value, partitions) -> partition`, instead of Kafka's; see
+                `StreamPartitioner`. Operators behind the exchange that work by key need all records of a key in one
+                partition; those that work by value, such as a processor with a store, need related records in one.
             key: type or serde of the key, if it is not known.
             value: type or serde of the value, if it is not known.
-            name: of the exchange.
+            name: name of the exchange.
         State: none.
         Source: `KStream#repartition`; differs: a shuffle, not a topic.
         """
@@ -408,12 +408,12 @@ class KStream(KStreamJoins[K, V]):
 
         Shape: `KStream[K, V] -> KStream[KR, VR]`; 1 record -> as many as it forwards.
         Args:
-            supplier: makes a `Processor` for each task; the class itself will do. Its attribute `stores`, if it has
-                one, are `StoreBuilder`s that come along and are connected.
+            supplier: makes a `Processor` for each task; the class itself will do. If it has an
+                attribute `stores`, these `StoreBuilder`s are added and connected.
             stores: names of the stores that it may use; global ones need not be named.
             key: type or serde of the keys that it forwards, if its class does not say.
             value: type or serde of the values that it forwards, likewise.
-            name: of the node.
+            name: name of the node.
         State: what it keeps in its stores.
         Source: `KStream#process`; differs: no.
 
@@ -446,7 +446,7 @@ class KStream(KStreamJoins[K, V]):
             supplier: makes a `FixedKeyProcessor` for each task; see `process`.
             stores: names of the stores that it may use; see `process`.
             value: type or serde of the values that it forwards, if its class does not say.
-            name: of the node.
+            name: name of the node.
         State: what it keeps in its stores.
         Source: `KStream#processValues`; differs: no.
         """
@@ -455,14 +455,14 @@ class KStream(KStreamJoins[K, V]):
     def to_table(
         self, *, store: Stored = "", key: Typed[K] | None = None, value: Typed[V] | None = None, name: str | None = None
     ) -> KTable[K, V]:
-        """The records as updates of a table: a null key is dropped, a null value deletes.
+        """Turns the records into updates of a table: a null key is dropped, a null value deletes.
 
         Shape: `KStream[K, V] -> KTable[K, V]`; n records -> 1 row per key, updated.
         Args:
             store: name of its store; part of the pipeline's state, so keep it.
             key: type or serde of the key, if it is not known.
             value: type or serde of the value, if it is not known.
-            name: of the node.
+            name: name of the node.
         State: a value per key, for ever.
         Source: `KStream#toTable`; differs: no.
         """
@@ -491,8 +491,8 @@ class KStream(KStreamJoins[K, V]):
             topic: exists already, or is declared in the pipeline's `topics`.
             key: type or serde of the key, if it is not known.
             value: type or serde of the value, if it is not known.
-            partitioner: `(topic, key, value, partitions) -> partition`, in place of Kafka's; see `StreamPartitioner`.
-            name: of the node.
+            partitioner: `(topic, key, value, partitions) -> partition`, instead of Kafka's; see `StreamPartitioner`.
+            name: name of the node.
         Source: `KStream#to`, `Produced`; differs: no.
         """
         where = call_site()
@@ -524,12 +524,12 @@ class KStream(KStreamJoins[K, V]):
         """Writes each record to the topic that a function names.
 
         Args:
-            extractor: `(key, value, context) -> topic`; the topics exist already. The context tells where the record
-                in process was read from, its timestamp and its headers.
+            extractor: `(key, value, context) -> topic`; the topics exist already. The context says where the record
+                in process was read from, and has its timestamp and headers.
             key: type or serde of the key, if it is not known.
             value: type or serde of the value, if it is not known.
-            partitioner: `(topic, key, value, partitions) -> partition`, in place of Kafka's.
-            name: of the node.
+            partitioner: `(topic, key, value, partitions) -> partition`, instead of Kafka's.
+            name: name of the node.
         Source: `KStream#to(TopicNameExtractor)`; differs: where the function raises, the record has failed at the sink,
             and goes on to the other operators.
         """
@@ -556,13 +556,13 @@ class KStream(KStreamJoins[K, V]):
         """Appends every record to a Delta table, exactly once.
 
         A record with a value that no column can hold (`NaN` in a DECIMAL, an int of more than 64 bits) is a production
-        error, like one that does not encode: with `on_error="continue"` a dead letter.
+        error, like one that does not encode; with `on_error="continue"` it becomes a dead letter.
 
         Args:
             table: name of the Delta table.
             key: type of the key, if it is not known.
             value: type of the value, if it is not known; its fields become the columns.
-            name: of the node.
+            name: name of the node.
         Source: none; in Kafka Streams a connector reads the output topic.
         """
         where = call_site()
@@ -581,14 +581,15 @@ class KStream(KStreamJoins[K, V]):
         )
 
     def sink(self, sink: Sink[K, V], *, name: str, in_replay: bool = False) -> None:
-        """Hands the records to a sink of one's own, a micro-batch of a task at a time; see `deltaworks.Sink`.
+        """Hands the records to a sink that you write, one micro-batch of a task at a time; see `deltaworks.Sink`.
 
-        Exactly once if the sink is idempotent or transactional. A sink that fails ends the batch, which runs again.
+        Delivery is exactly once if the sink is idempotent or transactional. A sink that fails ends the batch, which
+        runs again.
 
         Args:
-            sink: opens a writer per task; it travels to the workers, so it holds settings and no connections.
-            name: of the node; what the sink has committed is known under it, so it stays when the topology changes.
-            in_replay: a replay of history calls it, too, with `SinkTask.replay` set; else a replay leaves it out.
+            sink: opens a writer per task; it is sent to the workers, so it holds settings and no connections.
+            name: name of the node. The sink's commits are recorded under it, so keep it when the topology changes.
+            in_replay: replays of history call it too, with `SinkTask.replay` set; by default they leave it out.
         Source: none; in Kafka Streams a connector reads the output topic.
         """
         where = call_site()

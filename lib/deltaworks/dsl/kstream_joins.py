@@ -1,6 +1,6 @@
 """The joins of a `KStream`: with a table, with another stream, with a global table.
 
-A class of its own only because it fills a file; `KStream` is where users find them.
+They have their own class only because they fill a file; users find them on `KStream`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ VG = TypeVar("VG")
 
 
 class KStreamJoins(Handle, Generic[K, V]):
-    """What a `KStream` can be joined with."""
+    """The joins of a `KStream`."""
 
     def __init__(self, at: Point) -> None:
         self.at = at
@@ -48,7 +48,7 @@ class KStreamJoins(Handle, Generic[K, V]):
     ) -> KStream[K, VR]:
         """Adds the table's row of the same key; a record without a row is dropped.
 
-        Only the stream triggers. The row is the current one; of a versioned table, the one as of the record's
+        Only the stream triggers results. The row is the current one; in a versioned table, the one as of the record's
         timestamp. Null keys and null values are dropped. Makes an exchange first if the key may have changed.
 
         Shape: `KStream[K, V] + KTable[K, VT] -> KStream[K, VR]`; 1 record -> 0 or 1.
@@ -57,9 +57,9 @@ class KStreamJoins(Handle, Generic[K, V]):
             joiner: `(value, row) -> value`.
             value: type or serde of the new value, if the joiner has no return annotation.
             grace: how long, in stream time, a record waits for rows of a versioned table that come out of order; at
-                most the history of the table. A record that is older already is joined at once.
-            name: of the node, and of the exchange and the buffer if there is one.
-        State: that of the table; with `grace` the records that wait.
+                most the history of the table. A record that is already older is joined at once.
+            name: name of the node, and of the exchange and the buffer if there is one.
+        State: that of the table; with `grace`, also the records that wait.
         Source: `KStream#join(KTable)`, `Joined#withGracePeriod`; differs: no.
         """
         return self._join(
@@ -92,8 +92,8 @@ class KStreamJoins(Handle, Generic[K, V]):
     ) -> KStream[K, VR]:
         """Adds the table's row of the same key; the joiner gets None for a record without a row.
 
-        Only the stream triggers. The row is the current one; of a versioned table, the one as of the record's
-        timestamp. A null key finds no row (with `grace` it is an error), a null value is dropped.
+        Only the stream triggers results. The row is the current one; in a versioned table, the one as of the record's
+        timestamp. A null key finds no row (with `grace` it is an error); a null value is dropped.
 
         Shape: `KStream[K, V] + KTable[K, VT] -> KStream[K, VR]`; 1 record -> 1.
         Args:
@@ -101,8 +101,8 @@ class KStreamJoins(Handle, Generic[K, V]):
             joiner: `(value, row or None) -> value`.
             value: type or serde of the new value, if the joiner has no return annotation.
             grace: as in `join`.
-            name: of the node, and of the exchange and the buffer if there is one.
-        State: that of the table; with `grace` the records that wait.
+            name: name of the node, and of the exchange and the buffer if there is one.
+        State: that of the table; with `grace`, also the records that wait.
         Source: `KStream#leftJoin(KTable)`, `Joined#withGracePeriod`; differs: no.
         """
         return self._join(
@@ -136,9 +136,9 @@ class KStreamJoins(Handle, Generic[K, V]):
     ) -> KStream[K, VR]:
         """Joins records of the same key that are near each other in time; every pair is a result.
 
-        Both sides trigger. The result has the larger of both timestamps and the headers of the record that came later.
-        Null keys and null values are dropped. A side whose key may have changed makes an exchange first. A late record
-        still joins what the other side has kept.
+        Both sides trigger results. A result has the larger of both timestamps and the headers of the record that came
+        later. Null keys and null values are dropped. A side whose key may have changed makes an exchange first. A late
+        record still joins what the other side has kept.
 
         Shape: `KStream[K, V] + KStream[K, VO] -> KStream[K, VR]`; 1 record -> one per partner.
         Args:
@@ -146,10 +146,10 @@ class KStreamJoins(Handle, Generic[K, V]):
             joiner: `(value, other value) -> value`.
             windows: how much earlier and later than the left record the right one may be.
             value: type or serde of the new value, if the joiner has no return annotation.
-            store: what the names of its stores begin with; part of the pipeline's state, so keep it.
-            name: what the names of its nodes and exchanges begin with.
-        State: the records of both sides, for `before + after + grace`; with `before = after = grace = 0` none, so that
-            nothing ever joins.
+            store: prefix of its stores' names; part of the pipeline's state, so keep it.
+            name: prefix of the names of its nodes and exchanges.
+        State: the records of both sides, for `before + after + grace`; none with `before = after = grace = 0`, so
+            nothing ever joins then.
         Source: `KStream#join(KStream)`, `StreamJoined`; differs: no.
         """
         return self._join_stream(
@@ -182,10 +182,10 @@ class KStreamJoins(Handle, Generic[K, V]):
         store: str = "",
         name: str | None = None,
     ) -> KStream[K, VR]:
-        """`join_stream`, and a left record that no right one can join any more is a result too, with its own timestamp.
+        """`join_stream` that also forwards a left record, with its own timestamp, once no right one can join it.
 
-        That is so once the largest timestamp of both sides has passed the record's by more than `after + grace`; it is
-        looked at when a record comes that moves this time. A left record without a key is a result at once.
+        That is so once the largest timestamp of both sides has passed the record's by more than `after + grace`. The
+        join checks it when a record advances this time. A left record without a key is forwarded at once.
 
         Shape: `KStream[K, V] + KStream[K, VO] -> KStream[K, VR]`; 1 left record -> 1 or more.
         Args:
@@ -228,7 +228,7 @@ class KStreamJoins(Handle, Generic[K, V]):
         store: str = "",
         name: str | None = None,
     ) -> KStream[K, VR]:
-        """`left_join_stream` for both sides: a record of either side without a partner is a result too.
+        """`left_join_stream` for both sides: records of either side without a partner are forwarded too.
 
         Shape: `KStream[K, V] + KStream[K, VO] -> KStream[K, VR]`; 1 record -> 1 or more.
         Args:
@@ -270,9 +270,9 @@ class KStreamJoins(Handle, Generic[K, V]):
         value: Typed[VR] | None = None,
         name: str | None = None,
     ) -> KStream[K, VR]:
-        """Adds the row that a global table has under a key computed from the record; without a row it is dropped.
+        """Adds the row that a global table has for a key computed from the record; a record without a row is dropped.
 
-        Only the stream triggers. A null value and a null lookup key are dropped; the record's own key may be null.
+        Only the stream triggers results. Null values and null lookup keys are dropped; the record's key may be null.
 
         Shape: `KStream[K, V] + GlobalKTable[KG, VG] -> KStream[K, VR]`; 1 record -> 0 or 1.
         Args:
@@ -280,7 +280,7 @@ class KStreamJoins(Handle, Generic[K, V]):
             selector: `(key, value) -> lookup key`; it is called for null values too.
             joiner: `(value, row) -> value`.
             value: type or serde of the new value, if the joiner has no return annotation.
-            name: of the node.
+            name: name of the node.
         State: none; the rows are those of the table.
         Source: `KStream#join(GlobalKTable)`; differs: no.
         """
@@ -320,7 +320,7 @@ class KStreamJoins(Handle, Generic[K, V]):
             selector: `(key, value) -> lookup key`; it is called for null values too.
             joiner: `(value, row or None) -> value`.
             value: type or serde of the new value, if the joiner has no return annotation.
-            name: of the node.
+            name: name of the node.
         State: none; the rows are those of the table.
         Source: `KStream#leftJoin(GlobalKTable)`; differs: no.
         """

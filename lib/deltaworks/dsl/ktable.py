@@ -56,7 +56,7 @@ class KTable(Handle, Generic[K, V]):
 
     @property
     def queryable_store_name(self) -> str | None:
-        """The name that the user gave the store of its rows; None if it has none of its own.
+        """The name that the user gave the store of its rows; None if the table has no such store.
 
         Source: `KTable#queryableStoreName`.
         """
@@ -64,14 +64,14 @@ class KTable(Handle, Generic[K, V]):
         return None if name is None or GENERATED_STORE.search(name) else name
 
     def filter(self, predicate: Callable[[K, V], bool], *, store: Stored = "", name: str | None = None) -> KTable[K, V]:
-        """Keeps the rows for which the predicate holds; a row that stops to hold is deleted.
+        """Keeps the rows for which the predicate holds; a row for which it no longer holds is deleted.
 
-        Shape: `KTable[K, V] -> KTable[K, V]`; an update each, or none if the row was and is absent.
+        Shape: `KTable[K, V] -> KTable[K, V]`; 1 update -> 1 update, or none if the row was and stays absent.
 
         Args:
             predicate: `(key, value) -> bool`; not called for a delete.
-            store: name of a store for the rows; without one they are computed whenever a join looks them up.
-            name: of the node.
+            store: name of a store for the rows; without one they are computed at each lookup by a join.
+            name: name of the node.
 
         State: none, or a value per key in the store.
         Source: `KTable#filter`; differs: no.
@@ -95,15 +95,15 @@ class KTable(Handle, Generic[K, V]):
         store: Stored = "",
         name: str | None = None,
     ) -> KTable[K, VR]:
-        """New value per row; a mapper that returns None deletes the row.
+        """Changes the value of each row; a mapper that returns None deletes the row.
 
         Shape: `KTable[K, V] -> KTable[K, VR]`; 1 update -> 1 update.
 
         Args:
             mapper: `value -> value`; not called for a delete.
             value: type or serde of the new value, if the mapper has no return annotation.
-            store: name of a store for the rows; without one they are computed whenever a join looks them up.
-            name: of the node.
+            store: name of a store for the rows; without one they are computed at each lookup by a join.
+            name: name of the node.
 
         State: none, or a value per key in the store.
         Source: `KTable#mapValues`; differs: no.
@@ -132,16 +132,16 @@ class KTable(Handle, Generic[K, V]):
         value: Typed[VR] | None = None,
         name: str | None = None,
     ) -> KTable[K, VR]:
-        """New value per row, made by an object of yours that may use stores; it is called for deletes too.
+        """Changes the value of each row with an object that you write; it may use stores, and also sees deletes.
 
         Shape: `KTable[K, V] -> KTable[K, VR]`; 1 update -> 1 update.
 
         Args:
             supplier: makes the object, such as its class; called once per task, and for each join that looks rows up.
             stores: names of the stores that the object uses.
-            store: name of a store for the rows; without one they are computed whenever a join looks them up.
-            value: type or serde of the new value, if the class does not say it (`ValueTransformer[K, V, VR]`).
-            name: of the node.
+            store: name of a store for the rows; without one they are computed at each lookup by a join.
+            value: type or serde of the new value, if the class does not say (`ValueTransformer[K, V, VR]`).
+            name: name of the node.
 
         State: none, or a value per key in the store.
         Source: `KTable#transformValues`; differs: no.
@@ -157,16 +157,16 @@ class KTable(Handle, Generic[K, V]):
         value: Typed[VR] | None = None,
         name: str | None = None,
     ) -> KGroupedTable[KR, VR]:
-        """Groups the rows by a new key; every aggregate makes an exchange, or shares the one that has a name.
+        """Groups the rows by a new key; every aggregate makes an exchange, unless a named one is shared.
 
-        A row that changes leaves its old group, then comes into its new one. Rows with a null group or value are in
-        no group. Of a versioned table only the latest versions are grouped.
+        A changed row leaves its old group, then enters its new one. Rows with a null group or value are in no group.
+        Only the latest versions of a versioned table are grouped.
 
         Args:
             selector: `(key, value) -> (group, value)`; not called for a delete.
             key: type or serde of the group, if the selector has no return annotation.
             value: type or serde of the new value, likewise.
-            name: of the exchange and of the node that selects the group.
+            name: name of the exchange and of the node that selects the group.
 
         State: that of the table, which gets a store if it has none.
         Source: `KTable#groupBy`; differs: no.
@@ -202,8 +202,8 @@ class KTable(Handle, Generic[K, V]):
             other: has the same type of key and as many partitions. Windowed tables join windowed ones.
             joiner: `(value, other value) -> value`; None deletes the row.
             value: type or serde of the new value, if the joiner has no return annotation.
-            store: name of a store for the rows; without one they are joined whenever somebody looks them up.
-            name: of the node.
+            store: name of a store for the rows; without one they are joined at each lookup.
+            name: name of the node.
 
         State: those of both tables, which get a store if they have none; with a store, a value per key.
         Source: `KTable#join`; differs: no.
@@ -250,7 +250,7 @@ class KTable(Handle, Generic[K, V]):
         store: Stored = "",
         name: str | None = None,
     ) -> KTable[K, VR]:
-        """Adds to each row the row of another table whose key is computed from it; rows that find none are left out.
+        """Adds to each row the row of another table, found by a key computed from it; rows that find none are left out.
 
         Both sides trigger: a row that changes is joined again, and a row of the other table that changes is joined
         again with all rows that refer to it, in the order of their keys. A result of the other table's change carries
@@ -263,8 +263,8 @@ class KTable(Handle, Generic[K, V]):
             foreign_key: `(key, value) -> key of the other table`; None refers to no row.
             joiner: `(value, other value) -> value`; None deletes the row.
             value: type or serde of the new value, if the joiner has no return annotation.
-            store: name of a store for the result; none unless somebody needs its rows.
-            name: of the join: its nodes and its store of subscriptions (`<name>-subscription-store`) begin with it.
+            store: name of a store for the result; by default there is one only if something needs its rows.
+            name: name of the join; prefix of its nodes and of its store of subscriptions (`<name>-subscription-store`).
 
         State: a subscription per row, for ever.
         Source: `KTable#join(KTable, Function, ValueJoiner)`, KIP-213; differs: no partitioners of its own.
@@ -303,8 +303,8 @@ class KTable(Handle, Generic[K, V]):
             foreign_key: `(key, value) -> key of the other table`; None refers to no row.
             joiner: `(value, other value or None) -> value`; None deletes the row.
             value: type or serde of the new value, if the joiner has no return annotation.
-            store: name of a store for the result; none unless somebody needs its rows.
-            name: of the join: its nodes and its store of subscriptions (`<name>-subscription-store`) begin with it.
+            store: name of a store for the result; by default there is one only if something needs its rows.
+            name: name of the join; prefix of its nodes and of its store of subscriptions (`<name>-subscription-store`).
 
         State: a subscription per row, for ever.
         Source: `KTable#leftJoin(KTable, Function, ValueJoiner)`, KIP-213; differs: no partitioners of its own.
@@ -313,17 +313,17 @@ class KTable(Handle, Generic[K, V]):
         return self._join_foreign_key(other, foreign_key, joiner, "left", operator, value, store, name)
 
     def suppress(self, suppressed: Suppressed[K], *, store: str = "", name: str | None = None) -> KTable[K, V]:
-        """Holds updates back, until windows close or a time has passed.
+        """Holds updates back until windows close or a time has passed.
 
-        Of the updates of a key that come meanwhile only the last one goes. Time is the largest timestamp that has come
-        this way, so it stands still when no updates come. Readers that look a row up see it as if nothing had come yet.
+        Only the last of the updates of a key that arrive meanwhile is forwarded. Time is the largest timestamp that has
+        arrived here, so it stands still when no updates arrive. Lookups see a row as it was before the held updates.
 
         Shape: `KTable[K, V] -> KTable[K, V]`; n updates of a key -> 1.
 
         Args:
             suppressed: `Suppressed.until_window_closes(...)` or `Suppressed.until_time_limit(...)`.
-            store: name of its buffer; part of the pipeline's state, so keep it. None given: `<name>-store`.
-            name: of the node.
+            store: name of its buffer; part of the pipeline's state, so keep it. The default is `<name>-store`.
+            name: name of the node.
 
         State: the updates held back.
         Source: `KTable#suppress`; differs: the name is not in `Suppressed`; dead letters of held updates are empty.
@@ -334,7 +334,7 @@ class KTable(Handle, Generic[K, V]):
         return KTable(at, window_node=at.node if self.window_node else None)
 
     def to_stream(self, *, name: str | None = None) -> KStream[K, V]:
-        """The updates as a stream; a delete is a null value.
+        """Returns the updates as a stream; a delete is a null value.
 
         Shape: `KTable[K, V] -> KStream[K, V]`; 1 update -> 1 record.
         State: none.
@@ -350,20 +350,20 @@ class KTable(Handle, Generic[K, V]):
     def to_delta(
         self, table: str, *, key: Typed[K] | None = None, value: Typed[V] | None = None, name: str | None = None
     ) -> None:
-        """Keeps the table as Delta tables, exactly once.
+        """Writes the table to Delta tables, exactly once.
 
         A table becomes `<table>_changelog` (every update that is forwarded) and `<table>` (its rows as of a batch).
         A windowed table becomes `<table>`: one row per key and window, with `window_start`, `window_end`, `is_final`.
 
         An update with a value that no column can hold (`NaN` in a DECIMAL, an int of more than 64 bits) is a production
-        error: with `on_error="continue"` a dead letter says so, the Delta tables keep the row from before and the state
-        store has the new one, until an update that fits.
+        error: with `on_error="continue"` it becomes a dead letter. The Delta tables then keep the previous row, while
+        the state store has the new one, until an update fits.
 
         Args:
             table: name of the Delta table.
             key: type of the key, if it is not known; of the inner key if windowed.
             value: type of the value, if it is not known; its fields become the columns.
-            name: of the node.
+            name: name of the node.
 
         Source: none; in Kafka Streams a connector reads the topic of the table.
         """

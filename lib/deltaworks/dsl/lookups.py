@@ -42,7 +42,7 @@ def lookup_stores(graph: Graph, table: str) -> tuple[str, ...]:
 
 
 def is_versioned(graph: Graph, table: str) -> bool:
-    """Updates of this table may belong to the past; one without a store of its own is as its parent is.
+    """Whether updates of a table may belong to the past; a table without its own store is like its parent.
 
     Source: `InternalStreamsBuilder#isVersionedOrVersionedUpstream`.
     """

@@ -45,12 +45,12 @@ class Grouping:
 
     at: Point
     name: str | None = None
-    """Of the exchange. Several aggregates share an exchange that has a name; without one, each makes its own."""
+    """Name of the exchange. Several aggregates share a named exchange; without a name, each makes its own."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What an aggregate is to be, apart from its windows."""
+    """An aggregate as the user wants it, apart from its windows."""
 
     operator: str
     aggregation: Aggregation
@@ -68,7 +68,7 @@ def aggregated(
     retention: timedelta | None = None,
     emit: EmitStrategy = EmitStrategy.ON_WINDOW_UPDATE,
 ) -> KTable[Any, Any]:
-    """An aggregate per key, or per key and window."""
+    """Connects an aggregate per key, or per key and window."""
     prefix = "KSTREAM-REDUCE-" if isinstance(wanted.aggregation, Reduce) else "KSTREAM-AGGREGATE-"
     graph, kept = grouping.at.graph, Materialized.of(wanted.store)
     in_detail = not kept.name and (retention is not None or kept != Materialized())
@@ -100,7 +100,7 @@ def cogrouped(
     *,
     retention: timedelta | None = None,
 ) -> KTable[Any, Any]:
-    """One aggregate of several streams: a node for each of them, a store that they share, and a node that merges.
+    """Connects one aggregate of several streams: a node for each stream, a shared store, and a node that merges.
 
     Source: `CogroupedStreamAggregateBuilder#build`.
     """
@@ -234,7 +234,7 @@ def _add_store(
         window_size_ms=size_ms,
     )
     if emit is EmitStrategy.ON_WINDOW_CLOSE:
-        # Of all stores for final results only those of time windows have a record cache in Kafka Streams.
+        # Among stores for final results, only those of time windows have a record cache in Kafka Streams.
         cached = spec.cached and isinstance(windows, TimeWindows)
         spec = replace(spec, emits_final=True, cached=cached)
     at.graph.add_store(spec, where)
@@ -242,7 +242,7 @@ def _add_store(
 
 
 def _needs(windows: AnyWindows) -> tuple[StoreKind, int | None, int, str]:
-    """Kind of the store, size of its windows, how long they must be kept at least, and why."""
+    """Kind of the store, size of its windows, their minimum retention, and the reason for it."""
     match windows:
         case TimeWindows(size_ms, _, grace_ms):
             return "window", size_ms, size_ms + grace_ms, "size plus grace"
@@ -258,10 +258,10 @@ def _needs(windows: AnyWindows) -> tuple[StoreKind, int | None, int, str]:
 
 
 def table_source(at: Point, name: str, kept: Materialized, named: Materialized, *, operator: str, where: Origin) -> Any:
-    """A table of the records at a point. Without a name for its store it gets one when somebody needs its rows.
+    """A table of the records at a point. If its store has no name, it gets a store only when something needs its rows.
 
     Args:
-        name: of the node.
+        name: name of the node.
         kept: its store as the user gave it.
         named: the same with a name.
     """
@@ -269,7 +269,7 @@ def table_source(at: Point, name: str, kept: Materialized, named: Materialized, 
     spec = rows_spec(at, named, value=at.value, operator=operator, where=where)
     table = KTable[Any, Any](at.then(TableSource(name=name, parents=(at.node,), store=None, origin=where)))
     demanded = not kept.name and graph.config.explicit_names == "all"
-    if demanded:  # whether somebody needs its rows or not, as in Kafka Streams
+    if demanded:  # whether or not something needs its rows, as in Kafka Streams
         graph.demand_name("the table", where)
     graph.add_store_on_demand(name, spec, where, named=demanded or bool(kept.name))
     if kept.name or kept.history is not None:

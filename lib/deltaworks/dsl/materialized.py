@@ -1,4 +1,4 @@
-"""How the rows of a table are kept: what `store=` takes besides a name, and the store that is made of it."""
+"""How the rows of a table are kept: what `store=` takes besides a name, and the specification made from it."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from deltaworks.topology.stages import StoreKind, StoreSpec
 
 @dataclass(frozen=True)
 class Materialized:
-    """A store in detail; where only its name matters, the name alone will do.
+    """A store in detail; where only its name matters, the name is enough.
 
     Args:
-        name: of the store; part of the pipeline's state, so keep it. Empty: a generated one, where the builder allows.
+        name: name of the store; part of the pipeline's state, so keep it. Empty: a generated one, if allowed.
         caching: forward the last update per key at a commit; None: as the builder's `record_cache` says.
         retention: how long windows and sessions are kept; None: as long as they can change.
         history: keeps the versions of each key for this long (a versioned store), so that joins see the past.
-        in_memory: asks for a store in memory. Our stores are both at once, so it changes nothing.
-        logging: a store without a changelog is empty after a restart. Ours come back with the checkpoint.
+        in_memory: asks for a store in memory. Our stores are in memory and durable at once, so it changes nothing.
+        logging: a store of Kafka Streams without a changelog is empty after a restart. Ours return with the checkpoint.
         key: serde of the keys, if it is not known.
         value: serde of the values, if it is not known.
-        migrate: `(old_serde, old_to_new)`: how the values that the store holds become values of its new type, once,
-            when the pipeline starts with it; None from the function deletes. Without it a start is refused, unless the
-            old values can be read as they are: JSON with fields that are gone, new ones with a default, `int` that is
-            `float` now, or a value that may be None now.
+        migrate: `(old_serde, old_to_new)`: converts the stored values to the new type, once, when the pipeline first
+            starts with it; None from the function deletes. Without it a start is refused, unless the old values can be
+            read as they are: JSON with removed fields, new fields with a default, an `int` that is `float` now, or a
+            value that may be None now.
 
     Source: `Materialized`.
 
@@ -57,12 +57,12 @@ class Materialized:
 
     @property
     def history_ms(self) -> int | None:
-        """None: not versioned."""
+        """None if the store is not versioned."""
         return None if self.history is None else milliseconds(self.history, "the history of a store")
 
     @classmethod
     def of(cls, store: Any) -> Materialized:
-        """From what a user gave as `store=`."""
+        """A `Materialized` from what the user gave as `store=`."""
         if isinstance(store, Materialized):
             return store
         if store is not None and not isinstance(store, str):

@@ -1,6 +1,6 @@
-"""What users get wrong when they call the DSL, told where they call it: names, handles, functions, durations.
+"""Checks of the user's calls of the DSL, reported at the call: names, handles, functions, durations.
 
-What is wrong with a topology as a whole is `topology/checks.py`; names that Kafka Streams has are `kafka_names.py`.
+`topology/checks.py` checks a topology as a whole; `kafka_names.py` has the names of Kafka Streams.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _WAYS: dict[str, tuple[tuple[str, str], ...]] = {
     "TimeWindowedCogroupedKStream": (("aggregate(..., store='...')", "KTable"),),
     "SessionWindowedCogroupedKStream": (("aggregate(..., store='...')", "KTable"),),
 }
-"""Handle -> calls that lead to another handle, the first one that has what was asked for is told."""
+"""Handle -> calls that lead to another handle; the hint shows the first one that has the missing operator."""
 
 _OTHER_NAMES = {
     ("KStream", "outer_join"): "outer_join_stream(other, joiner, windows): a stream has outer joins with streams only",
@@ -46,7 +46,7 @@ _OTHER_NAMES = {
     ("StreamsBuilder", "ktable"): "table(...)",
     ("StreamsBuilder", "kstream"): "stream(...)",
 }
-"""Handle and name -> what it is called here, where the rules below do not find it."""
+"""Handle and name -> what to call here, where the rules below do not find it."""
 
 _SUITABLE = {
     ("KTable", "KStream"): "to_table(store='...') makes a table; join_stream(other, joiner, windows) joins two streams",
@@ -62,7 +62,7 @@ _SUITABLE = {
 
 
 class Handle:
-    """What the handles of the DSL have in common: in place of a name that they lack they say what to call."""
+    """Base of the DSL's handles: the error for a missing name says what to call instead."""
 
     if not TYPE_CHECKING:
 
@@ -71,7 +71,7 @@ class Handle:
 
 
 def need_handle(graph: Graph, given: Any, wanted: type[Handle], *, operator: str, where: Origin) -> None:
-    """Gives up on a handle of another kind."""
+    """Refuses a handle of another kind."""
     if not isinstance(given, wanted):
         pair = wanted.__name__, type(given).__name__
         made_by = "see who makes one: help(deltaworks." + wanted.__name__ + ")"
@@ -81,7 +81,7 @@ def need_handle(graph: Graph, given: Any, wanted: type[Handle], *, operator: str
 
 
 def need_value(graph: Graph, given: Any, wanted: type | tuple[type, ...], example: str, operator: str) -> None:
-    """Gives up on an argument of another type.
+    """Refuses an argument of another type.
 
     Args:
         example: a valid one.
@@ -93,7 +93,7 @@ def need_value(graph: Graph, given: Any, wanted: type | tuple[type, ...], exampl
 
 
 def need_topics(graph: Graph, topics: Iterable[Any], *, operator: str, where: Origin) -> None:
-    """Gives up on names of topics that are not text."""
+    """Refuses topic names that are not text."""
     for topic in topics:
         if not isinstance(topic, str):
             hint = f"{operator}('orders', ...)"
@@ -107,11 +107,11 @@ def need_topics(graph: Graph, topics: Iterable[Any], *, operator: str, where: Or
 def check_function(
     graph: Graph, function: Any, shape: str, *, operator: str, where: Origin, with_key: bool = False
 ) -> None:
-    """Reports what cannot be called, or takes other arguments than it will get.
+    """Reports an argument that cannot be called, or does not accept the arguments that it will get.
 
     Args:
         shape: how it is called, such as `mapper(key, value)`.
-        with_key: there is an operator of the same name with `_with_key`, which adds the key.
+        with_key: whether there is an operator of the same name with `_with_key`, which adds the key.
     """
     argument, _, names = shape.removesuffix(")").partition("(")
     call = f"lambda {names}: ..." if names else f"lambda: {function!r}"
@@ -121,7 +121,7 @@ def check_function(
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
-        # Some functions of C do not say what they take.
+        # Some C functions do not declare their parameters.
         return
     given = names.split(", ") if names else []
     if _takes(signature, given):
@@ -145,7 +145,7 @@ def check_shape(graph: Graph, given: Any, argument: str, names: str, operator: s
 
 
 def check_partitioner(graph: Graph, partitioner: Any, *, operator: str, where: Origin) -> None:
-    """Reports what cannot choose a partition."""
+    """Reports an argument that cannot choose a partition."""
     if inspect.isclass(partitioner):
         hint = f"partitioner={partitioner.__name__}()"
         graph.report(f"{operator}: partitioner={partitioner.__name__} is a class, not a partitioner.", where, hint)
@@ -155,7 +155,7 @@ def check_partitioner(graph: Graph, partitioner: Any, *, operator: str, where: O
 
 
 def check_reads(graph: Graph, extractor: Any, offset_reset: Any, *, operator: str, where: Origin) -> None:
-    """Reports what cannot be an extractor of timestamps, or a place to begin to read."""
+    """Reports an invalid timestamp extractor or offset reset."""
     if inspect.isclass(extractor):
         graph.report(
             f"{operator}: timestamp_extractor={extractor.__name__} is a class, not an extractor.",
@@ -174,7 +174,7 @@ def check_reads(graph: Graph, extractor: Any, offset_reset: Any, *, operator: st
 
 
 def check_duration(graph: Graph, given: Any, what: str, *, where: Origin) -> bool:
-    """Whether it is a `timedelta`; reports what is not."""
+    """Whether an argument is a `timedelta`; reports any other type."""
     fits = isinstance(given, timedelta)
     if not fits:
         graph.report(f"{wrong_duration(given, what)}.", where)
@@ -198,7 +198,7 @@ def _missing(handle: type, name: str) -> str:
 
 
 def _instead(handle: type, name: str) -> str | None:
-    """What to call in place of a name, which is written as ours are."""
+    """What to call instead of a name, which is already in snake case."""
     if hasattr(handle, name):
         return f"{name}(...)"
     if other := _OTHER_NAMES.get((handle.__name__, name)):
@@ -222,7 +222,7 @@ def _handles(kind: type[Handle]) -> dict[str, type[Handle]]:
 
 
 def named(given: Any) -> str:
-    """What something is, in a sentence."""
+    """A description of an argument, for use in a sentence."""
     if isinstance(given, type):
         return f"the class {given.__name__}"
     if given is None or isinstance(given, str | int | float):

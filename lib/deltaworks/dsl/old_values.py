@@ -1,8 +1,8 @@
-"""Which tables tell their readers the value from before an update.
+"""Which tables send their readers the value from before an update.
 
-Nobody does unless a reader asks. A filter asks: without the old value it could not know that there was no row before,
-and would forward a delete for every row that it never let through. It does without if that would take a store that
-nobody else needs. Joins and groupings cannot do without.
+A table does so only if a reader asks. A filter asks: without the old value it could not know that there was no row
+before, and would forward a delete for every row that it never let through. It does without if old values would take a
+store that nothing else needs. Joins and groupings always need old values.
 Source: `KTableImpl#enableSendingOldValues`.
 """
 
@@ -28,7 +28,7 @@ def ask_for_old_values(graph: Graph, table: str, *, force: bool) -> bool:
         force: give the source of the table a store if it has none.
 
     Returns:
-        Whether it does now.
+        Whether it sends them now.
     """
     if table in graph.old_values:
         return True
@@ -44,7 +44,7 @@ def ask_for_old_values(graph: Graph, table: str, *, force: bool) -> bool:
         case CogroupMerge():
             graph.old_values.update(node.parents)
         case TableJoinMerge():
-            # The results of a join are made anew from each side's old value.
+            # A join computes its old result from the old value of each side.
             graph.old_values.update(node.parents)
             for side in node.parents:
                 ask_for_old_values(graph, graph.node(side).parents[0], force=True)

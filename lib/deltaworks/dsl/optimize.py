@@ -1,8 +1,8 @@
 """What `optimize=True` does to a topology: exchanges are merged, and a stream joined with itself keeps one store.
 
-Where several operators behind one change of key each make an exchange, one exchange will do. It comes right behind the
-operator that changes the key. What lies between that and the former exchanges is now behind the new one, and gets no
-null keys any more.
+Where several operators behind one change of key each make an exchange, one exchange is enough. It is placed right
+behind the operator that changes the key. The operators between that one and the former exchanges are now behind the
+new one, and no longer get null keys.
 
 Source: `InternalStreamsBuilder#mergeRepartitionTopics`. Differs where Kafka Streams goes wrong: an operator that two of
 the exchanges have above them may be moved (there, an error), and two kinds of exchanges stay where they are: one that
@@ -55,12 +55,12 @@ def merge_exchanges(nodes: Sequence[AnyNode], mergeable: Iterable[str]) -> list[
 
 
 def with_one_store(nodes: Sequence[AnyNode], stores: Iterable[StoreSpec]) -> tuple[list[AnyNode], list[StoreSpec]]:
-    """The same topology; of every self-join the right side is gone, with its store.
+    """The same topology without the right side of each self-join and its store.
 
-    What it keeps for the right side, it has already kept for the left one.
+    The left side already keeps the same records.
 
-    A left or outer join becomes an inner one: every record has itself as a partner. So it does in Kafka Streams, also
-    where the window leaves a record's own time out.
+    A left or outer join becomes an inner one: every record has itself as a partner. Kafka Streams does the same, even
+    where the window excludes a record's own time.
     Source: `InternalStreamsBuilder#rewriteSingleStoreSelfJoin`.
     """
     by_name = {node.name: node for node in nodes}
@@ -102,7 +102,7 @@ class _Exchange:
         return (self.sink, self.source) if self.guard is None else (self.guard, self.sink, self.source)
 
     def moved(self, parent: str) -> _Exchange:
-        """The same behind another node, with the names that Kafka Streams gives it there."""
+        """The same exchange behind another node, with the names that Kafka Streams gives it there."""
         exchange, origin = self.sink.exchange, self.sink.origin
         guard = Filter(name=f"{exchange}-filter", parents=(parent,), predicate=key_is_not_null, origin=origin)
         sink = replace(self.sink, name=f"{exchange}-sink", parents=(guard.name,))
@@ -121,7 +121,7 @@ class _Graph:
             if isinstance(node, Source) and node.exchange
         }
         self._gone: set[str] = set()
-        """Nodes of exchanges that are no more."""
+        """Nodes of removed exchanges."""
         self._inside = {
             node.name: exchange.source.name for exchange in self.exchanges.values() for node in exchange.nodes
         }
@@ -132,7 +132,7 @@ class _Graph:
         }
 
     def find(self, start: str, wanted: Callable[[str], bool]) -> str | None:
-        """A node or one above it; of several parents without it, what is found above the last one counts."""
+        """A node or one above it; if no parent matches, the result above the last parent counts."""
         if wanted(start):
             return start
         found = None
@@ -147,7 +147,7 @@ class _Graph:
         return self.find(start, lambda name: parent in self.parents[name])
 
     def always_passes(self, start: str, above: str) -> bool:
-        """Every record that reaches a node has passed the other one."""
+        """Whether every record that reaches a node has passed the other one."""
         waiting, seen = [start], {above}
         while waiting:
             if (name := waiting.pop()) not in seen:
@@ -158,9 +158,9 @@ class _Graph:
         return True
 
     def merge(self, exchanges: Sequence[str], changer: str, merged: str) -> None:
-        """Takes exchanges out, and puts what lies between them and the changer of the key behind the merged one.
+        """Removes exchanges, and moves the nodes between them and the key changer behind the merged exchange.
 
-        The merged exchange may have the name of one that goes.
+        The merged exchange may have the name of a removed one.
         """
         between = dict.fromkeys(
             name for exchange in exchanges if (name := self.below(exchange, changer)) and name not in exchanges
@@ -177,7 +177,7 @@ class _Graph:
         self.parents[merged] = [changer]
 
     def rebuilt(self, merged: dict[str, _Exchange]) -> list[AnyNode]:
-        """As nodes, each merged exchange right behind its changer of the key."""
+        """The nodes, with each merged exchange right behind its key changer."""
         result: list[AnyNode] = []
         for node in self.nodes.values():
             logical = self._inside.get(node.name, node.name)
@@ -199,11 +199,11 @@ class _Graph:
 
 
 def _exchanges_by_changer(graph: _Graph, mergeable: Iterable[str]) -> list[tuple[str, list[str]]]:
-    """Operator behind which an exchange may come -> the exchanges that it may replace."""
+    """Operator that an exchange may follow -> the exchanges that it may replace."""
     changers: dict[str, list[str]] = {name: [] for name, node in graph.nodes.items() if _changes_key(node)}
     for exchange in mergeable:
         changer = graph.find(exchange, lambda name: _changes_key(graph.nodes[name]))
-        # A change of the value in between is an end: the merged exchange would carry other values.
+        # A change of the value in between ends the search: the merged exchange would carry other values.
         if changer and changer == graph.find(exchange, lambda name: _changes_record(graph.nodes[name])):
             changers[changer].append(exchange)
     merges: list[tuple[str, list[str]]] = []
@@ -218,7 +218,7 @@ def _exchanges_by_changer(graph: _Graph, mergeable: Iterable[str]) -> list[tuple
             merges.append((merge, [exchange for changer in above for exchange in changers[changer]]))
             replaced.update(above)
     own = [(changer, exchanges) for changer, exchanges in changers.items() if changer not in replaced]
-    # Of several merges on one way the last one counts: only there all of its records have come together.
+    # If a path has several merges, the last one counts: only there have all of its records come together.
     return [*own, *reversed(merges)]
 
 
@@ -227,5 +227,5 @@ def _changes_key(node: AnyNode) -> bool:
 
 
 def _changes_record(node: AnyNode) -> bool:
-    # What a processor of a user forwards may have another key, which Kafka Streams overlooks.
+    # A user's processor may forward another key, which Kafka Streams overlooks.
     return isinstance(node, Map | FlatMap | SelectKey | MapValues | FlatMapValues | ProcessorNode)

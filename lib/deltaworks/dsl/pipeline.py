@@ -24,14 +24,14 @@ from deltaworks.topology.timestamps import Timestamps, problem_of
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic that the pipeline reads or writes, as it is created where it does not exist."""
+    """A topic that the pipeline reads or writes, and how it is created if it does not exist."""
 
     name: str
     partitions: int = 4
     compacted: bool = False
-    """Kafka keeps the last record of each key, for ever: what a table topic needs."""
+    """Kafka keeps the last record of each key for ever, as a table topic needs."""
     timestamps: Timestamps | None = None
-    """How far ahead of the clock its records may be, and what becomes of the others; None: any, as in Kafka Streams."""
+    """How far ahead of the clock its records may be, and what happens to others; None: any, as in Kafka Streams."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,55 +49,55 @@ class Pipeline:
     name: str
     """Names the checkpoint, the transactions and the control topic; a rename is a new pipeline."""
     topology: Callable[[StreamsBuilder], None] | Callable[[], Topology]
-    """Builds the topology with the builder that it gets, or takes nothing and returns a low-level `Topology`; called by
-    `plan`, as often as it is needed."""
+    """Builds the topology with the builder that it gets, or takes nothing and returns a low-level `Topology`. `plan`
+    calls it each time."""
     topics: tuple[Topic, ...] = ()
-    """Created at the start where they do not exist; topics that it only writes need not be listed."""
+    """Topics that are created at the start if they do not exist; topics that are only written need not be listed."""
     on_error: Literal["fail", "continue"] = "fail"
-    """`continue` sets a record aside that does not decode, makes a function raise or has a result that does not encode.
+    """`continue` sets aside a record that does not decode, makes a function raise or has a result that does not encode.
     """
     deserialization_handler: Handling | None = None
-    """In place of `on_error` for records that do not decode: one of its words, or a function."""
+    """Replaces `on_error` for records that do not decode: `fail`, `continue` or a function."""
     processing_handler: Handling | None = None
-    """In place of `on_error` for records on which a function raises."""
+    """Replaces `on_error` for records on which a function raises."""
     production_handler: Handling | None = None
-    """In place of `on_error` for results that do not encode."""
+    """Replaces `on_error` for results that do not encode."""
     dead_letter_topic: str | None = None
-    """Where such records go, with their coordinates and the error in headers."""
+    """The topic for records set aside, with their coordinates and the error in headers."""
     dead_letters_keep_bytes: bool = False
-    """Dead letters always have the key and value that were read. Kafka Streams drops them once a sink has taken the
-    record that fails later; so does a pipeline without this."""
+    """Dead letters always have the key and value that were read. Kafka Streams drops both once a sink has taken a
+    record that fails later; so does a pipeline without this setting."""
     dead_letter_table: str | None = None
-    """The Delta table where such records go."""
+    """The Delta table for records set aside."""
     set_aside: frozenset[Coordinates] = frozenset()
-    """Records that are not processed but become dead letters, whatever the other words say; every host adds those of
+    """Records that become dead letters instead of being processed, whatever `on_error` says; every host adds those of
     `deltaworks set-aside`."""
     archive: bool = False
     """Keeps the records of the topics that it reads, as they were in Kafka, in Delta tables `<topic>_archive` (all that
-    match a pattern in one table), for replays of what Kafka has removed since. Not those of global tables' topics."""
+    match a pattern in one table), for replays of what Kafka has removed since. Topics of global tables have none."""
     trigger_interval: timedelta = timedelta(seconds=1)
-    """Time from the begin of one micro-batch to the next."""
+    """Time from the start of one micro-batch to the start of the next."""
     max_trigger_interval: timedelta | None = None
-    """How far this time may grow while the machine has more to do than its cores can, so that streams make fewer and
-    larger batches instead of waiting in line; None: not at all. A stream with a backlog does not wait."""
+    """How far `trigger_interval` may grow while the cores of the machine are overloaded, so that streams run fewer and
+    larger batches instead of queueing; None: not at all. A stream with a backlog does not wait."""
     cores: int | None = None
-    """On how many cores its tasks run at most; None: on all that the machine has. The first start of a checkpoint fixes
+    """The maximum number of cores for its tasks; None: all cores of the machine. The first start of a checkpoint fixes
     it. On one core all stages run in one operator without a shuffle, which makes small batches cheaper by a third or
     more."""
     record_cache: bool = True
-    """Tables forward the last update per key and micro-batch, else every update."""
+    """Tables forward only the last update per key and micro-batch; without it, every update."""
     explicit_names: Literal["stores", "all", "none"] = "stores"
     """What the topology must name; as in `StreamsBuilder`."""
     optimize: bool = False
     """Merges exchanges, keeps one store for a self-join; as in `StreamsBuilder`."""
     emit_interval: timedelta = timedelta(0)
-    """Wall-clock pause between two looks for what the end of a window sets free; as in `StreamsBuilder`."""
+    """Wall-clock pause between two checks for results that the end of a window releases; as in `StreamsBuilder`."""
     idle_timeout: timedelta | None = None
-    """Without a record for so long, a task's stream time goes on with the wall clock, so that its last windows close.
-    Kafka Streams has no such thing: there the last windows wait for the next record."""
+    """After this long without a record, a task's stream time follows the wall clock, so that its last windows close.
+    In Kafka Streams the last windows wait for the next record."""
     max_task_idle: timedelta | None = None
     """How long a task that reads several partitions waits for those that have no record at hand, so that a join sees
-    the records of both sides in the order of their time; None: it does not wait."""
+    the records of both sides in time order; None: it does not wait."""
 
     @property
     def errors(self) -> ErrorPolicy:
@@ -111,11 +111,11 @@ class Pipeline:
         )
 
     def archives(self, plan: Plan) -> Archives:
-        """Where the records are kept that its plan reads."""
+        """The archives of the records that its plan reads."""
         return Archives.of(plan) if self.archive else Archives()
 
     def shards(self, cores: int) -> int:
-        """Into how many shards its tasks are divided on a machine with `cores`; one runs on one core."""
+        """The number of shards for its tasks on a machine with `cores` cores; each shard runs on one core."""
         return min(cores, self.cores or cores)
 
     def plan(self) -> Plan:
@@ -157,7 +157,7 @@ class Pipeline:
         return builder.build()
 
     def _limited(self, plan: Plan) -> Plan:
-        """The plan whose sources know which timestamps their topics may have."""
+        """The plan whose sources have the timestamp limits of their topics."""
         limits = [(topic.name, topic.timestamps) for topic in self.topics if topic.timestamps is not None]
         if not limits:
             return plan
@@ -179,7 +179,7 @@ class Pipeline:
                 yield Problem(f"timestamps of topic '{topic.name}': {problem}", hint=hint)
             if not plan.reads(topic.name):
                 yield Problem(
-                    f"topic '{topic.name}' has timestamps=, and no stream or table reads it.",
+                    f"topic '{topic.name}' has timestamps=, but no stream or table reads it.",
                     hint="a global table takes any timestamp; leave it out for topics that are only written",
                 )
 

@@ -18,12 +18,12 @@ Typed: TypeAlias = Serde[T] | type[T]
 
 @dataclass(frozen=True)
 class Unknown:
-    """A function made the key or value, and did not say of which type."""
+    """The type of a key or value that a function makes without declaring its type."""
 
     operator: str
     where: Origin
     why: str = "does not say what its function returns"
-    """Empty: has been told already."""
+    """Empty: already reported."""
     remedy: str = "annotate what that function returns"
 
     @property
@@ -69,7 +69,7 @@ class Point:
         )
 
     def typed(self, *, key: Known, value: Known) -> Point:
-        """The same output, of which more is known."""
+        """The same output with these types."""
         return replace(self, key=key, value=value)
 
     def settle(self, given: Typed[Any] | None, hinted: Any, *, operator: str, argument: str, where: Origin) -> Known:
@@ -87,7 +87,7 @@ class Point:
         return self.settle(given, None, operator=operator, argument="value", where=where)
 
     def need(self, known: Known, *, operator: str, argument: str, where: Origin) -> Serde[Any]:
-        """A serde; that the type is unknown is a problem of the topology."""
+        """A serde; reports an unknown type as a problem of the topology."""
         if isinstance(known, Unknown) and known.why:
             self.graph.report(
                 f"{operator} needs the type of the {argument}, but {known.operator} at {known.where} {known.why}.",

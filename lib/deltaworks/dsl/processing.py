@@ -1,4 +1,4 @@
-"""From a supplier of processors to a node: its checks, its stores, the types that its class says it forwards."""
+"""From a supplier of processors to a node: its checks, its stores, the types that its class declares."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def connected_stores(
 
 
 def add_store(graph: Graph, store: Any, where: Origin) -> None:
-    """Adds a store; the same one twice is one."""
+    """Adds a store; adding the same one again changes nothing."""
     if not isinstance(store, StoreBuilder):
         name = getattr(store, "name", store)
         graph.refuse(
@@ -120,7 +120,7 @@ def add_store(graph: Graph, store: Any, where: Origin) -> None:
 def check_supplier(
     graph: Graph, supplier: Any, kind: type[Any] | tuple[type[Any], ...], *, operator: str, where: Origin
 ) -> bool:
-    """Whether it is a supplier, which makes a new object at each call; reports what is none.
+    """Whether it is a supplier, which makes a new object at each call; reports anything else.
 
     Source: `ApiUtils#checkSupplier`.
     """
@@ -128,7 +128,7 @@ def check_supplier(
     wanted = " or ".join(each.__name__ for each in kinds)
     if not callable(supplier) or isinstance(supplier, kinds):
         graph.report(
-            f"{operator} needs what makes a {wanted}, but got {named(supplier)}: each task has one of its own.",
+            f"{operator} needs a supplier that makes a {wanted}, but got {named(supplier)}: each task has its own.",
             where,
             f"{operator}({type(supplier).__name__}), the class itself, or a function that returns a new one",
         )
@@ -141,7 +141,7 @@ def check_supplier(
         return False
     if not isinstance(made, kinds):
         graph.report(
-            f"{operator} needs what makes a {wanted}, but got what makes {named(made)}.",
+            f"{operator} needs a supplier that makes a {wanted}, but got one that makes {named(made)}.",
             where,
             f"class {type(made).__name__}({kinds[0].__name__}[...])",
         )
@@ -156,7 +156,7 @@ def check_supplier(
 
 
 def makes_fixed_keys(supplier: Callable[[], Any]) -> bool:
-    """Whether a supplier makes a `FixedKeyProcessor`; not of one that `check_supplier` reports."""
+    """Whether a supplier makes a `FixedKeyProcessor`; False if it fails, which `check_supplier` reports."""
     try:
         return isinstance(supplier(), FixedKeyProcessor)
     except Exception:
@@ -164,7 +164,7 @@ def makes_fixed_keys(supplier: Callable[[], Any]) -> bool:
 
 
 def forwarded_types(supplier: Callable[[], Any]) -> tuple[Any, Any]:
-    """`(KOut, VOut)` as the class of the processors says, for one that keeps keys `(None, VOut)`; else Nones."""
+    """`(KOut, VOut)` as the processors' class declares it, `(None, VOut)` if it keeps keys; Nones if it does not."""
     made = supplier if inspect.isclass(supplier) else returned(supplier)
     for base in _bases(made):
         arguments = get_args(base)

@@ -41,11 +41,11 @@ class StoreBuilder(Generic[S]):
 
     @property
     def name(self) -> str:
-        """Of the store; part of the pipeline's state, so keep it."""
+        """Name of the store; part of the pipeline's state, so keep it."""
         return self.spec.name
 
     def with_caching_enabled(self) -> StoreBuilder[S]:
-        """Asks for a cache. Every store of ours has one and what a processor reads is never stale: changes nothing.
+        """Asks for a cache. Changes nothing: each of our stores has one, and a processor never reads stale values.
 
         Source: `StoreBuilder#withCachingEnabled`; differs: see above.
         """
@@ -66,7 +66,7 @@ class StoreBuilder(Generic[S]):
         return self
 
     def with_logging_disabled(self) -> StoreBuilder[S]:
-        """Asks for a store that is empty after a restart. Ours come back anyway: changes nothing.
+        """Asks for a store that is empty after a restart. Changes nothing: our stores always come back.
 
         Source: `StoreBuilder#withLoggingDisabled`; differs: see above.
         """
@@ -82,7 +82,7 @@ class KeyValueSupplier:
 
     name: str
     max_entries: int | None = None
-    """Of an LRU map."""
+    """The limit of an LRU map."""
 
 
 @dataclass(frozen=True)
@@ -121,9 +121,9 @@ class SessionSupplier:
 
 
 class Stores:
-    """Makes stores: first how they keep their entries, then with which types.
+    """Makes stores: a supplier says how a store keeps its entries, a builder adds the types.
 
-    A store of ours is in memory and durable at once, so the `in_memory_...` variants are the `persistent_...` ones.
+    Our stores are in memory and durable at once, so the `in_memory_...` variants are the `persistent_...` ones.
 
     Source: `Stores`; differs: no segment intervals.
 
@@ -169,9 +169,9 @@ class Stores:
 
     @staticmethod
     def lru_map(name: str, max_cache_size: int) -> KeyValueSupplier:
-        """One value per key; with more than `max_cache_size` keys, the one that was used longest ago goes.
+        """One value per key; above `max_cache_size` keys, the least recently used one is removed.
 
-        `get` and `put` use a key, iterating does not.
+        `get` and `put` use a key; iterating does not.
 
         Source: `Stores#lruMap`; differs: a restart does not forget which keys were used when.
         """
@@ -184,7 +184,7 @@ class Stores:
         """All versions of each key.
 
         Args:
-            name: of the store.
+            name: name of the store.
             history_retention: how far back versions can be read and written.
 
         Source: `Stores#persistentVersionedKeyValueStore`; differs: no segment interval.
@@ -198,7 +198,7 @@ class Stores:
         """One value per key and window.
 
         Args:
-            name: of the store.
+            name: name of the store.
             retention: how long a window is kept after the newest one; at least `window_size`.
             window_size: from the start of a window to its end.
             retain_duplicates: keep all values that are put for a key and window.
@@ -236,7 +236,7 @@ class Stores:
         """One value per key and session.
 
         Args:
-            name: of the store.
+            name: name of the store.
             retention: how long a session is kept after the newest end.
 
         Source: `Stores#persistentSessionStore`; differs: no.
@@ -335,11 +335,11 @@ class Stores:
 
     @staticmethod
     def custom_store_builder(name: str, factory: Callable[[OrderedBytes], S]) -> StoreBuilder[S]:
-        """A store that you write: an object over ordered bytes, made anew whenever its task is.
+        """A store that you write: an object over ordered bytes, created again whenever its task is.
 
         Args:
-            name: of the store.
-            factory: gets the bytes, returns what `state_store(name)` gives to processors. What lasts is in the bytes.
+            name: name of the store.
+            factory: gets the bytes, returns what `state_store(name)` gives to processors. Only the bytes last.
 
         Source: a `StateStore` with a `StoreBuilder` of its own; differs: durable without a changelog of yours.
 
@@ -361,7 +361,7 @@ class Stores:
 
 
 def _supplier(given: Any, kind: type, example: str) -> None:
-    """Refuses what is no supplier of this kind, such as the name alone."""
+    """Refuses anything that is not a supplier of this kind, such as a name."""
     if not isinstance(given, kind):
         raise TypeError(f"the builder of a store needs a supplier, such as Stores.{example}, but got {named(given)}")
 

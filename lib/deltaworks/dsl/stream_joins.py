@@ -19,7 +19,7 @@ from deltaworks.topology.stages import StoreSpec
 
 @dataclass(frozen=True, kw_only=True)
 class StreamJoin:
-    """What a stream-stream join is to be."""
+    """A stream-stream join as the user wants it."""
 
     operator: str
     kind: Literal["inner", "left", "outer"]
@@ -27,16 +27,16 @@ class StreamJoin:
     """`(key, left value or None, right value or None)`"""
     windows: JoinWindows
     value: Known
-    """Of the result."""
+    """The type of the result."""
     store: str
-    """What the names of its stores begin with; empty: generated."""
+    """Prefix of its stores' names; empty: generated."""
     name: str | None
     where: Origin
 
 
 @dataclass(frozen=True)
 class _Names:
-    """Of the nodes and stores of a join. Kafka Streams counts each of the five nodes, named or not."""
+    """Names of the nodes and stores of a join. Kafka Streams counts each of the five nodes, named or not."""
 
     this_windowed: str
     other_windowed: str
@@ -49,7 +49,7 @@ class _Names:
 
 
 def join_streams(at: Point, other: Point, join: StreamJoin) -> Point:
-    """Connects a join of two streams; each side moves first if its key may have changed.
+    """Connects a join of two streams; each side goes through an exchange first if its key may have changed.
 
     Source: `KStreamImpl#doJoin`, `KStreamImplJoin#join`.
     """

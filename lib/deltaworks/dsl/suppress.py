@@ -28,13 +28,13 @@ class Closing:
     """When the windows of an aggregate have closed."""
 
     after_ms: int
-    """How long after its end a window takes records."""
+    """How long after its end a window accepts records."""
     inclusive: bool
     """The end is a record's time, so a window changes until time is past `end + after_ms`."""
 
     @property
     def stays_open_ms(self) -> int:
-        """As `WindowClock` wants it."""
+        """The argument for `WindowClock`."""
         return self.after_ms if self.inclusive else self.after_ms - 1
 
 
@@ -54,7 +54,7 @@ def suppress(at: Point, suppressed: Suppressed[Any], *, store: str, name: str | 
             where,
             "keep the table without history, or suppress a table made from it that has a store without history",
         )
-    # Whoever looks a key up that is held back sees its value from before.
+    # A lookup of a key that is held back sees its previous value.
     ask_for_old_values(graph, at.node, force=True)
     closing = closing_above(graph, at.node)
     wait_ms = suppressed.wait_ms
@@ -89,9 +89,9 @@ def suppress(at: Point, suppressed: Suppressed[Any], *, store: str, name: str | 
 
 
 def closing_above(graph: Graph, node: str) -> Closing | None:
-    """When the windows that a node's records belong to close; None if one of its ways up passes no windows.
+    """When the windows of a node's records close; None if one of the paths above it has no windows.
 
-    Source: `GraphGraceSearchUtil`; of several ways up the one that takes records the longest.
+    Source: `GraphGraceSearchUtil`; of several paths, the one that accepts records the longest counts.
     """
     exchanges = {each.exchange: each for each in graph.nodes if isinstance(each, ExchangeSink)}
 

@@ -28,7 +28,7 @@ def filter_rows(
     operator: str,
     where: Origin,
 ) -> Point:
-    """Connects a filter. It sends old values if that takes no store that nobody else needs.
+    """Connects a filter. It sends old values if that takes no store that nothing else needs.
 
     Source: `KTableImpl#doFilter`.
     """
@@ -102,7 +102,7 @@ def transform_rows(
 
 
 def _kept(graph: Graph, store: Stored, prefix: str) -> Materialized:
-    """Details of a store without its name make no store; as in Kafka Streams, they use up a number."""
+    """Store details without a name make no store; as in Kafka Streams, they use up a number."""
     kept = Materialized.of(store)
     if isinstance(store, Materialized) and not kept.name:
         graph.store_name("", prefix)

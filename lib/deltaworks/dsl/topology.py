@@ -32,15 +32,15 @@ Supplier = Callable[[], Processor[Any, Any, Any, Any] | FixedKeyProcessor[Any, A
 
 
 class Topology(Handle):
-    """A topology node by node. Nodes are named by you; a parent is added before its children.
+    """A topology built node by node. You name the nodes, and add each parent before its children.
 
-    A processor forwards to all its children in the order in which they were added, or to the one that it names. The
-    high level, with types, groups and joins, is `StreamsBuilder`.
+    A processor forwards to all its children in the order in which they were added, or to the one that it names.
+    `StreamsBuilder` is the high level, with types, groups and joins.
 
     Source: `Topology`; differs: `build` tells all problems at once.
 
     Args:
-        name: of the topology, for messages.
+        name: name of the topology, for messages.
 
     >>> from deltaworks import Processor, Record
     >>> from deltaworks.testing import TopologyTestDriver
@@ -61,7 +61,7 @@ class Topology(Handle):
     def __init__(self, name: str = "topology") -> None:
         self._graph = Graph(name, BuilderConfig(record_cache=False))
         self._connected: list[tuple[str, str]] = []
-        """Processor and store."""
+        """Pairs of processor and store."""
         self._read_only: dict[str, str] = {}
         """Store that is filled from a topic -> the processor that fills it."""
 
@@ -78,13 +78,13 @@ class Topology(Handle):
         """Reads topics.
 
         Args:
-            name: of the node.
+            name: name of the node.
             topics: their names.
             key: type or serde of the keys.
             value: type or serde of the values.
-            pattern: in place of names, reads every topic whose whole name matches this regular expression.
+            pattern: instead of names, a regular expression; reads every topic whose whole name matches it.
             timestamp_extractor: `(record, partition_time_ms) -> timestamp_ms`; None: the record's own timestamp.
-            offset_reset: where a new pipeline begins to read; None: as the host is set up.
+            offset_reset: where a new pipeline begins to read; None: the host's setting.
 
         Source: `Topology#addSource`; differs: serdes are never taken from a default.
         """
@@ -116,9 +116,9 @@ class Topology(Handle):
         """Adds a processor.
 
         Args:
-            name: of the node.
-            supplier: makes a `Processor` or a `FixedKeyProcessor` for each task; its attribute `stores`, if it has one,
-                are `StoreBuilder`s that come along and are connected.
+            name: name of the node.
+            supplier: makes a `Processor` or a `FixedKeyProcessor` for each task. If it has an attribute `stores`, these
+                `StoreBuilder`s are added and connected.
             parents: names of the nodes that it gets records from.
 
         Source: `Topology#addProcessor`; differs: no.
@@ -148,7 +148,7 @@ class Topology(Handle):
         """Writes a topic.
 
         Args:
-            name: of the node.
+            name: name of the node.
             topic: its name, or a function `(key, value, context) -> topic`.
             parents: names of the nodes that it gets records from.
             key: type or serde of the keys.
@@ -226,12 +226,12 @@ class Topology(Handle):
         value: Typed[Any],
         timestamp_extractor: TimestampExtractor | None = None,
     ) -> Topology:
-        """Adds a store that every task can read as a whole, filled from a topic by a processor of yours.
+        """Adds a store that every task can read as a whole, filled from a topic by a processor that you write.
 
         Args:
             store: made by `Stores`; every processor may read it without being connected.
             source: name of the node that reads the topic.
-            topic: nothing else reads it.
+            topic: its name; nothing else reads it.
             processor: name of the node that fills the store.
             supplier: makes the processor, which gets each record and writes it into the store; it forwards nothing.
             key: type or serde of the keys in the topic.
@@ -260,9 +260,9 @@ class Topology(Handle):
         """Adds a store that is filled from a topic, partition by partition; other processors can only read it.
 
         Args:
-            store: made by `Stores`; to be connected to the processors that read it.
+            store: made by `Stores`; connect it to the processors that read it.
             source: name of the node that reads the topic.
-            topic: nothing else reads it.
+            topic: its name; nothing else reads it.
             processor: name of the node that fills the store.
             supplier: makes the processor, which gets each record and writes it into the store; it forwards nothing.
             key: type or serde of the keys in the topic.
@@ -278,7 +278,7 @@ class Topology(Handle):
         return self
 
     def describe(self) -> str:
-        """What `build().describe()` says.
+        """The text of `build().describe()`.
 
         Source: `Topology#describe`; differs: text, not objects.
         """
@@ -315,7 +315,7 @@ class Topology(Handle):
         whole: bool,
         where: Origin,
     ) -> None:
-        """A source, a processor behind it, and the store that it fills."""
+        """Adds a source, a processor behind it, and the store that it fills."""
         self.add_source(source, topic, key=key, value=value, timestamp_extractor=timestamp_extractor)
         if whole:
             self._graph.change(source, whole=True)
@@ -338,7 +338,7 @@ class Topology(Handle):
             self._connected.append((processor, store))
 
     def _parents(self, name: str, parents: tuple[str, ...], where: Origin) -> None:
-        """Reports parents that are not there; Kafka Streams' checks."""
+        """Reports invalid parents, as Kafka Streams does."""
         nodes = {node.name: node for node in self._graph.nodes}
         if not parents:
             self._graph.report(f"'{name}' has no parent.", where, "name at least one node that it gets records from")

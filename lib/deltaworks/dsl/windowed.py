@@ -26,8 +26,8 @@ class TimeWindowedKStream(Handle, Generic[K, V]):
     """A grouped stream cut into tumbling, hopping, sliding or unlimited windows; a handle, made by `windowed_by`.
 
     A record counts for a window `[start, end)` as long as stream time has not reached `end + grace`, for a sliding
-    window `[first, last]` as long as stream time has not passed `last + grace`. A null key is dropped, by sliding
-    windows a null value too. Results are forwarded as they change, with the time of the window's latest record.
+    window `[first, last]` as long as stream time has not passed `last + grace`. Null keys are dropped; sliding
+    windows drop null values too. Results are forwarded as they change, with the time of the window's latest record.
 
     >>> from deltaworks import StreamsBuilder
     >>> from deltaworks.testing import TopologyTestDriver
@@ -55,7 +55,7 @@ class TimeWindowedKStream(Handle, Generic[K, V]):
     def emit_strategy(self, emit: EmitStrategy) -> TimeWindowedKStream[K, V]:
         """When results are forwarded: at every update, or once when the window has closed.
 
-        A window has closed when its end, with a sliding window the millisecond after it, is `grace` ago in stream
+        A window has closed when its end (the millisecond after it for a sliding window) is `grace` ago in stream
         time; the next record then sends its result. With the shortest retention (the default) a jump of stream time by
         more than that loses results, as in Kafka Streams: keep windows longer if records may pause.
 
@@ -82,9 +82,9 @@ class TimeWindowedKStream(Handle, Generic[K, V]):
 
         Args:
             store: name of its store; part of the pipeline's state, so keep it.
-            retention: how long the store keeps a window; at least, and by default, size plus grace, with sliding
+            retention: how long the store keeps a window; at least, and by default, size plus grace, for sliding
                 windows twice the difference plus grace.
-            name: of the node.
+            name: name of the node.
 
         State: a count per key and window, for `retention`.
         Source: `TimeWindowedKStream#count`; differs: no.
@@ -107,9 +107,9 @@ class TimeWindowedKStream(Handle, Generic[K, V]):
         Args:
             reducer: `(aggregate, value) -> aggregate`; not called for the first value.
             store: name of its store; part of the pipeline's state, so keep it.
-            retention: how long the store keeps a window; at least, and by default, size plus grace, with sliding
+            retention: how long the store keeps a window; at least, and by default, size plus grace, for sliding
                 windows twice the difference plus grace.
-            name: of the node.
+            name: name of the node.
 
         State: a value per key and window, for `retention`.
         Source: `TimeWindowedKStream#reduce`; differs: no.
@@ -139,9 +139,9 @@ class TimeWindowedKStream(Handle, Generic[K, V]):
                 changes the aggregate and returns nothing.
             value: type or serde of the aggregate, if neither function says what it returns.
             store: name of its store; part of the pipeline's state, so keep it.
-            retention: how long the store keeps a window; at least, and by default, size plus grace, with sliding
+            retention: how long the store keeps a window; at least, and by default, size plus grace, for sliding
                 windows twice the difference plus grace.
-            name: of the node.
+            name: name of the node.
 
         State: an aggregate per key and window, for `retention`.
         Source: `TimeWindowedKStream#aggregate`; differs: no.
@@ -162,7 +162,7 @@ class SessionWindowedKStream(Handle, Generic[K, V]):
     """A grouped stream cut into sessions; a handle, made by `windowed_by`.
 
     A record joins all sessions of its key that are at most `gap` away; each session that is merged away is deleted
-    with a tombstone before the merged one is forwarded. A null key is dropped, a null value is not.
+    with a tombstone before the merged one is forwarded. Null keys are dropped, null values are not.
 
     >>> from deltaworks import StreamsBuilder
     >>> from deltaworks.testing import TopologyTestDriver
@@ -212,7 +212,7 @@ class SessionWindowedKStream(Handle, Generic[K, V]):
         Args:
             store: name of its store; part of the pipeline's state, so keep it.
             retention: how long the store keeps a session, at least gap plus grace (the default).
-            name: of the node.
+            name: name of the node.
 
         State: a count per key and session, for `retention`.
         Source: `SessionWindowedKStream#count`; differs: no.
@@ -236,7 +236,7 @@ class SessionWindowedKStream(Handle, Generic[K, V]):
             reducer: `(aggregate, value) -> aggregate`; not called for the first value.
             store: name of its store; part of the pipeline's state, so keep it.
             retention: how long the store keeps a session, at least gap plus grace (the default).
-            name: of the node.
+            name: name of the node.
 
         State: a value per key and session, for `retention`.
         Source: `SessionWindowedKStream#reduce`; differs: no.
@@ -268,7 +268,7 @@ class SessionWindowedKStream(Handle, Generic[K, V]):
             value: type or serde of the aggregate, if no function says what it returns.
             store: name of its store; part of the pipeline's state, so keep it.
             retention: how long the store keeps a session, at least gap plus grace (the default).
-            name: of the node.
+            name: name of the node.
 
         State: an aggregate per key and session, for `retention`.
         Source: `SessionWindowedKStream#aggregate`; differs: no.

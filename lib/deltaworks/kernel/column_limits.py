@@ -1,8 +1,8 @@
-"""What the columns of a Delta table cannot hold: found while a record is in process, not when a batch is written.
+"""Finds values that the columns of a Delta table cannot hold while a record is in process, not when a batch is written.
 
 A type hint allows more than a column: numbers without bounds, NaN, years before 1 once the time zone is taken off,
 text with half a character. Such a value is a production error of its sink, on every host. Checks are built once per
-sink, for what may not fit; a value that is not of its type at all may get as far as the lakehouse, which raises.
+sink, for columns that may not fit; a value of a wrong type may get as far as the lakehouse, which raises.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from deltaworks.topology.columns import (
 from deltaworks.topology.nodes.sinks import DeltaSink
 
 Check = Callable[[Any], object]
-"""Raises on what does not fit; what it returns means nothing."""
+"""Raises on a value that does not fit; its result has no meaning."""
 
 _MIN_INTEGER, _MAX_INTEGER = -(2**63), 2**63 - 1
 
 
 class RowCheck:
-    """What the table of a sink cannot hold. The checks are quick, and stumble over a None; then `misfit` looks closely.
+    """Checks rows against the table of a sink. They are quick, but also fail on None; `misfit` then looks closely.
 
     ```python
     try:
@@ -61,7 +61,7 @@ class RowCheck:
         """Likewise."""
 
     def misfit(self, key: Any, value: Any) -> SerializationError | None:
-        """Which cell does not fit; None: all do."""
+        """The error for the cell that does not fit; None: all fit."""
         for row, limited in ((key, self._key), (value, self._value)):
             for column, check in limited if row is not None else ():
                 cell = row
@@ -77,7 +77,7 @@ class RowCheck:
 
 
 def no_day(table: str, start_ms: int) -> SerializationError:
-    """Windowed tables have a partition per day, and readers know the days from 1970 to 9999 only."""
+    """The error for a window on no day: windowed tables are partitioned by day, and readers only know 1970 to 9999."""
     return SerializationError(
         f"a window that starts at {start_ms} ms is on no day of table '{table}'",
         hint="timestamps of records are milliseconds since 1970; check the timestamp extractor",
@@ -90,7 +90,7 @@ def _limited(columns: Sequence[TypedColumn]) -> list[tuple[TypedColumn, Check]]:
 
 
 def _quick(limited: Sequence[tuple[TypedColumn, Check]]) -> Check | None:
-    """All columns of a row; text, of which there is most, in one go."""
+    """One check for all columns of a row; text columns, the most frequent ones, are checked together."""
     if not limited:
         return None
     if limited[0][0].get is None:
@@ -111,7 +111,7 @@ def _quick(limited: Sequence[tuple[TypedColumn, Check]]) -> Check | None:
 
 
 def _cell_check(column: ColumnType) -> Check | None:
-    """Raises on a cell that is not None; None: every cell of the type fits."""
+    """A check for cells that are not None; None: every cell of the type fits."""
     match column:
         case Plain.TEXT:
             return _check_text
@@ -206,7 +206,7 @@ def _unless_none(check: Check) -> Check:
 
 
 def _misfit(table: str, column: TypedColumn, cell: Any, error: Exception) -> SerializationError:
-    """Shows what it is, never what it holds."""
+    """The error shows the type of the value, never its content."""
     where = f"column '{column.name}' of table '{table}'"
     if isinstance(column.type, DecimalDigits):
         return SerializationError(

@@ -1,4 +1,4 @@
-"""What the processors of one task share: the record in process, the way out, the error policy, the counters."""
+"""The state that the processors of one task share: record in process, output, error policy, counters."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Process = Callable[[Any, Any, int, Headers], None]
 """`(key, value, timestamp_ms, headers)`: hands one record to an operator."""
 NO_HEADERS: Headers = ()
 NOWHERE = Coordinates("", -1, -1)
-"""Of what no record has caused."""
+"""The coordinates of output that no record has caused."""
 _NO_RECORDS_FAULT = (
     MemoryError,
     StreamsError,
@@ -43,7 +43,7 @@ _NO_RECORDS_FAULT = (
     KafkaTopicError,
     IncompatibleCheckpointError,
 )
-"""What a host raises while a record is in process: no policy decides about it."""
+"""Errors that a host raises while a record is in process; no policy decides about them."""
 
 
 @dataclass
@@ -73,13 +73,13 @@ class TaskMetrics:
 
 
 def unique(record: Coordinates, task: int, exchanges: Collection[str]) -> Coordinates:
-    """The coordinates by which a record is set aside; after an exchange they are those of one task only, which is named
-    too.
+    """The coordinates by which a record is set aside; after an exchange they are unique only with the task, which is
+    added.
 
     Args:
-        record: as the task has it.
+        record: the coordinates in the task.
         task: its number.
-        exchanges: those that the stage reads.
+        exchanges: the exchanges that the stage reads.
     """
     return (
         Coordinates(f"{record.topic}/{task}", record.partition, record.offset) if record.topic in exchanges else record
@@ -113,7 +113,7 @@ class TaskContext:
     ) -> None:
         self.partition = partition
         self.exchanges: frozenset[str] = frozenset()
-        """What it reads that is no topic."""
+        """The exchanges that it reads, which are not topics."""
         self.collector = collector
         self.metrics = TaskMetrics()
         self.wall_clock_ms = 0
@@ -122,11 +122,11 @@ class TaskContext:
         self.batches: list[RecordBatch] = []
         """The input of the micro-batch in process."""
         self.number = 0
-        """The record in process: which batch ..."""
+        """The batch of the record in process ..."""
         self.index = 0
-        """... and where in it."""
+        """... and the position in it."""
         self.taken: dict[str, tuple[Any, ...]] = {}
-        """Sink -> `(makers, batch number, index, key, value, timestamp_ms, headers)` of what it wrote last."""
+        """Sink -> `(makers, batch number, index, key, value, timestamp_ms, headers)` of the last record it wrote."""
         self.scopes: Mapping[str, frozenset[str]] = {}
         """Node -> the nodes that made the records which it gets; see `processors/raw_records.py`."""
         self.keeps_bytes = policy.keep_bytes
@@ -149,7 +149,7 @@ class TaskContext:
         return headers[self.index] if headers else NO_HEADERS
 
     def resume(self, source: Coordinates, timestamp_ms: int, headers: Headers) -> None:
-        """A record of an earlier time is in process again; the bytes that it was read as are gone."""
+        """A record of an earlier time is in process again; its original bytes are gone."""
         place = source.topic, source.partition
         number = self._resumed.get(place)
         if number is None:
@@ -165,7 +165,7 @@ class TaskContext:
         self.number, self.index = number, len(batch.offsets) - 1
 
     def disguise(self, timestamp_ms: int, headers: Headers) -> None:
-        """The record in process has another time and other headers from here on."""
+        """Gives the record in process another time and other headers from here on."""
         batch, index = self.batches[self.number], self.index
         self.batches.append(
             RecordBatch(
@@ -181,7 +181,7 @@ class TaskContext:
         self.number, self.index = len(self.batches) - 1, 0
 
     def one_by_one(self, batches: Iterable[RecordBatch]) -> Iterator[int]:
-        """Takes batches as they are asked for, and lets go of the bytes of the one before; gives their numbers."""
+        """Takes batches one at a time, releases the bytes of the one before, and yields their numbers."""
         number = -1
         for batch in batches:
             if number >= 0 and not self.keeps_bytes:
@@ -192,7 +192,7 @@ class TaskContext:
             yield number
 
     def forget_batches(self) -> None:
-        """No record is in process, and none will be looked at again."""
+        """Called when no record is in process, and none will be needed again."""
         self.batches.clear()
         self.taken.clear()
         self._resumed.clear()
@@ -202,7 +202,7 @@ class TaskContext:
         self.metrics.dropped += 1
 
     def unreadable(self, source: str, error: Exception, handling: Handling | None = None) -> None:
-        """The record in process does not decode, or is not allowed; `handling` in the place of what the policy says."""
+        """The record in process does not decode, or is not allowed; `handling` replaces the policy."""
         letter = self._letter(source, error, None, None)
         record = FailedRecord(letter.key, letter.value, letter.timestamp_ms, letter.headers, letter.source.topic)
         self._failed("deserialization", "cannot be read", letter, record, error, handling)
@@ -219,8 +219,8 @@ class TaskContext:
         """A user's function raised.
 
         Args:
-            key: Of the record as it came to the operator, likewise the others; without a timestamp, those of the record
-                in process count.
+            key: The record's key when it reached the operator, and so on; without a timestamp, the record in process
+                counts.
         """
         kept = timestamp_ms is None or headers is None or not self._taken(operator, key, value, timestamp_ms, headers)
         letter = self._letter(operator, error, timestamp_ms, headers, with_bytes=kept)
@@ -241,8 +241,8 @@ class TaskContext:
         """A result of the record in process does not encode, or does not fit its table or topic.
 
         Args:
-            topic: Where it was to be written; None: to a Delta table.
-            again: Writes it once more, for a handler that says so.
+            topic: The topic that it was meant for; None: a Delta table.
+            again: Writes it again, if a handler asks for that.
         """
         kept = not self._taken(sink, key, value, timestamp_ms, headers)
         letter = self._letter(sink, error, timestamp_ms, headers, with_bytes=kept)
@@ -255,7 +255,7 @@ class TaskContext:
                 self._retries -= 1
 
     def _taken(self, operator: str, key: Any, value: Any, timestamp_ms: int, headers: Headers) -> bool:
-        """A sink has written the very record on which an operator has failed now."""
+        """Whether a sink has already written the very record on which an operator has failed."""
         made_by = self.scopes.get(operator, frozenset())
         return any(
             makers & made_by
@@ -298,10 +298,10 @@ class TaskContext:
         error: Exception,
         handling: Handling | None = None,
     ) -> bool:
-        """Applies the policy; True: the record is to be written again."""
+        """Applies the policy; True if the record is to be written again."""
         if isinstance(error, _NO_RECORDS_FAULT):
             raise error
-        if isinstance(error, SetAsideError):  # somebody has decided already
+        if isinstance(error, SetAsideError):  # the decision is already made
             self.collector.dead_letter(letter)
             self.metrics.dead_letters += 1
             self.metrics.dropped += 1
@@ -329,7 +329,7 @@ class TaskContext:
         return False
 
     def _set_aside(self, own: DeadLetterRecord, letter: DeadLetter) -> None:
-        """Writes a dead letter of an error handler's, shortened if its topic does not take it as it is."""
+        """Writes a dead letter of an error handler, shortened if it is too large for its topic."""
         try:
             try:
                 self.collector.send(own.topic, own.key, own.value, own.timestamp_ms, own.headers)

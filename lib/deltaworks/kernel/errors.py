@@ -1,7 +1,7 @@
-"""What happens to a record that fails: the error that stops a stream, the dead letter in Kafka's form.
+"""The handling of a failed record: the error that stops a stream, the dead letter in Kafka's form.
 
-The policy and the handlers that users write are in `topology/error_handlers.py`, `context.py` applies them; the error
-types are in `deltaworks.errors`.
+The policy and users' handlers are in `topology/error_handlers.py`, and `context.py` applies them. The error types are
+in `deltaworks.errors`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _HEADER = "__streams.errors."
 
 
 def answer(handling: Handling, context: ErrorContext, record: FailedRecord, error: Exception) -> Response | OnError:
-    """What the policy says to a failure; raises what a handler raises."""
+    """The policy's answer to a failure; raises what a handler raises."""
     if isinstance(handling, str):
         return handling
     response = handling(context, record, error)
@@ -36,14 +36,14 @@ def answer(handling: Handling, context: ErrorContext, record: FailedRecord, erro
 
 
 def stops(response: Response | OnError) -> bool:
-    """The stream ends, after the dead letters are written."""
+    """Whether the stream ends after the dead letters are written."""
     return response == "fail" or (isinstance(response, Response) and response.action is not ErrorAction.RESUME)
 
 
 def error_context(
     kind: Literal["deserialization", "processing", "production"], task: int, letter: DeadLetter
 ) -> ErrorContext:
-    """What a handler learns, from the dead letter that `continue` would write."""
+    """The context for a handler, from the dead letter that `continue` would write."""
     known = letter.source.topic != ""
     return ErrorContext(
         kind=kind,
@@ -69,7 +69,7 @@ def dead_letter(
     operator: str,
     error: Exception,
 ) -> DeadLetter:
-    """The record as it was read, and why it was set aside."""
+    """A dead letter: the record as it was read, and why it was set aside."""
     return DeadLetter(
         key=key,
         value=value,
@@ -95,7 +95,7 @@ def class_name(error: BaseException) -> str:
 
 
 def _utf8(text: str) -> str:
-    """An error may quote half a character, which no table and no header can hold."""
+    """Replaces half characters, which an error may quote but no table and no header can hold."""
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 

@@ -1,4 +1,4 @@
-"""What one task of a stage hands to the tasks of a later stage within a micro-batch.
+"""The records that one task of a stage hands to the tasks of a later stage within a micro-batch.
 
 Every host uses this, so that offsets after an exchange are the same everywhere: each upstream task is a partition, and
 the offset is `batch id * 2**32 + position within (exchange, upstream task, downstream task)`.
@@ -45,7 +45,7 @@ class ExchangeOutput:
         return {to: self._finished(to, batch) for to, batch in sorted(self._batches.items())}
 
     def take(self) -> dict[tuple[str, int], RecordBatch]:
-        """As `batches`, but only what was added since the last call; where records go in a cycle there are several."""
+        """Like `batches`, but only the records added since the last call; in a cycle there are several calls."""
         taken = self.batches()
         for to, batch in taken.items():
             self._taken[to] = self._taken.get(to, 0) + len(batch.keys)

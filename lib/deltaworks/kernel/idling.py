@@ -1,10 +1,10 @@
-"""Waiting for the other side: when a task may process the records at hand although a partition of it has none.
+"""Waiting for the other side: when a task may process the records at hand although one of its partitions has none.
 
-A join sees the records of both sides in the order of their time only as long as both have some at hand. With
-`max_task_idle` a task waits that long, on the wall clock, for the partitions that have none.
+A join sees the records of both sides in time order only as long as both have some at hand. With `max_task_idle` a task
+waits that long, on the wall clock, for the partitions that have none.
 
-The host asks before each record and keeps what has to wait. That a task waits is not remembered: after a restart it
-begins to wait anew.
+The host asks before each record and keeps the records that have to wait. The wait is not remembered: after a restart
+the task begins to wait again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterable
 
 
 class Idling:
-    """The partitions of one task that it waits for.
+    """The partitions that one task waits for.
 
     Source: `PartitionGroup#readyToProcess`, KIP-695; differs: there, partitions are waited for one after the other.
     """

@@ -1,8 +1,8 @@
-"""What the values of a store mean is remembered with them; when it changes, they are converted or the task refuses.
+"""The schema of a store's values is kept with them; when it changes, the values are converted or the task refuses.
 
-The task's own store keeps, per store, the schemas that its entries may have been written with. A task that is built
-with another schema goes on if the old entries can be read with it (`serdes/schema.py` says when), or if the user has
-said how old values become new ones; then every entry is converted at once. Both are part of the next commit.
+The task's own store keeps, per store, the schemas with which its entries may have been written. A task that is built
+with another schema continues if it can read the old entries (`serdes/schema.py` says when), or if the user has said how
+old values become new ones; then every entry is converted at once. Both are part of the next commit.
 """
 
 from __future__ import annotations
@@ -38,23 +38,23 @@ class StoredSchemas:
         self._state = state
         self._remembered = state.reader(TASK_STORE)
         self._schemas: dict[bytes, bytes] = {}
-        """Not yet committed."""
+        """The schemas that are not yet committed."""
         self._converted: dict[str, dict[bytes, bytes | None]] = {}
-        """Likewise, by store."""
+        """Converted entries that are not yet committed, by store."""
         self._overlay = MemoryState()
         self._readers: dict[str, _SwitchingReader] = {}
         for spec in specs:
             self._check(spec)
 
     def reader(self, store: str) -> StateReader:
-        """The committed entries of a store as they are once what is converted is committed."""
+        """The entries of a store as they will be when the converted ones are committed."""
         if store not in self._converted:
             return self._state.reader(store)
         self._readers[store] = _SwitchingReader(self._overlay.reader(store))
         return self._readers[store]
 
     def add_to(self, changes: dict[str, StoreChanges]) -> None:
-        """Adds what has to be committed besides, once."""
+        """Adds the schemas and converted entries to a commit, once."""
         for store, converted in self._converted.items():
             change = changes.get(store, StoreChanges([]))
             changes[store] = StoreChanges(list({**converted, **dict(change.entries)}.items()), change.expire_before_ms)
@@ -102,7 +102,7 @@ class StoredSchemas:
                 hint=f"say how they change, Materialized('{spec.name}', migrate=(old_serde, old_to_new)), or give the"
                 " new state a new store name",
             )
-        # Entries are only written anew when their rows change, so what they may look like adds up.
+        # Entries are rewritten only when their rows change, so old schemas stay possible.
         self._schemas[place] = _remembered(key, [value, *others])
 
     def _rewritten(self, spec: StoreSpec) -> Iterator[tuple[bytes, bytes | None]]:
@@ -151,7 +151,7 @@ class _SwitchingReader:
 
 
 def _entry_converter(spec: StoreSpec, old: Serde[Any], function: Callable[[Any], Any]) -> Convert:
-    """From the bytes of an entry to those of the new one; the times in it stay."""
+    """Converts the bytes of an entry to those of the new one; its times stay."""
 
     def value(data: bytes) -> bytes | None:
         new = function(old.deserialize(data))
@@ -181,7 +181,7 @@ def _entry_converter(spec: StoreSpec, old: Serde[Any], function: Callable[[Any],
 
 
 def _behind(size: int, value: Value) -> Convert:
-    """A time of so many bytes, and the value."""
+    """Converts an entry of a time with this many bytes and the value."""
 
     def convert(_key: bytes, data: bytes) -> bytes | None:
         new = value(data[size:])
@@ -191,7 +191,7 @@ def _behind(size: int, value: Value) -> Convert:
 
 
 def _version_converter(value: Value) -> Convert:
-    """When the version began, of an earlier one whether it has a value, and the value; see `stores/versioned.py`."""
+    """Converts an entry of a versioned store; see `stores/versioned.py` for its form."""
     latest, of_latest = LATEST_MS.to_bytes(TIME_BYTES, "big"), _behind(TIME_BYTES, value)
 
     def convert(key: bytes, data: bytes) -> bytes | None:

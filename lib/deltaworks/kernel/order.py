@@ -1,10 +1,10 @@
-"""The order contract: in which order a task takes the records of a micro-batch.
+"""The order contract: the order in which a task takes the records of a micro-batch.
 
-Within a topic-partition, offset order. Across partitions the head with the lowest timestamp goes first, ties by topic
-and partition. A record that does not decode never becomes a head.
+Records of a topic-partition keep their offset order. Across partitions the head with the lowest timestamp goes first;
+topic and partition break ties. A record that does not decode never becomes a head.
 
-Taking the lowest head again and again is the same as sorting by the largest timestamp seen so far in each partition:
-a record older than its predecessor is the lowest head as soon as the predecessor is gone.
+Taking the lowest head repeatedly is the same as sorting by the largest timestamp seen so far in each partition: a
+record older than its predecessor is the lowest head as soon as the predecessor is gone.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from deltaworks.topology.timestamps import (
 )
 
 _CHUNK = 256
-"""Records decoded at a time: few enough that they are still in the processor's cache when their turn comes."""
+"""Records decoded at a time; few enough that they are still in the CPU cache when their turn comes."""
 
 
 @dataclass(slots=True)
 class Columns:
-    """Decoded records of one batch, never none."""
+    """Decoded records of one batch; never empty."""
 
     number: int
-    """Of the batch in `TaskContext.batches`."""
+    """Number of the batch in `TaskContext.batches`."""
     indices: Sequence[int]
     keys: list[Any]
     values: list[Any]
@@ -45,7 +45,7 @@ class Columns:
 
 
 class Partition:
-    """The records at hand of one topic-partition."""
+    """The available records of one topic-partition."""
 
     def __init__(
         self,
@@ -59,11 +59,11 @@ class Partition:
     ) -> None:
         """
         Args:
-            entry: Where its records enter the topology.
+            entry: The point at which its records enter the topology.
             numbers: Its batches, in offset order; asked for the next one when all before have been processed.
             newest_ms: The largest timestamp of the batches before.
-            limit: Which timestamps its records may have; None: any.
-            set_aside: Offsets of records that count as failed before anybody looks at them.
+            limit: The limit of its records' timestamps; None: any timestamp.
+            set_aside: Offsets of records that count as failed without being decoded.
         """
         self.entry = entry
         self.newest_ms = newest_ms
@@ -75,7 +75,7 @@ class Partition:
         self._set_aside = set_aside
 
     def chunks(self) -> Iterator[Columns]:
-        """The records that decode. Asking for the next chunk says that the one before has been processed."""
+        """The records that decode. A request for the next chunk means that the one before has been processed."""
         for number in self._numbers:
             size = len(self._context.batches[number].offsets)
             for start in range(0, size, _CHUNK):
@@ -93,10 +93,10 @@ class Partition:
         return self._decode_each(number, indices)
 
     def _decode_each(self, number: int, indices: range) -> Iterator[Columns]:
-        """Record by record: one that fails is reported when its predecessors have been processed.
+        """Decodes record by record; a failure is reported when its predecessors have been processed.
 
-        The only way of a source with a timestamp extractor, because each record moves partition time. Where the
-        extractor answers with a negative time the record is dropped, where it raises the stream ends.
+        Sources with a timestamp extractor always use it, because each record moves partition time. If the extractor
+        returns a negative time, the record is dropped; if it raises, the stream ends.
         """
         batch, context, source = self._context.batches[number], self._context, self._source
         extractor = source.timestamp_extractor
@@ -147,7 +147,7 @@ class Partition:
         return self._limited(timestamps_ms)
 
     def _limited(self, timestamps_ms: list[int]) -> list[int]:
-        """Raises `TimestampTooFarAhead` if one is, and the limit does not say `clamp`."""
+        """Raises `TimestampTooFarAhead` if a timestamp is, unless the limit says `clamp`."""
         if (limit := self._limit) is None:
             return timestamps_ms
         latest = latest_ms(limit, self._context.wall_clock_ms)
@@ -171,7 +171,7 @@ class Partition:
         )
 
     def _require_wanted(self, number: int, indices: range) -> None:
-        """Raises `SetAsideError` if one of them was set aside."""
+        """Raises `SetAsideError` if one of the records was set aside."""
         if self._set_aside and not self._set_aside.isdisjoint(
             self._context.batches[number].offsets[indices.start : indices.stop]
         ):
@@ -210,7 +210,7 @@ class Partition:
 
 
 def run(partitions: Sequence[Partition], context: TaskContext) -> None:
-    """Processes all records at hand.
+    """Processes all available records.
 
     Args:
         partitions: Sorted by topic and partition.
@@ -235,7 +235,7 @@ _Row = tuple[Process, int, int, Any, Any, int, Headers]
 
 
 class _Run:
-    """One partition in a merge: the rows at hand and their ranks, which never decrease."""
+    """One partition in a merge: the available rows and their ranks, which never decrease."""
 
     def __init__(self, partition: Partition, position: int, count: int) -> None:
         self.rows: list[_Row] = []

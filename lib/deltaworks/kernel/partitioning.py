@@ -1,4 +1,4 @@
-"""Which partition a record belongs to: Kafka's default partitioner, and what a user's own one says."""
+"""The partition of a record, by Kafka's default partitioner or by a user's own."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def partition_of(key: bytes, partitions: int) -> int:
 def chosen_partitions(
     partitioner: StreamPartitioner, topic: str, key: Any, value: Any, partitions: int
 ) -> tuple[int, ...] | None:
-    """The partitions that a user's partitioner chose; None: it leaves the choice to the default.
+    """The partitions that a user's partitioner chose; None leaves the choice to the default.
 
     Raises:
-        TypeError: It chose something else than partitions.
-        ValueError: There is no such partition; and whatever the partitioner raises.
+        TypeError: It chose something other than partitions.
+        ValueError: There is no such partition. The partitioner's own exceptions pass, too.
     """
     chosen = partitioner(topic, key, value, partitions)
     if chosen is None:
@@ -51,7 +51,7 @@ def chosen_partitions(
 
 
 def _several(topic: str, chosen: Any) -> tuple[int, ...]:
-    """Each once, in order."""
+    """The chosen partitions, each once, in order."""
     if not isinstance(chosen, Collection) or not all(isinstance(partition, int) for partition in chosen):
         raise TypeError(
             f"the partitioner of topic '{topic}' returned {chosen!r}, which is no partition and no set of them"

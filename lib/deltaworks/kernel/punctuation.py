@@ -1,10 +1,10 @@
-"""Punctuators: what runs when stream time or the wall clock reaches a time.
+"""Punctuators, which run when stream time or the wall clock reaches a time.
 
-The first time, the times after it and what a gap does are those of Kafka Streams (`PunctuationSchedule`), and so is the
-order of several that are due at once (`PunctuationQueue`, a `java.util.PriorityQueue`).
+First and later times, and the effect of gaps, follow Kafka Streams (`PunctuationSchedule`); so does the order of
+several that are due at once (`PunctuationQueue`, a `java.util.PriorityQueue`).
 
-Schedules made while processors are initialized are remembered in the times of the task: when it is built again they go
-on where they were. Those that are made later are gone then.
+Schedules made while processors are initialized are remembered in the times of the task: when it is built again they
+continue where they were. Schedules made later are lost then.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Run = Callable[[Punctuator, int], None]
 
 
 class Schedule:
-    """One punctuator and when it is due; the `Cancellable` that users get."""
+    """One punctuator and its next time; users get it as a `Cancellable`."""
 
     __slots__ = ("cancelled", "due_ms", "interval_ms", "name", "punctuator", "run")
 
@@ -33,15 +33,15 @@ class Schedule:
         self.due_ms = due_ms
         self.interval_ms = interval_ms
         self.name = name
-        """Under which the task remembers it; None: it does not."""
+        """The name under which the task remembers it; None: it does not."""
         self.cancelled = False
 
     def cancel(self) -> None:
-        """The punctuator does not run again."""
+        """Stops the punctuator."""
         self.cancelled = True
 
     def go_on(self, now_ms: int) -> None:
-        """The next time after it has run: runs that were missed are not made up for."""
+        """Sets the next time after a run; missed runs are not made up for."""
         self.due_ms += ((now_ms - self.due_ms) // self.interval_ms + 1) * self.interval_ms
 
 
@@ -52,9 +52,9 @@ class Punctuation:
         self._stream = _Queue()
         self._wall_clock = _Queue()
         self._lasting: list[Schedule] = []
-        """Made in `init`."""
+        """The schedules made in `init`."""
         self._made: dict[str, int] = {}
-        """Node -> how many of them."""
+        """Node -> the number of its schedules."""
 
     def schedule(
         self,
@@ -83,7 +83,7 @@ class Punctuation:
         return made
 
     def restore(self, times: TaskTimes) -> None:
-        """All processors are initialized: puts remembered schedules where they were."""
+        """Puts remembered schedules where they were; called when all processors are initialized."""
         for queue in (self._stream, self._wall_clock):
             ranked: list[tuple[int, Schedule]] = []
             for position, schedule in enumerate(queue.take_all()):
@@ -99,7 +99,7 @@ class Punctuation:
                 queue.add(schedule)
 
     def remember(self, times: TaskTimes) -> None:
-        """Notes when each lasting schedule is due, for the commit."""
+        """Records when each lasting schedule is due, for the commit."""
         turns = {schedule: turn for queue in (self._stream, self._wall_clock) for turn, schedule in enumerate(queue)}
         for schedule in self._lasting:
             due_ms = _CANCELLED_MS if schedule.cancelled else schedule.due_ms
@@ -107,17 +107,17 @@ class Punctuation:
             times.set(f"turn/{schedule.name}", turns.get(schedule, _NOT_IN_QUEUE))
 
     def stream_time(self, now_ms: int) -> None:
-        """Runs what is due in stream time; before the first record nothing is."""
+        """Runs punctuators that are due in stream time; before the first record none is."""
         if now_ms != NEVER:
             self._stream.punctuate(now_ms)
 
     def wall_clock(self, now_ms: int) -> None:
-        """Runs what is due on the wall clock."""
+        """Runs punctuators that are due on the wall clock."""
         self._wall_clock.punctuate(now_ms)
 
     @property
     def next_wall_clock_ms(self) -> int | None:
-        """When the next one is due on the wall clock; None: there is none."""
+        """The time when the next one is due on the wall clock; None if there is none."""
         return min((schedule.due_ms for schedule in self._wall_clock if not schedule.cancelled), default=None)
 
     def _queue(self, type: PunctuationType) -> _Queue:

@@ -1,6 +1,6 @@
-"""What crosses the border of the kernel: records in, records and table rows out.
+"""The kernel's interface: records in, records and table rows out.
 
-Everything inside a task works on decoded keys and values; here they are the bytes of Kafka.
+Inside a task, keys and values are decoded; here they are the bytes of Kafka.
 The hosts (test driver, streaming, replay) fill `RecordBatch` objects and hand a `Collector` to each task.
 """
 
@@ -32,7 +32,7 @@ class RecordBatch(msgspec.Struct, frozen=True, array_like=True):
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
-    """A record that could not be decoded, or on which a function raised, as it was read."""
+    """A record, as it was read, that could not be decoded or on which a function raised."""
 
     key: bytes | None
     value: bytes | None
@@ -75,7 +75,7 @@ class Collector(Protocol):
         headers: Headers,
         partition_key: bytes | None = None,
     ) -> None:
-        """A record for an output topic; the partition follows Kafka's murmur2 of `partition_key`, None: of the key."""
+        """A record for an output topic; Kafka's murmur2 of `partition_key` (None: of the key) chooses the partition."""
 
     def exchange(
         self, exchange: str, partition: int, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers
@@ -86,12 +86,12 @@ class Collector(Protocol):
         """Takes the rows of a Delta table or of an author's sink, which has the name of its node; asked for once."""
 
     def dead_letter(self, letter: DeadLetter) -> None:
-        """A record that was set aside because the pipeline says continue."""
+        """A record that was set aside by the error policy."""
 
 
 @runtime_checkable
 class PartitionedCollector(Protocol):
-    """What a host offers besides, if its pipelines may choose the partitions of an output topic themselves."""
+    """A host's further methods, if its pipelines may choose the partitions of an output topic themselves."""
 
     def partitions(self, topic: str) -> int:
         """Number of partitions of an output topic."""

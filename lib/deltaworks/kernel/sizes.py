@@ -1,16 +1,16 @@
-"""How large a record is for a topic, and what becomes of a dead letter that is too large for its own."""
+"""The size of a record for a topic, and the treatment of a dead letter that is too large for its topic."""
 
 from __future__ import annotations
 
 from deltaworks.kernel.records import Headers
 
 _OF_A_BATCH, _OF_A_RECORD, _OF_A_HEADER = 61, 40, 10
-"""Bytes that Kafka puts around them, at most."""
+"""The maximum number of bytes that Kafka adds around them."""
 _SAYS = "__deltaworks.shortened."
 
 
 def record_size(key: bytes | None, value: bytes | None, headers: Headers) -> int:
-    """What a topic must take for a record that is alone in its batch; at most a few bytes more than it is."""
+    """The size that a topic must accept for a record alone in its batch; at most a few bytes too large."""
     size = _OF_A_BATCH + _OF_A_RECORD + len(key or b"") + len(value or b"")
     return size + sum(_OF_A_HEADER + 3 * len(name) + len(content or b"") for name, content in headers)
 
@@ -20,8 +20,8 @@ def shortened(
 ) -> tuple[bytes | None, bytes | None, Headers]:
     """A dead letter that fits into its topic, and says how large key and value were (-1: None).
 
-    Nothing is cut that fits. The value gives way first, then the key, then what the headers say, then headers, the
-    record's own before those that tell of the error.
+    A dead letter that fits is not cut. The value is cut first, then the key, then the content of the headers, then
+    headers: the record's own before those that describe the error.
     """
     if record_size(key, value, headers) <= limit:
         return key, value, headers

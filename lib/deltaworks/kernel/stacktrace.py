@@ -1,7 +1,7 @@
 """The text of a stack trace, at a price that a stream can pay for each bad record.
 
-Python looks for the source lines, and for the place within each, anew for every error. That costs many times as much
-as all else that becomes of a bad record, and says the same each time: the text of a frame is kept.
+Python looks up the source lines, and the place within each, again for every error. That costs many times as much as
+the rest of the handling of a bad record, and the result is the same each time. So the text of a frame is kept.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _CAUSE = "\nThe above exception was the direct cause of the following exception:
 _CONTEXT = "\nDuring handling of the above exception, another exception occurred:\n\n"
 _LONGEST_CHAIN = 20
 _REPEATS = 3
-"""Python prints a line as often as that in a row, and then a number."""
+"""Python repeats a line this often, and then prints a number."""
 _KEPT = 10_000
 _FILE = re.compile(r'File "([^"]+)"')
 
 _frames: dict[tuple[CodeType, str, int], str] = {}
-"""By code, file and instruction: code of two files may be equal."""
+"""Text of a frame by code, file and instruction: the code of two files may be equal."""
 
 
 class _UnusualError(Exception):

@@ -1,7 +1,7 @@
 """A task: one copy of a stage, with its stores and times; the unit that every host runs.
 
-A host hands over the records at hand and the wall clock (`process`), then asks for what changed (`commit`) and makes
-that durable together with what the task handed to the collector. A task does no I/O of its own.
+A host hands over the available records and the wall clock (`process`), then asks for the changes (`commit`) and makes
+them durable together with the output that the task handed to the collector. A task does no I/O of its own.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ __all__ = ["GARBAGE_THRESHOLDS", "TASK_STORE", "ErrorPolicy", "Task", "TaskMetri
 
 
 GARBAGE_THRESHOLDS = (50_000, 20, 50)
-"""What a host should give to `gc.set_threshold`. A task makes no cycles, but caches hundreds of thousands of rows: with
-Python's own thresholds the collector walks through them again and again, a sixth of the time of a join."""
+"""The arguments that a host should give to `gc.set_threshold`. A task makes no cycles, but caches hundreds of thousands
+of rows. With Python's own thresholds the collector walks through them repeatedly, a sixth of the time of a join."""
 
 
 class Task:
     """One copy of a stage.
 
     It may be kept for the next batch, or built again from the state at any time, with the same results.
-    After an exception it must be thrown away: part of a batch is in its caches.
+    After an exception it must be discarded, because part of a batch is in its caches.
     """
 
     def __init__(
@@ -57,16 +57,16 @@ class Task:
     ) -> None:
         """
         Args:
-            stage: What it is a copy of.
+            stage: The stage that it is a copy of.
             partition: Its number; a task reads the partitions of that number.
-            state: Its stores as of the last commit, the reserved store `__task__` among them.
+            state: Its stores as of the last commit, including the reserved store `__task__`.
             collector: Receives the output.
             errors: What happens to a record that fails.
             exchange_partitions: Exchange -> number of tasks of the stage that reads it.
-            wall_clock_ms: The time at which users' processors are initialized: of the batch that comes next.
-            idle_timeout_ms: Without a record for so long, time goes on with the wall clock; see `idle`. None: never.
-            max_cached_entries: Per store, how many committed entries stay in memory as objects.
-            global_stores: Those of the global stages, which the host keeps up to date; its processors read them.
+            wall_clock_ms: The time at which users' processors are initialized: that of the next batch.
+            idle_timeout_ms: After this long without a record, time follows the wall clock; see `idle`. None: never.
+            max_cached_entries: The number of committed entries per store that stay in memory as objects.
+            global_stores: The stores of the global stages, which the host keeps up to date and its processors read.
         """
         self._times = TaskTimes(state.reader(TASK_STORE))
         self._schemas = StoredSchemas(stage.stores, state)
@@ -124,14 +124,14 @@ class Task:
         return self._stores
 
     def access(self, name: str) -> StoreAccess:
-        """One of its stores as users' processors see it, to read and to write."""
+        """One of its stores as users' processors see it, to read and write."""
         return access(self._stores[name], self._context)
 
     def process(self, batches: Sequence[RecordBatch], wall_clock_ms: int) -> None:
         """Processes records in the order of the order contract.
 
         Args:
-            batches: Those of one topic-partition in offset order; after an exchange, each upstream task is a partition.
+            batches: In offset order per topic-partition; after an exchange, each upstream task is a partition.
             wall_clock_ms: The time of the micro-batch; a batch that is run again gets the same.
 
         Raises:
@@ -147,7 +147,7 @@ class Task:
         self._run(numbers, context, wall_clock_ms)
 
     def process_slices(self, slices: Mapping[tuple[str, int], Iterable[RecordBatch]], wall_clock_ms: int) -> None:
-        """As `process`, in the same order, but holds only a slice of each partition at a time.
+        """Like `process`, in the same order, but holds only a slice of each partition at a time.
 
         Args:
             slices: Topic and partition -> its records, in offset order; each slice is asked for when the one before has
@@ -177,15 +177,15 @@ class Task:
         self._end()
 
     def is_idle(self, wall_clock_ms: int) -> bool:
-        """It has had records, but none for as long as the idle timeout."""
+        """Whether it has had records, but none for as long as the idle timeout."""
         if self._idle_timeout_ms is None or self._times.get(ACTIVE) == NEVER:
             return False
         return wall_clock_ms - self._times.get(ACTIVE) >= self._idle_timeout_ms
 
     def idle(self, wall_clock_ms: int) -> bool:
-        """The micro-batch has no record for this task: after `idle_timeout_ms`, its time goes on with the wall clock.
+        """Advances time with the wall clock after `idle_timeout_ms`; called if a micro-batch has no record for it.
 
-        Stream time becomes what it was at the last record, plus what has passed on the wall clock since.
+        Stream time becomes its value at the last record, plus the time that has passed on the wall clock since.
 
         Returns:
             Whether it did, so that there is something to commit.
@@ -207,7 +207,7 @@ class Task:
         return True
 
     def observe(self, stream_time_ms: int) -> bool:
-        """Stream time has come to a time in a task that shares its own with this one: users' punctuators may be due.
+        """A task that shares stream time with this one has reached a time, so users' punctuators may be due.
 
         Returns:
             Whether they may, so that there is something to commit.
@@ -231,7 +231,7 @@ class Task:
         self._end()
 
     def tick(self, wall_clock_ms: int) -> None:
-        """The micro-batch has no record for this task, but the wall clock has moved.
+        """Handles a micro-batch without records for this task, after the wall clock has moved.
 
         Raises:
             StreamsError: A punctuator failed and the policy says `fail`.
@@ -251,10 +251,10 @@ class Task:
         return self._times.get(f"partition/{topic}/{partition}")
 
     def commit(self) -> dict[str, StoreChanges]:
-        """Forwards what the record caches hold, then says which windows are final.
+        """Forwards the updates in the record caches, then says which windows are final.
 
         Returns:
-            Store -> what changed since the last commit, for stores in which something did.
+            Store -> its changes since the last commit, for stores that have any.
         """
         for flush in reversed(self._wiring.flushes):
             flush()
@@ -282,7 +282,7 @@ class Task:
         return changes
 
     def close(self) -> None:
-        """The task is given up in an orderly way: the processors of users are closed, upstream ones first."""
+        """Closes users' processors, upstream ones first, when the task is given up in an orderly way."""
         for close in reversed(self._wiring.closers):
             close()
 
@@ -296,12 +296,12 @@ class Task:
         return context
 
     def _end(self) -> None:
-        """Only a record cache comes back to records that have been processed."""
+        """Releases processed records, unless a record cache needs them at the commit."""
         if not self._wiring.flushes:
             self._context.forget_batches()
 
     def _not_kept(self, store: str, error: SerializationError) -> StreamsError:
-        """A value that cannot change is kept as it is until the commit, when nobody knows its record any more."""
+        """The error for a value that does not serialize at the commit; until then, immutable values stay objects."""
         nodes = [node for node in self._wiring.nodes.values() if store in node.stores]
         makers = [node for node in nodes if store in node.fills] or nodes
         who = ", ".join(f"'{node.name}' from {node.origin}" if node.origin else f"'{node.name}'" for node in makers)
@@ -322,7 +322,7 @@ class Task:
         entry = self._wiring.processes[source.name]
         if self._wiring.starts:
             entry = self._keeping_time(entry)
-        limit = None if source.whole else dict(source.timestamps).get(topic)  # global tables are read beside batches
+        limit = None if source.whole else dict(source.timestamps).get(topic)  # global tables are read outside batches
         set_aside = self._offsets_set_aside(topic, partition)
         return Partition(source, entry, numbers, self._context, newest_ms, limit, set_aside)
 
@@ -334,7 +334,7 @@ class Task:
         return frozenset(each.offset for each in mine)
 
     def _keeping_time(self, process: Process) -> Process:
-        """Users' processors see stream time and may have scheduled something; without any this costs nothing."""
+        """Keeps stream time for users' processors and their punctuators; without such processors this costs nothing."""
         context, punctuation = self._context, self._wiring.punctuation
 
         def keeping_time(key: Any, value: Any, timestamp_ms: int, headers: Headers) -> None:

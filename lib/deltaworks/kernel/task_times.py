@@ -2,10 +2,11 @@
 
 `stream` (of the task), `partition/<topic>/<number>`, `observed/<store>` (the largest timestamp that the aggregate
 of a store has seen), `newest/<store>` (the newest time ever put into a window or session store); with an idle timeout,
-`active` (the wall clock when the last record came) and `active/stream` (the stream time then); of aggregates that
-forward when windows close, `emitted/<store>` (when those had closed that have been forwarded) and `paused/<store>` (the
-wall clock before which nobody looks for others). Of a cogroup's streams, each but the first is `<store>/<number>`.
-Of punctuators, `punctuator/<node>/<number>` is when it is due next, `turn/<node>/<number>` its place in the queue.
+`active` (the wall clock when the last record came) and `active/stream` (the stream time then); for aggregates that
+forward when windows close, `emitted/<store>` (the time up to which closed windows have been forwarded) and
+`paused/<store>` (the wall clock before which they do not look for others). Each stream of a cogroup but the first is
+`<store>/<number>`. For punctuators, `punctuator/<node>/<number>` is the next time, `turn/<node>/<number>` the place in
+the queue.
 Kafka Streams forgets the observed times at a restart; remembering them keeps lateness the same wherever a batch ends.
 """
 
@@ -37,12 +38,12 @@ class TaskTimes:
         return self._current.get(name, NEVER)
 
     def advance(self, name: str, time_ms: int) -> None:
-        """Times never go back."""
+        """Sets a time, unless it would go back."""
         if time_ms > self.get(name):
             self._current[name] = time_ms
 
     def set(self, name: str, time_ms: int) -> None:
-        """For what is not a clock."""
+        """Sets a time that is not a clock."""
         self._current[name] = time_ms
 
     def observed(self) -> dict[str, int]:
@@ -52,7 +53,7 @@ class TaskTimes:
         }
 
     def emitted(self, clock: str) -> tuple[int, int]:
-        """When those windows had closed that have been forwarded; the wall clock before which nobody looks again."""
+        """The time up to which closed windows have been forwarded; the wall clock before which there is no check."""
         return self.get(_EMITTED + clock), self.get(_PAUSED + clock)
 
     def advance_emitted(self, clock: str, emitted_ms: int, pause_until_ms: int) -> None:
@@ -61,7 +62,7 @@ class TaskTimes:
         self.advance(_PAUSED + clock, pause_until_ms)
 
     def take_changes(self) -> StoreChanges | None:
-        """What has advanced since the last call."""
+        """The times that have advanced since the last call."""
         changed = [
             (name.encode(), time.to_bytes(TIME_BYTES, "big"))
             for name, time in sorted(self._current.items())

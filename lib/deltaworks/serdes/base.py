@@ -8,9 +8,9 @@ T = TypeVar("T")
 
 
 class Serde(Protocol[T]):
-    """Both directions for one type; null is handled by the caller and never reaches a serde.
+    """Serializes and deserializes one type. The caller handles null, which never reaches a serde.
 
-    A serde travels to the executors, so it survives `pickle` (`cloudpickle` when its type lives in the main script).
+    A serde is sent to the executors, so it survives `pickle` (`cloudpickle` when its type lives in the main script).
     """
 
     @property

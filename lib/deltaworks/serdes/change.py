@@ -1,4 +1,4 @@
-"""An update of a table, and its bytes when it goes over an exchange to be grouped anew."""
+"""An update of a table, and its bytes when an exchange carries it to be regrouped."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from deltaworks.serdes.base import Serde
 
 _OLD, _NEW, _BOTH, _LATE = 0, 1, 2, 3
-"""The last byte: which values there are; plus `_LATE` for an update that is not the latest of its row."""
+"""The last byte says which values are present; plus `_LATE` for an update that is not the latest of its row."""
 _LENGTH_BYTES = 4
 
 
@@ -19,14 +19,14 @@ class Change(msgspec.Struct, frozen=True, gc=False):
 
     new: Any
     old: Any = None
-    """Only where a reader asked for old values, else None."""
+    """Set only where a reader asked for old values, else None."""
     is_latest: bool = True
-    """False: an update of a versioned table that came out of order, so that the row has a later value."""
+    """False for an out-of-order update of a versioned table, whose row already has a later value."""
 
 
 @dataclass(frozen=True)
 class ChangeSerde:
-    """Updates of which at least one value is there; both go into one record if the key stays (KIP-904).
+    """Updates with at least one value; both values go into one record if the key stays (KIP-904).
 
     Args:
         inner: serde of the values.

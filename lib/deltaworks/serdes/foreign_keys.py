@@ -1,6 +1,6 @@
-"""What the two halves of a foreign-key join send each other.
+"""The messages between the two halves of a foreign-key join.
 
-Internal: nobody else reads these bytes, and they live no longer than a record is on its way, or a subscription is kept.
+Internal: nothing else reads these bytes, and they live only while a record is in transit or a subscription is kept.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from deltaworks.serdes.base import Serde
 
 
 class Instruction(IntEnum):
-    """What the right side is to do with a subscription, and when it is to answer.
+    """Tells the right side what to do with a subscription, and when to answer.
 
     Source: `SubscriptionWrapper.Instruction`.
     """
@@ -25,37 +25,37 @@ class Instruction(IntEnum):
     DELETE_AND_ANSWER = 1
     """Forget it, and answer that there is no row."""
     ANSWER = 2
-    """Keep it, and answer in any case, if need be that there is no row."""
+    """Keep it, and always answer, even if there is no row."""
     ANSWER_IF_FOUND = 3
     """Keep it, and answer only with a row."""
 
 
 class Subscription(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A row of the left table wants to know a row of the right one."""
+    """A row of the left table asks for a row of the right one."""
 
     digest: bytes | None
-    """Of the left value that asks; None if the left row was deleted."""
+    """Digest of the left value that asks; None if the left row was deleted."""
     instruction: Instruction
     key: bytes
-    """Of the left row, serialized."""
+    """The serialized key of the left row."""
     task: int
-    """Where the left row lives."""
+    """The task that owns the left row."""
 
 
 class Answer(msgspec.Struct, frozen=True, gc=False):
-    """What the right table has for a row of the left one."""
+    """The right table's row for a row of the left one."""
 
     digest: bytes | None
-    """Of the left value that asked; the answer counts only if it is still the same."""
+    """Digest of the left value that asked; the answer counts only if the value is still the same."""
     value: Any
-    """Of the right row; None if there is none."""
+    """Value of the right row; None if there is no row."""
     task: int
-    """Where the left row lives."""
+    """The task that owns the left row."""
 
 
 @dataclass(frozen=True)
 class SubscriptionSerde:
-    """Of what the left side sends, and of what the right side keeps."""
+    """The serde of subscriptions, as the left side sends them and the right side keeps them."""
 
     @property
     def name(self) -> str:
@@ -78,10 +78,10 @@ class SubscriptionSerde:
 
 @dataclass(frozen=True)
 class AnswerSerde:
-    """Of what the right side sends back."""
+    """The serde of answers, which the right side sends back."""
 
     inner: Serde[Any]
-    """Of the right table's values."""
+    """The serde of the right table's values."""
 
     @property
     def name(self) -> str:

@@ -1,4 +1,4 @@
-"""The serde that a Python type asks for, so that a pipeline need not say the same thing twice."""
+"""The serde for a Python type, so that a pipeline need not declare the same thing twice."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _PRIMITIVES: dict[Any, Serde[Any]] = {str: String(), int: Long(), float: Double(
 
 def serde_for(type: Any) -> Serde[Any] | None:
     """`String` for `str`, `Long` for `int`, `Double` for `float`, `Bytes` for `bytes`, `Uuid` for `UUID`; `Json` for
-    whatever else JSON can hold: dataclasses, Structs, lists, `bool`, `Decimal`, `datetime`.
+    other types that JSON can hold: dataclasses, Structs, lists, `bool`, `Decimal`, `datetime`.
 
-    None where the type says too little (`Any`, `object`, a type variable), or JSON cannot hold it.
+    None if the type says too little (`Any`, `object`, a type variable), or if JSON cannot hold it.
 
     >>> serde_for(int | None)
     Long()

@@ -21,7 +21,7 @@ class Json(Generic[T]):
 
     Args:
         type: a `msgspec.Struct`, a dataclass, a TypedDict or a builtin type such as `dict[str, int]`.
-        decimals: how a `Decimal` is written; as a string no reader can round it.
+        decimals: how a `Decimal` is written; as a string, no reader can round it.
 
     Raises:
         TypeError: JSON cannot hold the type.
@@ -60,7 +60,7 @@ class Json(Generic[T]):
             raise unfit(value, self.name, error) from error
 
     def deserialize(self, data: bytes) -> T:
-        """The value, checked against the type; says which field does not fit."""
+        """The value, checked against the type; an error names the field that does not fit."""
         try:
             return self._decode(data)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -88,7 +88,7 @@ def _name(type: Any) -> str:
 
 
 def _check(type: Any) -> None:
-    """Refuses what msgspec would only refuse when the first record comes."""
+    """Refuses types that msgspec would only refuse at the first record."""
     try:
         parts = list(_parts(msgspec.inspect.type_info(type), set()))
     except (TypeError, NameError) as error:
@@ -102,7 +102,7 @@ def _check(type: Any) -> None:
 
 
 def _forget_cache(type: Any) -> None:
-    """Undoes what msgspec leaves on classes and cloudpickle cannot ship when it ships the class by value."""
+    """Removes the cache that msgspec leaves on classes, because cloudpickle cannot ship it with a class by value."""
     for part in _parts(msgspec.inspect.type_info(type), set()):
         cls = getattr(part, "cls", None)
         if cls is not None and "__msgspec_cache__" in vars(cls):

@@ -42,7 +42,7 @@ class ListOf(Generic[T]):
         return list[self.inner.type]  # type: ignore[name-defined]
 
     def serialize(self, value: list[T | None]) -> bytes:
-        """The strategy in one byte, the nulls or not, the number of entries, the entries."""
+        """The strategy in one byte, the nulls if they are listed, the number of entries, the entries."""
         if not isinstance(value, list | tuple):
             raise unfit(value, self.name)
         count = _INT.pack(len(value))
@@ -60,7 +60,7 @@ class ListOf(Generic[T]):
         )
 
     def deserialize(self, data: bytes) -> list[T | None]:
-        """The entries; bytes that end too early, or go on, are refused."""
+        """The entries; bytes that end too early or continue after them are refused."""
         reader = _Reader(data, self.name)
         strategy, size = reader.take(1)[0], _size(self.inner)
         if strategy not in (_FIXED, _VARIABLE) or (size is None and strategy == _FIXED):
@@ -78,7 +78,7 @@ class ListOf(Generic[T]):
 
 
 class _Reader:
-    """Bytes from left to right."""
+    """Reads bytes from left to right."""
 
     def __init__(self, data: bytes, name: str) -> None:
         self._data = data
@@ -101,7 +101,7 @@ class _Reader:
 
 
 def _size(inner: Serde[Any]) -> int | None:
-    """Bytes of each entry, where that is always the same."""
+    """The size of an entry in bytes, if all entries have the same size."""
     match inner:
         case Short():
             return 2

@@ -26,7 +26,7 @@ class String:
             raise unfit(value, "string", error) from error
 
     def deserialize(self, data: bytes) -> str:
-        """The text; bytes that are not UTF-8 are refused, where Kafka's deserializer would put question marks."""
+        """The text; bytes that are not UTF-8 are refused, while Kafka's deserializer replaces them."""
         try:
             return data.decode()
         except UnicodeDecodeError as error:
@@ -175,7 +175,7 @@ class Boolean:
         return b"\1" if value else b"\0"
 
     def deserialize(self, data: bytes) -> bool:
-        """The truth; anything but `01` and `00` is refused."""
+        """The boolean; anything but `01` and `00` is refused."""
         if data not in (b"\0", b"\1"):
             raise unreadable(data, "boolean")
         return data == b"\1"
@@ -189,7 +189,7 @@ class Void:
     type: ClassVar[type[None]] = type(None)
 
     def serialize(self, value: None) -> bytes:
-        """Refuses: whatever is not null has no place here."""
+        """Refuses every value, because only null is allowed."""
         raise unfit(value, "void")
 
     def deserialize(self, data: bytes) -> None:
@@ -205,7 +205,7 @@ _DOUBLE = struct.Struct(">d")
 
 
 def unreadable(data: bytes, expected: str, reason: object = None) -> SerializationError:
-    """The error for bytes that are not what `expected` names; shows how many there are, never what they hold."""
+    """The error for bytes that are not what `expected` names; shows their number, never their content."""
     return SerializationError(f"{len(data)} bytes are not a {expected}" + (f": {reason}" if reason else ""))
 
 

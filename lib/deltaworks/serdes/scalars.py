@@ -122,7 +122,7 @@ class ConnectDecimal:
 class Timestamp:
     """An instant as its milliseconds since the epoch, in the bytes of a `Long` (Kafka Connect's `Timestamp`).
 
-    Values are aware `datetime`s; they are read in UTC. One with microseconds is refused, never rounded.
+    Values are aware `datetime`s, and are read in UTC. A value with microseconds is refused, never rounded.
 
     >>> from datetime import UTC, datetime
     >>> Timestamp().deserialize(Timestamp().serialize(datetime(2026, 3, 1, 12, tzinfo=UTC)))
@@ -144,7 +144,7 @@ class Timestamp:
         return _LONG.serialize(milliseconds)
 
     def deserialize(self, data: bytes) -> datetime:
-        """The instant in UTC; anything but 8 bytes, and any year that Python does not have, is refused."""
+        """The instant in UTC; anything but 8 bytes is refused, and so is any year that Python does not have."""
         try:
             return _EPOCH + _LONG.deserialize(data) * _MILLISECOND
         except OverflowError as error:

@@ -1,8 +1,8 @@
-"""What the bytes of a serde mean, as text that can be kept; and whether bytes of one meaning can be read with another.
+"""The meaning of a serde's bytes as a text, and whether bytes of one meaning can be read with another.
 
-Kept with the state of every store, so that a value is never read as something that it is not. Readable without a word
-from the user: JSON whose type got a field with a default, lost a field, may be null now, or has a float where there was
-an integer. Whatever else has changed is named.
+The text is kept with the state of every store, so that a value is never misread. Some changes need no action of the
+user: JSON whose type got a field with a default, lost a field, may be null now, or has a float where there was an
+integer. Every other change is reported.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from deltaworks.serdes.json import Json
 Schema = Mapping[str, Any]
 
 _NOISE = {"title", "description", "examples", "default", "deprecated", "discriminator", "$defs"}
-"""Says nothing about bytes."""
+"""Keys of a JSON Schema that say nothing about bytes."""
 _STRUCTURE = {"type", "properties", "required", "additionalProperties", "items", "prefixItems", "anyOf", "enum"}
 _STRUCTURE |= {"minItems", "maxItems"}
 
@@ -36,7 +36,7 @@ def breaking_changes(old: str, new: str) -> list[str]:
 
 
 def in_words(schema: str) -> str:
-    """What `schema_of` returned, short."""
+    """A short form of the result of `schema_of`."""
     return _serde_words(json.loads(schema))
 
 
@@ -74,7 +74,7 @@ class _Changes:
         self._old_types = old_types
         self._new_types = new_types
         self._compared: set[tuple[str, str]] = set()
-        """Pairs of named types, so that types which contain themselves have an end."""
+        """Pairs of named types already compared, so that the comparison of recursive types ends."""
 
     def of(self, old: Schema, new: Schema, where: str) -> Iterator[str]:
         if "$ref" in old and "$ref" in new:

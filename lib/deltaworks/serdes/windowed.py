@@ -49,7 +49,7 @@ class Windowed(msgspec.Struct, Generic[K], frozen=True, order=True):
 
 @dataclass(frozen=True)
 class TimeWindowed(Generic[K]):
-    """Inner key, start (8 bytes, big-endian); the end follows from the size (`TimeWindowedSerde`)."""
+    """The inner key, then the start (8 bytes, big-endian); the end follows from the size (`TimeWindowedSerde`)."""
 
     inner: Serde[K]
     size_ms: int
@@ -78,7 +78,7 @@ class TimeWindowed(Generic[K]):
 
 @dataclass(frozen=True)
 class SessionWindowed(Generic[K]):
-    """Inner key, end, start (8 bytes each, big-endian; `SessionWindowedSerde`)."""
+    """The inner key, the end, then the start (8 bytes each, big-endian; `SessionWindowedSerde`)."""
 
     inner: Serde[K]
 

@@ -1,4 +1,4 @@
-"""A collector that keeps what tasks produce, in memory."""
+"""A collector that keeps the output of tasks in memory."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Capture:
         self.dead_letters: list[DeadLetter] = []
         self.sinks: dict[str, list[SinkRecord[Any, Any]]] = {}
         self.written = Topics()
-        """What the topology has sent; of a topic that it reads, too, without what others put there."""
+        """The records that the topology has sent, without those that a test has put into topics."""
         self._topics = topics
         self._dead_letter_topic = dead_letter_topic
         self._tables = tables

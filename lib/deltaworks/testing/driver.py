@@ -65,9 +65,9 @@ class TopologyTestDriver:
     assert driver.table("order_counts").rows == {Windowed("ann", 0, 3_600_000): 1}
     ```
 
-    **Order.** For each record the driver takes, as long as a topic has unread records, the one with the lowest
-    timestamp, sends it through its stage, commits (so record caches are flushed), and appends what was produced to
-    exchanges and to topics that the topology also reads.
+    **Order.** While a topic has unread records, the driver takes the one with the lowest timestamp, sends it through
+    its stage, commits (so record caches are flushed), and appends the output to exchanges and to topics that the
+    topology also reads.
 
     Records of global tables are applied at once.
 
@@ -75,15 +75,15 @@ class TopologyTestDriver:
     `advance_wall_clock_time`. With an `idle_timeout`, stream time follows the wall clock once it has moved by that much
     without a record.
 
-    **Errors.** With `on_error="fail"` a bad record raises `StreamsError` from `pipe_input`, and the driver is done; its
-    results up to then can still be read. With `"continue"` the record goes to `dead_letters`, and to the pipeline's
+    **Errors.** With `on_error="fail"` a bad record raises `StreamsError` from `pipe_input`, and the driver stops;
+    earlier results can still be read. With `"continue"` the record goes to `dead_letters`, and to the pipeline's
     dead letter topic if it has one.
 
     **The end.** `close()`, or a `with` block, closes the processors that you wrote. The fixture `driver_for` of the
     pytest plugin does it for you.
 
-    **What it does not simulate.** Partitions: every topic has one, every stage one task, so co-partitioning and
-    skew do not show. Micro-batches: it commits after each record, while the stream commits after many, so with a
+    **What it does not simulate.** Partitions: every topic has one, and every stage has one task, so co-partitioning
+    and skew do not show. Micro-batches: it commits after each record, while the stream commits after many, so with a
     record cache the stream forwards fewer updates; tables and stores end up the same. Crashes, restarts,
     transactions, Parquet and Delta commits: see `deltaworks.testing.recorded` for micro-batches on several tasks.
 
@@ -107,15 +107,15 @@ class TopologyTestDriver:
         Args:
             topology: A pipeline, or the plan that `StreamsBuilder.build` returned.
             wall_clock_ms: Where the wall clock starts.
-            errors: In place of the pipeline's `on_error` and handlers; a plan alone fails on every error.
-            set_aside: Records that become dead letters instead of being processed: `TOPIC-0@OFFSET`, as for the command
+            errors: Replaces the pipeline's `on_error` and handlers; a plan alone fails on every error.
+            set_aside: Records that become dead letters instead of being processed, as `TOPIC-0@OFFSET`; see the command
                 `deltaworks set-aside`.
-            dead_letter_topic: In place of the pipeline's.
-            idle_timeout: In place of the pipeline's.
-            max_task_idle: In place of the pipeline's. Records wait for the other topics of their stage until the wall
+            dead_letter_topic: Replaces the pipeline's.
+            idle_timeout: Replaces the pipeline's.
+            max_task_idle: Replaces the pipeline's. Records wait for the other topics of their stage until the wall
                 clock has moved by that much.
             expired_stay_cached: Window and session stores with a record cache show entries past their retention, as
-                those of Kafka Streams do until the cache is full. On our hosts what has expired is gone.
+                those of Kafka Streams do until the cache is full. On our hosts, expired entries are gone.
             one_task: Users' processors see the stream time of all stages together, as in Kafka Streams' test driver,
                 which runs them in one task. On our hosts, and on Kafka Streams' own, each stage has its own.
         """
@@ -162,10 +162,10 @@ class TopologyTestDriver:
         start_ms: int = 0,
         auto_advance: timedelta = timedelta(0),
     ) -> TestInputTopic[Any, Any]:
-        """A topic to write into.
+        """Returns a topic to write into.
 
         Args:
-            topic: One that the topology reads.
+            topic: A topic that the topology reads.
             key: Serde of its keys; None: the one that the topology reads it with.
             value: Serde of its values, likewise.
             start_ms: Where its clock starts, for records without a timestamp.
@@ -188,11 +188,11 @@ class TopologyTestDriver:
     def create_output_topic(
         self, topic: str, *, key: Serde[Any] | None = None, value: Serde[Any] | None = None
     ) -> TestOutputTopic[Any, Any]:
-        """A topic to read from, from its beginning.
+        """Returns a topic to read from its beginning.
 
         Args:
-            topic: One that the topology writes, any name if a function of it names topics; for the dead letter topic
-                give both serdes.
+            topic: A topic that the topology writes, or any name if one of its functions names topics; the dead letter
+                topic needs both serdes.
             key: Serde of its keys; None: the one that the topology writes it with.
             value: Serde of its values, likewise.
         """
@@ -209,7 +209,7 @@ class TopologyTestDriver:
         return TestOutputTopic(topic, self._capture.written.of(topic), key, value)
 
     def sink(self, name: str) -> list[SinkRecord[Any, Any]]:
-        """What has arrived at a sink of the author's own, oldest first; the sink itself is not opened.
+        """The records that arrived at a sink of the author, oldest first; the sink itself is not opened.
 
         Raises:
             KeyError: There is no such sink.
@@ -220,7 +220,7 @@ class TopologyTestDriver:
         return self._capture.sinks.setdefault(name, [])
 
     def store(self, name: str) -> Any:
-        """A state store, to read and to write: key-value, versioned, window or session, by its kind; or a user's own.
+        """A state store to read and write: a key-value, versioned, window or session store, or a user's own.
 
         Raises:
             KeyError: There is no such store.
@@ -249,7 +249,7 @@ class TopologyTestDriver:
 
     @property
     def stores(self) -> dict[str, Any]:
-        """Every state store by name, to read, without those that are internal to their operator."""
+        """Every state store by name, to read, without stores that are internal to their operator."""
         names = sorted(name for stage in self._all_stages for name in stage.task.stores)
         readable: dict[str, Any] = {}
         for name in names:
@@ -260,7 +260,7 @@ class TopologyTestDriver:
         return readable
 
     def table(self, name: str) -> Any:
-        """What a Delta table would hold: `AppendTable`, `KeyedTable` or `WindowTable`, by how it is written.
+        """The content of a Delta table: `AppendTable`, `KeyedTable` or `WindowTable`, depending on how it is written.
 
         Raises:
             KeyError: The topology writes no such table.
@@ -281,13 +281,13 @@ class TopologyTestDriver:
                 stage.punctuate(self._wall_clock_ms)
             self._run_until_idle()
             for stage in self._stages:
-                # What a stage that has been idle sends makes the next one busy.
+                # Records from a stage that has been idle make the next one busy.
                 if all(stage.positions[topic] == len(self._topics.of(topic)) for topic in stage.positions):
                     stage.idle(self._wall_clock_ms)
                 self._run_until_idle()
 
     def close(self) -> None:
-        """Closes the users' processors, unless one has failed; what was written can still be read."""
+        """Closes the users' processors, unless one has failed; the output can still be read."""
         if self._failure is None:
             for stage in self._all_stages:
                 stage.task.close()
@@ -322,7 +322,7 @@ class TopologyTestDriver:
 
     @property
     def produced(self) -> dict[str, list[RawRecord]]:
-        """Output topic -> what was sent there as bytes, oldest first; neither exchanges nor what a test has piped."""
+        """Output topic -> the records sent there as bytes, oldest first, without those that a test has piped."""
         written = self._capture.written
         return {topic: list(written.of(topic)) for topic in sorted(self._outputs | written.records.keys())}
 
@@ -337,7 +337,7 @@ class TopologyTestDriver:
 
     @contextmanager
     def _until_failure(self) -> Iterator[None]:
-        """After an error the tasks are not to be used any more, only their results can be read."""
+        """After an error the tasks must not be used any more; only their results can be read."""
         if self._failure is not None:
             raise self._failure
         try:
@@ -360,7 +360,7 @@ class TopologyTestDriver:
                     other.observe(stage.total.stream_time_ms)
 
     def _next_topic(self) -> str | None:
-        """Of the topics with unread records, the one whose next record has the lowest timestamp; global ones first."""
+        """The topic with unread records whose next record has the lowest timestamp; global topics go first."""
         if self._plan.source_patterns:
             self._match_topics()
         unread = [
@@ -386,11 +386,11 @@ class TopologyTestDriver:
             record = ConsumedRecord(key, value, head.timestamp_ms, head.headers, topic, 0, offset, self._wall_clock_ms)
             return source.timestamp_extractor(record, stage.task.partition_time_ms(topic, 0))
         except Exception:
-            # What fails is told when the task takes the record.
+            # An error is reported when the task takes the record.
             return head.timestamp_ms
 
     def _match_topics(self) -> None:
-        """Topics that were written to since and that a pattern matches are read from now on."""
+        """Reads topics from now on that match a pattern and have been written to since."""
         for topic in self._topics.records.keys() - self._readers.keys():
             for stage in self._stages:
                 if any(_reads(node, topic) for node in stage.sources):
@@ -430,7 +430,7 @@ class _StageUnderTest:
         self.total = TaskMetrics()
 
     def ready(self, unread: Collection[str], wall_clock_ms: int) -> bool:
-        """Whether it processes a record now, or waits for the topics that have none; asked if one of them has."""
+        """Whether it processes a record now, or waits for topics without one; called if a topic has a record."""
         with_records = [topic for topic in self.positions if topic in unread]
         without = [topic for topic in self.positions if topic not in unread]
         return self._idling.ready(with_records, without, wall_clock_ms)
@@ -441,7 +441,7 @@ class _StageUnderTest:
         self._commit()
 
     def observe(self, stream_time_ms: int) -> None:
-        """Another stage has come to a time."""
+        """Another stage has reached a time."""
         if self.task.observe(stream_time_ms):
             self._commit()
 

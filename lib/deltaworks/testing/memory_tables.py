@@ -1,4 +1,4 @@
-"""What the Delta tables of a pipeline would hold, in memory."""
+"""The content of a pipeline's Delta tables, in memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Row:
 
     key: Any
     value: Any
-    """None in a changelog: the key was deleted."""
+    """None in a changelog if the key was deleted."""
     timestamp_ms: int
     source: Coordinates
     """The record that caused it."""
@@ -25,7 +25,7 @@ class Row:
 
 @dataclass
 class AppendTable:
-    """A stream written with `to_delta`: every record."""
+    """A stream written with `to_delta`, with every record."""
 
     rows: list[Row] = field(default_factory=list)
 
@@ -47,10 +47,10 @@ class WindowTable:
     rows: dict[Windowed[Any], Any] = field(default_factory=dict)
     timestamps_ms: dict[Windowed[Any], int] = field(default_factory=dict)
     final_before_ms: int = 0
-    """Windows whose `end_ms` is below never change again."""
+    """Windows whose `end_ms` is below this never change again."""
 
     def is_final(self, window: Windowed[Any]) -> bool:
-        """No record can change this row any more."""
+        """Whether no record can change this row any more."""
         return window.end_ms < self.final_before_ms
 
     @property

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 def driver_for() -> Iterator[Callable[..., TopologyTestDriver]]:
     """Makes a test driver for a pipeline or a plan, closed at the end of the test: `driver = driver_for(pipeline)`.
 
-    It takes what `TopologyTestDriver` takes.
+    It takes the arguments of `TopologyTestDriver`.
     """
-    # Here, so that a project that has the plugin installed does not pay for the import in other tests.
+    # Imported here, so that projects with the plugin do not pay for the import in other tests.
     from deltaworks.testing.driver import TopologyTestDriver
 
     with ExitStack() as drivers:

@@ -36,13 +36,13 @@ Restarts = Callable[[int, TaskId], bool]
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """What one micro-batch of a stream consisted of."""
+    """The content of one micro-batch of a stream."""
 
     wall_clock_ms: int
     records: tuple[RecordBatch, ...]
-    """Of source topics; per topic-partition in offset order."""
+    """Records of source topics, per topic-partition in offset order."""
     tick: bool = False
-    """Tasks that depend on the wall clock run, with records or without."""
+    """Whether tasks that depend on the wall clock run even without records."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class TableRow:
     source: Coordinates | None = None
     start_ms: int = 0
     end_ms: int = 0
-    """Of the window; for `close`: windows that end before are final."""
+    """Bounds of the window; for `close`, windows that end earlier are final."""
 
 
 @dataclass
@@ -66,12 +66,12 @@ class TaskOutput:
 
     topics: dict[str, list[RawRecord]] = field(default_factory=dict)
     placed: dict[tuple[str, int], list[RawRecord]] = field(default_factory=dict)
-    """`(topic, partition)` -> those of the same records whose partition the topology has chosen itself."""
+    """`(topic, partition)` -> the same records, if the topology has chosen their partition itself."""
     rows: dict[str, list[TableRow]] = field(default_factory=dict)
-    """By table."""
+    """Rows by table."""
     dead_letters: list[DeadLetter] = field(default_factory=list)
     sinks: dict[str, list[SinkRecord[Any, Any]]] = field(default_factory=dict)
-    """By the name of a sink of the author's own."""
+    """Records by the name of the author's sink."""
 
 
 @dataclass
@@ -80,11 +80,11 @@ class Recording:
 
     tasks: dict[TaskId, TaskOutput]
     tables: TablesInMemory
-    """What the tables hold at the end, all tasks together; which windows are final differs by task (`rows`)."""
+    """The content of the tables at the end, for all tasks together; final windows differ by task (`rows`)."""
     stores: dict[TaskId, dict[str, list[tuple[bytes, bytes]]]]
     """Committed entries per store at the end, the reserved store `__task__` included; empty stores are left out."""
     exchanges: list[dict[TaskId, list[RecordBatch]]]
-    """Per micro-batch: what each task received through exchanges."""
+    """Per micro-batch: the records that each task received through exchanges."""
     metrics: list[dict[TaskId, TaskMetrics]]
     """Per micro-batch, for the tasks that ran."""
 
@@ -107,20 +107,20 @@ def run_recorded(
 ) -> Recording:
     """Runs micro-batches through every stage of a plan.
 
-    A task runs in a batch if it has input, and in a tick if it depends on the wall clock. Stages run in order, so what
-    one hands to a later one arrives in the same batch; those among which records go in a cycle go round until nothing
-    is left, before the next stage runs. Global tables take what the batch has for them before any task runs.
+    A task runs in a batch if it has input, and in a tick if it depends on the wall clock. Stages run in order, so
+    records for a later stage arrive in the same batch. The stages of a cycle take turns until nothing is left, before
+    the next stage runs. Global tables take their records of the batch before any task runs.
 
     Args:
         plan: The topology.
         topic_partitions: Partitions of every source topic; they decide the number of tasks.
-        batches: In order.
-        errors: What happens to records that fail; None: fail.
+        batches: The micro-batches, in order.
+        errors: What happens to records that fail; None: the run fails.
         first_batch_id: Id of the first batch; offsets after an exchange depend on it.
         restarts: Which tasks lose their memory before which batch.
         max_cached_entries: As in `Task`.
-        idle_timeout: As in `Pipeline`; it needs ticks.
-        sink_partitions: Partitions of output topics, for the topology's partitioners; a topic that is not named has 1.
+        idle_timeout: As in `Pipeline`; it requires ticks.
+        sink_partitions: Partitions of output topics, for the topology's partitioners; other topics have 1.
 
     Raises:
         StreamsError: A record failed and the policy says `fail`.
@@ -142,8 +142,8 @@ def cut(records: Sequence[RecordBatch], ends: Sequence[Sequence[int]]) -> list[t
 
     Args:
         records: One per topic-partition.
-        ends: Per micro-batch, how many records of each of them have been read at its end. What is left after the last
-            cut makes one more batch.
+        ends: Per micro-batch, how many records of each topic-partition have been read at its end. Records after the
+            last cut make one more batch.
     """
     batches: list[tuple[RecordBatch, ...]] = []
     read = [0] * len(records)
@@ -230,7 +230,7 @@ class _Host:
         self._metrics.append({task: run.metrics for task, run in runs.items() if run.metrics is not None})
 
     def _inputs(self, records: Mapping[Range, RecordBatch], *, tick: bool) -> dict[TaskId, Inputs]:
-        """Of each task that has something to read, or ticks."""
+        """The input of each task that has something to read, or ticks."""
         inputs = {
             task: Inputs()
             for task, recorded in self._tasks.items()
@@ -269,7 +269,7 @@ class _TaskRun:
         self.metrics: TaskMetrics | None = None
 
     def turn(self, inputs: Inputs, *, last: bool) -> Sent:
-        """As in a stream, whose tasks read from Kafka what this one is given."""
+        """A turn as in a stream, except that the task is given its records instead of reading them from Kafka."""
         self.received += inputs.exchanges
         self._recorded.begin(self._batch_id)
         process(self._recorded.task(self._wall_ms), inputs, self._read, self._wall_ms)
@@ -316,7 +316,7 @@ class _RecordedTask:
         return self.task(0).stores
 
     def task(self, wall_clock_ms: int) -> Task:
-        """Made for the first batch, so that users' processors are initialized at its time."""
+        """The task, made for the first batch, so that users' processors are initialized at its time."""
         if self._task is None:
             self.rebuild(wall_clock_ms)
         assert self._task is not None
@@ -338,7 +338,7 @@ class _RecordedTask:
             self._exchanged = ExchangeOutput(self._number, batch_id)
 
     def commit(self) -> dict[tuple[str, int], RecordBatch]:
-        """What it has sent, by exchange and task."""
+        """The records that it has sent, by exchange and task."""
         self.state.apply(self.task(0).commit())
         return self._exchanged.take()
 

@@ -1,7 +1,7 @@
-"""The state stores of a topology under test, to read and to write; what is not yet committed included.
+"""The state stores of a topology under test, to read and write, including uncommitted changes.
 
-Their methods return lists, which are easy to compare. `access` is the same store as a processor sees it, with all that
-a processor can do.
+Their methods return lists, which are easy to compare. `access` is the same store as a processor sees it, with all of
+its methods.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class TestKeyValueStore:
         return self.access.get(key)
 
     def put(self, key: Any, value: Any | None, timestamp_ms: int = 0) -> None:
-        """Sets the value of a key, None deletes it; the time is for stores that keep one."""
+        """Sets the value of a key; None deletes it. The time is for stores that keep one."""
         if isinstance(self.access, TimestampedKeyValueAccess):
             self.access.put(key, value, timestamp_ms)
         else:
@@ -71,7 +71,7 @@ class TestKeyValueStore:
 
     @property
     def keeps_timestamps(self) -> bool:
-        """Its entries have a time; those of tables do."""
+        """Whether its entries have a time; those of tables do."""
         return isinstance(self.access, TimestampedKeyValueAccess)
 
     def __len__(self) -> int:
@@ -79,7 +79,7 @@ class TestKeyValueStore:
 
 
 class TestVersionedStore:
-    """The rows of a table and, as far as its history reaches, what they were."""
+    """The rows of a table, with their previous versions as far as the history reaches."""
 
     __test__ = False
 
@@ -92,7 +92,7 @@ class TestVersionedStore:
         return self.access.get(key)
 
     def get_as_of(self, key: Any, timestamp_ms: int) -> VersionedRecord[Any] | None:
-        """The version of a key that was valid then, None if there was none or it is forgotten."""
+        """The version of a key that was valid at a time, None if there was none or it is forgotten."""
         return self.access.get(key, timestamp_ms)
 
     def put(self, key: Any, value: Any | None, timestamp_ms: int) -> int:
@@ -100,7 +100,7 @@ class TestVersionedStore:
         return self.access.put(key, value, timestamp_ms)
 
     def delete(self, key: Any, timestamp_ms: int) -> VersionedRecord[Any] | None:
-        """Says that the key was deleted at a time; returns the version that was valid then."""
+        """Records that the key was deleted at a time; returns the version that was valid then."""
         return self.access.delete(key, timestamp_ms)
 
     def all_keys(self) -> list[Any]:
@@ -157,7 +157,7 @@ class TestWindowStore:
         return list(self.access.fetch_all(from_ms, to_ms))
 
     def put(self, key: Any, value: Any | None, start_ms: int, timestamp_ms: int = 0) -> None:
-        """Sets the value of a key in a window, None deletes it; the time is for stores that keep one."""
+        """Sets the value of a key in a window; None deletes it. The time is for stores that keep one."""
         if isinstance(self.access, TimestampedWindowAccess):
             self.access.put(key, value, start_ms, timestamp_ms)
         else:
@@ -173,7 +173,7 @@ class TestWindowStore:
 
     @property
     def keeps_timestamps(self) -> bool:
-        """Its entries have a time; those of tables do."""
+        """Whether its entries have a time; those of tables do."""
         return isinstance(self.access, TimestampedWindowAccess)
 
     def __len__(self) -> int:
@@ -198,7 +198,7 @@ class TestSessionStore:
         return list(self.access.find_sessions(key, earliest_end_ms, latest_start_ms))
 
     def put(self, session: Windowed[Any], value: Any | None) -> None:
-        """Sets the value of a session, None deletes it."""
+        """Sets the value of a session; None deletes it."""
         self.access.put(session, value)
 
     def all(self) -> list[tuple[Windowed[Any], Any]]:

@@ -71,7 +71,7 @@ class TestInputTopic(Generic[K, V]):
         self._auto_advance_ms = milliseconds(auto_advance, "auto_advance")
 
     def advance_time(self, advance: timedelta) -> None:
-        """Moves the clock of the topic; back is an error."""
+        """Moves the clock of the topic forward; a step back is an error."""
         advance_ms = milliseconds(advance, "the advance of the clock")
         if advance_ms < 0:
             raise ValueError(f"the clock of a topic cannot go back by {-advance}")
@@ -92,7 +92,7 @@ class TestInputTopic(Generic[K, V]):
             key: The key, or None.
             value: The value, or None.
             timestamp_ms: Its time in milliseconds since the epoch.
-            at: Its time as an instant, in place of `timestamp_ms`.
+            at: Its time as an instant, instead of `timestamp_ms`.
             headers: Its headers.
         """
         if at is not None and at.tzinfo is None:
@@ -120,7 +120,7 @@ class TestInputTopic(Generic[K, V]):
     def pipe_raw(
         self, key: bytes | None, value: bytes | None, *, timestamp_ms: int | None = None, headers: Headers = ()
     ) -> None:
-        """Writes bytes as they are: for records that do not decode."""
+        """Writes bytes as they are, for records that do not decode."""
         if timestamp_ms is None:
             timestamp_ms = self._now_ms
             self._now_ms += self._auto_advance_ms
@@ -183,7 +183,7 @@ class TestOutputTopic(Generic[K, V]):
 
     @property
     def is_empty(self) -> bool:
-        """Everything has been read."""
+        """Whether everything has been read."""
         return self.queue_size == 0
 
     def read_record(self) -> TestRecord[K, V]:

@@ -1,6 +1,6 @@
 """Which Delta tables keep the records that a pipeline reads, as they were in Kafka.
 
-Topics of global tables are not among them: every machine reads those whole, at times of its own, so no batch has them.
+Topics of global tables have no archive: every machine reads them as a whole, at its own times, so no batch has them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MAX_NAME = 128
 
 @dataclass(frozen=True)
 class Archives:
-    """The archive of each source topic of a plan; by default of none."""
+    """The archives of the source topics of a plan; by default there are none."""
 
     topics: Mapping[str, str] = field(default_factory=dict)
     """Topic -> table."""
@@ -28,7 +28,7 @@ class Archives:
 
     @classmethod
     def of(cls, plan: Plan) -> Archives:
-        """One for each topic, and for each pattern, that the tasks of a plan read."""
+        """One archive for each topic and each pattern that the tasks of a plan read."""
         return cls(
             {topic: archive_name(topic) for topic in plan.source_topics},
             {pattern: archive_name(pattern) for pattern in plan.source_patterns},
@@ -36,20 +36,20 @@ class Archives:
 
     @cached_property
     def tables(self) -> tuple[str, ...]:
-        """Their names, sorted."""
+        """The names of the tables, sorted."""
         return tuple(sorted({*self.topics.values(), *self.patterns.values()}))
 
     def table(self, topic: str) -> str | None:
-        """Where the records of a topic are kept."""
+        """The archive of a topic, if there is one."""
         if (table := self.topics.get(topic)) is not None:
             return table
         return next((table for pattern, table in self.patterns.items() if re.fullmatch(pattern, topic)), None)
 
     def problems(self, others: Mapping[str, str]) -> Iterator[Problem]:
-        """What is wrong with the names.
+        """Every problem of the tables' names.
 
         Args:
-            others: Table -> what writes it besides.
+            others: Table -> what else writes it.
         """
         taken = {table.lower(): who for table, who in others.items()}
         for source, table in sorted({**self.topics, **self.patterns}.items()):
@@ -67,6 +67,6 @@ class Archives:
 
 
 def archive_name(topic: str) -> str:
-    """The archive of a topic, or of a pattern: whatever the name of a table cannot hold is an underscore."""
+    """The archive's name for a topic or a pattern; characters that a table name cannot hold become underscores."""
     name = f"{_UNSAFE.sub('_', topic).strip('_')}_archive".lstrip("_")
     return f"_{name}" if name[0].isdigit() else name

@@ -1,6 +1,6 @@
-"""What makes a topology wrong. Every check looks at the whole topology, so that all problems are told at once.
+"""The checks of a topology. Each one looks at the whole topology, so that all problems are reported at once.
 
-What only the DSL can see (types that nobody knows, keys that do not match) is reported there, where the user calls.
+The DSL reports at the user's call what only it can see: unknown types, keys that do not match.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def check(nodes: Sequence[AnyNode], stores: Sequence[tuple[StoreSpec, Origin]]) 
 
 
 def table_names(sink: DeltaSink) -> tuple[str, ...]:
-    """The Delta tables that a sink writes; most readers do not tell upper from lower case."""
+    """The Delta tables that a sink writes; most readers ignore the case of their names."""
     return (sink.table, f"{sink.table}_changelog") if sink.kind is TableKind.CHANGELOG else (sink.table,)
 
 
@@ -70,7 +70,7 @@ def _stores(stores: Iterable[tuple[StoreSpec, Origin]]) -> Iterator[Problem]:
 
 
 def _connected_stores(nodes: Sequence[AnyNode], known: set[str]) -> Iterator[Problem]:
-    """What users' processors name."""
+    """Checks the stores that users' processors name."""
     whole = {node.name for node in nodes if isinstance(node, Source) and node.whole}
     fillers = [node for node in nodes if whole.intersection(node.parents)]
     global_stores = {store for node in fillers for store in node.stores}
@@ -167,7 +167,7 @@ def _tables(nodes: Iterable[AnyNode]) -> Iterator[Problem]:
 
 
 def _repeated(named: Iterable[tuple[str, T]]) -> Iterator[tuple[T, T]]:
-    """Pairs (first, again) of things with the same name."""
+    """Pairs (first, again) of objects with the same name."""
     first: dict[str, T] = {}
     for name, thing in named:
         if name in first:

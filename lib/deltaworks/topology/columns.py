@@ -1,8 +1,8 @@
-"""The columns that a Python type gives in a Delta table, without an engine: the kernel asks what they can hold
+"""The columns of a Python type in a Delta table, without an engine. The kernel asks what they can hold
 (`kernel/column_limits.py`), the lakehouse makes Arrow types of them (`lakehouse/columns.py`).
 
-One type gives one column type; nothing is ever rounded. What has no column type of its own (`Any`, unions of several
-types) becomes JSON text.
+One type gives one column type; nothing is ever rounded. Types without a column type of their own (`Any`, unions of
+several types) become JSON text.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Annotated, Any, Literal, Union
 import msgspec
 
 LAST_MS = 253_402_300_799_999
-"""The last millisecond of the year 9999, beyond which readers know no timestamps."""
+"""The last millisecond of the year 9999; readers know no later timestamps."""
 
 Get = Callable[[Any], Any]
 
@@ -64,7 +64,7 @@ class DecimalDigits:
 
 @dataclass(frozen=True)
 class Written:
-    """Text that says what the cell is; every cell of the type has one."""
+    """A text form of the cell; every cell of the type has one."""
 
     convert: Get
 
@@ -114,7 +114,7 @@ class TypedColumn:
     get: Get | None = None
     """The cell of an object that is not None; None: the object itself."""
     is_optional: bool = False
-    """None is a value of its type."""
+    """Whether None is a value of its type."""
 
 
 def flat_columns(kind: Any, scalar: str) -> list[TypedColumn]:
@@ -175,7 +175,7 @@ def column_type(kind: Any, within: tuple[Any, ...] = ()) -> ColumnType:
 
 
 def json_text(value: Any) -> str:
-    """What a `JsonText` column holds of a cell; raises on what JSON cannot say."""
+    """The text of a cell in a `JsonText` column; raises on values that JSON cannot express."""
     return msgspec.json.encode(value, order="deterministic").decode()
 
 
@@ -215,7 +215,7 @@ def _fields(kind: Any) -> list[tuple[str, Any]] | None:
 
 
 def _strip(kind: Any) -> Any:
-    """Without `Annotated`, `Optional`, `NewType` and msgspec's `UNSET`."""
+    """A type without `Annotated`, `Optional`, `NewType` and msgspec's `UNSET`."""
     while True:
         if typing.get_origin(kind) is Annotated:
             kind = typing.get_args(kind)[0]
@@ -255,7 +255,7 @@ def _digits(kind: Any) -> DecimalDigits:
 
 
 def _common(values: Sequence[Any]) -> Plain | None:
-    """What holds all of these choices; None: nothing simple."""
+    """The column type that holds all of these values; None: no simple one does."""
     if all(isinstance(value, str) for value in values):
         return Plain.TEXT
     if all(isinstance(value, int) and not isinstance(value, bool) for value in values):

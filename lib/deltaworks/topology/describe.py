@@ -1,4 +1,4 @@
-"""A plan in the text format of Kafka Streams' `Topology#describe`, so that tools which read it go on working.
+"""A plan in the text format of Kafka Streams' `Topology#describe`, so that tools which read it keep working.
 
 Kafka Streams lists heavy nodes first. The order among children and parents is an accident of Java's hash order, because
 weights still grow while the lists are filled; `_linked` repeats it, so that the texts are equal to the letter.

@@ -1,4 +1,4 @@
-"""Durations: `timedelta` where users give them, whole milliseconds inside."""
+"""Durations: users give a `timedelta`, the code inside works with whole milliseconds."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ def milliseconds(duration: timedelta, what: str) -> int:
 
     Args:
         duration: as the user gave it.
-        what: it is, for the message.
+        what: what it is, for the message.
 
     Raises:
-        TypeError: it is a number, as Kafka Streams' configuration would have it.
+        TypeError: it is a number, as in Kafka Streams' configuration.
         ValueError: it is finer than a millisecond.
     """
     if not isinstance(duration, timedelta):
@@ -26,7 +26,7 @@ def milliseconds(duration: timedelta, what: str) -> int:
 
 
 def wrong_duration(given: object, what: str) -> str:
-    """What to tell about something that is no `timedelta`."""
+    """The message for a value that is not a `timedelta`."""
     number = isinstance(given, int | float)
     example = f"timedelta(milliseconds={given})" if number else "timedelta(minutes=5)"
     return f"{what} must be a timedelta, such as {example}, not {given!r}"

@@ -16,14 +16,14 @@ from deltaworks.topology.records import Coordinates, Headers
 
 OnError = Literal["fail", "continue"]
 MAX_RETRIES = 3
-"""How often a record is written again because a handler says so; then the answer counts as `fail`."""
+"""How often a record is written again at a handler's request; after that the answer counts as `fail`."""
 
 
 class FailedRecord(msgspec.Struct, frozen=True):
     """What failed.
 
-    Deserialization: the record as it was read, in bytes. Processing: the record as it came to the operator. Production:
-    the record as it was to be written, and `topic`, where to; None: to a Delta table.
+    After a deserialization error: the record as it was read, in bytes. Processing: the record as the operator got it.
+    Production: the record as it was to be written, and its `topic`; None: a Delta table.
     """
 
     key: Any
@@ -55,13 +55,13 @@ class ErrorContext(msgspec.Struct, frozen=True):
     topic: str | None
     """Where the record in process was read from; None if there is none, as in a punctuator."""
     partition: int
-    """Of that topic; -1 if there is no record."""
+    """Partition of that topic; -1 if there is no record."""
     offset: int
-    """In that partition; -1 if there is no record."""
+    """Offset in that partition; -1 if there is no record."""
     timestamp_ms: int
     headers: Headers
     source_raw_key: bytes | None
-    """The bytes that the record in process was read as."""
+    """The bytes of the record in process, as it was read."""
     source_raw_value: bytes | None
     task: int
     """Its number."""
@@ -95,9 +95,9 @@ class Response:
 
     @classmethod
     def fail(cls, dead_letters: Iterable[DeadLetterRecord] = ()) -> Response:
-        """Stops the stream, after the dead letters are written.
+        """Stops the stream after the dead letters are written.
 
-        On a host with transactions they are undone with the rest of the batch.
+        A host with transactions undoes them with the rest of the batch.
         """
         return cls(ErrorAction.FAIL, tuple(dead_letters))
 
@@ -108,7 +108,7 @@ class Response:
 
     @classmethod
     def retry(cls) -> Response:
-        """Production only: writes the record again, up to three times; after that, and anywhere else, it is `fail`."""
+        """For production errors only: writes the record again, up to three times; otherwise it is `fail`."""
         return cls(ErrorAction.RETRY)
 
 
@@ -132,7 +132,7 @@ class ErrorHandler(Protocol):
 
 
 Handling: TypeAlias = Literal["fail", "continue"] | ErrorHandler
-"""What an `ErrorPolicy` says for one kind of failure."""
+"""The answer of an `ErrorPolicy` for one kind of failure."""
 
 
 @dataclass(frozen=True)
@@ -149,10 +149,10 @@ class ErrorPolicy:
     production: Handling = "fail"
     """A result that does not encode, or does not fit the columns of its Delta table."""
     keep_bytes: bool = False
-    """Dead letters have the key and value that were read even if a sink has taken the record before it failed; Kafka
-    Streams has dropped them by then."""
+    """Dead letters have the key and value that were read even if a sink took the record before it failed; Kafka
+    Streams has dropped both by then."""
     set_aside: frozenset[Coordinates] = frozenset()
-    """Records that are not even decoded: they become dead letters, and no word and no function is asked."""
+    """Records that become dead letters without being decoded, whatever the policy says."""
 
     @classmethod
     def of(cls, on_error: Handling, *, keep_bytes: bool = False) -> ErrorPolicy:

@@ -1,7 +1,7 @@
-"""What a checkpoint depends on, and what to say when that has changed.
+"""What a checkpoint depends on, and the messages when that has changed.
 
-Functions do not count: their code may be corrected under a running state. Neither do names of nodes, and whatever else
-leaves no state behind.
+Functions do not count: their code may be corrected while the state stays. Names of nodes do not count either, nor does
+anything else that leaves no state behind.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ FORMAT = 2
 
 @dataclass(frozen=True)
 class Difference:
-    """One change that a checkpoint cannot follow."""
+    """A change that a checkpoint cannot follow."""
 
     what: str
     hint: str
-    """What to do if the change was not meant."""
+    """What to do if the change was not intended."""
 
     def __str__(self) -> str:
         return f"{self.what}\n    Hint: {self.hint}"
@@ -33,7 +33,7 @@ class Difference:
 def of(plan: Stages) -> dict[str, Any]:
     """The fingerprint of a plan, as JSON."""
     all_stages = (*plan.stages, *plan.global_stages)
-    # A user's processor that writes into the store of an operator does not make it another store.
+    # A user's processor that writes to an operator's store does not make it another store.
     nodes = sorted(
         (node for stage in all_stages for node in stage.nodes),
         key=lambda node: not isinstance(node, ProcessorNode | FixedKeyProcessorNode),
@@ -75,7 +75,7 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Di
 
 
 def _stage(stage: Stage) -> dict[str, Any]:
-    """Exchanges only by number: their names, often generated, leave nothing behind."""
+    """Only the number of exchanges: their names, often generated, leave nothing behind."""
     return {
         "topics": [*stage.topics, *stage.patterns],
         "exchanges": len(stage.exchanges_in),
@@ -98,7 +98,7 @@ def _stores(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Dif
 
 
 def _store(store: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Difference]:
-    """What the values mean is compared here in the same way as the tasks do with their own state."""
+    """Compares the meaning of values in the same way as tasks do with their own state."""
     knows_schemas = "value_schema" in before
     for part in ("kind", "filled_by", *(() if knows_schemas else ("key", "value"))):
         if (old := before[part]) != (new := after[part]):
@@ -141,7 +141,7 @@ def _tables(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Dif
 
 
 def _stages(before: list[Any], after: list[Any]) -> Iterator[Difference]:
-    """Only what is not said by the stores: where they live, and what feeds them."""
+    """Compares only what the stores do not say: where they live, and what feeds them."""
     if len(before) != len(after):
         yield Difference(
             f"the topology had {_count(len(before))}, has {_count(len(after))}",

@@ -14,8 +14,8 @@ __all__ = ["JoinWindows"]
 class JoinWindows:
     """A right record joins a left one if its timestamp is in `[left - before, left + after]`, both inclusive.
 
-    Each bound may be negative, as long as the interval is not: `before=-1 s, after=5 s` joins what comes one to five
-    seconds later.
+    Each bound may be negative, as long as the interval is not: `before=-1 s, after=5 s` joins records that come one to
+    five seconds later.
 
     Source: `JoinWindows`; differs: no.
 
@@ -50,12 +50,12 @@ class JoinWindows:
 
     @classmethod
     def of_time_difference_with_no_grace(cls, difference: timedelta) -> JoinWindows:
-        """At most `difference` apart, in either direction; what comes later than its partner's window is too late."""
+        """At most `difference` apart, in either direction; a record later than its partner's window is too late."""
         return cls.of_time_difference_and_grace(difference, timedelta(0))
 
     @classmethod
     def of_time_difference_and_grace(cls, difference: timedelta, grace: timedelta) -> JoinWindows:
-        """At most `difference` apart; records stay `grace` longer, in stream time, for partners out of order."""
+        """At most `difference` apart; records stay `grace` longer, in stream time, for out-of-order partners."""
         difference_ms = milliseconds(difference, "the time difference of a join")
         if difference_ms < 0:
             raise ValueError(f"the time difference of a join must not be negative, but is {difference_ms} ms")

@@ -1,15 +1,15 @@
-"""How far back a replay of some days has to read: what their results depend on, as a time.
+"""How far back a replay of some days has to read: the lookback of their results, as a time.
 
-A replay may begin with a later batch, if nothing in it can tell the difference. Left out are records that are older
-than the days by the lookback or more, all of which were read before any record that is not. What they would have left
-behind is windows, sessions and join partners too old for the days. They can make nothing late either: stream time was
-before the lookback when they had been read, and what belongs to the days is at least as new. So what a node sends
-with a time in the days is the same, if each of its inputs is the same as far back as the node remembers.
+A replay may begin with a later batch if this changes no result. It leaves out records that are older than the days by
+the lookback or more, if all of them were read before any other record. They would only have left windows, sessions and
+join partners that are too old for the days. They cannot make a record late either: stream time was before the lookback
+when they had been read, and records of the days are at least as new. So a node sends the same records with a time in
+the days if each of its inputs is the same as far back as the node remembers.
 
-Tables are read from the beginning: a row that nobody has touched for a year is a row. Where that is not enough, the
-replay needs all history, and `NeedsAllHistory` says why: results without a window, processors of users, whose memory
-nobody knows, sessions with a maximum, which begin where the one before them ended, left and outer joins of streams,
-whose records wait for as long as it takes until something reminds Kafka Streams of them.
+Tables are read from the beginning, because a row may be untouched for a year. Where that is not enough, the replay
+needs all history, and `NeedsAllHistory` says why: results without a window; users' processors, whose memory is
+unknown; sessions with a maximum, which begin where the previous one ended; left and outer joins of streams, whose
+records wait until something makes Kafka Streams look at them.
 """
 
 from __future__ import annotations
@@ -71,14 +71,14 @@ from deltaworks.topology.plan import Plan
 from deltaworks.topology.windows import EmitStrategy, UnlimitedWindows
 
 _OF_USERS = (ProcessorNode, FixedKeyProcessorNode, TableTransformValues)
-"""What they remember, and which clock they look at, is theirs."""
+"""Their memory and their clock are unknown."""
 
 
 Sink = DeltaSink | TopicSink | ExtractedTopicSink
 
 
 class NeedsAllHistory(Exception):
-    """Some result depends on records of any age; the text says which one, and why."""
+    """A result depends on records of any age; the text says which one, and why."""
 
 
 @dataclass(frozen=True)
@@ -86,15 +86,15 @@ class _Memory:
     """What the output of a node depends on."""
 
     back_ms: int = 0
-    """Records with a time in the days depend on inputs that are older by so much."""
+    """Records with a time in the days depend on inputs that are older by this much."""
     sessions: bool = False
-    """Its records belong to sessions: only those of sessions that begin in the days are the same."""
+    """Its records belong to sessions; only those of sessions that begin in the days are the same."""
     ragged: bool = False
-    """Records that are older than the days may be missing or too many: an exchange numbers others by them."""
+    """Records older than the days may be missing or too many, so an exchange numbers later ones differently."""
 
 
 def tables_from_the_beginning(plan: Plan, topics: Collection[str]) -> frozenset[str]:
-    """Those of the topics from which tables are filled."""
+    """The topics from which tables are filled."""
     found: set[str] = set()
     for node in plan.nodes:
         if isinstance(node, TableSource):
@@ -105,12 +105,12 @@ def tables_from_the_beginning(plan: Plan, topics: Collection[str]) -> frozenset[
 
 
 def lookback_ms(plan: Plan, sinks: Collection[Sink], *, dead_letters: bool, whole: Collection[str]) -> int:
-    """How much older than the days the records may be that results of the days depend on.
+    """How much older than the days the records may be on which results of the days depend.
 
     Args:
         plan: of the code that is replayed.
         sinks: whose results are wanted: rows of windows that begin on the days, records with times on the days.
-        dead_letters: those of the days are wanted too.
+        dead_letters: whether the dead letters of the days are wanted too.
         whole: topics that are read from the beginning.
 
     Raises:
@@ -131,14 +131,14 @@ class _Memories:
         self._asked: set[str] = set()
 
     def of_sink(self, sink: Sink) -> _Memory:
-        """Of what it writes."""
+        """The memory of a sink's output."""
         memory = self._of(sink)
         if memory.sessions and not (isinstance(sink, DeltaSink) and sink.kind is TableKind.WINDOWED):
             raise NeedsAllHistory(f"{sink.name} has every update of sessions, however long ago they began")
         return memory
 
     def of_dead_letters(self, node: AnyNode) -> _Memory:
-        """Of what a node fails on."""
+        """The memory of a node's dead letters."""
         if self._only_counts(node):
             return _Memory()
         memory = self._of(node)
@@ -147,7 +147,7 @@ class _Memories:
         return memory
 
     def _only_counts(self, node: AnyNode) -> bool:
-        """It has numbers of records, on which nothing can fail, however many they are."""
+        """Whether a node only has counts of records, on which nothing can fail."""
         match node:
             case AggregateNode():
                 return isinstance(node.aggregation, Count)
@@ -185,7 +185,7 @@ def _reads_others(node: AnyNode, whole: frozenset[str]) -> bool:
 
 
 def _after(node: AnyNode, before: _Memory) -> _Memory:
-    """What a node adds to what its inputs depend on, some of which are not complete."""
+    """Adds a node's own memory to that of its inputs, some of which are not complete."""
     match node:
         case WindowAggregate() | SlidingAggregate() | SessionAggregate() if (
             node.emit is EmitStrategy.ON_WINDOW_CLOSE and node.emit_interval_ms > 0
@@ -248,7 +248,7 @@ def _remembering(node: AnyNode, before: _Memory, ms: int) -> _Memory:
 
 
 def _joined(inputs: list[_Memory]) -> _Memory:
-    """Of all inputs of a node."""
+    """The memory of all inputs of a node together."""
     return _Memory(
         max((each.back_ms for each in inputs), default=0),
         sessions=any(each.sessions for each in inputs),
@@ -257,7 +257,7 @@ def _joined(inputs: list[_Memory]) -> _Memory:
 
 
 def _parents(plan: Plan, node: AnyNode) -> Iterator[AnyNode]:
-    """Whatever a node gets records from, or looks rows up in; across exchanges, too."""
+    """The nodes that a node gets records from or looks rows up in, across exchanges too."""
     lookups = set(node.parents)
     match node:
         case StreamTableJoin() | TableTableJoin() | ForeignKeyAnswer() | ForeignKeyResolve():

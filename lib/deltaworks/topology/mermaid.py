@@ -30,7 +30,7 @@ def text(plan: Stages) -> str:
 
 
 class _Chart:
-    """Short ids for things whose names Mermaid would not take."""
+    """Short ids for names that Mermaid would not accept."""
 
     def __init__(self) -> None:
         self._ids: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""How many tasks each stage has, and over how many of them an exchange spreads its keys.
+"""The number of tasks of each stage, and the number over which an exchange spreads its keys.
 
 As in Kafka Streams: a stage has as many tasks as its widest source has partitions. An exchange is as wide as the stage
 before it, unless it is joined: then it is as wide as what it is joined with.
@@ -73,7 +73,7 @@ def assign(plan: Stages, topic_partitions: Mapping[str, int]) -> Assignment:
 
 @dataclass(frozen=True)
 class _Join:
-    """A join of a stage, by the topics and exchanges from which its records come."""
+    """A join of a stage, with the topics and exchanges from which its records come."""
 
     node: AnyNode
     kind: str
@@ -102,17 +102,17 @@ def _joins(stage: Stage) -> Iterator[_Join]:
 
 
 def _co_partition(joins: Sequence[_Join], widths: dict[str, int], before: Mapping[str, int]) -> Iterator[Problem]:
-    """Gives the exchanges of joins the width of the other side; two sides of different width are a problem.
+    """Gives the exchanges of joins the width of the other side; reports sides of different width.
 
     Args:
-        joins: of one stage.
-        widths: what is known so far, by topic and exchange; more is known afterwards.
+        joins: the joins of one stage.
+        widths: the known widths by topic and exchange; the function adds to them.
         before: exchange -> tasks of the stage before it, which decide where a join has nothing but exchanges.
     """
     given = dict(widths)
     waiting = list(joins)
     while waiting:
-        # One that is joined with something known goes first, so that widths spread from join to join.
+        # A join with a known side goes first, so that widths spread from join to join.
         join = next((join for join in waiting if any(topic in widths for topic in join.topics)), waiting[0])
         waiting.remove(join)
         known = {topic: widths[topic] for topic in join.topics if topic in widths}

@@ -1,4 +1,4 @@
-"""The plan that a host runs: the stages of a checked topology, and what can be said about them."""
+"""The plan that a host runs: the stages of a checked topology and their descriptions."""
 
 from __future__ import annotations
 

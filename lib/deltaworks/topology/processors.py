@@ -1,7 +1,7 @@
 """Processors that users write: the record they get, the context they work with, punctuation.
 
-How a processor gets into a topology is `KStream.process`, `KStream.process_values` and `Topology.add_processor`; its
-stores are in `state_stores.py`; what runs it is `kernel/processors/processor_api.py`.
+`KStream.process`, `KStream.process_values` and `Topology.add_processor` add a processor to a topology; its stores are
+in `state_stores.py`; `kernel/processors/processor_api.py` runs it.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class FixedKeyRecord(msgspec.Struct, Generic[K, V], frozen=True):
 
 
 class RecordMetadata(msgspec.Struct, frozen=True):
-    """Where the record in process was read from; after a repartition, that is the repartition.
+    """Where the record in process was read from; behind a repartition, that is the repartition.
 
     Source: `api.RecordMetadata`; differs: no.
     """
@@ -125,9 +125,9 @@ class PunctuationType(Enum):
     """
 
     STREAM_TIME = "stream time"
-    """The largest timestamp of the records that the task has taken so far; without records it stands still."""
+    """The largest timestamp of the records that the task has taken so far; it stands still without records."""
     WALL_CLOCK_TIME = "wall-clock time"
-    """The clock of the host: the time of the micro-batch, or what a test says it is."""
+    """The clock of the host: the time of the micro-batch, or the time that a test sets."""
 
 
 class Punctuator(Protocol):
@@ -141,13 +141,13 @@ class Punctuator(Protocol):
 
 
 class Cancellable(Protocol):
-    """What `schedule` returns.
+    """The result of `schedule`.
 
     Source: `Cancellable`; differs: no.
     """
 
     def cancel(self) -> None:
-        """The punctuator does not run again."""
+        """Stops the punctuator."""
 
 
 class _CommonContext(Protocol):
@@ -161,11 +161,11 @@ class _CommonContext(Protocol):
 
     @property
     def current_stream_time_ms(self) -> int:
-        """The largest timestamp of the records that the task has taken, that in process included; -1 for none yet."""
+        """The largest timestamp of the records taken so far, including the one in process; -1 before the first."""
 
     @property
     def current_system_time_ms(self) -> int:
-        """The wall clock: of the micro-batch, or of the test driver. A batch that is run again sees the same."""
+        """The wall clock of the micro-batch or of the test driver. A batch that is run again sees the same time."""
 
     def state_store(self, name: str) -> Any:
         """A store that is connected to this processor, or a global one, which can only be read.
@@ -185,15 +185,15 @@ class _CommonContext(Protocol):
         """Runs a function again and again.
 
         Args:
-            interval: Time between two runs. Runs that were missed are made up for by a single one; the next one is
+            interval: Time between two runs. A single run makes up for missed ones; the next one is
                 then due at a multiple of the interval after the first.
-            type: Whose time.
-            punctuator: Gets the time; what it does is done outside of any record: no metadata, no headers.
-            start_ms: When it is due first. None: stream time: with the first record, then at multiples of the
-                interval; wall clock: one interval from now.
+            type: The time that it follows.
+            punctuator: Gets the time. It runs outside of any record, without metadata and headers.
+            start_ms: When it is first due. None: in stream time, with the first record, then at multiples of the
+                interval; on the wall clock, one interval from now.
 
-        A schedule made in `init` goes on where it was when a task is built again on another worker; one that is made
-        later is lost then, as in Kafka Streams, so make those in `init` that have to last.
+        A schedule made in `init` continues where it was when a task is built again on another worker. A schedule made
+        later is lost then, as in Kafka Streams, so make lasting ones in `init`.
         """
 
     def commit(self) -> None:
@@ -201,7 +201,7 @@ class _CommonContext(Protocol):
 
 
 class ProcessorContext(_CommonContext, Protocol[KSent, VSent]):
-    """What a `Processor` works with.
+    """The context of a `Processor`.
 
     Source: `api.ProcessorContext`; differs: no metrics, no directory.
     """
@@ -215,7 +215,7 @@ class ProcessorContext(_CommonContext, Protocol[KSent, VSent]):
 
 
 class FixedKeyProcessorContext(_CommonContext, Protocol[KSent, VSent]):
-    """What a `FixedKeyProcessor` works with.
+    """The context of a `FixedKeyProcessor`.
 
     Source: `api.FixedKeyProcessorContext`; differs: no metrics, no directory.
     """
@@ -229,14 +229,14 @@ class FixedKeyProcessorContext(_CommonContext, Protocol[KSent, VSent]):
 
 
 class ValueTransformerContext(_CommonContext, Protocol):
-    """What a `ValueTransformer` works with; it forwards nothing.
+    """The context of a `ValueTransformer`; it forwards nothing.
 
     Source: `ProcessorContext` of `ValueTransformerWithKey#init`; differs: no metrics, no directory.
     """
 
 
 class _Started:
-    """Says what to do where an `init` of a user's own has not kept the context."""
+    """Says what to do if a user's own `init` has not kept the context."""
 
     if not TYPE_CHECKING:
 
@@ -250,8 +250,8 @@ class _Started:
 class Processor(_Started, ABC, Generic[KIn, VIn, KOut, VOut]):
     """An operator that you write: it gets a record, and forwards as many as it likes.
 
-    What it remembers belongs into stores. A task may be built again from them between any two commits, and then its
-    processors are new objects: attributes that `process` changes are lost, stores and schedules made in `init` are not.
+    Keep what it must remember in stores. A task may be built again from them between any two commits, and then its
+    processors are new objects: attributes that `process` changes are lost; stores and schedules made in `init` are not.
 
     Source: `api.Processor`, `ContextualProcessor`; differs: no.
 
@@ -271,15 +271,15 @@ class Processor(_Started, ABC, Generic[KIn, VIn, KOut, VOut]):
     context: ProcessorContext[KOut, VOut]
 
     def init(self, context: ProcessorContext[KOut, VOut]) -> None:
-        """Called once before the first record; the place to get stores and to schedule. Keeps the context."""
+        """Called once before the first record. Get stores and make schedules here. This method keeps the context."""
         self.context = context
 
     @abstractmethod
     def process(self, record: Record[KIn, VIn]) -> None:
-        """Called for each record. What it raises goes to the error policy; what it forwarded before stays."""
+        """Called for each record. The error policy decides about exceptions; records already forwarded stay."""
 
     def close(self) -> None:
-        """Called when the task is given up in an orderly way; not after a failure."""
+        """Called when the task is closed in an orderly way; not after a failure."""
 
 
 class FixedKeyProcessor(_Started, ABC, Generic[KIn, VIn, VOut]):
@@ -318,8 +318,8 @@ class FixedKeyProcessor(_Started, ABC, Generic[KIn, VIn, VOut]):
 class ValueTransformer(_Started, ABC, Generic[KIn, VIn, VOut]):
     """Makes the value of a table's row from its key and value; unlike a mapper it may use stores.
 
-    It is called for each update, deletes (a None value) too. If the new table has no store, it is also called for the
-    old value if somebody asked for that, and joins that look a row up call another object of the same supplier.
+    It is called for each update, including deletes (a None value). If the new table has no store, it is also called for
+    the old value if a reader asked for that, and joins that look rows up call another object of the same supplier.
 
     Source: `ValueTransformerWithKey`; differs: no.
 
@@ -345,7 +345,7 @@ class ValueTransformer(_Started, ABC, Generic[KIn, VIn, VOut]):
 
     @abstractmethod
     def transform(self, key: KIn, value: VIn) -> VOut:
-        """The new value; None deletes the row. What it raises goes to the error policy."""
+        """Returns the new value; None deletes the row. The error policy decides about exceptions."""
 
     def close(self) -> None:
         """See `Processor.close`."""

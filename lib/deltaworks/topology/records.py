@@ -1,4 +1,4 @@
-"""What every layer says about a record: its headers, and where it was read from."""
+"""What every layer knows about a record: its headers, and where it was read from."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ class Coordinates(msgspec.Struct, frozen=True, array_like=True):
     """Where the record in process came from."""
 
     topic: str
-    """Empty if it came from nowhere: a punctuator made it."""
+    """Empty if a punctuator made the record."""
     partition: int
     offset: int
 
     @classmethod
     def of(cls, name: str) -> Coordinates:
-        """What `name` says.
+        """The coordinates in the form of `name`.
 
         Raises:
-            ValueError: it is not of that form.
+            ValueError: the text does not have that form.
         """
         match = _NAME.fullmatch(name)
         if match is None:

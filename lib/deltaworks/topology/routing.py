@@ -1,4 +1,4 @@
-"""Which topic and which partition a record is written to, where the topology does not say it once for all."""
+"""Functions that choose the topic or the partition of each record, where the topology does not fix them."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import msgspec
 
 
 class RecordContext(msgspec.Struct, frozen=True):
-    """What a `TopicNameExtractor` knows besides key and value.
+    """What a `TopicNameExtractor` gets besides key and value.
 
     Source: `RecordContext`; differs: no.
     """
 
     topic: str | None
-    """Where the record in process was read from; None if it does not come from one (a punctuator's)."""
+    """Where the record in process was read from; None for records of a punctuator."""
     partition: int
     offset: int
     timestamp_ms: int
-    """Of the record that is written."""
+    """Headers of the record that is written."""
     headers: tuple[tuple[str, bytes | None], ...]
 
 
@@ -35,11 +35,11 @@ class TopicNameExtractor(Protocol):
 class StreamPartitioner(Protocol):
     """A function `(topic, key, value, partitions) -> partition`, from 0 to `partitions - 1`.
 
-    None: as Kafka's own producer would choose. A set of partitions: a copy goes to each; an empty one drops the record.
+    None leaves the choice to Kafka's default. With a set of partitions, each gets a copy; an empty set drops it.
 
-    It decides alike in every process and after every restart, or what belongs together comes apart: by `zlib.crc32` or
-    such, never by Python's `hash`, which differs from process to process. A record on which it raises, or for which it
-    names no partition of the topic, has failed.
+    It must decide alike in every process and after every restart, or related records are separated: use `zlib.crc32` or
+    the like, never Python's `hash`, which differs from process to process. If it raises, or names a partition that the
+    topic does not have, the record has failed.
 
     ```python
     def by_customer(topic: str, store: str, invoice: Invoice, partitions: int) -> int:

@@ -1,12 +1,12 @@
-"""Sinks of an author's own: where the records of a stream go besides Kafka topics and Delta tables.
+"""Sinks that authors write: other destinations for a stream's records than Kafka topics and Delta tables.
 
-A `Sink` opens a `SinkWriter` per task. A task hands its writer the records of each micro-batch at once, in their order,
+A `Sink` opens a `SinkWriter` per task. A task hands its writer the records of each micro-batch at once and in order,
 with the identity of the batch. The same batch always has the same records, so there are two ways to be exact:
 
 - *idempotent*: `committed` returns None, and writing a batch once more changes nothing (files named after the batch,
   rows replaced by key);
-- *transactional*: the writer keeps, in the same transaction as the records, which batch it has committed last, and
-  `committed` says so. A batch that is there already is not written again.
+- *transactional*: the writer records the last committed batch in the same transaction as the records, and
+  `committed` returns it. A batch that is already there is not written again.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ class SinkTask:
     sink: str
     """The name in the topology."""
     task: int
-    """Its number; two tasks never get the same record."""
+    """The task's number; two tasks never get the same record."""
     checkpoint: str
     """A stream that begins with a new checkpoint counts its batches anew."""
     replay: str | None = None
-    """The run, if this is a replay; None: the live stream."""
+    """The run of a replay; None: the live stream."""
 
     @property
     def id(self) -> str:
-        """Of the one writer that may commit at a time, such as a transactional id."""
+        """Identity of the one writer that may commit at a time, for use as a transactional id."""
         return "/".join((self.pipeline, self.sink, str(self.task), self.replay or self.checkpoint))
 
 
@@ -59,36 +59,36 @@ class SinkBatch:
 
     batch: int
     intent: str
-    """A digest of what the batch means; the same batch has the same, whoever runs it."""
+    """A digest of the batch's meaning; the same batch has the same digest, whoever runs it."""
 
 
 class SinkWriter(Protocol[K_contra, V_contra]):
-    """Writes the records of one task. All calls come from one thread. Any may raise: then the batch runs again."""
+    """Writes the records of one task. All calls come from one thread. If a call raises, the batch runs again."""
 
     def committed(self) -> SinkBatch | None:
-        """The batch that this task has committed last, whoever wrote it; ends what an earlier writer has left open.
+        """The last batch that this task has committed, whoever wrote it; ends what an earlier writer has left open.
 
-        None: there is none, or writing a batch again does no harm.
+        None if there is none, or if writing a batch again does no harm.
         """
 
     def write(self, batch: SinkBatch, records: Sequence[SinkRecord[K_contra, V_contra]]) -> None:
-        """Writes all records of a batch, not yet for others to see; a batch without records is not written."""
+        """Writes all records of a batch, not yet visible to others; it is not called for a batch without records."""
 
     def prepare(self) -> None:
-        """Finds out whether `commit` can succeed; the sinks of a task commit after all of them were prepared."""
+        """Checks that `commit` can succeed; the sinks of a task commit after all of them are prepared."""
 
     def commit(self) -> None:
         """Makes the records visible and durable, all or none, together with the identity of the batch."""
 
     def abort(self) -> None:
-        """Drops what is not committed."""
+        """Drops everything that is not committed."""
 
     def close(self) -> None:
-        """Lets go of connections and files."""
+        """Releases connections and files."""
 
 
 class Sink(Protocol[K_contra, V_contra]):
-    """Travels to the workers with the topology, so it holds settings, no connections."""
+    """A sink is sent to the workers with the topology, so it holds settings and no connections."""
 
     def open(self, task: SinkTask) -> SinkWriter[K_contra, V_contra]:
         """A writer for a task; a process opens one per task, another after an error, and in a replay one per chunk."""

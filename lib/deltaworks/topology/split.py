@@ -1,4 +1,4 @@
-"""How a topology falls apart into stages, as Kafka Streams does it.
+"""How a topology is cut into stages, as in Kafka Streams.
 
 Nodes belong to one stage if they are connected, or share a store. Exchanges and topics connect stages.
 """
@@ -76,12 +76,12 @@ def connected(nodes: Sequence[AnyNode]) -> list[list[AnyNode]]:
 
 
 def _in_flow_order(groups: list[list[AnyNode]]) -> list[list[AnyNode]]:
-    """Writers of exchanges before readers; else as Kafka Streams numbers them. A cycle is cut at its first stage."""
+    """Puts writers of exchanges before readers, else keeps Kafka Streams' order. A cycle is cut at its first stage."""
     upstream = [_upstream(index, groups) for index in range(len(groups))]
     waiting = list(range(len(groups)))
     ordered: list[list[AnyNode]] = []
     while waiting:
-        # What feeds it either has its place already, or is fed by it in turn.
+        # The groups that feed it either have their place already, or are fed by it in turn.
         ready = next(
             index for index in waiting if all(index in upstream[each] for each in upstream[index] & {*waiting})
         )
@@ -91,7 +91,7 @@ def _in_flow_order(groups: list[list[AnyNode]]) -> list[list[AnyNode]]:
 
 
 def _upstream(start: int, groups: list[list[AnyNode]]) -> set[int]:
-    """The groups from which records reach one; itself too if they go in a cycle."""
+    """The groups from which records reach a group; includes the group itself if it is in a cycle."""
     found: set[int] = set()
     waiting = [start]
     while waiting:

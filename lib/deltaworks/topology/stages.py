@@ -1,6 +1,6 @@
 """Stages (Kafka Streams' sub-topologies), their stores, topics and tables.
 
-How a topology falls apart into stages is in `split.py`, what is refused in `checks.py`.
+`split.py` cuts a topology into stages, `checks.py` refuses invalid ones.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ StoreKind = Literal[
     "waiting-list",
 ]
 Migration: TypeAlias = tuple[Serde[Any], Callable[[Any], Any]]
-"""`(the serde of before, old value -> new value)`; None in place of a value deletes the entry."""
+"""`(previous serde, old value -> new value)`; None instead of a value deletes the entry."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,39 +42,39 @@ class StoreSpec:
     name: str
     kind: StoreKind
     key: Serde[Any]
-    """Of the key; of the inner key in window and session stores."""
+    """Serde of the key; in window and session stores, of the inner key."""
     value: Serde[Any]
     retention_ms: int | None = None
     """Window and session stores: entries older than the newest one by more than this are gone. Versioned stores: how
     far back a version can be read or written."""
     window_size_ms: int | None = None
-    """Window stores: from a start to its end."""
+    """Window stores: the time from a window's start to its end."""
     cached: bool = False
-    """With a record cache a commit forwards the last update per key, else every update is forwarded at once."""
+    """With a record cache, a commit forwards the last update per key; without, every update is forwarded at once."""
     timestamped: bool = True
-    """Key-value and window stores: an entry has a time; those of tables do."""
+    """Key-value and window stores: whether entries have a time; those of tables do."""
     retain_duplicates: bool = False
-    """Window stores of users: all values of a key and start are kept, oldest first."""
+    """Window stores of users: whether all values of a key and start are kept, oldest first."""
     max_entries: int | None = None
-    """LRU stores: with more than so many, the one that was used longest ago goes."""
+    """LRU stores: the maximum number of entries; above it, the least recently used one is removed."""
     emits_final: bool = False
     """Window and session stores: results are read back when their window closes, which may be after it has expired."""
     expired_stay_cached: bool = False
-    """Only in tests: a record cache that is never full goes on showing what has left the store."""
+    """Only in tests: a record cache that is never full keeps showing entries that have left the store."""
     factory: Callable[[OrderedBytes], Any] | None = None
     """Custom stores: makes the user's object over the bytes of the store."""
 
     migrate: Migration | None = None
-    """How values that were written before become values of `value`."""
+    """Converts previously written values to values of `value`."""
 
     @property
     def timed(self) -> bool:
-        """The last 8 bytes of a key are a time, by which the store expires entries."""
+        """Whether the last 8 bytes of a key are a time, by which the store expires entries."""
         return self.kind in ("versioned", "window", "session", "join-window")
 
     @property
     def layout(self) -> str:
-        """What its bytes look like, in words; a checkpoint depends on it."""
+        """The layout of its bytes, in words; a checkpoint depends on it."""
         plain = "plain " if not self.timestamped and self.kind in ("key-value", "window") else ""
         return f"{plain}{self.kind}{' with duplicates' if self.retain_duplicates else ''}"
 
@@ -86,7 +86,7 @@ class Stage:
     index: int
     """Position in `Plan.stages`, or in `Plan.global_stages`."""
     number: int
-    """The number that Kafka Streams gives it, in the order in which the user made them."""
+    """The number that Kafka Streams gives it, in the order in which the user made the stages."""
     nodes: tuple[AnyNode, ...]
     """Parents come before children; the children of a node are in the order they were connected."""
     stores: tuple[StoreSpec, ...]
@@ -103,7 +103,7 @@ class Stage:
         return tuple(sorted({node.pattern for node in self.sources if node.pattern is not None}))
 
     def reads(self, topic: str) -> bool:
-        """It reads this external topic."""
+        """Whether it reads this external topic."""
         return topic in self.topics or any(re.fullmatch(pattern, topic) for pattern in self.patterns)
 
     @property
@@ -128,20 +128,20 @@ class Stage:
 
     @property
     def has_processors(self) -> bool:
-        """It has processors of the user, which may schedule punctuators."""
+        """Whether it has users' processors, which may schedule punctuators."""
         return any(isinstance(node, ProcessorNode | FixedKeyProcessorNode) for node in self.nodes)
 
     def ticks(self, *, idle_timeout: bool) -> bool:
-        """Its tasks run when only the wall clock has moved on.
+        """Whether its tasks run when only the wall clock has moved on.
 
         Args:
-            idle_timeout: The pipeline has one.
+            idle_timeout: Whether the pipeline has one.
         """
         return idle_timeout or self.has_processors
 
     @property
     def stateful(self) -> bool:
-        """It has a store."""
+        """Whether it has a store."""
         return bool(self.stores)
 
 
@@ -150,20 +150,20 @@ class StageGroup:
     """Stages that a host runs together, most often one."""
 
     stages: tuple[int, ...]
-    """By index."""
+    """Indices of the stages."""
     cyclic: bool
-    """Records go round among them; they take turns until none is left, before the next group begins."""
+    """Whether records go round among them; then they take turns until none is left, before the next group begins."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stages:
-    """All of a topology, in the order data flows; `Plan` is what a host gets."""
+    """All stages of a topology, in the order data flows; a host gets a `Plan`."""
 
     stages: tuple[Stage, ...]
     name: str = "topology"
     global_stages: tuple[Stage, ...] = ()
-    """They fill the stores of global tables and global stores, which every task can read; nobody cuts them into tasks,
-    and none of the other properties counts them in. `index` is the position here."""
+    """They fill the stores of global tables and global stores, which every task can read. They have no tasks, and
+    the other properties leave them out. `index` is the position here."""
 
     @property
     def nodes(self) -> tuple[AnyNode, ...]:
@@ -177,7 +177,7 @@ class Stages:
 
     @property
     def loops(self) -> tuple[str, ...]:
-        """The exchanges that lead back, to the stage that writes them or to one before it; sorted.
+        """The exchanges that lead back to the stage that writes them, or to an earlier one; sorted.
 
         With a foreign-key join, or a stream joined with a table made from itself, records go in a cycle.
         """
@@ -193,7 +193,7 @@ class Stages:
 
     @property
     def groups(self) -> tuple[StageGroup, ...]:
-        """The stages in the order data flows; those among which records go in a cycle are one group."""
+        """The stages in the order data flows; the stages of a cycle are one group."""
         readers = {exchange: stage.index for stage in self.stages for exchange in stage.exchanges_in}
         onward = {stage.index: {readers[exchange] for exchange in stage.exchanges_out} for stage in self.stages}
         reached = {index: _reached(index, onward) for index in onward}
@@ -238,7 +238,7 @@ class Stages:
 
 
 def _reached(start: int, onward: Mapping[int, set[int]]) -> set[int]:
-    """The stages to which records get from one; itself too if they come back."""
+    """The stages that records from one stage reach; includes the stage itself if they come back."""
     found: set[int] = set()
     waiting = [start]
     while waiting:

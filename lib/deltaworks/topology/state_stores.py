@@ -1,8 +1,8 @@
-"""State stores as processors and tests see them: typed keys and values in, typed keys and values out.
+"""State stores as processors and tests see them, with typed keys and values.
 
-Everything that iterates is ordered by the bytes of the keys, sees what has been written before it was called, and is
-not disturbed by what is written while it runs. A null key is refused, a null value deletes. How stores are declared is
-`dsl/state_stores.py`, how they keep their bytes is `kernel/stores`.
+Iterators are ordered by the bytes of the keys. They see all writes before their call, and later writes do not disturb
+them. A null key is refused, a null value deletes. `dsl/state_stores.py` declares stores, `kernel/stores` keeps their
+bytes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ValueAndTimestamp(NamedTuple, Generic[V]):
 
 
 class VersionedRecord(NamedTuple, Generic[V]):
-    """One version of a key, and from when on it is valid.
+    """One version of a key, and the time from which it is valid.
 
     Source: `VersionedRecord`; differs: it does not say until when.
     """
@@ -39,7 +39,7 @@ class VersionedRecord(NamedTuple, Generic[V]):
 
 
 class KeyValueStore(Protocol[K, V]):
-    """One value per key; also an LRU map, which forgets the key that was used longest ago.
+    """One value per key; also an LRU map, which forgets the least recently used key.
 
     Source: `KeyValueStore`; differs: no.
 
@@ -66,25 +66,25 @@ class KeyValueStore(Protocol[K, V]):
         """Sets the value of a key; None deletes it."""
 
     def put_if_absent(self, key: K, value: V) -> V | None:
-        """Sets the value of a key that has none; returns the value from before."""
+        """Sets the value of a key that has none; returns the previous value."""
 
     def put_all(self, entries: Iterable[tuple[K, V | None]]) -> None:
         """Sets the values of several keys."""
 
     def delete(self, key: K) -> V | None:
-        """Deletes a key; returns the value from before."""
+        """Deletes a key; returns the previous value."""
 
     def range(self, from_key: K | None, to_key: K | None) -> Iterator[tuple[K, V]]:
         """`(key, value)` of the keys between two keys, both inclusive; None: no bound."""
 
     def reverse_range(self, from_key: K | None, to_key: K | None) -> Iterator[tuple[K, V]]:
-        """As `range`, the last key first."""
+        """Like `range`, the last key first."""
 
     def all(self) -> Iterator[tuple[K, V]]:
         """`(key, value)` of every key."""
 
     def reverse_all(self) -> Iterator[tuple[K, V]]:
-        """As `all`, the last key first."""
+        """Like `all`, the last key first."""
 
     def prefix_scan(self, prefix: Any, serde: Serde[Any] | None = None) -> Iterator[tuple[K, V]]:
         """`(key, value)` of the keys whose bytes begin with those of `prefix`.
@@ -95,7 +95,7 @@ class KeyValueStore(Protocol[K, V]):
         """
 
     def approximate_num_entries(self) -> int:
-        """The number of keys; ours is exact, and counts them."""
+        """The number of keys; ours is exact, because it counts them."""
 
 
 class TimestampedKeyValueStore(Protocol[K, V]):
@@ -127,7 +127,7 @@ class TimestampedKeyValueStore(Protocol[K, V]):
         """`(key, value)` of the keys between two keys, both inclusive; None: no bound."""
 
     def reverse_range(self, from_key: K | None, to_key: K | None) -> Iterator[tuple[K, V]]:
-        """As `range`, the last key first."""
+        """Like `range`, the last key first."""
 
     def range_with_timestamps(self, from_key: K | None, to_key: K | None) -> Iterator[tuple[K, V, int]]:
         """`(key, value, timestamp_ms)` of the keys between two keys, both inclusive; None: no bound."""
@@ -136,7 +136,7 @@ class TimestampedKeyValueStore(Protocol[K, V]):
         """`(key, value)` of every key."""
 
     def reverse_all(self) -> Iterator[tuple[K, V]]:
-        """As `all`, the last key first."""
+        """Like `all`, the last key first."""
 
     def all_with_timestamps(self) -> Iterator[tuple[K, V, int]]:
         """`(key, value, timestamp_ms)` of every key."""
@@ -145,7 +145,7 @@ class TimestampedKeyValueStore(Protocol[K, V]):
         """See `KeyValueStore.prefix_scan`."""
 
     def approximate_num_entries(self) -> int:
-        """The number of keys; ours is exact, and counts them."""
+        """The number of keys; ours is exact, because it counts them."""
 
 
 class VersionedKeyValueStore(Protocol[KIn, V]):
@@ -158,21 +158,21 @@ class VersionedKeyValueStore(Protocol[KIn, V]):
         """Adds a version; a None value says that the key was deleted then.
 
         Returns:
-            Until when it is valid: -1 if it is the latest, -2**63 if it is too old to be kept.
+            The end of its validity: -1 if it is the latest, -2**63 if it is too old to be kept.
         """
 
     def delete(self, key: KIn, timestamp_ms: int) -> VersionedRecord[V] | None:
-        """Says that the key was deleted at a time; returns the version that was valid then."""
+        """Records that the key was deleted at a time; returns the version that was valid then."""
 
     def get(self, key: KIn, as_of_ms: int | None = None) -> VersionedRecord[V] | None:
-        """The version that was valid at a time; None: the latest one. Older than the history, there is none."""
+        """The version that was valid at a time; None: the latest one. Times before the history have no version."""
 
 
 class WindowStore(Protocol[K, V]):
-    """One value per key and window, or with `retain_duplicates` all that were put.
+    """One value per key and window, or with `retain_duplicates` all values that were put.
 
-    A window is seen as long as `start > newest start ever put - retention`. Bounds of time are bounds of the start,
-    both inclusive. What runs over several keys is ordered by segment of time (half the retention, at least a minute),
+    A window is visible as long as `start > newest start ever put - retention`. Bounds of time are bounds of the start,
+    both inclusive. Iterators over several keys are ordered by segment of time (half the retention, at least a minute),
     then by key, then by start, as in Kafka Streams.
 
     Source: `WindowStore`; differs: `fetch` with two times is called `fetch_range`, with two keys `fetch_keys`.
@@ -181,7 +181,7 @@ class WindowStore(Protocol[K, V]):
     def put(self, key: K, value: V | None, start_ms: int) -> None:
         """Sets the value of a key in the window that starts then; None deletes it.
 
-        With `retain_duplicates` it is added to what is there, and None does nothing.
+        With `retain_duplicates` the value is added to the others, and None does nothing.
         """
 
     def fetch(self, key: K, start_ms: int) -> V | None:
@@ -191,7 +191,7 @@ class WindowStore(Protocol[K, V]):
         """`(start_ms, value)` of the windows of a key that start in `[from_ms, to_ms]`, oldest first."""
 
     def backward_fetch_range(self, key: K, from_ms: int, to_ms: int) -> Iterator[tuple[int, V]]:
-        """As `fetch_range`, the newest first."""
+        """Like `fetch_range`, the newest first."""
 
     def fetch_keys(
         self, from_key: K | None, to_key: K | None, from_ms: int, to_ms: int
@@ -201,19 +201,19 @@ class WindowStore(Protocol[K, V]):
     def backward_fetch_keys(
         self, from_key: K | None, to_key: K | None, from_ms: int, to_ms: int
     ) -> Iterator[tuple[Windowed[K], V]]:
-        """As `fetch_keys`, the last first."""
+        """Like `fetch_keys`, the last first."""
 
     def fetch_all(self, from_ms: int, to_ms: int) -> Iterator[tuple[Windowed[K], V]]:
         """`(window, value)` of the windows of all keys that start in `[from_ms, to_ms]`."""
 
     def backward_fetch_all(self, from_ms: int, to_ms: int) -> Iterator[tuple[Windowed[K], V]]:
-        """As `fetch_all`, the last first."""
+        """Like `fetch_all`, the last first."""
 
     def all(self) -> Iterator[tuple[Windowed[K], V]]:
         """`(window, value)` of all windows."""
 
     def backward_all(self) -> Iterator[tuple[Windowed[K], V]]:
-        """As `all`, the last first."""
+        """Like `all`, the last first."""
 
 
 class TimestampedWindowStore(Protocol[K, V]):
@@ -257,7 +257,7 @@ class TimestampedWindowStore(Protocol[K, V]):
         """`(window, value)` of all windows."""
 
     def backward_all(self) -> Iterator[tuple[Windowed[K], V]]:
-        """As `all`, the last first."""
+        """Like `all`, the last first."""
 
     def all_with_timestamps(self) -> Iterator[tuple[Windowed[K], V, int]]:
         """`(window, value, timestamp_ms)` of all windows."""
@@ -266,8 +266,8 @@ class TimestampedWindowStore(Protocol[K, V]):
 class SessionStore(Protocol[K, V]):
     """One value per key and session; `end_ms` of a session is inclusive.
 
-    A session is seen as long as `end > newest end ever put - retention`. Ordered by segment of time (half the
-    retention, at least a minute), then by key, end and start.
+    A session is visible as long as `end > newest end ever put - retention`. Iterators are ordered by segment of time
+    (half the retention, at least a minute), then by key, end and start.
 
     Source: `SessionStore`; differs: two bounds of keys make a method of their own.
     """
@@ -285,13 +285,13 @@ class SessionStore(Protocol[K, V]):
         """`(session, value)` of a key, oldest first."""
 
     def backward_fetch(self, key: K) -> Iterator[tuple[Windowed[K], V]]:
-        """As `fetch`, the newest first."""
+        """Like `fetch`, the newest first."""
 
     def fetch_keys(self, from_key: K | None, to_key: K | None) -> Iterator[tuple[Windowed[K], V]]:
         """`(session, value)` of the keys between two keys, both inclusive; None: no bound."""
 
     def backward_fetch_keys(self, from_key: K | None, to_key: K | None) -> Iterator[tuple[Windowed[K], V]]:
-        """As `fetch_keys`, the last first."""
+        """Like `fetch_keys`, the last first."""
 
     def find_sessions(self, key: K, earliest_end_ms: int, latest_start_ms: int) -> Iterator[tuple[Windowed[K], V]]:
         """`(session, value)` of a key with `end >= earliest_end_ms` and `start <= latest_start_ms`, oldest first."""
@@ -299,13 +299,13 @@ class SessionStore(Protocol[K, V]):
     def backward_find_sessions(
         self, key: K, earliest_end_ms: int, latest_start_ms: int
     ) -> Iterator[tuple[Windowed[K], V]]:
-        """As `find_sessions`, the newest first."""
+        """Like `find_sessions`, the newest first."""
 
 
 class OrderedBytes(Protocol):
-    """What a store of your own keeps its entries in: bytes in byte order, durable at the next commit.
+    """The entries of a store that you write: bytes in byte order, durable at the next commit.
 
-    It is the only memory that lasts: a store is built again from it whenever its task is.
+    It is the only lasting memory: the store is built again from it whenever its task is.
     """
 
     def get(self, key: bytes) -> bytes | None:
@@ -318,4 +318,4 @@ class OrderedBytes(Protocol):
         """Entries with `start <= key < stop`, in byte order; None: to the end."""
 
     def reverse_range(self, start: bytes = b"", stop: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
-        """The same, the last first."""
+        """Like `range`, the last first."""

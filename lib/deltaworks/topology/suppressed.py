@@ -1,6 +1,6 @@
-"""When a suppressed table lets its updates go, and how much it may hold back.
+"""When a suppressed table forwards its updates, and how much it may hold back.
 
-Value objects; what they do to a table lives in `kernel/processors/suppress.py`.
+Value objects; `kernel/processors/suppress.py` applies them to a table.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ K_contra = TypeVar("K_contra", contravariant=True)
 
 @dataclass(frozen=True)
 class BufferConfig:
-    """How much may be held back, per task, and what happens when that is full.
+    """How much may be held back per task, and what happens when the buffer is full.
 
     Bytes are counted as Kafka Streams does: per key 8 + the key + the values held + 20 + the name of the topic + the
     headers, all as they are serialized. Names of exchanges are shorter here than those of Kafka's repartition topics.
@@ -29,11 +29,11 @@ class BufferConfig:
     """
 
     max_records: int | None = None
-    """None: no bound."""
+    """None if there is no bound."""
     max_bytes: int | None = None
-    """None: no bound."""
+    """None if there is no bound."""
     emits_early: bool = False
-    """When full, the oldest update goes first (else the stream stops)."""
+    """Whether a full buffer forwards its oldest update; else the stream stops."""
 
     def __post_init__(self) -> None:
         for what, bound in (("records", self.max_records), ("bytes", self.max_bytes)):
@@ -42,25 +42,25 @@ class BufferConfig:
 
     @classmethod
     def unbounded(cls) -> BufferConfig:
-        """As much as there is memory for."""
+        """As many updates as memory can hold."""
         return cls()
 
     @classmethod
     def of_max_records(cls, records: int) -> BufferConfig:
-        """At most so many keys; when full it emits early, unless you say `shut_down_when_full`."""
+        """At most this many keys; a full buffer emits early, unless you add `shut_down_when_full`."""
         return cls(max_records=records, emits_early=True)
 
     @classmethod
     def of_max_bytes(cls, size_bytes: int) -> BufferConfig:
-        """At most so many bytes; when full it emits early, unless you say `shut_down_when_full`."""
+        """At most this many bytes; a full buffer emits early, unless you add `shut_down_when_full`."""
         return cls(max_bytes=size_bytes, emits_early=True)
 
     def with_max_records(self, records: int) -> BufferConfig:
-        """The same with at most so many keys."""
+        """The same with at most this many keys."""
         return replace(self, max_records=records)
 
     def with_max_bytes(self, size_bytes: int) -> BufferConfig:
-        """The same with at most so many bytes."""
+        """The same with at most this many bytes."""
         return replace(self, max_bytes=size_bytes)
 
     def with_no_bound(self) -> BufferConfig:
@@ -68,11 +68,11 @@ class BufferConfig:
         return BufferConfig()
 
     def emit_early_when_full(self) -> BufferConfig:
-        """When full, the oldest update is let go before its time."""
+        """A full buffer forwards its oldest update before its time."""
         return replace(self, emits_early=True)
 
     def shut_down_when_full(self) -> BufferConfig:
-        """When full, the stream stops with an error: no update ever goes early."""
+        """A full buffer stops the stream with an error, so no update is ever forwarded early."""
         return replace(self, emits_early=False)
 
 
@@ -98,14 +98,14 @@ class Suppressed(Generic[K_contra]):
 
     buffer: BufferConfig
     wait_ms: int | None
-    """How long the first update of a key is held back, in stream time; None: until its window closes."""
+    """How long the first update of a key is held back, in stream time; None: until the window closes."""
 
     @staticmethod
     def until_window_closes(buffer: BufferConfig) -> Suppressed[Windowed[Any]]:
-        """One result per window: the last one, when no record can change it any more.
+        """One result per window: the last one, once no record can change it any more.
 
         Args:
-            buffer: must not emit early, or results would not be final.
+            buffer: a buffer that does not emit early, or results would not be final.
 
         Source: `Suppressed#untilWindowCloses`; differs: no.
         """
@@ -118,7 +118,7 @@ class Suppressed(Generic[K_contra]):
 
     @staticmethod
     def until_time_limit(limit: timedelta, buffer: BufferConfig) -> Suppressed[Any]:
-        """At most one update per key and time: a key waits this long for further updates, which replace the first.
+        """At most one update per key and time: an update waits this long for later ones of its key, which replace it.
 
         Args:
             limit: in stream time, from the first update of a key that is held back; 0 lets everything pass.

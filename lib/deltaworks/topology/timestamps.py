@@ -1,6 +1,6 @@
-"""From a record to its time: the extractors that a source may have.
+"""Timestamp extractors: the functions by which a source gives a record its time.
 
-A source without one takes the record's own timestamp; that is `FailOnInvalidTimestamp`, on the fastest way.
+A source without one takes the record's own timestamp, like `FailOnInvalidTimestamp`, but on the fastest path.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class ConsumedRecord(msgspec.Struct, frozen=True):
     key: Any
     value: Any
     timestamp_ms: int
-    """As its producer, or the broker, set it; -1 for none."""
+    """The timestamp that its producer or the broker set; -1 for none."""
     headers: tuple[tuple[str, bytes | None], ...]
     topic: str
     partition: int
     offset: int
     wall_clock_ms: int
-    """Of the micro-batch, or of the test driver."""
+    """The wall clock of the micro-batch or of the test driver."""
 
 
 class TimestampExtractor(Protocol):
@@ -59,7 +59,7 @@ class TimestampExtractor(Protocol):
 
 
 class FailOnInvalidTimestamp:
-    """The record's own timestamp; a negative one is an error. What a source does without an extractor.
+    """The record's own timestamp; a negative one is an error. Sources without an extractor do the same.
 
     Source: `FailOnInvalidTimestamp`; differs: `on_error="continue"` sets such a record aside.
     """
@@ -112,18 +112,18 @@ class WallclockTimestampExtractor:
 
 @dataclass(frozen=True, kw_only=True)
 class Timestamps:
-    """How far ahead of the clock the records of a topic may be, and what becomes of those that are further.
+    """How far ahead of the clock the records of a topic may be, and what happens to records further ahead.
 
-    One record with its time in microseconds, or of the year 2090, takes stream time with it: windows close, and what
-    comes after it is late. `Topic("orders", timestamps=Timestamps(max_ahead=timedelta(days=1)))` refuses it instead.
+    One record with its time in microseconds, or of the year 2090, takes stream time with it: windows close, and later
+    records are late. `Topic("orders", timestamps=Timestamps(max_ahead=timedelta(days=1)))` refuses it instead.
 
     Source: none. Kafka has `message.timestamp.after.max.ms` for what brokers take.
 
     Args:
-        max_ahead: of the wall clock of the micro-batch, so that a batch that is run again gives the same. Compared
-            with what a timestamp extractor answers, if there is one.
-        otherwise: `fail` stops the stream, `dead_letter` sets the record aside, whatever `on_error` says; `clamp` takes
-            it at the latest time that is allowed.
+        max_ahead: limit relative to the wall clock of the micro-batch, so a batch that is run again gives the same.
+            It applies to the result of the timestamp extractor, if there is one.
+        otherwise: `fail` stops the stream, `dead_letter` sets the record aside, whatever `on_error` says; `clamp` gives
+            it the latest time that is allowed.
     """
 
     max_ahead: timedelta
@@ -136,7 +136,7 @@ def latest_ms(limit: Timestamps, wall_clock_ms: int) -> int:
 
 
 def problem_of(limit: Timestamps) -> str | None:
-    """What is wrong with it."""
+    """The problem of a limit, if it has one."""
     if not isinstance(limit.max_ahead, timedelta) or limit.max_ahead < timedelta(0):
         return f"max_ahead is {limit.max_ahead!r}, not a duration of at least 0."
     if limit.otherwise not in ("fail", "dead_letter", "clamp"):
@@ -145,7 +145,7 @@ def problem_of(limit: Timestamps) -> str | None:
 
 
 class TimestampTooFarAhead(ValueError):
-    """A record of the future, as `Timestamps` has it."""
+    """A record is further in the future than `Timestamps` allows."""
 
     def __init__(self, timestamp_ms: int, latest: int, otherwise: str) -> None:
         near = range(latest // 2, latest + 1)  # in the unit that it should have

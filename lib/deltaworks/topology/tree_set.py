@@ -1,7 +1,7 @@
 """The order of a `java.util.TreeSet` whose elements change their rank while it is filled.
 
-Kafka Streams keeps the neighbours of a node in one, by weight, and weights grow while neighbours are added. Where a new
-one goes is then decided by the shape of the tree, so the same red-black tree is needed to describe a topology alike.
+Kafka Streams keeps the neighbours of a node in one, by weight, and weights grow while neighbours are added. The shape
+of the tree then decides the place of a new one, so an equal description needs the same red-black tree.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ class _Entry:
     name: str
     parent: _Entry | None
     children: list[_Entry | None] = field(default_factory=lambda: [None, None])
-    """What comes before, what comes after."""
+    """The entries before and after this one."""
     red: bool = True
 
     @property
     def side(self) -> int:
-        """Which of its parent's children it is."""
+        """The side on which it hangs below its parent."""
         return int(self.parent is not None and self.parent.children[1] is self)
 
 
 class TreeSet:
-    """Names, ordered by what their ranks were when they were added.
+    """Names, ordered by their ranks at the time they were added.
 
     Args:
-        rank: of a name, now.
+        rank: the current rank of a name.
     """
 
     def __init__(self, rank: Callable[[str], tuple[int, str]]) -> None:
@@ -36,7 +36,7 @@ class TreeSet:
         self._root: _Entry | None = None
 
     def add(self, name: str) -> None:
-        """Adds a name, unless it is met on the way to its place."""
+        """Adds a name, unless the way to its place meets the same name."""
         parent, entry, side = None, self._root, 0
         while entry is not None:
             if entry.name == name:

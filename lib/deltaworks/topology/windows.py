@@ -2,7 +2,7 @@
 
 Intervals are milliseconds since the epoch. Time windows are half open, `[start, end)`; sliding windows and sessions are
 closed, `[first, last]`.
-What a window does to a record lives in `kernel/processors`: `windowed_aggregates.py`, `sliding.py`, `sessions.py`.
+The semantics are in `kernel/processors`: `windowed_aggregates.py`, `sliding.py`, `sessions.py`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class EmitStrategy(Enum):
     """
 
     ON_WINDOW_UPDATE = "on window update"
-    """At every update, or with a record cache at the commit after it."""
+    """At every update; with a record cache, at the commit after it."""
     ON_WINDOW_CLOSE = "on window close"
     """Once, when no record can change the window any more."""
 
@@ -63,7 +63,7 @@ class TimeWindows:
 
     @classmethod
     def of_size_with_no_grace(cls, size: timedelta) -> TimeWindows:
-        """Tumbling windows; a record of a window that has ended is dropped."""
+        """Tumbling windows; records of a window that has ended are dropped."""
         return cls.of_size_and_grace(size, timedelta(0))
 
     @classmethod
@@ -95,12 +95,12 @@ class UnlimitedWindows:
 
     @property
     def grace_ms(self) -> int:
-        """What never closes needs no grace."""
+        """A window that never closes needs no grace."""
         return 0
 
     @classmethod
     def of(cls) -> UnlimitedWindows:
-        """Starts with the epoch, so every record belongs to it."""
+        """Starts at the epoch, so every record belongs to it."""
         return cls()
 
     @classmethod
@@ -145,7 +145,7 @@ class SlidingWindows:
 
     @classmethod
     def of_time_difference_and_grace(cls, difference: timedelta, grace: timedelta) -> SlidingWindows:
-        """Windows that accept late records for `grace` more."""
+        """Windows that accept late records for another `grace`."""
         return cls(
             difference_ms=milliseconds(difference, "the time difference of a window"),
             grace_ms=milliseconds(grace, "the grace of a window"),
@@ -180,18 +180,18 @@ class SessionWindows:
 
     @classmethod
     def of_inactivity_gap_and_grace(cls, gap: timedelta, grace: timedelta) -> SessionWindows:
-        """Sessions that accept late records for `grace` more."""
+        """Sessions that accept late records for another `grace`."""
         return cls(
             gap_ms=milliseconds(gap, "the inactivity gap of a session"),
             grace_ms=milliseconds(grace, "the grace of a session"),
         )
 
     def max_duration(self, duration: timedelta) -> SessionWindows:
-        """Sessions from whose first to whose last record is at most `duration`, however busy their key is.
+        """Sessions that last at most `duration` from the first to the last record, however busy their key is.
 
         A record joins the session it falls into, then the other sessions a gap away, the earlier ones first, as long
         as the result is not longer than `duration`. Sessions that would make it longer stay as they are, and a record
-        that finds no room starts a session. So sessions of a key never overlap, but may be closer than the gap.
+        without a fitting session starts one. So sessions of a key never overlap, but may be closer than the gap.
 
         Source: none; Kafka Streams' sessions go on as long as records come.
         """
@@ -199,7 +199,7 @@ class SessionWindows:
 
 
 AnyWindows: TypeAlias = TimeWindows | UnlimitedWindows | SlidingWindows | SessionWindows
-"""All that `windowed_by` takes."""
+"""All kinds of windows that `windowed_by` accepts."""
 
 
 def _check_grace(grace_ms: int) -> None:

@@ -132,7 +132,7 @@ def test_a_builder_can_demand_a_name_for_every_exchange(topology: Callable[[Word
         builder.build()
 
     (problem,) = error.value.problems
-    assert problem.what.endswith(" sends records over an exchange that has no name of yours.")
+    assert problem.what.endswith(" sends records over an exchange that you have not named.")
 
 
 def test_the_name_of_an_operator_before_a_join_is_not_the_name_of_its_exchange() -> None:
@@ -140,5 +140,5 @@ def test_the_name_of_an_operator_before_a_join_is_not_the_name_of_its_exchange()
     words = builder.stream("words", key=str, value=str).select_key(lambda _, word: word, key=str, name="by-word")
     words.join(users(builder), str.__add__, value=str).to("out")
 
-    with pytest.raises(TopologyError, match="join sends records over an exchange that has no name of yours"):
+    with pytest.raises(TopologyError, match="join sends records over an exchange that you have not named"):
         builder.build()

@@ -115,7 +115,7 @@ def names_are_written_as_in_java(shop: Shop) -> None:
 
 @told(
     """
-    deltaworks has no 'Consumed'. In its place: stream(..., key=..., value=..., timestamp_extractor=..., offset_reset=..., name='...')
+    deltaworks has no 'Consumed'. Use instead: stream(..., key=..., value=..., timestamp_extractor=..., offset_reset=..., name='...')
     """,
     ImportError,
 )
@@ -696,7 +696,7 @@ def a_list_of_topics(shop: Shop) -> None:
 
 @told(
     """
-    stream has both names of topics and a pattern.
+    stream has both topic names and a pattern.
       at {here}
       Hint: give the names, or pattern='sensor-.*'
     """,
@@ -802,7 +802,7 @@ def a_branch_by_its_name_in_kafka_streams(shop: Shop) -> None:
 
 @told(
     """
-    process needs what makes a Processor, but got a Counting: each task has one of its own.
+    process needs a supplier that makes a Processor, but got a Counting: each task has its own.
       at {here}
       Hint: process(Counting), the class itself, or a function that returns a new one
     """,
@@ -827,7 +827,7 @@ def a_function_in_place_of_a_processor(shop: Shop) -> None:
 
 @told(
     """
-    process needs what makes a Processor, but got what makes a Lengths.
+    process needs a supplier that makes a Processor, but got one that makes a Lengths.
       at {here}
       Hint: class Lengths(Processor[...])
     """,

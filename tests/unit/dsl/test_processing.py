@@ -98,9 +98,9 @@ def test_every_wrong_supplier_is_told_at_once() -> None:
 
     problems = problems_of(builder)
 
-    assert "process needs what makes a Processor, but got a Count: each task has one of its own." in problems
+    assert "process needs a supplier that makes a Processor, but got a Count: each task has its own." in problems
     assert "process: the supplier returns the same object each time; tasks cannot share a processor." in problems
-    assert "process needs what makes a Processor, but got what makes a Length." in problems
+    assert "process needs a supplier that makes a Processor, but got one that makes a Length." in problems
     assert "names the store 'missing', but there is none of that name." in problems
     assert "a store is connected by its name, not by a StoreBuilder." in problems
     assert problems.startswith("5 problems in topology")

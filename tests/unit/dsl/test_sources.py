@@ -154,4 +154,4 @@ def test_topic_has_one_source_and_a_pattern_is_a_regular_expression() -> None:
     text = str(caught.value)
     assert "and by the pattern 'sensor-.*' too" in text
     assert "the pattern 'sensor-(' is not a regular expression" in text
-    assert "stream has both names of topics and a pattern" in text
+    assert "stream has both topic names and a pattern" in text

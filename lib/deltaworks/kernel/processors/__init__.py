@@ -1,1 +1,1 @@
-"""What the nodes of `topology/nodes` do, file by file under the same names; `build.py` is the table of all."""
+"""The behaviour of the nodes of `topology/nodes`, in files of the same names; `build.py` is the table of all."""

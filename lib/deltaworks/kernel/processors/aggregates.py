@@ -1,7 +1,7 @@
-"""Aggregates of a stream per key, and what joins the streams of a cogroup.
+"""Aggregates of a stream per key, and the merge of a cogroup's streams.
 
-Over windows: `windowed_aggregates.py`, `sliding.py`, `sessions.py`. These functions are the hottest of all: each is one
-closure, and works on the caches of its store directly.
+Aggregates over windows are in `windowed_aggregates.py`, `sliding.py`, `sessions.py`. These functions are the hottest of
+all: each is one closure, and works on the caches of its store directly.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def stream_aggregate(node: StreamAggregate, wiring: Wiring) -> Process:
         kept, time_ms = entry[0], entry[1]
         try:
             if kept is None:
-                # Forwarded as the old value although no row had it: so does Kafka Streams.
+                # Forwarded as the old value although no row had it, as in Kafka Streams.
                 old, time_ms = initial(), timestamp_ms
             else:
                 old = kept if thaw is None else thaw(kept)
@@ -88,6 +88,6 @@ def _versioned(node: StreamAggregate, store: VersionedStore, wiring: Wiring) -> 
 
 
 def cogroup_merge(node: CogroupMerge, wiring: Wiring) -> Process:
-    """The updates of all streams of a cogroup; a window is final when it is for each of them."""
+    """Merges the updates of all streams of a cogroup; a window is final when it is final for each of them."""
     wiring.clocks[node.name] = CogroupClock(wiring.clocks, node.parents)
     return wiring.forward(node.name)

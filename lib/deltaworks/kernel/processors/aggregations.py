@@ -11,7 +11,7 @@ from deltaworks.topology.nodes.aggregates import Aggregate, Aggregation, Count, 
 
 @dataclass(frozen=True)
 class Functions:
-    """What an aggregation does to its state."""
+    """The functions of an aggregation."""
 
     initial: Callable[[], Any]
     update: Callable[[Any, Any, Any], Any]
@@ -38,7 +38,7 @@ def functions(aggregation: Aggregation) -> Functions:
 
 
 def check_retention(store: str, retention_ms: int | None, needed_ms: int) -> None:
-    """The DSL has told the user; this is for plans made without it."""
+    """Checks plans that were made without the DSL, which checks this itself."""
     if retention_ms is None or retention_ms < needed_ms:
         raise ValueError(f"store '{store}' keeps {retention_ms} ms; its windows with their grace need {needed_ms} ms")
 

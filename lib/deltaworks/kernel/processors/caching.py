@@ -1,7 +1,7 @@
-"""The record cache: with it, a commit forwards the last update per key, with the value from before the commit.
+"""The record cache: a commit forwards the last update per key, with the value as of the previous commit.
 
-The stores know what was written since the last commit, so the cache is that knowledge and costs nothing per record.
-Keys are forwarded in the order in which they were first written (Kafka Streams: last written), except sliding windows.
+The stores already keep the writes since the last commit, so the cache costs nothing per record. Keys are forwarded in
+the order of their first writes (Kafka Streams: last writes), except sliding windows.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def forward_sliding_windows_at_commit(
 ) -> Callable[[], None]:
     """Forwards the rows of a window store in the order in which they were last written.
 
-    One record writes several windows of its key, and not in order of time, so readers would notice another order.
+    One record writes several windows of its key out of time order, so readers would notice another order.
     """
     codec = store.codec
 
@@ -87,7 +87,7 @@ def forward_sessions_at_commit(
                 context.number, context.index = latest[3], latest[4]
             for end_ms, start_ms, value, *_ in removed:
                 if store.left_store(end_ms):
-                    # The session was merged out of the cache; the store knows nothing of it, so nobody is told.
+                    # The session was merged away in the cache; the store never had it, so nothing is forwarded.
                     continue
                 old = codec.value_of_cached(value) if old_values else None
                 forward(Windowed(key, start_ms, end_ms), Change(None, old), end_ms, context.headers)

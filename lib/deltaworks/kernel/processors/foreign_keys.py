@@ -1,8 +1,8 @@
-"""Joins of tables by a foreign key; `topology/nodes/foreign_keys.py` tells how the five operators work together.
+"""Joins of tables by a foreign key; `topology/nodes/foreign_keys.py` describes how the five operators work together.
 
-Between the exchanges a record carries a `Subscription` or an `Answer` in place of a value. A left value is known by a
-digest of its bytes: if its serde begins to write it otherwise, answers to older subscriptions are dropped until the row
-comes again (so it is in Kafka Streams).
+Between the exchanges a record carries a `Subscription` or an `Answer` instead of a value. A digest of its bytes
+identifies a left value: if its serde begins to write other bytes, answers to older subscriptions are dropped until the
+row comes again (as in Kafka Streams).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from deltaworks.topology.nodes.foreign_keys import (
 
 
 def subscribe(node: ForeignKeySubscribe, wiring: Wiring) -> Process:
-    """Sends at most two subscriptions per update: one that ends what the old value wanted, one for the new value.
+    """Sends at most two subscriptions per update: one ends the old value's subscription, one is for the new value.
 
     Source: `SubscriptionSendProcessorSupplier`.
     """
@@ -65,7 +65,7 @@ def subscribe(node: ForeignKeySubscribe, wiring: Wiring) -> Process:
             return send(before, Instruction.DELETE_AND_ANSWER) if before is not None else None
         if moved:
             send(before, Instruction.DELETE)
-            # Whether the old row was found nobody knows here, so that there is none now has to be said.
+            # This side does not know whether the old row was found, so the right side must say that there is none now.
             return send(after, Instruction.ANSWER)
         return send(after, Instruction.ANSWER_IF_FOUND)
 
@@ -92,7 +92,7 @@ def register(node: ForeignKeyRegister, wiring: Wiring) -> Process:
 
 
 def answer(node: ForeignKeyAnswer, wiring: Wiring) -> Process:
-    """An answer has the larger timestamp of both sides.
+    """Answers a subscription, with the larger timestamp of both sides.
 
     Source: `SubscriptionJoinProcessorSupplier`.
     """
@@ -123,7 +123,7 @@ def answer(node: ForeignKeyAnswer, wiring: Wiring) -> Process:
 
 
 def update(node: ForeignKeyUpdate, wiring: Wiring) -> Process:
-    """An answer has the timestamp of the right row, even if the left one is newer; so it is in Kafka Streams.
+    """Answers with the timestamp of the right row, even if the left one is newer, as in Kafka Streams.
 
     Source: `ForeignTableJoinProcessorSupplier`.
     """
@@ -148,7 +148,7 @@ def update(node: ForeignKeyUpdate, wiring: Wiring) -> Process:
 
 
 def resolve(node: ForeignKeyResolve, wiring: Wiring) -> Process:
-    """An answer to a value that is no longer there is dropped: another one is on its way.
+    """Drops an answer to a value that is no longer there, because another answer will come.
 
     Source: `ResponseJoinProcessorSupplier`.
     """

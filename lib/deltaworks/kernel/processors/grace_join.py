@@ -1,4 +1,4 @@
-"""Stream-table joins with a grace period: a record waits, so that rows which come out of order are there.
+"""Stream-table joins with a grace period: a record waits for rows that come out of order.
 
 Source: `KStreamKTableJoinProcessor`, `RocksDBTimeOrderedKeyValueBuffer`.
 """
@@ -19,7 +19,7 @@ from deltaworks.topology.nodes.joins import StreamTableJoin
 
 
 class _Waiting(msgspec.Struct, frozen=True, array_like=True):
-    """What is kept of a record, besides its time and key."""
+    """The part of a waiting record besides its time and key."""
 
     value: bytes
     headers: Headers
@@ -35,11 +35,11 @@ Join: TypeAlias = Callable[[Any, Any, int, Headers], Exception | None]
 
 
 def grace_join(node: StreamTableJoin, buffer: str, join: Join, wiring: Wiring) -> Process:
-    """Records wait until time has passed theirs by the grace period, then go in order of time.
+    """Records wait until time has passed theirs by the grace period, then are joined in time order.
 
-    Time is the largest timestamp that has been put into the buffer. A record that is late already is joined at once.
-    A left join cannot keep a record without a key, so that fails, as in Kafka Streams. If the joiner raises, the record
-    in process fails, and the one that was to be joined stays in the buffer, with all behind it; so there.
+    Time is the largest timestamp that has been put into the buffer. A record that is already late is joined at once.
+    A left join cannot keep a record without a key, so that record fails, as in Kafka Streams. If the joiner raises, the
+    record in process fails, and the one to be joined stays in the buffer with all behind it, as there.
     """
     name, context, store = node.name, wiring.context, wiring.join_buffer(buffer)
     failed, drop, resume = context.failed, context.drop, context.resume

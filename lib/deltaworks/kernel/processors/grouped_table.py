@@ -1,4 +1,4 @@
-"""Grouping a table anew: old values are subtracted from their group, new ones are added to theirs."""
+"""Regrouping a table: old values are subtracted from their group, new ones are added to theirs."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _NO_PAIR = (None, None)
 
 
 def table_group_by(node: TableGroupBy, wiring: Wiring) -> Process:
-    """What leaves a group goes before what comes into one; if the group stays, both go in one record (KIP-904).
+    """Sends leaving values before entering ones; if the group stays, both go in one record (KIP-904).
 
-    Pairs with a null group or a null value are skipped. Of a versioned table only the latest versions are grouped.
+    Pairs with a null group or a null value are skipped. Only the latest versions of a versioned table are grouped.
     Source: `KTableRepartitionMap`.
     """
     name, selector = node.name, node.selector

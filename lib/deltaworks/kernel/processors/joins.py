@@ -1,4 +1,4 @@
-"""Joins of a stream with a table or a global table: only the stream triggers, the row comes from the table's store."""
+"""Joins of a stream with a table or global table: only the stream triggers; rows come from the table's store."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def stream_table_join(node: StreamTableJoin, wiring: Wiring) -> Process:
 
 
 def global_table_join(node: GlobalTableJoin, wiring: Wiring) -> Process:
-    """A row of a global table, whose store belongs to another stage and can be read by every task.
+    """Joins with a row of a global table, whose store belongs to another stage and can be read by every task.
 
     Null values are dropped; a null lookup key is dropped by an inner join and joins nothing in a left one.
 

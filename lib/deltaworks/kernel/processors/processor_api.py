@@ -1,6 +1,6 @@
 """Processors that users write: the context they work with, and how their records go in and out.
 
-What a processor raises is handled at its own node; what it forwarded before stays.
+Exceptions of a processor are handled at its own node; records already forwarded stay.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 def processing(node: ProcessorNode | FixedKeyProcessorNode, wiring: Wiring) -> Process:
-    """One object per task; it is initialized when all processors of the task are built."""
+    """Makes one object per task, which is initialized when all processors of the task are built."""
     record_of: Any = Record if isinstance(node, ProcessorNode) else FixedKeyRecord
     processor, context = node.supplier(), UserContext(node, wiring, node.connected, node.reads)
     handle, failed = processor.process, context.failed
@@ -49,13 +49,13 @@ def processing(node: ProcessorNode | FixedKeyProcessorNode, wiring: Wiring) -> P
 
 
 class UserContext:
-    """What a user's processor works with: `ProcessorContext`, `FixedKeyProcessorContext`."""
+    """The context of a user's processor: `ProcessorContext`, `FixedKeyProcessorContext`."""
 
     def __init__(self, node: Node, wiring: Wiring, connected: tuple[str, ...], reads: tuple[str, ...] = ()) -> None:
         """
         Args:
             connected: The stores that it may use.
-            reads: Those of them that it may not write.
+            reads: The stores among them that it may not write.
         """
         self._node = node
         self._context: TaskContext = wiring.context
@@ -116,12 +116,12 @@ class UserContext:
             ) from None
         send = self._forward if child is None else self._child(child)
         if self._flushes and headers != self._context.headers:
-            # What a record cache keeps until the commit goes on with the headers that it came with.
+            # Updates that a record cache keeps until the commit are forwarded with their original headers.
             return self._forward_disguised(send, record)
         return send(record.key, record.value, record.timestamp_ms, headers)
 
     def failed(self, error: Exception, record: Record[Any, Any] | FixedKeyRecord[Any, Any]) -> None:
-        """The processor raised on a record."""
+        """Handles an exception of the processor on a record."""
         self._context.failed(self._node.name, error, record.key, record.value, record.timestamp_ms, record.headers)
 
     def state_store(self, name: str) -> StoreAccess:
@@ -157,7 +157,7 @@ class UserContext:
         )
 
     def commit(self) -> None:
-        """The host commits after each micro-batch, the test driver after each record."""
+        """Does nothing: the host commits after each micro-batch, the test driver after each record."""
 
     def _child(self, name: str) -> Process:
         if name not in self._children:

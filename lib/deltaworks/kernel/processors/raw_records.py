@@ -1,9 +1,9 @@
-"""When a failed record has lost the bytes that it was read as: a quirk of Kafka Streams that dead letters show.
+"""When a failed record has lost its original bytes: a quirk of Kafka Streams that dead letters show.
 
-`ErrorPolicy(keep_bytes=True)` is without it.
+`ErrorPolicy(keep_bytes=True)` switches it off.
 
-Kafka Streams lets go of the bytes of the record in process as soon as a sink has taken it. An operator that fails later
-on the very same record, not on one that was made from it, writes a dead letter without key and value.
+Kafka Streams releases the bytes of the record in process as soon as a sink has taken it. An operator that fails later
+on the very same record, not on one made from it, writes a dead letter without key and value.
 Source: `RecordCollectorImpl#freeRawInputRecordFromContext`, `ProcessorContextImpl#forward`.
 """
 
@@ -21,7 +21,7 @@ Take = Callable[[Any, Any, int, Headers], None]
 
 
 class RawRecords:
-    """Which operators of a task see the very same records."""
+    """Knows which operators of a task see the very same records."""
 
     def __init__(self, nodes: Mapping[str, AnyNode]) -> None:
         """
@@ -36,11 +36,11 @@ class RawRecords:
             self._scopes[name] = frozenset[str]().union(*made_by)
 
     def taken_by(self, sink: str, context: TaskContext) -> Take | None:
-        """What a sink has to call for each record that it has written; None if nobody can fail on it afterwards."""
+        """A function for a sink to call after each record it has written; None if no operator can fail on it later."""
         if context.keeps_bytes:
             return None
         scope, above = self._scopes[sink], self._above(sink)
-        # An operator above has done its work before the sink, except for a processor of the user's.
+        # An operator above has done its work before the sink, except for a user's processor.
         others = {name for name in self._nodes if name not in above or isinstance(self._nodes[name], ProcessorNode)}
         if not any(scope & self._scopes[name] for name in others - {sink}):
             return None
@@ -63,5 +63,5 @@ class RawRecords:
 
 
 def _passes_on(node: AnyNode) -> bool:
-    """It forwards the record that it gets, not a new one; filters and `peek` make one, as all that keep the key do."""
+    """Whether it forwards the record that it gets; filters, `peek` and all others that keep the key make a new one."""
     return isinstance(node, Branch | Merge | Passthrough | ProcessorNode)

@@ -1,4 +1,4 @@
-"""The near side of an exchange: which task of the later stage a record goes to."""
+"""The near side of an exchange: the choice of a record's task in the later stage."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _REMEMBERED_KEYS = 100_000
 
 
 def exchange_sink(node: ExchangeSink, wiring: Wiring) -> Process:
-    """A record without a key goes to the task of the same number, so that the same batch always takes the same way."""
+    """Sends records by key; a record without one goes to the task of the same number, so a batch always goes alike."""
     name, exchange, context, collector = node.name, node.exchange, wiring.context, wiring.context.collector
     partitions = wiring.exchange_partitions[exchange]
     write_key, write_value = node.key.serialize, node.value.serialize

@@ -1,7 +1,7 @@
 """How an operator keeps the rows of its table and tells its readers, whatever kind of store it has.
 
 A key-value store keeps the last value; with a record cache the commit tells the readers. A versioned store keeps the
-versions; one that came too late is dropped, one that came out of order is told as such (`Change.is_latest`).
+versions; a version that came too late is dropped, one that came out of order is marked (`Change.is_latest`).
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def session_aggregate(node: SessionAggregate, wiring: Wiring) -> Process:
     flushes = wiring.flushes
 
     def forward_hiding_headers(key: Any, change: Change, end_ms: int, headers: Headers) -> None:
-        # A cache behind this goes on with the headers of the record in process.
+        # A cache behind this operator forwards the headers of the record in process.
         number, index = context.number, context.index
         context.disguise(end_ms, NO_HEADERS)
         try:
@@ -94,7 +94,7 @@ def session_aggregate(node: SessionAggregate, wiring: Wiring) -> Process:
         if moves and updates and not cached:
             for session in near:
                 old = codec.value_of_cached(session[2]) if old_values else None
-                # Gone before it is said, for joins that look it up.
+                # Removed before the tombstone is forwarded, for joins that look it up.
                 store.replace(entry_key, (session,), None)
                 tell(Windowed(key, session[1], session[0]), Change(None, old), session[0], NO_HEADERS)
             near = []
@@ -103,7 +103,7 @@ def session_aggregate(node: SessionAggregate, wiring: Wiring) -> Process:
             if freeze is not None and new is not None:
                 kept = freeze(new)
         except Exception as error:
-            # Kafka Streams has already removed what was to be merged, unless the session stays where it is.
+            # Kafka Streams has already removed the sessions to be merged, unless the session stays where it is.
             store.replace(entry_key, near if moves else (), None)
             return failed(name, error, key, value, timestamp_ms, headers)
         if cached:
@@ -126,7 +126,7 @@ def session_aggregate(node: SessionAggregate, wiring: Wiring) -> Process:
 
 
 def fitting(near: Sequence[Session], timestamp_ms: int, longest_ms: int) -> list[Session]:
-    """Of the sessions near a record, those that can be merged into one that is not too long; in order of time.
+    """The sessions near a record that can be merged into one that is not too long, in time order.
 
     The session that the record falls into comes first, then the earlier ones, so that sessions never overlap.
     """

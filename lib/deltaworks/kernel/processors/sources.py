@@ -1,4 +1,4 @@
-"""Where records enter. Reading and decoding are the task's; this file has what a table does with a record."""
+"""Where records enter. The task reads and decodes; this file has the processing of a table's records."""
 
 from __future__ import annotations
 

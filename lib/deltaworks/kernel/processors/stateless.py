@@ -1,7 +1,7 @@
 """One record at a time, without memory.
 
-Each processor is a function. What the user's function raises is handled here, at the operator that called it;
-what an operator further down raises has been handled there.
+Each processor is a function. Exceptions of the user's function are handled here, at the operator that called it;
+exceptions of an operator further down have been handled there.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from deltaworks.topology.nodes.stateless import (
 )
 
 _NOTHING = object()
-"""Of a function that has not returned."""
+"""The result of a function that has not returned."""
 
 
 def not_a_pair(made: Any, error: Exception) -> Exception:
-    """What to tell where a function was to return a key and a value: what it raised, or that it returned none."""
+    """The error of a function that should return a key and a value: its own, or that it did not return a pair."""
     if made is _NOTHING or (isinstance(made, tuple) and len(made) == 2):
         return error
     return TypeError(f"the function returned {_kind(made)}, not a pair (key, value)")
 
 
 def several(made: Any) -> Iterator[Any]:
-    """The results of a function that was to return any number of them."""
+    """The results of a function that should return any number of them."""
     if isinstance(made, str | bytes):
         raise TypeError(f"the function returned {_kind(made)}, not several results; return a list, such as [value]")
     try:
@@ -45,7 +45,7 @@ def several(made: Any) -> Iterator[Any]:
 
 
 def _kind(made: Any) -> str:
-    """Never the value itself: it may be a secret."""
+    """The type of a result, never the value, which may be a secret."""
     return "None" if made is None else f"one {type(made).__name__}"
 
 

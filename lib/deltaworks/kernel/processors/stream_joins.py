@@ -1,7 +1,7 @@
 """Stream-stream joins.
 
-Each side sends a record to the join first and keeps it afterwards, so a record meets what the other side has kept so
-far. There is no check for lateness: an old record joins as long as the other side still has its partners.
+Each side sends a record to the join first and keeps it afterwards, so a record meets the records that the other side
+has kept so far. There is no check for lateness: an old record joins as long as the other side still has its partners.
 
 Records of a left or outer join that find no partner wait in one list for both sides. When it is walked, and where a
 walk ends, follows Kafka Streams to the letter, oddities included (`KStreamKStreamJoin#emitNonJoinedOuterRecords`).
@@ -21,7 +21,7 @@ from deltaworks.serdes.left_or_right import LeftOrRight
 from deltaworks.topology.nodes.joins import JoinWindow, StreamSelfJoin, StreamStreamJoin
 
 _NOWHERE = Coordinates("", -1, -1)
-"""The source of what goes out while the task is idle."""
+"""The coordinates of output while the task is idle."""
 
 
 def join_window(node: JoinWindow, wiring: Wiring) -> Process:
@@ -143,16 +143,16 @@ def _outer_side(node: StreamStreamJoin, waiting_store: str, wiring: Wiring) -> P
 
 
 def _may_be_due(waiting: WaitingList, holds_ms: int) -> bool:
-    """With nothing known to wait, Kafka Streams' sum overflows and says yes; that walk still sets the next one."""
+    """Whether to walk. With none known to wait, Kafka Streams' sum overflows to yes, and the walk sets the next one."""
     if waiting.min_ms == NO_TIME:
         return holds_ms > 0
     return waiting.min_ms + holds_ms < waiting.newest_ms
 
 
 def _walk(node: StreamStreamJoin, waiting: WaitingList, wiring: Wiring) -> Callable[[Headers], bool]:
-    """Forwards what no partner can join any more, with its own timestamp and the headers of the record in process.
+    """Forwards records that no partner can join any more, with their own timestamp and the current record's headers.
 
-    False: the joiner raised, so the record in process is set aside.
+    Returns False if the joiner raised, so the record in process is set aside.
     """
     name, context, joiner = node.name, wiring.context, node.joiner
     forward, failed = wiring.forward(name), context.failed

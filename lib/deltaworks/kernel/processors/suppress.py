@@ -1,6 +1,6 @@
-"""Holding back updates of a table until a window has closed, or a time has passed.
+"""Holds back updates of a table until a window has closed or a time has passed.
 
-Time is the largest timestamp that this operator has seen: what a filter before it drops does not move it.
+Time is the largest timestamp that this operator has seen; records that a filter drops before it do not move it.
 Source: `KTableSuppressProcessorSupplier`.
 """
 
@@ -19,8 +19,8 @@ from deltaworks.topology.nodes.suppress import Suppress
 def suppress(node: Suppress, wiring: Wiring) -> Process:
     """A later update of a key takes the place of the one held, in the queue too.
 
-    What goes has the timestamp, headers and coordinates of the last update, and the old value that came with it. Key
-    and value of the record as it was read are not kept, so a dead letter of what fails below does not have them.
+    A forwarded update has the timestamp, headers and coordinates of the last one, and the old value that came with it.
+    The bytes of the record as it was read are not kept, so a dead letter of a failure below does not have them.
     """
     name, context, store = node.name, wiring.context, wiring.suppress_buffer(node.store)
     forward, failed, resume = wiring.forward(name), context.failed, context.resume
@@ -76,7 +76,7 @@ def suppress(node: Suppress, wiring: Wiring) -> Process:
                 change = Change(value_of_cached(update.new), value_of_cached(update.old))
                 key = entry_key if entry_key_of is None else read_key(entry_key)
                 forward(key, change, update.timestamp_ms, update.headers)
-            # Only now: whoever looked the key up while it was forwarded has seen its value from before.
+            # Only now: a lookup of the key while it was forwarded has seen its previous value.
             store.remove_first()
         context.number, context.index = number, index
 

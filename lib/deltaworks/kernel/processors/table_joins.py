@@ -15,9 +15,9 @@ from deltaworks.topology.nodes.table_joins import TableJoinMerge, TableTableJoin
 
 
 def table_table_join(node: TableTableJoin, wiring: Wiring) -> Process:
-    """One side of a join. Its result is as late as the later one of update and row.
+    """One side of a join. A result has the later timestamp of update and row.
 
-    Of a versioned table only the latest versions are joined.
+    Only the latest versions of a versioned table are joined.
     Source: `KTableKTableInnerJoin`, `KTableKTableLeftJoin`, `KTableKTableRightJoin`, `KTableKTableOuterJoin`.
     """
     name, joiner, old_values, left = node.name, node.joiner, node.old_values, node.side == "left"
@@ -58,7 +58,7 @@ def table_table_join(node: TableTableJoin, wiring: Wiring) -> Process:
 
 
 def table_join_merge(node: TableJoinMerge, wiring: Wiring) -> Process:
-    """The results of both sides, in the order in which they come; a window is final when it is for both.
+    """Merges the results of both sides in their order of arrival; a window is final when it is final for both.
 
     Source: `KTableKTableJoinMerger`.
     """

@@ -14,7 +14,7 @@ from deltaworks.topology.nodes.table_operators import TableFilter, TableMapValue
 
 
 def table_view(node: TableFilter | TableMapValues, wiring: Wiring) -> Process:
-    """A row that a filter does not want is a delete; it is forwarded only if there was a row before.
+    """A filter or mapper of rows. A row that the filter drops is a delete, forwarded only if there was a row before.
 
     Source: `KTableFilter`, `KTableMapValues`.
     """
@@ -39,7 +39,7 @@ def table_view(node: TableFilter | TableMapValues, wiring: Wiring) -> Process:
 
 
 def _kept(node: TableFilter | TableMapValues, store_name: str, skips: bool, wiring: Wiring) -> Process:
-    """With a store of its own, which knows the old value."""
+    """A table with its own store, which knows the old value."""
     name, store, row = node.name, wiring.table_store(store_name), row_function(node)
     failed, keep = wiring.context.failed, keeper(node, store, wiring)
     cache_key, freeze, thaw, entries = store.codec.cache_key, store.codec.freeze, store.codec.thaw, store.entries

@@ -29,7 +29,7 @@ def transformer(node: TableTransformValues, of: Node, wiring: Wiring) -> Transfo
     """Makes an object; it is initialized when all processors of the task are built.
 
     Args:
-        of: the operator that it works for: the node itself, or one that looks rows up.
+        of: the operator that it works for, the node itself or one that looks rows up.
     """
     made, context = node.supplier(), _TransformerContext(of, wiring, node.connected)
     wiring.starts.append(lambda: context.start(made.init))
@@ -38,7 +38,7 @@ def transformer(node: TableTransformValues, of: Node, wiring: Wiring) -> Transfo
 
 
 def table_transform_values(node: TableTransformValues, wiring: Wiring) -> Process:
-    """Unlike a mapper it is called for deletes.
+    """Transforms the rows of a table. Unlike a mapper, a transformer is called for deletes.
 
     Source: `KTableTransformValues`.
     """
@@ -60,7 +60,7 @@ def table_transform_values(node: TableTransformValues, wiring: Wiring) -> Proces
 
 
 def _kept(node: TableTransformValues, store_name: str, transform: Transform, wiring: Wiring) -> Process:
-    """With a store of its own, which knows the old value."""
+    """A table with its own store, which knows the old value."""
     name, store = node.name, wiring.table_store(store_name)
     failed, keep = wiring.context.failed, keeper(node, store, wiring)
     cache_key, freeze, thaw, entries = store.codec.cache_key, store.codec.freeze, store.codec.thaw, store.entries

@@ -1,4 +1,4 @@
-"""The current row of a table, as a join sees it: read from a store, or computed from the rows that it is made from."""
+"""The current row of a table, as a join sees it: read from a store, or computed from the rows of its parents."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def _version(store: VersionedStore) -> LookupAsOf:
 
 
 def _suppressed(buffer: SuppressBuffer, parent: Lookup) -> Lookup:
-    """Of a key that is held back, the value from before; nobody knows its time."""
+    """Rows of a suppressed table: a held key has its previous value, whose time is unknown."""
     held, value_of_cached = buffer.held, buffer.codec.value_of_cached
     entry_key_of = None if buffer.plain_keys else buffer.spec.key.serialize
 
@@ -137,7 +137,7 @@ def _suppressed(buffer: SuppressBuffer, parent: Lookup) -> Lookup:
 
 
 def row_function(view: TableFilter | TableMapValues) -> Callable[[Any, Any | None], Any | None]:
-    """What a filter or mapper makes of one row: `(key, value or None) -> value or None`."""
+    """The function of a filter or mapper for one row: `(key, value or None) -> value or None`."""
     match view:
         case TableFilter():
             predicate, unwanted = view.predicate, not view.negate
@@ -176,7 +176,7 @@ def _computed_as_of(row: Callable[[Any, Any | None], Any | None], parent: Lookup
 
 
 def _transformed(node: TableTransformValues, wiring: Wiring) -> Callable[[Any, Entry], Entry]:
-    """Rows made by an object of their own, for which the row is the record in process; nobody knows where it was read.
+    """Rows made by a separate object, for which the row is the record in process; where it was read is unknown.
 
     Source: `KTableTransformValuesGetter`.
     """
@@ -229,7 +229,7 @@ def _windowed(store: WindowStore) -> Lookup:
 
 
 def _session(store: SessionStore) -> Lookup:
-    """A session is as late as its end."""
+    """Rows of a session store; the time of a session is its end."""
     codec = store.codec
 
     def read(key: Windowed[Any]) -> Entry:

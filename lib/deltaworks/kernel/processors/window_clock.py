@@ -13,7 +13,7 @@ class FinalClock(Protocol):
 
     @property
     def final_before_ms(self) -> int:
-        """Windows whose `end_ms` is below will never change again."""
+        """Windows whose `end_ms` is below this will never change again."""
 
 
 class WindowClock:
@@ -25,19 +25,19 @@ class WindowClock:
         """
         Args:
             observed_ms: The largest timestamp seen so far; -1 for none.
-            stays_open_ms: How far time may pass the end of a window before no record can change it any more.
+            stays_open_ms: How far time may pass the end of a window until no record can change it any more.
         """
         self.observed_ms = observed_ms
         self._stays_open_ms = stays_open_ms
 
     @property
     def final_before_ms(self) -> int:
-        """Windows whose `end_ms` is below will never change again."""
+        """Windows whose `end_ms` is below this will never change again."""
         return self.observed_ms - self._stays_open_ms
 
 
 class EmitClock:
-    """Of an aggregate that forwards when windows close: how far it has come. Both times are the task's to remember.
+    """The progress of an aggregate that forwards when windows close. The task remembers both times.
 
     Source: `AbstractKStreamTimeWindowAggregateProcessor#shouldEmitFinal`. There the pause ends with a restart.
     """
@@ -48,8 +48,8 @@ class EmitClock:
         """
         Args:
             emitted_ms: Windows that had closed at this time have been forwarded; -1 for none.
-            pause_until_ms: Wall clock before which nobody looks.
-            interval_ms: Pause between two looks.
+            pause_until_ms: Wall clock before which there is no check.
+            interval_ms: Pause between two checks.
             final_after_ms: From that time to the first end that has not been forwarded.
         """
         self.emitted_ms = emitted_ms
@@ -67,12 +67,12 @@ class EmitClock:
 
     @property
     def final_before_ms(self) -> int:
-        """Windows whose `end_ms` is below have been forwarded."""
+        """Windows whose `end_ms` is below this have been forwarded."""
         return NEVER if self.emitted_ms == NEVER else self.emitted_ms + self._final_after_ms
 
 
 class CogroupClock:
-    """Of several aggregates that share their windows: a window is final when it is for all of them."""
+    """The clock of several aggregates that share their windows: a window is final when it is final for all of them."""
 
     __slots__ = ("_clocks", "_nodes")
 
@@ -82,5 +82,5 @@ class CogroupClock:
 
     @property
     def final_before_ms(self) -> int:
-        """Windows whose `end_ms` is below will never change again."""
+        """Windows whose `end_ms` is below this will never change again."""
         return min(self._clocks[node].final_before_ms for node in self._nodes)

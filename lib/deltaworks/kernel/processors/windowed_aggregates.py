@@ -1,7 +1,7 @@
 """Aggregates per key and time window.
 
-Lateness is decided per record and window, against the largest timestamp that this aggregate has seen. A record whose
-function raises has moved that time; what it had already changed and forwarded stays.
+Lateness is decided per record and window, against the largest timestamp that this aggregate has seen. If the
+function raises on a record, that time has moved, and the changes already made and forwarded stay.
 
 This function is the hottest of all: one closure, which works on the caches of its store directly.
 """

@@ -1,4 +1,4 @@
-"""What a processor is built from besides its node."""
+"""The material from which a processor is built, besides its node."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class Wiring:
     """Store of an aggregate -> the largest timestamp the aggregate has seen."""
     nodes: Mapping[str, AnyNode]
     global_stores: Mapping[str, Store] = field(default_factory=dict)
-    """Of the global tables and global stores; other tasks fill them."""
+    """Stores of global tables and global stores; other tasks fill them."""
     emitted_ms: Callable[[str], tuple[int, int]] = lambda clock: (NEVER, NEVER)
-    """What the task remembers of an `EmitClock`."""
+    """Reads the times of an `EmitClock` that the task remembers."""
     stage: int = 0
     """Number of the stage."""
     punctuation: Punctuation = field(default_factory=Punctuation)
@@ -50,22 +50,22 @@ class Wiring:
     closers: list[Callable[[], None]] = field(default_factory=list)
     """Close what users wrote, the last operator first."""
     processes: dict[str, Process] = field(default_factory=dict)
-    """By node, those that are built."""
+    """The processors built so far, by node."""
     children: dict[str, list[str]] = field(default_factory=dict)
     flushes: list[Callable[[], None]] = field(default_factory=list)
     """Record caches, the last operator first."""
     idlers: list[Callable[[int], None]] = field(default_factory=list)
     """`(time_ms) -> None`, the last operator first: while the task is idle, time goes on to `time_ms`. Every operator
-    with a time of its own adds one, which does what a record of that time would have done, short of being a record."""
+    with a time of its own adds one, which does what a record of that time would do, without a record."""
     clocks: dict[str, FinalClock] = field(default_factory=dict)
-    """Of windowed aggregates, by node."""
+    """Clocks of windowed aggregates, by node."""
     clocks_by_store: dict[str, WindowClock] = field(default_factory=dict)
     emit_clocks: dict[str, EmitClock] = field(default_factory=dict)
-    """By store, as the task remembers them."""
+    """Emit clocks by store, as the task remembers them."""
 
     @cached_property
     def raw_records(self) -> RawRecords:
-        """Who sees the records that a sink has written."""
+        """The operators that see the records that a sink has written."""
         return RawRecords(self.nodes)
 
     def forward(self, node: str) -> Process:
@@ -80,14 +80,14 @@ class Wiring:
                 return _everywhere(tuple(children))
 
     def clock(self, node: Windowing | Suppress, *, stays_open_ms: int) -> WindowClock:
-        """The clock of an aggregate; the task remembers it, the tables of its windows ask it what is final."""
+        """The clock of an aggregate; the task remembers it, and the tables of its windows ask it what is final."""
         name = node.store if isinstance(node, Suppress) else node.clock
         clock = WindowClock(self.observed_ms.get(name, NEVER), stays_open_ms)
         self.clocks[node.name] = self.clocks_by_store[name] = clock
         return clock
 
     def emit_clock(self, node: Windowing, *, final_after_ms: int) -> EmitClock:
-        """How far an aggregate that forwards when windows close has come; its tables ask this clock what is final."""
+        """The progress of an aggregate that forwards when windows close; its tables ask it which windows are final."""
         emitted_ms, pause_until_ms = self.emitted_ms(node.clock)
         clock = EmitClock(emitted_ms, pause_until_ms, interval_ms=node.emit_interval_ms, final_after_ms=final_after_ms)
         self.clocks[node.name] = self.emit_clocks[node.clock] = clock
@@ -146,7 +146,7 @@ class Wiring:
 
 
 def _nowhere(key: object, value: object, timestamp_ms: int, headers: Headers) -> None:
-    """The last operator of its branch."""
+    """The end of a branch: does nothing."""
 
 
 def _everywhere(children: tuple[Process, ...]) -> Process:

@@ -1,6 +1,6 @@
 """Stores as processors of users and tests see them: `topology/state_stores.py` over the stores of a task.
 
-Which one a store gets is the table in `access`.
+The table in `access` says which class a store gets.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ StoreAccess: TypeAlias = Any
 
 
 def access(store: Store, context: TaskContext, *, read_only: str | None = None) -> StoreAccess:
-    """What a user may do with a store.
+    """The view of a store that a user gets.
 
     Args:
         context: Of the task that owns it.
-        read_only: Why it may only be read, for the message; None: it may be written.
+        read_only: The reason why it may only be read, for the message; None: it may be written.
     """
     match store:
         case KeyValueStore() if store.spec.timestamped:
@@ -65,7 +65,7 @@ def access(store: Store, context: TaskContext, *, read_only: str | None = None) 
 
 
 class _Access:
-    """What all have in common."""
+    """The base of all views."""
 
     def __init__(self, spec: StoreSpec, context: TaskContext, read_only: str | None) -> None:
         self.spec = spec
@@ -83,7 +83,7 @@ class _Access:
 
     @property
     def _written(self) -> tuple[int, ...]:
-        """What an entry says besides value and time if its update is forwarded at the next commit."""
+        """The part of an entry besides value and time, if its update is forwarded at the next commit."""
         if not self.spec.cached:
             return ()
         context = self._context

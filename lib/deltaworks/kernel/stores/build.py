@@ -37,8 +37,8 @@ def build_store(spec: StoreSpec, reader: StateReader, *, newest_ms: int, max_cac
     """A store over its committed entries.
 
     Args:
-        newest_ms: The newest time ever put, of stores that expire by time.
-        max_cached: How many committed entries stay in memory as objects.
+        newest_ms: The newest time ever put, for stores that expire by time.
+        max_cached: The number of committed entries that stay in memory as objects.
     """
     match spec.kind:
         case "key-value":

@@ -1,4 +1,4 @@
-"""Committed entries of a store in the order of their times, for whoever asks for one span of time after the other."""
+"""Committed entries of a store in time order, read one span of time after the other."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _AHEAD = 256
 
 
 class CommittedByTime:
-    """Reads a few hundred entries ahead, so that a span costs no scan of its own. Good until the next commit."""
+    """Reads a few hundred entries ahead, so that a span costs no separate scan. Valid until the next commit."""
 
     def __init__(self, reader: StateReader) -> None:
         self._reader = reader
@@ -33,7 +33,7 @@ class CommittedByTime:
             self._read(max(from_ms, self._unread_from_ms))
 
     def _read(self, from_ms: int) -> None:
-        """A time is read as a whole."""
+        """Reads ahead; all entries of a time are read together."""
         last_ms = from_ms
         for key, value in self._reader.scan_time(from_ms, None):
             time_ms = int.from_bytes(key[-TIME_BYTES:], "big")

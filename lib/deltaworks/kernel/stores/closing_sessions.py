@@ -1,4 +1,4 @@
-"""Sessions that wait for their final result: found by their end, although nobody else finds them any more.
+"""Sessions that wait for their final result: found by their end, although no other reader finds them any more.
 
 With the default retention a session has left the store when it closes. Kafka Streams still finds it, because the
 segment of the store that it lies in is not dropped at once. Here a session is kept until it has been read back, or its
@@ -21,7 +21,7 @@ _Identity = tuple[int, int, Any]
 
 
 class ClosingSessions:
-    """The order by end of one session store: what is committed, with what has been written since."""
+    """The sessions of one store ordered by end: the committed ones, with the writes since."""
 
     def __init__(self, codec: Codec, retention_ms: int, reader: StateReader) -> None:
         self.done_before_ms = NEVER
@@ -33,11 +33,11 @@ class ClosingSessions:
         self.forget()
 
     def forget(self) -> None:
-        """What has been written is committed now."""
+        """Called when the written sessions are committed."""
         self._by_time = CommittedByTime(self._reader)
         self._written: dict[_Identity, Any] = {}
         self._ends: list[_Identity] = []
-        """A heap of `_written` and of what has been replaced."""
+        """A heap of `_written` and of replaced sessions."""
         self._replaced: set[_Identity] = set()
 
     def replace(self, cached_key: Any, old: Sequence[tuple[Any, ...]], new: tuple[Any, ...] | None) -> None:

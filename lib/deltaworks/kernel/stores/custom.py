@@ -23,7 +23,7 @@ class CustomStore:
         self._reader = reader
         self._updates: dict[bytes, bytes | None] = {}
         self._keys: list[bytes] = []
-        """Of the updates, sorted."""
+        """The keys of the updates, sorted."""
         self.instance: Any = spec.factory(self)
 
     def get(self, key: bytes) -> bytes | None:

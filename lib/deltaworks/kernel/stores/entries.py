@@ -1,4 +1,4 @@
-"""The cache under every store: what was written since the last commit, and what is known to be committed.
+"""The cache under every store: the writes since the last commit, and known committed entries.
 
 An entry is a tuple that starts with the value and its timestamp; `ABSENT` stands for "there is none".
 With a record cache it also says which record wrote it (`batch number, index`), because its update is forwarded later.
@@ -19,11 +19,11 @@ Entry = tuple[Any, ...]
 ABSENT: Entry = (None, -1)
 TIME_BYTES = 8
 HASHABLE_AS_BYTES = (str, int, bytes)
-"""Key types of which equal objects have equal bytes and the other way round."""
+"""Key types whose objects are equal exactly if their bytes are."""
 
 
 class Codec:
-    """Bytes of a store's keys and values, and what its caches hold in their place."""
+    """Converts between a store's keys and values, their bytes, and their form in the caches."""
 
     def __init__(self, spec: StoreSpec) -> None:
         value = Several(spec.value) if spec.retain_duplicates else spec.value
@@ -31,15 +31,15 @@ class Codec:
         self.key_bytes = spec.key.serialize
         plain_key = spec.key.type in HASHABLE_AS_BYTES
         self.cache_key: Callable[[Any], Any] | None = None if plain_key else spec.key.serialize
-        """From a key to what the caches are keyed by; None: the key itself."""
+        """From a key to the key of the caches; None: the key itself."""
         keeps_objects = is_immutable(value.type)
         self.freeze: Callable[[Any], bytes] | None = None if keeps_objects else value.serialize
-        """From a value to what the caches hold; None: the value itself."""
+        """From a value to its form in the caches; None: the value itself."""
         self.thaw: Callable[[bytes], Any] | None = None if keeps_objects else value.deserialize
         self.write_key: Callable[[Any], bytes] | None = spec.key.serialize if plain_key else None
-        """From what the caches are keyed by to bytes; None: it is bytes."""
+        """From the key of the caches to bytes; None: it is bytes."""
         self.write_value: Callable[[Any], bytes] | None = value.serialize if keeps_objects else None
-        """From what the caches hold to bytes; None: it is bytes."""
+        """From the value's form in the caches to bytes; None: it is bytes."""
         self.timestamped = spec.timestamped
         self._deserialize = value.deserialize
 
@@ -62,7 +62,7 @@ class Codec:
         return self._deserialize(data) if self.freeze is None else data
 
     def entry(self, data: bytes) -> Entry:
-        """From the bytes of an entry; one without a time is of time zero."""
+        """The entry from its bytes; an entry without a time has time zero."""
         if not self.timestamped:
             return self.cached_value_of_bytes(data), 0
         return self.cached_value_of_bytes(data[TIME_BYTES:]), int.from_bytes(data[:TIME_BYTES], "big")
@@ -78,7 +78,7 @@ class Entries:
         self._reader = reader
         self._suffix = suffix
         self.complete = complete
-        """The caches hold every entry there is; nothing has to be read."""
+        """Whether the caches hold every entry, so that nothing has to be read."""
         self.updates: dict[Any, Entry] = {}
         """Written since the last commit. Processors write here."""
         self.committed: dict[Any, Entry] = {}

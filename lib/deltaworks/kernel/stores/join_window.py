@@ -30,13 +30,13 @@ class JoinWindowStore:
         self.newest_ms = newest_ms
         """The newest time ever put."""
         self._by_key: dict[Any, list[Row]] = {}
-        """Oldest first; those of one time in the order in which they came."""
+        """The rows of a key, oldest first; rows of one time in the order in which they came."""
         self._held = 0
         """Keys and records in memory."""
         self._put: list[tuple[Any, Row]] = []
-        """Keys and rows put since the last commit, where nothing of that time was before."""
+        """Keys and rows put since the last commit at times that had no row before."""
         self._put_again: dict[tuple[Any, int], None] = {}
-        """Key and time of what was put besides something of the same time."""
+        """Key and time of rows that were added to others of the same time."""
         self._committed_newest_ms = newest_ms
         self._reader = reader
         self._max_cached = max_cached
@@ -59,7 +59,7 @@ class JoinWindowStore:
         self._held += 1
         row = (time_ms, kept)
         if not rows or rows[-1][0] < time_ms:
-            # Twice the retention, so that each record is moved at most once by this.
+            # Twice the retention, so that this moves each record at most once.
             if rows and rows[0][0] < expired_ms - self.retention_ms:
                 self._forget_expired(rows)
             rows.append(row)
@@ -142,7 +142,7 @@ class JoinWindowStore:
         self._held -= expired
 
     def _trim(self) -> None:
-        """Half of what is allowed stays: first goes what has expired, then the keys that were read first."""
+        """Keeps half of the allowed entries: removes expired ones first, then the keys that were read first."""
         for cached_key, rows in list(self._by_key.items()):
             self._forget_expired(rows)
             if not rows or self._held > self._max_cached // 2:

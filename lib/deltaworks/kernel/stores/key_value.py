@@ -15,7 +15,7 @@ from deltaworks.topology.stages import StoreSpec
 class KeyValueStore:
     """Key-value store of one task; whether its entries carry a time is up to the spec.
 
-    Processors of operators work on `entries` directly; the methods are for everybody else.
+    Processors of operators work on `entries` directly; the methods are for all other callers.
     """
 
     newest_ms = NEVER

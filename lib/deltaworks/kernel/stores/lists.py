@@ -1,4 +1,4 @@
-"""Several values under one key, as bytes: each with its length before it."""
+"""Several values under one key, as bytes, each after its length."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LENGTH_BYTES = 4
 
 
 def pack(values: Iterable[bytes]) -> bytes:
-    """Values in their order."""
+    """The bytes of values, in their order."""
     return b"".join(map(pack_one, values))
 
 
@@ -22,7 +22,7 @@ def pack_one(value: bytes) -> bytes:
 
 
 def unpack(data: bytes) -> list[bytes]:
-    """What `pack` was given."""
+    """The values that `pack` got."""
     values: list[bytes] = []
     at = 0
     while at < len(data):
@@ -34,8 +34,8 @@ def unpack(data: bytes) -> list[bytes]:
 
 @dataclass(frozen=True)
 class Several:
-    """All values of one key and window, in the order in which they were put: what a window store that retains
-    duplicates keeps."""
+    """All values of one key and window, in the order in which they were put, for a window store that retains
+    duplicates."""
 
     inner: Serde[Any]
 

@@ -1,7 +1,7 @@
-"""LRU store: the entries that were used last, at most so many.
+"""LRU store: a limited number of entries, the most recently used ones.
 
 All of it is in memory. The state keeps a number with each entry that says how recently it was used, so that a restart
-does not change which one goes next; Kafka Streams forgets that.
+does not change which one is removed next; Kafka Streams forgets that.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from deltaworks.topology.stages import StoreSpec
 
 
 class LruStore:
-    """LRU store of one task. `get` and `put` use an entry, iterating does not.
+    """LRU store of one task. `get` and `put` use an entry; iterating does not.
 
     Source: `MemoryNavigableLRUCache`.
     """
@@ -31,7 +31,7 @@ class LruStore:
             key: (int.from_bytes(data[:TIME_BYTES], "big"), data[TIME_BYTES:]) for key, data in reader.scan(b"", None)
         }
         self._entries = dict(sorted(self._committed.items(), key=lambda item: item[1][0]))
-        """Key -> `(number, value)`, the one that was used longest ago first; numbers grow."""
+        """Key -> `(number, value)`, the least recently used one first; numbers grow."""
         self._touched: set[bytes] = set()
 
     def get(self, key: Any) -> Any | None:
@@ -64,7 +64,7 @@ class LruStore:
         return self.between(b"", None)
 
     def take_changes(self) -> StoreChanges | None:
-        """What was written, used or has gone since the last call; None if nothing."""
+        """The entries written, used or removed since the last call; None if there are none."""
         changed: list[tuple[bytes, bytes | None]] = []
         for key in sorted(self._touched):
             entry = self._entries.get(key)
@@ -78,7 +78,7 @@ class LruStore:
         return StoreChanges(changed) if changed else None
 
     def _use(self, key: bytes, value: bytes) -> None:
-        """The number follows from what is in the store, so that it is the same after a restart."""
+        """Gives an entry the next number, derived from the stored ones, so that it is the same after a restart."""
         last = next(reversed(self._entries), None)
         number = 0 if last is None else self._entries[last][0] + (last != key)
         self._entries.pop(key, None)

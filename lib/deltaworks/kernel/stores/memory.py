@@ -35,7 +35,7 @@ class _MemoryStore:
         self._entries: dict[bytes, bytes] = {}
         self._keys: list[bytes] = []
         self._by_time: list[tuple[int, bytes]] | None = None
-        """A heap, made when entries expire for the first time; may name keys that are gone."""
+        """A heap, made when entries first expire; it may name removed keys."""
 
     def get(self, key: bytes) -> bytes | None:
         return self._entries.get(key)

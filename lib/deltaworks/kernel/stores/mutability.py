@@ -1,7 +1,7 @@
 """Whether a value may be kept as an object between two records, or has to be kept as bytes.
 
-A store hands the same object to several calls of a user's function. That is safe only if nobody can change it;
-values of any other type are kept serialized, and every read decodes a fresh copy, as Kafka Streams does.
+A store hands the same object to several calls of a user's function. That is safe only if it cannot change;
+values of any other type are kept serialized, and every read decodes a fresh copy, as in Kafka Streams.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Iterating over a store in the order of its key bytes: what is committed, overlaid with what has been written since.
+"""Iterating over a store in the order of its key bytes: the committed entries, overlaid with the writes since.
 
-What is returned is fixed when it is asked for: writing goes on while somebody iterates.
+The result is fixed at the call, because writes continue during an iteration.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SHORTEST_SEGMENT_MS = 60_000
 
 
 def overlaid(committed: Iterable[tuple[bytes, T]], written: Iterable[tuple[bytes, T]]) -> Iterator[tuple[bytes, T]]:
-    """Two series in byte order as one; of a key that is in both, only what was written."""
+    """Merges two series in byte order; for a key in both, only the written entry counts."""
     ours = iter(written)
     mine = next(ours, None)
     for each in committed:
@@ -42,13 +42,13 @@ def after_prefix(prefix: bytes) -> bytes | None:
 
 
 def segment_ms(retention_ms: int) -> int:
-    """How much time a segment of Kafka Streams' persistent window and session stores spans: what runs over several keys
-    comes segment by segment. Ours have no segments, but the same order."""
+    """The time span of a segment in Kafka Streams' persistent window and session stores. There, iterators over several
+    keys go segment by segment. Ours have no segments, but the same order."""
     return max(retention_ms // 2, _SHORTEST_SEGMENT_MS)
 
 
 class WrittenKeys:
-    """The keys that were written since the last commit, in byte order; kept up when somebody asks."""
+    """The keys that were written since the last commit, in byte order; brought up to date on request."""
 
     def __init__(self, codec: Codec, entries: Entries) -> None:
         self._codec = codec
@@ -64,7 +64,7 @@ class WrittenKeys:
             self._of, self._keys = updates, []
         new = len(updates) - len(self._keys)
         if new:
-            # A dictionary keeps the order of insertion, so what is new is at its end.
+            # A dictionary keeps the order of insertion, so new keys are at its end.
             self._keys += [(self._codec.cached_key_bytes(key), key) for key in islice(reversed(updates), new)]
             self._keys.sort(key=_FIRST)
         first = bisect_left(self._keys, start, key=_FIRST)

@@ -18,7 +18,7 @@ Session = tuple[Any, ...]
 
 
 class KeyChanges(NamedTuple):
-    """What happened to the sessions of one key since the last commit."""
+    """The changes to the sessions of one key since the last commit."""
 
     cached_key: Any
     removed: list[Session]
@@ -26,7 +26,7 @@ class KeyChanges(NamedTuple):
     written: list[tuple[Session, Session | None]]
     """New and changed sessions, oldest first, each with what was committed under its bounds."""
     latest: Session | None
-    """What was put last, even if its value was None."""
+    """The session that was put last, even if its value was None."""
 
 
 class SessionStore:
@@ -49,13 +49,13 @@ class SessionStore:
         """Keys that were written since the last commit, with their sessions as committed."""
         self._latest: dict[Any, Session] = {}
         self._outlived: dict[Any, list[Session]] = {}
-        """Sessions that were written and have expired since the last commit: nobody finds them, but they happened."""
+        """Sessions written and expired since the last commit: no reader finds them, but their changes count."""
         self._committed_newest_ms = newest_ms
         self._reader = reader
         self._max_cached = max_cached
         self._segment_ms = segment_ms(spec.retention_ms)
         self.closing = ClosingSessions(self.codec, spec.retention_ms, reader) if spec.emits_final else None
-        """What is kept to be read back when it has closed."""
+        """The sessions kept to be read back when they have closed."""
         self._expired_before_ms = 0 if spec.emits_final else max(0, self.expired_before_ms)
 
     @property
@@ -64,7 +64,7 @@ class SessionStore:
         return self.newest_ms - self.retention_ms + 1
 
     def sessions(self, cached_key: Any) -> list[Session]:
-        """The visible sessions of a key, by end, then start. Not to be changed."""
+        """The visible sessions of a key, by end, then start. Callers must not change the list."""
         sessions = self._by_key.get(cached_key)
         if sessions is None:
             sessions = self._by_key[cached_key] = self._load(cached_key)
@@ -73,7 +73,7 @@ class SessionStore:
         return sessions
 
     def replace(self, cached_key: Any, old: Sequence[Session], new: Session | None) -> None:
-        """Deletes sessions of `sessions(key)` and writes one in their place; none if it or its value is None."""
+        """Deletes sessions of `sessions(key)` and writes `new` instead, unless it or its value is None."""
         sessions = self._by_key[cached_key]
         if cached_key not in self._touched:
             self._touched[cached_key] = sessions.copy()
@@ -95,7 +95,7 @@ class SessionStore:
             insort(sessions, new, key=_bounds)
 
     def changes(self) -> Iterator[KeyChanges]:
-        """What has been written since the last commit, key by key; a session that came and went is not in it."""
+        """The writes since the last commit, key by key; a session that came and went is not included."""
         for cached_key, committed in self._touched.items():
             current = self._by_key[cached_key]
             if outlived := self._outlived.get(cached_key):
@@ -118,7 +118,7 @@ class SessionStore:
         return [(session[1], session[0], self.codec.value_of_cached(session[2])) for session in sessions]
 
     def put(self, key: Any, start_ms: int, end_ms: int, kept: Any, *written: int) -> None:
-        """Writes a session: what the caches hold in the place of the value, then as in `Session`; None deletes."""
+        """Writes a session: the value's form in the caches, then as in `Session`; None deletes."""
         cached_key = self._cached_key(key)
         before = [session for session in self.sessions(cached_key) if _bounds(session) == (end_ms, start_ms)]
         self.replace(cached_key, before, (end_ms, start_ms, kept, *written))
@@ -147,7 +147,7 @@ class SessionStore:
         return [row[2] for row in rows]
 
     def left_store(self, end_ms: int) -> bool:
-        """Only a record cache shows it any more, and updates of it do not know an old value."""
+        """Whether only a record cache still shows it; its updates do not know an old value."""
         return self.spec.expired_stay_cached and end_ms <= self._committed_newest_ms - (self.spec.retention_ms or 0)
 
     def take_changes(self) -> StoreChanges | None:
@@ -180,7 +180,7 @@ class SessionStore:
         return key if self.codec.cache_key is None else self.codec.cache_key(key)
 
     def _expire(self, cached_key: Any, sessions: list[Session]) -> None:
-        """Forgets what nobody sees any more; the state expires it by itself."""
+        """Forgets sessions that are no longer visible; the state expires them by itself."""
         visible = self.expired_before_ms
         committed = self._touched.get(cached_key, [])
         while sessions and sessions[0][0] < visible:

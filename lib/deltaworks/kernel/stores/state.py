@@ -1,7 +1,8 @@
-"""What a host must offer so that stores survive: ordered bytes per store, read here, written at commit.
+"""What a host must offer so that stores survive: ordered bytes per store, read here and written at commit.
 
-A store never writes on its own. It reads committed entries through `StateReader`, keeps what changed,
-and hands it over at `Task.commit()` as `StoreChanges`; the host makes all stores of a task durable in one transaction.
+A store never writes on its own. It reads committed entries through `StateReader`, keeps its changes,
+and hands them over at `Task.commit()` as `StoreChanges`. The host makes all stores of a task durable in one
+transaction.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ class StateReader(Protocol):
 
 
 class StoreChanges(msgspec.Struct, frozen=True, array_like=True):
-    """What one batch changed in one store."""
+    """The changes of one batch in one store."""
 
     entries: list[tuple[bytes, bytes | None]]
     """Last value per key; None deletes."""
     expire_before_ms: int | None = None
-    """Timed stores only, applied after `entries`: every entry whose time is below is deleted."""
+    """Timed stores only, applied after `entries`: every entry whose time is below this is deleted."""
 
 
 class StateBackend(Protocol):

@@ -1,7 +1,7 @@
-"""The subscriptions of a foreign-key join: per row of the right table, the rows of the left one that want it.
+"""The subscriptions of a foreign-key join: per row of the right table, the subscribed rows of the left one.
 
-An entry in the state: 4 bytes length of the foreign key, the foreign key, the key of the left row. So the subscribers
-of one row lie together, in the order of their keys.
+The key of an entry in the state: 4 bytes length of the foreign key, the foreign key, the key of the left row. So the
+subscribers of one row lie together, in the order of their keys.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class SubscriptionStore:
     def __init__(self, spec: StoreSpec, reader: StateReader, *, max_cached: int) -> None:
         self.spec = spec
         self._updates: dict[bytes, dict[bytes, Subscriber | None]] = {}
-        """Foreign key -> key -> what was written since the last commit; None deletes."""
+        """Foreign key -> key -> the write since the last commit; None deletes."""
         self._committed: dict[bytes, dict[bytes, Subscriber]] = {}
-        """Foreign key -> all of its subscribers as of the last commit, for those that were asked for."""
+        """Foreign key -> all of its subscribers as of the last commit, for the foreign keys looked up so far."""
         self._reader = reader
         self._max_cached = max_cached
 
@@ -73,5 +73,5 @@ class SubscriptionStore:
 
 
 def _prefix(foreign_key: bytes) -> bytes:
-    """All entries that begin with it have this foreign key, because its length comes first."""
+    """The prefix of exactly the entries with this foreign key, because its length comes first."""
     return len(foreign_key).to_bytes(_LENGTH_BYTES, "big") + foreign_key

@@ -1,6 +1,6 @@
-"""What a suppressed table holds back: one update per key, in the order in which they may go.
+"""The updates that a suppressed table holds back: one per key, in the order in which they may be forwarded.
 
-It is in memory as a whole, as in Kafka Streams; the state only serves to come back.
+All of it is in memory, as in Kafka Streams; the state only serves to restore it.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from deltaworks.serdes.windowed import SessionWindowed, TimeWindowed
 from deltaworks.topology.stages import StoreSpec
 
 _FIXED_BYTES = 28
-"""The buffer time, and of the context: timestamp, offset, partition."""
+"""The buffer time, and from the context: timestamp, offset, partition."""
 
 
 class Held(msgspec.Struct, gc=False):
-    """The last update of a key. Values are as the caches of stores hold them."""
+    """The last update of a key. Values have their form in the caches of stores."""
 
     time_ms: int
-    """Its place in the queue: that of the first update held."""
+    """Its place in the queue, that of the first update held."""
     new: Any
     old: Any
     prior: Any
     """The value before the first update held, which readers below still see."""
     timestamp_ms: int
     batch: RecordBatch | None
-    """Where the record came from, until the next commit; then `source` says it."""
+    """The batch of the record until the next commit; after that, `source` has the coordinates."""
     index: int
     headers: Headers
     size_bytes: int = 0
-    """0 if nobody counts."""
+    """0 if bytes are not counted."""
     clean: bool = False
-    """As it was committed."""
+    """Whether it is as it was committed."""
     source: Coordinates | None = None
 
     @property
@@ -66,7 +66,7 @@ _decode = msgspec.msgpack.Decoder(_HeldBytes).decode
 
 
 class SuppressBuffer:
-    """The updates that one suppressed table of one task holds back.
+    """The held updates of one suppressed table in one task.
 
     Processors work on `held`, `queue` and `dirty` directly; a key there is the object itself if equal objects have
     equal bytes (`plain_keys`), else its bytes.
@@ -89,10 +89,10 @@ class SuppressBuffer:
         self._reader = reader
 
     def load(self, *, counts_bytes: bool) -> None:
-        """Reads what was held at the last commit.
+        """Reads the updates held at the last commit.
 
         Args:
-            counts_bytes: `size_bytes` is wanted, which costs serializing every value.
+            counts_bytes: Whether `size_bytes` is wanted, which costs serializing every value.
         """
         self.counts_bytes = counts_bytes
         codec = self.codec
@@ -125,7 +125,7 @@ class SuppressBuffer:
         self.size_bytes += held.size_bytes
 
     def remove_first(self) -> None:
-        """Forgets the first of the queue, which has gone."""
+        """Forgets the first update of the queue, which has been forwarded."""
         key = heappop(self.queue)[2]
         held = self.held.pop(key)
         if held.clean:
@@ -137,7 +137,7 @@ class SuppressBuffer:
         return self.spec.key.serialize(key) if self.plain_keys else key
 
     def take_changes(self) -> StoreChanges | None:
-        """What is held or has gone since the last call; None if nothing."""
+        """The updates held or forwarded since the last call; None if there are none."""
         changed: list[tuple[bytes, bytes | None]] = []
         for key, was_held in self.dirty.items():
             held = self.held.get(key)
@@ -163,7 +163,7 @@ class SuppressBuffer:
 
 
 def _size(key: bytes, held: _HeldBytes) -> int:
-    """As Kafka Streams counts; a prior value that is the old one counts once.
+    """The size as Kafka Streams counts it; a prior value that is the old one counts once.
 
     Source: `InMemoryTimeOrderedKeyValueChangeBuffer#computeRecordSize`.
     """

@@ -1,4 +1,4 @@
-"""What waits for its time: lists of values, ordered by time, then by what else the key says."""
+"""Values that wait for their time: lists ordered by time, then by the rest of the key."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from deltaworks.topology.stages import StoreSpec
 
 _AFTER_ALL_TIMES = b"\x80"
 _KEPT = 64
-"""So many removed keys are never too many."""
+"""Up to this number, removed keys always stay."""
 
 
 class TimeOrderedStore:
-    """Store of one task whose entries are walked from the earliest on; all of it is in memory, because it is short.
+    """Store of one task, walked from the earliest entry on; all of it is in memory, because it is short.
 
     A key begins with a time (8 bytes, big-endian). Values are bytes, several per key, in the order in which they came.
     """
@@ -31,9 +31,9 @@ class TimeOrderedStore:
         self._keys = list(self._values)
         """Sorted; keys that were removed stay for a while, because taking one out of the middle is slow."""
         self._first = 0
-        """Where the keys begin; all before are removed ones."""
+        """The position of the first key; all before it are removed."""
         self._gone: set[bytes] = set()
-        """The removed keys behind that."""
+        """The removed keys behind that position."""
         self._committed = set(self._keys)
         self._changed: dict[bytes, None] = {}
 
@@ -41,7 +41,7 @@ class TimeOrderedStore:
         return len(self._values)
 
     def add(self, key: bytes, value: bytes) -> None:
-        """One more value of a key."""
+        """Adds one more value of a key."""
         self._changed[key] = None
         values = self._values.get(key)
         if values is not None:
@@ -56,7 +56,7 @@ class TimeOrderedStore:
             insort(self._keys, key, lo=self._first)
 
     def remove(self, key: bytes) -> None:
-        """All values of a key, if there are any."""
+        """Removes all values of a key, if there are any."""
         if self._values.pop(key, None) is None:
             return
         self._changed[key] = None
@@ -67,7 +67,7 @@ class TimeOrderedStore:
             self._gone = set()
 
     def remove_first(self, key: bytes) -> None:
-        """The oldest value of a key."""
+        """Removes the oldest value of a key."""
         values = self._values[key]
         if len(values) == 1:
             self.remove(key)
@@ -95,11 +95,11 @@ class TimeOrderedStore:
         return None
 
     def values(self, key: bytes) -> list[bytes]:
-        """The values of a key. Not to be changed."""
+        """The values of a key. Callers must not change the list."""
         return self._values[key]
 
     def take_changes(self) -> StoreChanges | None:
-        """What was added or removed since the last call; None if nothing."""
+        """The values added or removed since the last call; None if there are none."""
         changed: list[tuple[bytes, bytes | None]] = []
         for key in self._changed:
             values = self._values.get(key)

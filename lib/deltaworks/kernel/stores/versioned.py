@@ -1,10 +1,11 @@
 """Versioned store: the versions of each key, so that joins can see a table as it was.
 
-The versions of a key follow each other: one is valid until the next begins. All but the latest are gone once they
-ended a retention ago. Tombstones are versions without a value.
+The versions of a key follow each other: one is valid until the next begins. All but the latest expire once they ended a
+retention ago. Tombstones are versions without a value.
 
-One entry per version: key, then the time until which it is valid; of the latest version of a key `LATEST_MS`, so that
-it never expires. A latest version that is a tombstone has no entry: where the version before it ends says it all.
+There is one entry per version: the key, then the end of its validity; for the latest version of a key that is
+`LATEST_MS`, so it never expires. A latest version that is a tombstone has no entry: the end of the version before it
+is enough.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from deltaworks.topology.state_stores import VersionedRecord
 LATEST_MS = 2**63 - 1
 """The end of a version that is still valid, in the keys of entries."""
 IS_LATEST = -1
-"""What `put` returns for a version that is still valid."""
+"""The result of `put` for a version that is still valid."""
 NOT_PUT = -(2**63)
-"""What `put` returns for a version that came too late."""
+"""The result of `put` for a version that came too late."""
 
 Version = tuple[int, int, Any]
 """`(valid to, valid from, cached value)`, both times in milliseconds; a None value is a tombstone.
@@ -37,7 +38,7 @@ class VersionedStore:
     """Versioned key-value store of one task.
 
     Processors read the latest version in `entries`, as in a key-value store, and write with `put_cached`.
-    Source: `RocksDBVersionedStore`; its segments never show.
+    Source: `RocksDBVersionedStore`; its segments are never visible.
     """
 
     def __init__(self, spec: StoreSpec, reader: StateReader, *, newest_ms: int, max_cached: int) -> None:
@@ -56,18 +57,18 @@ class VersionedStore:
         self._written: dict[Any, dict[int, Version]] = {}
         """Older versions written since the last commit, by cached key and end."""
         self._history: dict[Any, list[Version]] = {}
-        """All older versions of the keys that somebody asked for, oldest first."""
+        """All older versions of the keys looked up so far, oldest first."""
 
     @property
     def expired_before_ms(self) -> int:
-        """Older versions that ended before are gone."""
+        """Older versions that ended before this are gone."""
         return self.newest_ms - self.retention_ms + 1
 
     def put(self, key: Any, value: Any | None, timestamp_ms: int) -> int:
         """Adds a version; None is a tombstone.
 
         Returns:
-            Until when it is valid: `IS_LATEST`, or the time of the next version; `NOT_PUT` if it came too late.
+            The end of its validity: `IS_LATEST`, or the time of the next version; `NOT_PUT` if it came too late.
         """
         return self.put_cached(self._cached_key(key), self.codec.cached_value(value), timestamp_ms)
 
@@ -76,13 +77,13 @@ class VersionedStore:
         return self.codec.value_of_cached(self.entries.get(self._cached_key(key))[0])
 
     def get_record(self, key: Any, as_of_ms: int | None = None) -> VersionedRecord[Any] | None:
-        """The version of a key that was valid at a time, None: that is still valid; None if there is none."""
+        """The version of a key that was valid at a time (None: that is still valid); None if there is none."""
         cached_key = self._cached_key(key)
         entry = self.entries.get(cached_key) if as_of_ms is None else self.entry_as_of(cached_key, as_of_ms)
         return None if entry[0] is None else VersionedRecord(self.codec.value_of_cached(entry[0]), entry[1])
 
     def delete(self, key: Any, timestamp_ms: int) -> VersionedRecord[Any] | None:
-        """Adds a tombstone and returns the version that was valid at its time; nothing if it came too late."""
+        """Adds a tombstone and returns the version that was valid at its time; None if it came too late."""
         if timestamp_ms < self.newest_ms - self.retention_ms:
             return None
         existing = self.get_record(key, timestamp_ms)
@@ -110,7 +111,7 @@ class VersionedStore:
         ]
 
     def put_cached(self, cached_key: Any, value: Any | None, timestamp_ms: int) -> int:
-        """`put` with what the caches hold in the place of keys and values."""
+        """`put` with keys and values in their form in the caches."""
         if timestamp_ms < self.newest_ms - self.retention_ms:
             return NOT_PUT
         if timestamp_ms > self.newest_ms:
@@ -127,7 +128,7 @@ class VersionedStore:
         return self._put_into_history(cached_key, value, timestamp_ms, latest[1])
 
     def entry_as_of(self, cached_key: Any, as_of_ms: int) -> Entry:
-        """The version that was valid at a time, or `ABSENT`; of times before the retention only the latest is known."""
+        """The version that was valid at a time, or `ABSENT`; before the retention only the latest is known."""
         latest = self.entries.get(cached_key)
         if latest[0] is not None and latest[1] <= as_of_ms:
             return latest
@@ -155,7 +156,7 @@ class VersionedStore:
         return StoreChanges(changed, visible if expires else None) if changed or expires else None
 
     def _put_without_latest(self, cached_key: Any, value: Any | None, timestamp_ms: int) -> int:
-        """The latest version is a tombstone, or there is none."""
+        """Puts a version if the latest one is a tombstone, or if there is none."""
         history = self._history_of(cached_key)
         if history and history[-1][0] > timestamp_ms:
             return self._put_into_history(cached_key, value, timestamp_ms, None)
@@ -166,7 +167,7 @@ class VersionedStore:
         return IS_LATEST
 
     def _put_into_history(self, cached_key: Any, value: Any | None, timestamp_ms: int, latest_ms: int | None) -> int:
-        """A version that is older than the latest, or than the tombstone that ends the history."""
+        """Puts a version that is older than the latest, or than the tombstone that ends the history."""
         history = self._history_of(cached_key)
         at = bisect_right(history, timestamp_ms, key=_end)
         if at == len(history):
@@ -182,7 +183,7 @@ class VersionedStore:
         return end_ms
 
     def _write(self, cached_key: Any, version: Version) -> None:
-        """Keeps an older version, in the place of one with the same end."""
+        """Keeps an older version, instead of one with the same end."""
         end_ms = version[0]
         if end_ms < self.expired_before_ms:
             return
@@ -205,7 +206,7 @@ class VersionedStore:
         history: list[Version] = []
         if first < last:
             bounds = [key_bytes + time_ms.to_bytes(TIME_BYTES, "big") for time_ms in (first, last)]
-            # Between the bounds there may be longer keys that begin with this one.
+            # Longer keys that begin with this one may lie between the bounds.
             for key, raw in self._reader.scan(bounds[0], bounds[1]):
                 if len(key) == len(key_bytes) + TIME_BYTES:
                     history.append(self._version(int.from_bytes(key[-TIME_BYTES:], "big"), raw))

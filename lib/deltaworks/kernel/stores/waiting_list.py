@@ -8,12 +8,12 @@ from deltaworks.kernel.stores.time_ordered import TimeOrderedStore
 from deltaworks.topology.stages import StoreSpec
 
 NO_TIME = 2**63 - 1
-"""Nothing waits. Kafka Streams calculates with it, and overflows."""
+"""Means that nothing waits. Kafka Streams calculates with it, and overflows."""
 _MARKS = b"\xff"
 
 
 class WaitingList(TimeOrderedStore):
-    """Shared by both sides: ordered by time, right before left, key; several values per key in the order they came.
+    """Both sides share it: ordered by time, right before left, key; several values per key in the order they came.
 
     `newest_ms` is the join's stream time: the largest timestamp of both sides, skipped records included.
     """
@@ -22,7 +22,7 @@ class WaitingList(TimeOrderedStore):
         super().__init__(spec, reader, newest_ms=newest_ms)
         marks = reader.get(_MARKS)
         self.min_ms = NO_TIME
-        """Where the last walk ended, or an earlier time that was added since; below it nothing can be due."""
+        """The end of the last walk, or an earlier time that was added since; below it nothing can be due."""
         self.next_walk_ms = 0
         """No walk before this wall-clock time."""
         if marks is not None:
@@ -39,7 +39,7 @@ class WaitingList(TimeOrderedStore):
 
 
 def waiting_key(time_ms: int, side: bytes, key: bytes) -> bytes:
-    """What a record waits under.
+    """The key under which a record waits.
 
     Args:
         time_ms: its timestamp.
@@ -50,7 +50,7 @@ def waiting_key(time_ms: int, side: bytes, key: bytes) -> bytes:
 
 
 def is_left(waiting: bytes) -> bool:
-    """The record is of the left side."""
+    """Whether the record is of the left side."""
     return waiting[TIME_BYTES] == LEFT[0]
 
 

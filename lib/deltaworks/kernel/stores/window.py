@@ -15,11 +15,11 @@ from deltaworks.topology.stages import StoreSpec
 
 
 class WindowStore:
-    """Window store of one task; whether its entries carry a time besides their start is up to the spec.
+    """Window store of one task; the spec says whether its entries carry a time besides their start.
 
     An entry is visible while `start > newest start ever put - retention`. Processors of operators work on
-    `window(start)` directly and then call `put_at`; the other methods are for everybody else. What runs over several
-    keys is ordered by segment of time, then by bytes of key and start, as in Kafka Streams' persistent stores.
+    `window(start)` directly and then call `put_at`; the other methods are for all other callers. Iterators over several
+    keys are ordered by segment of time, then by bytes of key and start, as in Kafka Streams' persistent stores.
     """
 
     def __init__(self, spec: StoreSpec, reader: StateReader, *, newest_ms: int, max_cached: int) -> None:
@@ -31,18 +31,18 @@ class WindowStore:
         self.newest_ms = newest_ms
         """The newest start ever put."""
         self.windows: dict[int, Entries] = {}
-        """By start. A start that is not here has not been touched since it was last dropped from the cache."""
+        """Entries by start. A missing start has not been touched since it was last dropped from the cache."""
         self._committed_newest_ms = newest_ms
         self._reader = reader
         self._max_cached = max_cached
         self._segment_ms = segment_ms(spec.retention_ms)
         self._starts: list[int] = []
-        """Starts in `windows`, sorted, kept up when somebody asks."""
+        """Starts in `windows`, sorted, brought up to date on request."""
         self.written: dict[tuple[int, Any], None] = {}
-        """`(start, cached key)` in the order of the last writes since the commit, where a record cache asks for it."""
+        """`(start, cached key)` in the order of the last writes since the commit, where a record cache needs it."""
         self._starts_by_key: dict[Any, list[int]] | None = None
         self._by_time: CommittedByTime | None = None
-        # Kafka Streams' stores for final results keep a window for a millisecond longer than others.
+        # Kafka Streams' stores for final results keep a window a millisecond longer than others.
         self.keeps_ms = self.retention_ms + 1 if spec.emits_final else self.retention_ms
 
     def window(self, start_ms: int) -> Entries:
@@ -55,13 +55,13 @@ class WindowStore:
         return entries
 
     def put_at(self, start_ms: int) -> None:
-        """Says that something was put into this start."""
+        """Records that something was put into this start."""
         if start_ms > self.newest_ms:
             self.newest_ms = start_ms
 
     @property
     def expired_before_ms(self) -> int:
-        """Starts below are gone."""
+        """Starts below this are gone."""
         return self.newest_ms - self.keeps_ms + 1
 
     def fetch(self, key: Any, start_ms: int) -> Any | None:
@@ -75,7 +75,7 @@ class WindowStore:
         return self.window(start_ms).get(self._cached_key(key))
 
     def put(self, key: Any, start_ms: int, kept: Any, *written: int) -> None:
-        """Writes an entry: what the caches hold in the place of the value, then as in `Entry`."""
+        """Writes an entry: the value's form in the caches, then as in `Entry`."""
         cached_key = self._cached_key(key)
         self.window(start_ms).updates[cached_key] = (kept, *written)
         self.put_at(start_ms)
@@ -139,7 +139,7 @@ class WindowStore:
     def closed(self, from_ms: int, to_ms: int) -> list[tuple[Any, int, Any, int]]:
         """`(key, start_ms, value, timestamp_ms)` of windows that start in a span, by start, then bytes of the key.
 
-        For final results: what has just expired is still there, and spans may only move forward between two commits.
+        For final results: just expired windows are still there, and spans may only move forward between two commits.
         """
         codec, found = self.codec, dict[tuple[int, bytes], Entry]()
         from_ms = max(from_ms, self.newest_ms - self.keeps_ms + 1, 0)
@@ -157,12 +157,12 @@ class WindowStore:
         ]
 
     def index_keys(self) -> None:
-        """From now on `starts` can be asked."""
+        """Enables `starts` from now on."""
         if self._starts_by_key is None:
             self._starts_by_key = {}
 
     def starts(self, cached_key: Any) -> list[int]:
-        """The starts at which a key has a value, oldest first. Whoever writes to `windows` keeps it up with `note`."""
+        """The starts at which a key has a value, oldest first. Writers to `windows` keep it up to date with `note`."""
         assert self._starts_by_key is not None, self.spec.name
         starts = self._starts_by_key.get(cached_key)
         if starts is None:
@@ -173,7 +173,7 @@ class WindowStore:
         return starts
 
     def note(self, cached_key: Any, start_ms: int, *, there: bool) -> None:
-        """Says whether a key has a value at a start."""
+        """Records whether a key has a value at a start."""
         starts = self.starts(cached_key)
         at = bisect_left(starts, start_ms)
         if at < len(starts) and starts[at] == start_ms:
@@ -183,7 +183,7 @@ class WindowStore:
             starts.insert(at, start_ms)
 
     def left_store(self, start_ms: int) -> bool:
-        """Only a record cache shows it any more, and updates of it do not know an old value."""
+        """Whether only a record cache still shows it; its updates do not know an old value."""
         return self.spec.expired_stay_cached and start_ms <= self._committed_newest_ms - (self.spec.retention_ms or 0)
 
     def take_changes(self) -> StoreChanges | None:
@@ -209,7 +209,7 @@ class WindowStore:
         return max(from_ms, self.expired_before_ms, 0), min(to_ms, self.newest_ms)
 
     def _starts_between(self, from_ms: int, to_ms: int) -> list[int]:
-        """Of the windows in memory. Between two commits there are only ever more of them."""
+        """The starts of windows in memory within bounds. Between two commits their number only grows."""
         for start_ms in islice(reversed(self.windows), len(self.windows) - len(self._starts)):
             insort(self._starts, start_ms)
         return self._starts[bisect_left(self._starts, from_ms) : bisect_right(self._starts, to_ms)]

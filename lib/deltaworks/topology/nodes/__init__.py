@@ -1,7 +1,7 @@
 """The closed union of nodes.
 
-A new operator is sugar in `dsl`, or a node here and its processor in `kernel/processors`; `match` and `assert_never`
-make mypy name every place that does not know it yet.
+A new operator is sugar in `dsl`, or a node here with its processor in `kernel/processors`. `match` and `assert_never`
+make mypy name every place that does not handle it yet.
 """
 
 from deltaworks.topology.nodes.aggregates import (

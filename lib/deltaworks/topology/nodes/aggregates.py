@@ -43,18 +43,18 @@ Aggregation = Count | Reduce | Aggregate
 
 
 def _emitted(emit: EmitStrategy) -> str:
-    """What of the strategy a checkpoint depends on: final results need to be known from the first record on."""
+    """The part of the strategy that a checkpoint depends on: final results must be tracked from the first record on."""
     return ", emitted when they close" if emit is EmitStrategy.ON_WINDOW_CLOSE else ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AggregateNode(Node):
-    """What all aggregates of streams have."""
+    """The fields that all aggregates of streams have."""
 
     aggregation: Aggregation
     store: str
     cogrouped: int | None = None
-    """Which of the streams of a cogroup it reads, from 0; they share the store. None: it is alone."""
+    """The number of its stream in a cogroup, from 0; these streams share the store. None: no cogroup."""
 
     @property
     def stores(self) -> tuple[str, ...]:
@@ -62,7 +62,7 @@ class AggregateNode(Node):
 
     @property
     def clock(self) -> str:
-        """Under which name the task remembers its times; each stream of a cogroup has times of its own."""
+        """The name under which the task remembers its times; each stream of a cogroup has its own times."""
         return f"{self.store}/{self.cogrouped}" if self.cogrouped else self.store
 
 
@@ -82,7 +82,7 @@ class WindowAggregate(AggregateNode):
     windows: TimeWindows | UnlimitedWindows
     emit: EmitStrategy = EmitStrategy.ON_WINDOW_UPDATE
     emit_interval_ms: int = 0
-    """Wall-clock pause between two looks for windows that have closed."""
+    """Wall-clock pause between two checks for windows that have closed."""
 
     @property
     def fills(self) -> dict[str, str]:
@@ -102,7 +102,7 @@ class SlidingAggregate(AggregateNode):
     windows: SlidingWindows
     emit: EmitStrategy = EmitStrategy.ON_WINDOW_UPDATE
     emit_interval_ms: int = 0
-    """As in `WindowAggregate`."""
+    """The pause, as in `WindowAggregate`."""
 
     @property
     def fills(self) -> dict[str, str]:
@@ -116,7 +116,7 @@ class SessionAggregate(AggregateNode):
     windows: SessionWindows
     emit: EmitStrategy = EmitStrategy.ON_WINDOW_UPDATE
     emit_interval_ms: int = 0
-    """As in `WindowAggregate`."""
+    """The pause, as in `WindowAggregate`."""
 
     @property
     def fills(self) -> dict[str, str]:
@@ -131,4 +131,4 @@ class CogroupMerge(Node):
     """The table of a cogroup: the updates of all its aggregates."""
 
     store: str
-    """The one they share; the table's rows are read from it."""
+    """The store that they share; the table's rows are read from it."""

@@ -1,4 +1,4 @@
-"""What every node of a topology has. A node is data: what it does lives in `kernel/processors`, file by file."""
+"""The base of all nodes of a topology. A node is data; `kernel/processors` has its behaviour, file by file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import ClassVar
 
 @dataclass(frozen=True)
 class Origin:
-    """The user's line that made a node."""
+    """The line of the user's code that made a node."""
 
     file: str
     line: int
@@ -24,10 +24,10 @@ class Node:
     name: str
     """Kafka's name, generated (`KSTREAM-FILTER-0000000003`) or given."""
     parents: tuple[str, ...] = ()
-    """Names of the nodes it receives from, in the order they were connected."""
+    """Names of the nodes that it gets records from, in the order they were connected."""
     origin: Origin | None = field(default=None, compare=False)
     old_values: bool = False
-    """Tables only: its updates carry the value from before, because a reader asked."""
+    """Tables only: whether its updates carry the previous value, because a reader asked for it."""
 
     @property
     def stores(self) -> tuple[str, ...]:
@@ -36,7 +36,7 @@ class Node:
 
     @property
     def fills(self) -> dict[str, str]:
-        """Store -> what it puts there, in words; a checkpoint depends on it."""
+        """Store -> a description of what it puts there; a checkpoint depends on it."""
         return {}
 
 
@@ -45,9 +45,9 @@ class Table(Node):
     """A table that may keep its rows in a store of its own."""
 
     store: str | None = None
-    """None: nobody needs its rows, or they are computed from those of its parents when somebody asks."""
+    """None: nothing needs its rows, or each lookup computes them from those of its parents."""
     kept_as: ClassVar[str] = "table"
-    """What fills the store, in words."""
+    """A description of what fills the store."""
 
     @property
     def stores(self) -> tuple[str, ...]:

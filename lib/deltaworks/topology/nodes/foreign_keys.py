@@ -3,7 +3,7 @@
 A row of the left table subscribes to a row of the right one (`ForeignKeySubscribe`, an exchange by foreign key). The
 right side keeps the subscription (`ForeignKeyRegister`) and answers with the row (`ForeignKeyAnswer`), now and whenever
 the row changes (`ForeignKeyUpdate`). The answer goes back (an exchange by the key of the left row), where it is joined
-if the left row is still the same (`ForeignKeyResolve`); what comes out is a table again, a `TableSource`.
+if the left row is still the same (`ForeignKeyResolve`); the result is a table again, a `TableSource`.
 Source: KIP-213; `KTableImpl#doJoinOnForeignKey`.
 """
 
@@ -19,17 +19,17 @@ from deltaworks.topology.nodes.base import Node
 
 @dataclass(frozen=True, kw_only=True)
 class ForeignKeySubscribe(Node):
-    """Tells the right side which of its rows a row of the left table wants, and which it does not want any more."""
+    """Tells the right side which of its rows a row of the left table wants, and which it no longer wants."""
 
     foreign_key: Callable[[Any, Any], Any]
     """`(key, value) -> foreign key or None`"""
     kind: Literal["inner", "left"]
     key: Serde[Any]
-    """Of the left table."""
+    """Serde of the left table's keys."""
     value: Serde[Any]
-    """Of the left table."""
+    """Serde of the left table's values."""
     other_key: Serde[Any]
-    """Of the right table."""
+    """Serde of the right table's keys."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ class ForeignKeyRegister(Node):
     """Keeps subscriptions."""
 
     key: Serde[Any]
-    """Of the right table."""
+    """Serde of the right table's keys."""
     store: str
 
     @property
@@ -57,7 +57,7 @@ class ForeignKeyAnswer(Node):
     """Name of the node of the right table."""
     table_stores: tuple[str, ...]
     key: Serde[Any]
-    """Of the left table."""
+    """Serde of the left table's keys."""
 
     @property
     def stores(self) -> tuple[str, ...]:
@@ -66,14 +66,14 @@ class ForeignKeyAnswer(Node):
 
 @dataclass(frozen=True, kw_only=True)
 class ForeignKeyUpdate(Node):
-    """Tells all who have subscribed to a row of the right table that it has changed."""
+    """Tells all subscribers of a row of the right table that it has changed."""
 
     store: str
-    """Of the subscriptions."""
+    """The store of the subscriptions."""
     key: Serde[Any]
-    """Of the left table."""
+    """Serde of the left table's keys."""
     other_key: Serde[Any]
-    """Of the right table."""
+    """Serde of the right table's keys."""
 
     @property
     def stores(self) -> tuple[str, ...]:
@@ -82,13 +82,13 @@ class ForeignKeyUpdate(Node):
 
 @dataclass(frozen=True, kw_only=True)
 class ForeignKeyResolve(Node):
-    """Joins an answer with the row of the left table that asked, if that has not changed since."""
+    """Joins an answer with the row of the left table that asked, if this row has not changed since."""
 
     table: str
     """Name of the node of the left table."""
     table_stores: tuple[str, ...]
     value: Serde[Any]
-    """Of the left table."""
+    """Serde of the left table's values."""
     joiner: Callable[[Any, Any], Any]
     """`(left value, right value or None) -> value`"""
     kind: Literal["inner", "left"]

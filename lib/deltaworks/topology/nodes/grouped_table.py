@@ -1,4 +1,4 @@
-"""A table grouped anew: its rows go to the task of their group, where they are added and subtracted."""
+"""A regrouped table: its rows go to the task of their group, where they are added and subtracted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from deltaworks.topology.nodes.base import Node
 
 @dataclass(frozen=True, kw_only=True)
 class TableGroupBy(Node):
-    """An update becomes what leaves a group and what comes into one; goes into an exchange."""
+    """Turns an update into the values that leave and enter groups; an exchange follows."""
 
     selector: Callable[[Any, Any], tuple[Any, Any]]
     """`(key, value) -> (group, value)`"""
@@ -36,7 +36,7 @@ class TableFold:
 
 @dataclass(frozen=True, kw_only=True)
 class TableAggregate(Node):
-    """An aggregate per group of the rows that are in it now."""
+    """An aggregate per group over its current rows."""
 
     aggregation: TableReduce | TableFold
     store: str

@@ -15,9 +15,9 @@ StreamJoiner = Callable[[Any, Any, Any], Any]
 
 @dataclass(frozen=True, kw_only=True)
 class StreamTableJoin(Node):
-    """Looks up the table's row for each record of the stream; only the stream triggers.
+    """Looks up the table's row for each record of the stream; only the stream triggers results.
 
-    The row is the current one; of a versioned table, the one as of the record's timestamp.
+    The row is the current one; in a versioned table, the one as of the record's timestamp.
     """
 
     table: str
@@ -28,7 +28,7 @@ class StreamTableJoin(Node):
     """`(key, stream value, table value or None)`"""
     kind: Literal["inner", "left"]
     grace_ms: int | None = None
-    """How long a record waits, in stream time, for rows that come out of order; None: it does not wait."""
+    """How long a record waits, in stream time, for out-of-order rows; None: it does not wait."""
     buffer: str | None = None
     """The store in which records wait."""
 
@@ -43,7 +43,7 @@ class StreamTableJoin(Node):
 
 @dataclass(frozen=True, kw_only=True)
 class GlobalTableJoin(Node):
-    """Looks up a row of a global table for each record of the stream, under a key that is computed from the record."""
+    """Looks up a row of a global table for each record of the stream, by a key that is computed from the record."""
 
     table: str
     """The store of the global table; it belongs to another stage, and every task can read it."""
@@ -56,7 +56,7 @@ class GlobalTableJoin(Node):
 
 @dataclass(frozen=True, kw_only=True)
 class JoinWindow(Node):
-    """Keeps the records of one side of a stream-stream join; each goes on before it is kept."""
+    """Keeps the records of one side of a stream-stream join; each is forwarded before it is kept."""
 
     windows: JoinWindows
     store: str
@@ -72,7 +72,7 @@ class JoinWindow(Node):
 
 @dataclass(frozen=True, kw_only=True)
 class StreamStreamJoin(Node):
-    """One side of a stream-stream join: joins each of its records with those that the other side keeps."""
+    """One side of a stream-stream join: joins each of its records with the records that the other side keeps."""
 
     side: Literal["left", "right"]
     windows: JoinWindows
@@ -80,13 +80,13 @@ class StreamStreamJoin(Node):
     other: str
     """The `JoinWindow` of the other side."""
     other_store: str
-    """What it keeps there."""
+    """The store of that `JoinWindow`."""
     alone: bool = False
-    """A record without partner is a result too (the left side of a left join, both of an outer one)."""
+    """Whether a record without a partner is a result too (left side of a left join, both sides of an outer one)."""
     waiting: str | None = None
-    """Left and outer joins: where both sides keep records that may still find a partner."""
+    """Left and outer joins: the store in which both sides keep records that may still find a partner."""
     emit_interval_ms: int = 0
-    """Wall-clock pause between two looks for records that no partner can join any more."""
+    """Wall-clock pause between two checks for records that no partner can join any more."""
 
     @property
     def stores(self) -> tuple[str, ...]:
@@ -99,12 +99,12 @@ class StreamStreamJoin(Node):
 
 @dataclass(frozen=True, kw_only=True)
 class StreamSelfJoin(Node):
-    """A stream joined with itself, with one store in place of two."""
+    """A stream joined with itself, with one store instead of two."""
 
     windows: JoinWindows
     joiner: StreamJoiner
     store: str
-    """What the stream's `JoinWindow` keeps."""
+    """The store of the stream's `JoinWindow`."""
 
     @property
     def stores(self) -> tuple[str, ...]:

@@ -13,9 +13,9 @@ from deltaworks.topology.processors import FixedKeyProcessor, Processor
 @dataclass(frozen=True, kw_only=True)
 class _UserNode(Node):
     connected: tuple[str, ...] = ()
-    """The stores that it may read and write; global ones it may read anyway."""
+    """The stores that it may read and write; it may always read global ones."""
     reads: tuple[str, ...] = ()
-    """Those of them that something else fills, so that it may only read them."""
+    """The stores among them that something else fills; it may only read these."""
 
     @property
     def stores(self) -> tuple[str, ...]:
@@ -28,7 +28,7 @@ class _UserNode(Node):
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessorNode(_UserNode):
-    """Gets records and forwards what it likes (`KStream.process`, `Topology.add_processor`)."""
+    """Gets records and forwards any records (`KStream.process`, `Topology.add_processor`)."""
 
     supplier: Callable[[], Processor[Any, Any, Any, Any]]
     """Makes one object per task."""

@@ -14,8 +14,8 @@ from deltaworks.topology.routing import StreamPartitioner
 class ExchangeSink(Node):
     """The near side of an exchange; the far side is the `Source` whose topic is `exchange`.
 
-    In the place of Kafka Streams' repartition topic: a shuffle, partitioned by Kafka's murmur2 of the key bytes.
-    Null keys are dropped by the `Filter` before it, unless a left join behind the exchange wants them.
+    It replaces Kafka Streams' repartition topic by a shuffle, partitioned by Kafka's murmur2 of the key bytes.
+    Null keys are dropped by the `Filter` before it, unless a left join behind the exchange needs them.
     """
 
     exchange: str
@@ -23,6 +23,6 @@ class ExchangeSink(Node):
     key: Serde[Any]
     value: Serde[Any]
     partitions: int | None = None
-    """None: as many as the upstream stage has tasks, or as the topics that it is joined with."""
+    """None: as many as the tasks of the upstream stage, or as the topics that it is joined with."""
     partitioner: StreamPartitioner | None = None
     """None: Kafka's murmur2 of the key bytes."""

@@ -1,4 +1,4 @@
-"""Where records leave: Kafka topics, Delta tables and sinks of an author's own."""
+"""Where records leave: Kafka topics, Delta tables and sinks that authors write."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ class ExtractedTopicSink(Node):
 
 @dataclass(frozen=True, kw_only=True)
 class CustomSink(Node):
-    """Hands records to a sink of the author's own."""
+    """Hands records to a sink that the author wrote."""
 
     sink: AnySink
     in_replay: bool
-    """Whether a replay calls it, too."""
+    """Whether a replay calls it too."""
 
 
 class TableKind(Enum):
-    """What a Delta table holds."""
+    """The kind of rows in a Delta table."""
 
     APPEND = "append"
     """Every record of a stream."""
@@ -64,4 +64,4 @@ class DeltaSink(Node):
     value: Any
     """Python type of the value."""
     window_node: str | None = None
-    """Name of the aggregate whose windows the rows belong to; it knows which are closed."""
+    """Name of the aggregate whose windows the rows belong to; it knows which windows are closed."""

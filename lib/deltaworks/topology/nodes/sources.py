@@ -19,17 +19,17 @@ class Source(Node):
     key: Serde[Any]
     value: Serde[Any]
     pattern: str | None = None
-    """Reads every topic whose whole name matches this regular expression, in place of `topics`."""
+    """Instead of `topics`: a regular expression; the source reads every topic whose whole name matches it."""
     timestamp_extractor: TimestampExtractor | None = None
     """None: the record's own timestamp."""
     timestamps: tuple[tuple[str, Timestamps], ...] = ()
-    """Topic -> which timestamps its records may have; of a topic that is not there, any."""
+    """Topic -> the limit of its records' timestamps; topics without an entry have no limit."""
     offset_reset: Literal["earliest", "latest"] | None = None
-    """Where a new pipeline begins to read; None: as the host is set up."""
+    """Where a new pipeline begins to read; None: the host's setting."""
     exchange: bool = False
-    """The topic is an exchange between two stages, not a topic of the user's."""
+    """Whether the topic is an exchange between two stages, not a topic of the user."""
     whole: bool = False
-    """Every task reads all of its partitions (`global_table`); its stage is not cut into tasks."""
+    """Whether every task reads all of its partitions (`global_table`); then its stage is not cut into tasks."""
 
     def reads(self, topic: str) -> bool:
         """Whether it reads a topic."""

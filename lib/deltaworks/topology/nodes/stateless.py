@@ -19,35 +19,35 @@ class Filter(Node):
 
 @dataclass(frozen=True, kw_only=True)
 class Map(Node):
-    """New key and value."""
+    """Changes key and value."""
 
     mapper: Callable[[Any, Any], tuple[Any, Any]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class MapValues(Node):
-    """New value, same key; the mapper takes key and value."""
+    """Changes the value and keeps the key; the mapper takes key and value."""
 
     mapper: Callable[[Any, Any], Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class FlatMap(Node):
-    """Any number of new pairs."""
+    """Makes any number of new pairs."""
 
     mapper: Callable[[Any, Any], Iterable[tuple[Any, Any]]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class FlatMapValues(Node):
-    """Any number of new values, same key; the mapper takes key and value."""
+    """Makes any number of new values and keeps the key; the mapper takes key and value."""
 
     mapper: Callable[[Any, Any], Iterable[Any]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class SelectKey(Node):
-    """New key, same value."""
+    """Changes the key and keeps the value."""
 
     selector: Callable[[Any, Any], Any]
 
@@ -62,7 +62,7 @@ class Peek(Node):
 
 @dataclass(frozen=True, kw_only=True)
 class Merge(Node):
-    """Passes on what any parent sends."""
+    """Passes on the records of all parents."""
 
 
 @dataclass(frozen=True, kw_only=True)

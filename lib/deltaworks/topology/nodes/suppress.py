@@ -1,4 +1,4 @@
-"""Updates of a table that are held back."""
+"""Holding back the updates of a table."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ class Suppress(Node):
     """Keeps the last update per key until its time has come."""
 
     wait_ms: int
-    """An update goes once `its time <= observed time - wait_ms`."""
+    """An update is forwarded once `its time <= observed time - wait_ms`."""
     until_window_closes: bool
-    """Its time is the end of its window, and deletes are dropped; else the timestamp of the first update held."""
+    """Whether its time is the end of its window and deletes are dropped; else it is that of the first held update."""
     stays_open_ms: int
     """How far observed time may pass the end of a window before its row is final (see `WindowClock`)."""
     buffer: BufferConfig
     store: str
-    """Of what is held back."""
+    """The store of the held updates."""
 
     @property
     def stores(self) -> tuple[str, ...]:

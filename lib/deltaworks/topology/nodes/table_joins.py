@@ -1,4 +1,4 @@
-"""Joins of two tables: a node per side, and one that puts their results together."""
+"""Joins of two tables: a node per side, and one that merges their results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class TableTableJoin(Node):
 
     kind: Literal["inner", "left", "outer"]
     side: Literal["left", "right"]
-    """Whose updates it gets."""
+    """The side whose updates it gets."""
     joiner: Callable[[Any, Any], Any]
     """`(left value or None, right value or None)`"""
     table: str

@@ -21,7 +21,7 @@ class TableFilter(Table):
 
 @dataclass(frozen=True, kw_only=True)
 class TableMapValues(Table):
-    """New value per row; a delete stays a delete and does not call the mapper."""
+    """Changes the value of each row; a delete stays a delete and does not call the mapper."""
 
     mapper: Callable[[Any, Any], Any]
     kept_as: ClassVar[str] = "map_values"
@@ -29,7 +29,7 @@ class TableMapValues(Table):
 
 @dataclass(frozen=True, kw_only=True)
 class TableTransformValues(Table):
-    """New value per row, deletes included, made by an object that may use stores."""
+    """Changes the value of each row, deletes included, with an object that may use stores."""
 
     supplier: Callable[[], ValueTransformer[Any, Any, Any]]
     """Makes one object per task, and one more for each join that looks rows up."""
@@ -48,4 +48,4 @@ class TableTransformValues(Table):
 
 @dataclass(frozen=True, kw_only=True)
 class TableToStream(Node):
-    """Updates as records; a delete is a null value."""
+    """Turns updates into records; a delete is a null value."""
