@@ -55,7 +55,7 @@ check-jobs: .venv/.complete ## All pipelines at once under SIGKILLs, every resul
 	$(BIN)/python -u -m tests.system.kills.jobs_under_kills
 
 .PHONY: check-recovery
-check-recovery: .venv/.complete ## Second homes, copies, topics made anew, records removed, memory that ends, a broker that forgets; ten minutes
+check-recovery: .venv/.complete ## Second homes, copies, topics recreated, records removed, memory that ends, a broker that forgets; ten minutes
 	$(PYTEST) -q tests/system/recovery
 
 .PHONY: check-replay

@@ -1,4 +1,4 @@
-"""`python -m tests.coverage_table`: writes `docs/kafka-streams.md`, and its counts into the README.
+"""`python -m tests.coverage_table`: writes `docs/kafka-streams.md`.
 
 `... api` reads the list of methods from the jars of Kafka Streams anew.
 `... prove KStream.filter [family]` looks for recorded cases that fail when something of ours is mutated.

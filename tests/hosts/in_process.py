@@ -223,7 +223,7 @@ class InProcessStream:
         )
 
     def make_anew(self, topic: str) -> None:
-        """A topic is deleted and made anew, and somebody accepts that: it is read from its beginning."""
+        """A topic is deleted and recreated, and somebody accepts that: it is read from its beginning."""
         assert self.kafka is not None
         self.kafka.make_anew(topic)
         self.offsets = {**self.offsets, topic: dict.fromkeys(self.offsets[topic], 0)}

@@ -35,7 +35,7 @@ class MemoryKafka:
     removed: dict[tuple[str, int], int] = field(default_factory=dict)
     """Topic and partition -> the first offset that retention has left."""
     made: dict[str, int] = field(default_factory=dict)
-    """How often a topic was made anew."""
+    """How often a topic was recreated."""
 
     def make_anew(self, topic: str) -> None:
         """Deletes a topic, and makes one of its name."""

@@ -230,7 +230,7 @@ def test_an_entry_that_is_wrong_ends_the_attempt_and_the_next_one_fills_the_stor
     stream.lose_worker()
     with monkeypatch.context() as patch:
         patch.setattr(LocalReader, "get", lambda self, key: self._whole(b"." + key, b"not as it was")[1])
-        with pytest.raises(StateError, match="an entry is not as it was written"):
+        with pytest.raises(StateError, match="an entry differs from what was written"):
             stream.batch()
     stream.run(stream.end())
     assert "rebuild" in stream.openings

@@ -1,4 +1,4 @@
-"""A topic was deleted and made anew: no replay, and no archive, gives its records for those of the one before it."""
+"""A topic was deleted and recreated: no replay, and no archive, gives its records for those of the one before it."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_what_was_read_before_is_not_read_from_the_topic_of_now(
     beside = days.beside(monkeypatch)
 
     error = refused(beside)
-    assert "'payments' was made anew before batch 3, and the replay needs what batch 0 has read" in str(error)
+    assert "'payments' was recreated before batch 3, and the replay needs what batch 0 has read" in str(error)
     assert "--from" in (error.hint or "") and "new checkpoint" in (error.hint or "")
     assert "new checkpoint" in (refused(beside, hand_over=True).hint or "")
     refused(beside, order="time")
@@ -139,7 +139,7 @@ def test_a_table_whose_topic_was_made_anew_is_not_filled_from_what_is_left(
         days.run()
 
     error = refused(days.beside(monkeypatch), from_ms=day(4), tables=("hours",))
-    assert "'names' was made anew before batch 1" in str(error) and says in (error.hint or "")
+    assert "'names' was recreated before batch 1" in str(error) and says in (error.hint or "")
 
 
 def test_a_partition_of_which_nothing_was_read_yet_and_a_topic_made_anew_twice(

@@ -53,7 +53,7 @@ def test_a_topic_that_is_gone(kafka: LiveStack) -> None:
     topic = filled(kafka, 5)
     admin.delete_topics(kafka.bootstrap, [topic])
 
-    with pytest.raises(RecordsGoneError, match="there is no such partition any more"):
+    with pytest.raises(RecordsGoneError, match="the partition no longer exists"):
         read(kafka, Range(topic, 0, 0, 5))
 
 

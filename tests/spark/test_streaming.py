@@ -165,7 +165,7 @@ def test_a_stream_that_refuses_what_it_finds_never_says_that_it_runs(kafka: Live
     admin.create_topics(kafka.bootstrap, admin.topic_specs(recreated.topics))
     assert "running" not in states(lambda beat: False)
     beat = beat_of(settings, "recreated")
-    assert beat is not None and beat.error is not None and "made anew" in beat.error
+    assert beat is not None and beat.error is not None and "recreated" in beat.error
 
 
 def test_another_topology_is_refused_before_spark_starts(kafka: LiveStack, settings: Settings) -> None:

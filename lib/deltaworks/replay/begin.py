@@ -165,7 +165,7 @@ def _first_batch(
 def _reads_any(
     record: BatchRecord, needed: Mapping[Position, int], anew: Mapping[str, MadeAnew], lost: Collection[str]
 ) -> bool:
-    """Whether a batch has read what is needed; of a topic before one that was made anew, what may be."""
+    """Whether a batch has read what is needed; of a topic before one that was recreated, what may be."""
     return any(
         topic in lost if is_before(record, topic, anew) else stop > needed.get((topic, int(partition)), stop)
         for topic, parts in record.offsets.items()

@@ -91,7 +91,7 @@ def extended(settings: Settings, pipeline: Pipeline, plan: ReplayPlan) -> Replay
 
     Raises:
         ConflictError: the stream has been handed over since, so its later batches are others.
-        KafkaTopicError: it reads a topic that was made anew.
+        KafkaTopicError: it reads a topic that was recreated.
     """
     paths = PipelinePaths.of(settings, pipeline.name)
     require_same_stream(paths, plan)
@@ -176,7 +176,7 @@ def _checkpoint(paths: PipelinePaths, name: str) -> CheckpointPlan:
 def _extent(paths: PipelinePaths, name: str, read: TopicsRead) -> tuple[BatchRecord, BatchRecord, int, Offsets]:
     """First and last batch, how many offsets they read, and where they end.
 
-    Where a topic was made anew, a partition of which nothing has been read since then ends at 0.
+    Where a topic was recreated, a partition of which nothing has been read since then ends at 0.
     """
     first = last = None
     records, ends, ticked = 0, dict[str, dict[str, int]](), False

@@ -1,6 +1,6 @@
 """A replay reads what the stream has read, or nothing.
 
-A topic that was deleted and made anew has other records at the same offsets. The record of batches has the ids of the
+A topic that was deleted and recreated has other records at the same offsets. The record of batches has the ids of the
 topics that were read (`control.batches`), Kafka says what there is now. What batches have read of a topic that is not
 there any more, only an archive can have; what they have read of one before it, nothing has.
 
@@ -46,7 +46,7 @@ def gone(read: Iterable[str], recorded: Mapping[str, str], there: Mapping[str, s
 
 
 def latest_before_ms(plan: ReplayPlan, pipeline: Pipeline, topic: str) -> int | None:
-    """No record of the topic before one that was made anew counts as later than this; None: nobody knows."""
+    """No record of the topic before one that was recreated counts as later than this; None: nobody knows."""
     limit = next((each.timestamps for each in pipeline.topics if each.name == topic), None)
     if limit is None or (limit.otherwise == "dead_letter" and pipeline.dead_letter_table in plan.tables):
         return None
@@ -56,7 +56,7 @@ def latest_before_ms(plan: ReplayPlan, pipeline: Pipeline, topic: str) -> int | 
 def require_readable(
     plan: ReplayPlan, pipeline: Pipeline, records: Callable[[], Iterator[BatchRecord]], archive: ArchiveReader
 ) -> None:
-    """Raises `KafkaTopicError` if a replay would have to read what a topic held that was made anew since.
+    """Raises `KafkaTopicError` if a replay would have to read what a topic held that was recreated since.
 
     Args:
         plan: of the replay, with the batch that it begins with.
@@ -81,7 +81,7 @@ def require_readable(
 
 
 def require_unchanged(plan: ReplayPlan, there: Callable[[Collection[str]], Mapping[str, str]]) -> None:
-    """Raises `KafkaTopicError` if a topic was made anew since a replay was planned; a batch may have been read of each.
+    """Raises `KafkaTopicError` if a topic was recreated since a replay was planned; a batch may have been read of each.
 
     Args:
         plan: of the replay.
@@ -90,7 +90,7 @@ def require_unchanged(plan: ReplayPlan, there: Callable[[Collection[str]], Mappi
     read = sorted(plan.topics.keys() - set(plan.gone))
     if read and (changed := gone(read, plan.topics, there(read))):
         raise KafkaTopicError(
-            f"{_named(changed)} was deleted since the replay {plan.run_id} was planned, or made anew: what it has read "
+            f"{_named(changed)} was deleted since the replay {plan.run_id} was planned, or recreated: what it has read "
             "of it since then may be other records.",
             hint=f"deltaworks discard {plan.run_id}; nothing of it is published",
         )
@@ -114,7 +114,7 @@ def _is_archived(plan: ReplayPlan, archive: ArchiveReader, topic: str, parts: Ma
 def _read_before(plan: ReplayPlan, pipeline: Pipeline, topic: str, batch: int) -> KafkaTopicError:
     made = plan.anew[topic]
     return KafkaTopicError(
-        f"The topic '{topic}' was made anew before batch {made.batch}, and the replay needs what batch {batch} has "
+        f"The topic '{topic}' was recreated before batch {made.batch}, and the replay needs what batch {batch} has "
         f"read of it before, on {day_of(made.before_ms)} or earlier. Those records are gone; at their offsets are "
         "others now.",
         hint=_way_on(plan, pipeline, topic),
@@ -142,7 +142,7 @@ def _way_on(plan: ReplayPlan, pipeline: Pipeline, topic: str) -> str:
 
 def _not_there(plan: ReplayPlan, topic: str, batch: int) -> KafkaTopicError:
     return KafkaTopicError(
-        f"The topic '{topic}' was deleted since the stream has read it, or made anew, and the replay needs what batch "
+        f"The topic '{topic}' was deleted since the stream has read it, or recreated, and the replay needs what batch "
         f"{batch} has read of it. "
         + (
             "A stream that is handed over reads on where that topic has ended."

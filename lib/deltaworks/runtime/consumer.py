@@ -14,10 +14,10 @@ from deltaworks.kernel.records import Headers, RecordBatch
 _CHUNK_RECORDS = 2_000
 """Small enough to stay in the processor's cache: 15-30 % less CPU than 10,000."""
 _POLL_S = 0.01
-"""`consume` waits for as many records as it was asked for; a range has fewer where a transaction ended in it."""
+"""How long `consume` waits for as many records as it was asked for. A range has fewer if a transaction ended in it."""
 _STALL_S = 60.0
 _DOUBTFUL_S = 2.0
-"""After so long without records it is asked whether the topics still exist."""
+"""After so long without records, the reader asks whether the topics still exist."""
 _ANSWER_S = 5.0
 
 _PASSING = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT)
@@ -33,12 +33,12 @@ _NO_TOPIC = (
 class RangeReader:
     """The consumer of one task, kept in its worker process from batch to batch.
 
-    Ranges are read with `read_committed`. Between batches nothing is assigned: the next batch of this task may
-    run in another worker, and what was fetched ahead would be wasted.
+    Ranges are read with `read_committed`. Between batches nothing is assigned: the next batch of this task may run in
+    another worker, and prefetched records would be wasted.
 
     Args:
         bootstrap: address of the broker.
-        pipeline: whose task it is, as commands call it.
+        pipeline: name of the pipeline, as commands take it.
     """
 
     def __init__(self, bootstrap: str, pipeline: str = "NAME") -> None:
@@ -54,7 +54,7 @@ class RangeReader:
                 "enable.partition.eof": True,
                 "fetch.error.backoff.ms": 20,
                 "fetch.queue.backoff.ms": 1,  # the default sleeps a second once the local queue is full
-                "fetch.wait.max.ms": 10,  # all that is read is there; the broker would wait for what comes after it
+                "fetch.wait.max.ms": 10,  # the records are already there; the broker would wait for later ones
                 "queued.min.messages": 20_000,
                 "log_level": 0,
             }
@@ -63,11 +63,11 @@ class RangeReader:
     def read(self, ranges: Sequence[Range]) -> Iterator[list[RecordBatch]]:
         """The records of the ranges, in portions that the task may process one after the other.
 
-        One range arrives in portions while the rest is still being fetched (an order that no cut changes);
-        several ranges arrive at once, because the order contract merges them by the timestamps of their heads.
+        A single range arrives in portions while the rest is still being fetched (no cut changes its order). Several
+        ranges arrive at once, because the order contract merges them by the timestamps of their heads.
 
         Raises:
-            RecordsGoneError: the log begins or ends elsewhere, or the topic does not exist any more.
+            RecordsGoneError: the log begins or ends elsewhere, or the topic no longer exists.
             KafkaReadError: the broker did not answer for 60 s.
         """
         wanted = [r for r in ranges if r.stop > r.start]
@@ -80,7 +80,7 @@ class RangeReader:
         self._consumer.unassign()
 
     def beginning(self, topic: str, partition: int) -> int:
-        """The first offset that is there.
+        """The first offset in the log.
 
         Raises:
             KafkaReadError: the broker did not answer for 60 s.
@@ -95,7 +95,7 @@ class RangeReader:
         return int(low)
 
     def _one(self, wanted: Range) -> Iterator[list[Message]]:
-        """Portions of one range; nothing is done per message that can be done per portion."""
+        """Portions of one range; work is done per portion rather than per message."""
         complete, next_offset = False, wanted.start
         while not complete:
             delivered = self._consume(wanted.stop - next_offset, [wanted])
@@ -112,7 +112,7 @@ class RangeReader:
                 yield messages
 
     def _several(self, ranges: Sequence[Range]) -> list[RecordBatch]:
-        """Everything of several ranges."""
+        """All records of several ranges."""
         wanted = {(r.topic, r.partition): r for r in ranges}
         found: dict[tuple[str, int], list[Message]] = {key: [] for key in wanted}
         left = dict(wanted)
@@ -134,7 +134,7 @@ class RangeReader:
         return [_columns(wanted[key], messages) for key, messages in found.items() if messages]
 
     def _consume(self, missing: int, ranges: Sequence[Range]) -> list[Message]:
-        """The next messages; raises when none comes for too long."""
+        """The next messages; raises an error if none arrive for too long."""
         now = ticks_s()
         deadline, doubtful = now + _STALL_S, now + _DOUBTFUL_S
         while True:
@@ -154,13 +154,13 @@ class RangeReader:
                 )
 
     def _ends(self, message: Message, wanted: Range) -> bool:
-        """Whether an event that is no record says that the range is complete: its end may be ends of transactions."""
+        """Whether an event that is not a record completes the range, whose last offsets may be ends of transactions."""
         error = message.error()
         assert error is not None
         if error.code() == KafkaError._PARTITION_EOF:
             return _offset(message) >= wanted.stop
         if error.code() in _PASSING or error.retriable():
-            return False  # the consumer connects again by itself
+            return False  # the consumer reconnects by itself
         if error.code() in (*_OUT_OF_RANGE, *_NO_TOPIC):
             self._check_is_there(wanted)
         raise KafkaReadError(
@@ -169,7 +169,7 @@ class RangeReader:
         )
 
     def _check_is_there(self, wanted: Range) -> None:
-        """Raises `RecordsGoneError` if a range cannot be read any more; no answer says nothing."""
+        """Raises `RecordsGoneError` if a range can no longer be read; does nothing if the broker does not answer."""
         where = f"{wanted.topic}-{wanted.partition} [{wanted.start}, {wanted.stop})"
         try:
             topic = self._consumer.list_topics(wanted.topic, timeout=_ANSWER_S).topics[wanted.topic]
@@ -177,7 +177,7 @@ class RangeReader:
                 topic.error is None and topic.partitions and wanted.partition not in topic.partitions
             ):
                 raise RecordsGoneError(
-                    f"{where} cannot be read: there is no such partition any more. The topic was deleted or made anew.",
+                    f"{where} cannot be read: the partition no longer exists. The topic was deleted or recreated.",
                     hint=self._ways_out(f"--new-topic {wanted.topic}"),
                 )
             at = TopicPartition(wanted.topic, wanted.partition)
@@ -190,7 +190,7 @@ class RangeReader:
             gone = f"retention or somebody has removed the offsets {wanted.start} to {min(low, wanted.stop) - 1}"
             option = "--lost-records"
         else:
-            gone = "the log is shorter than it was: the topic was made anew, or its broker has lost records"
+            gone = "the log is shorter than it was: the topic was recreated, or its broker has lost records"
             option = f"--new-topic {wanted.topic}"
         raise RecordsGoneError(
             f"{where} cannot be read: the partition has the offsets {low} to {high - 1} now; {gone}.",
@@ -200,7 +200,7 @@ class RangeReader:
     def _ways_out(self, option: str) -> str:
         return (
             f"to go on without them: deltaworks accept {self._pipeline} {option}; or begin with a new checkpoint. "
-            "Where an archive has them (Pipeline(archive=True)), a stream reads them there"
+            "If an archive has them (Pipeline(archive=True)), a stream reads them there"
         )
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""The stores of global tables: whole on every machine, filled from their topics, seen as of the start of a batch.
+"""The stores of global tables: whole on every machine, filled from their topics, read as of the start of a batch.
 
-The topics themselves are the changelog, so nothing of this is in Spark's state. Each batch says how far the topics have
-been read; whoever comes first on a machine reads on up to there, the other workers find it done.
+The topics themselves are the changelog, so Spark's state holds nothing of global tables. Each batch says how far the
+topics have been read. The first worker of a machine reads on up to there; the others find it done.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Reader(Protocol):
         """The first offset that is there."""
 
     def close(self) -> None:
-        """Lets go of the connection."""
+        """Closes the connection."""
 
 
 class GlobalTables:
@@ -49,9 +49,9 @@ class GlobalTables:
         """
         Args:
             plan: has global stages.
-            pipeline: says what happens to records that fail.
-            root: folder of this pipeline's local stores.
-            connect: makes the reader, when there is something to read.
+            pipeline: decides what happens to records that fail.
+            root: folder of the pipeline's local stores.
+            connect: makes the reader when there is something to read.
         """
         root.mkdir(parents=True, exist_ok=True)
         self._lock = root / "global.lock"
@@ -68,12 +68,12 @@ class GlobalTables:
             position: msgpack `Offsets`, the next offset of every partition.
 
         Returns:
-            Whether `stores` are others than before.
+            Whether `stores` has changed objects: readers must fetch them again.
 
         Raises:
-            StreamsError: a record failed and the pipeline says fail.
+            StreamsError: a record failed, and the pipeline's error policy is to fail.
             KafkaReadError: the broker did not answer.
-            StateError: also a new store cannot be read or written.
+            StateError: a store cannot be read or written, even after it was created anew.
         """
         wanted = msgspec.msgpack.decode(position, type=Offsets)
         with alone(self._lock):
@@ -87,22 +87,22 @@ class GlobalTables:
 
     @property
     def readers(self) -> Mapping[str, StateReader]:
-        """What is committed, by name of the store."""
+        """Readers of the committed entries, by name of the store."""
         return {name: reader for table in self.tables for name, reader in table.readers.items()}
 
     def close(self) -> None:
-        """Lets go of the local stores."""
+        """Closes the local stores."""
         for table in self.tables:
             table.close()
 
 
 def global_path(root: Path, stage: Stage) -> Path:
-    """Directory of one global stage's local store."""
+    """The folder of a global stage's local store."""
     return root / f"global-{stage.index}"
 
 
 class Kept(Protocol):
-    """Where a global table keeps its entries; see `LocalStore`."""
+    """What keeps the entries of a global table; see `LocalStore`."""
 
     def version(self) -> StateVersion: ...
 
@@ -127,7 +127,7 @@ class GlobalTable:
         self._errors, self._connect = pipeline.errors, connect
         self._task: Task | None = None
         self._version: StateVersion | None = None
-        """Of the state that the task's caches are valid for."""
+        """The version of the state that the task's caches are valid for."""
 
     @property
     def stores(self) -> Mapping[str, Store]:
@@ -139,7 +139,7 @@ class GlobalTable:
         return {store.name: self.local.reader(store.name) for store in self.stage.stores}
 
     def at(self, wanted: Offsets) -> bool:
-        """Whether the stores are others than before; a store that cannot be trusted is filled again from its topics."""
+        """Whether the stores were replaced; a store that cannot be trusted is filled again from its topics."""
         wanted = {topic: wanted[topic] for topic in self.stage.topics}
         try:
             if self.local.refresh():
@@ -169,7 +169,7 @@ class GlobalTable:
     def _read(self, found: Offsets, wanted: Offsets) -> None:
         task = self._task
         assert task is not None
-        self._task = None  # not to be trusted again unless this ends well
+        self._task = None  # not trusted again unless this ends well
         position = {topic: dict(found.get(topic, {})) for topic in wanted}
         reader, uncommitted = self._connect(), 0
         try:
@@ -204,8 +204,8 @@ class GlobalTable:
 
 
 class _Nowhere:
-    """`Collector` of a global stage, which sends nothing. Bad records are skipped if the pipeline says continue: every
-    machine reads them, so a dead letter would come from each, as often as it starts anew. As in Kafka Streams."""
+    """`Collector` of a global stage, which sends nothing. If the pipeline says continue, bad records are skipped, as in
+    Kafka Streams: every machine reads them, so each would write a dead letter, again after each restart."""
 
     def send(
         self,

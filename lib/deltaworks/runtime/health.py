@@ -1,4 +1,4 @@
-"""How a stream is: what its driver counts and says about itself, in the heartbeat beside its checkpoint."""
+"""The health of a stream: what its driver counts and reports in the heartbeat beside its checkpoint."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from deltaworks.runtime.messages import TaskResult
 
 @dataclass
 class _Totals:
-    """Sums since this driver started, and the latest per task."""
+    """Sums since this driver started, and the latest values per task."""
 
     records: int = 0
     dropped: int = 0
@@ -55,13 +55,13 @@ class _Totals:
 
 
 class Health:
-    """Of one driver. A thread of its own may write the heartbeat, too.
+    """The health of one driver. A separate thread may also write the heartbeat.
 
     Args:
-        paths: of the pipeline.
-        name: of the pipeline.
-        generation: of the driver; a later one has the heartbeat for itself.
-        reporter: is told the same.
+        paths: paths of the pipeline.
+        name: name of the pipeline.
+        generation: generation of the driver; the heartbeat belongs to the newest one.
+        reporter: gets the same reports.
     """
 
     def __init__(self, paths: PipelinePaths, name: str, generation: int, reporter: Reporter) -> None:
@@ -70,7 +70,7 @@ class Health:
         self._rate = Rate()
         self._lag = Lag()
         self._ends: Offsets = {}
-        """Where the source topics end, as far as is known."""
+        """Where the source topics end, as far as known."""
         self._beat = Heartbeat(
             pipeline=name, generation=generation, query_id="", state="starting", pid=os.getpid(), at=clock.wall_s()
         )
@@ -89,20 +89,20 @@ class Health:
 
     @property
     def quiet_s(self) -> float:
-        """Since the last batch has ended."""
+        """Seconds since the last batch ended."""
         return clock.ticks_s() - self._batch_ended
 
     @property
     def next_tick_ms(self) -> int | None:
-        """When the first task has something to do without records; None: no task has."""
+        """When the first task has something to do without records; None: no task has anything to do."""
         return min((each for each in self._totals.next_ticks_ms.values() if each is not None), default=None)
 
     def begin(self, query_id: str) -> None:
-        """Its checkpoint is known."""
+        """Takes the query id, once the checkpoint is known."""
         self._beat = msgspec.structs.replace(self._beat, query_id=query_id)
 
     def goes_on_at(self, offsets: Offsets) -> None:
-        """What has been read before."""
+        """Takes the offsets that earlier drivers have read up to."""
         self._totals.next_offsets = {topic: parts for topic, parts in offsets.items() if not topic.startswith("!")}
 
     def add(self, intent: Intent, results: Collection[TaskResult]) -> None:
@@ -122,11 +122,11 @@ class Health:
         self.write(self.state)
 
     def snapshots(self, stale: list[str]) -> None:
-        """Which snapshots are behind their changelogs."""
+        """Takes the snapshots that are behind their changelogs."""
         self._beat = msgspec.structs.replace(self._beat, stale_snapshots=stale)
 
     def see_ends(self, ends: Offsets) -> None:
-        """Where the topics end now; nothing: nobody knows."""
+        """Takes where the topics end now; empty: unknown."""
         self._ends = ends
         if ends:
             self._lag.see(ends)
@@ -135,7 +135,7 @@ class Health:
         """Writes the heartbeat.
 
         Raises:
-            FencedError: it is that of a newer generation.
+            FencedError: a newer generation has written the heartbeat.
         """
         totals = self._totals
         lag = {

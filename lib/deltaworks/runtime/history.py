@@ -1,7 +1,7 @@
-"""Reads what a stream has read before: from Kafka, and from the archive what Kafka has removed since.
+"""Reads again what a stream has read: from Kafka, and from the archive if Kafka has removed it since.
 
-A recorded micro-batch is a few records of each topic-partition. A long row of them is read as one range of each
-(`HistoryReader.sequential`): a new position for every batch would cost a round trip to the broker each.
+A recorded micro-batch is a few records of each topic-partition. Many of them in a row are read as one range per
+topic-partition (`HistoryReader.sequential`): a new position for every batch would cost a round trip to the broker.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from deltaworks.runtime.global_tables import Reader
 from deltaworks.topology.archives import Archives
 
 _NEVER = 1 << 62
-"""Where a topic begins that is not there."""
+"""The first offset of a topic that does not exist."""
 
 
 @dataclass(frozen=True)
 class History:
-    """Makes readers of the history of one pipeline; travels to where it is read."""
+    """Makes readers of the history of one pipeline; is sent to the processes that read."""
 
     bootstrap: str
     tables_root: Path
     archives: Archives
-    """Of the plan that is replayed, whether it goes on writing them or not."""
+    """The archives of the plan that is replayed, whether it still writes them or not."""
     compacted: frozenset[str] = frozenset()
     """See `HistoryReader`."""
     gone: frozenset[str] = frozenset()
     """Likewise."""
     topics: Mapping[str, str] | None = None
-    """The ids of the topics, as far as they are known, so that no archive of another one of their names is read; None:
-    they are those that Kafka has."""
+    """The ids of the topics, as far as they are known, so that no archive of another topic of the same name is read;
+    None: the ids that Kafka has."""
 
     def __call__(self) -> HistoryReader:
         archive = ArchiveReader(self.tables_root, self.archives, self._id if self.topics is None else self.topics.get)
@@ -51,21 +51,21 @@ class History:
 
 
 class LiveReader:
-    """`Reader` of a stream: Kafka, and an archive of the topic where Kafka's retention was faster than the stream.
+    """`Reader` of a stream: Kafka, and the archive of a topic if Kafka's retention was faster than the stream.
 
     Args:
         kafka: reads the broker.
-        history: makes what reads the archives too, when it is needed.
+        history: makes the reader of Kafka and archives when it is needed.
     """
 
     def __init__(self, kafka: Reader, history: Callable[[], HistoryReader]) -> None:
         self._kafka, self._history = kafka, history
 
     def read(self, ranges: list[Range]) -> Iterator[list[RecordBatch]]:
-        """As `RangeReader`.
+        """See `RangeReader`.
 
         Raises:
-            RecordsGoneError: neither has the records.
+            RecordsGoneError: neither Kafka nor an archive has the records.
             KafkaReadError: the broker did not answer.
         """
         begun = False
@@ -75,7 +75,7 @@ class LiveReader:
                 yield portion
         except RecordsGoneError as gone:
             if begun:
-                raise KafkaReadError(f"{gone.message} They went while they were read; the batch runs again.") from gone
+                raise KafkaReadError(f"{gone.message} They were removed meanwhile; the batch runs again.") from gone
             yield from self._kept(ranges, gone)
 
     def _kept(self, ranges: list[Range], gone: RecordsGoneError) -> Iterator[list[RecordBatch]]:
@@ -89,7 +89,7 @@ class LiveReader:
             yield from portions
 
     def beginning(self, topic: str, partition: int) -> int:
-        """The first offset that Kafka has."""
+        """The first offset in Kafka."""
         return self._kafka.beginning(topic, partition)
 
     def close(self) -> None:
@@ -97,14 +97,14 @@ class LiveReader:
 
 
 class HistoryReader:
-    """`Reader` without a seam between archive and Kafka.
+    """`Reader` that joins archive and Kafka without a seam.
 
     Args:
-        connect: makes what reads Kafka.
-        archive: has what Kafka has no longer; None: nothing has.
-        compacted: topics from which Kafka removes records that have successors, wherever they are. What the stream has
-            read of them is right in their archive only, so that comes first.
-        gone: topics that Kafka has no longer, whatever has their names there now: only the archive is read.
+        connect: makes the reader of Kafka.
+        archive: has records that Kafka no longer has; None: there is no archive.
+        compacted: topics from which Kafka removes records that have successors, at any position. Only their archive has
+            everything that the stream has read, so it comes first.
+        gone: topics that Kafka no longer has, even if a topic of the name exists now: only the archive is read.
     """
 
     def __init__(
@@ -119,14 +119,14 @@ class HistoryReader:
         self._gone = frozenset(gone)
         self._kafka: Reader | None = None
         self._low: dict[tuple[str, int], int] = {}
-        """Where Kafka begins, as far as is known."""
+        """Where Kafka begins, as far as known."""
 
     def read(self, ranges: Sequence[Range]) -> Iterator[list[RecordBatch]]:
-        """As `RangeReader`.
+        """See `RangeReader`.
 
         Raises:
-            KafkaReadError: neither has the records, or the broker did not answer.
-            TableError: a file of an archive is gone.
+            KafkaReadError: neither Kafka nor an archive has the records, or the broker did not answer.
+            TableError: a file of an archive is missing.
         """
         wanted = [each for each in ranges if each.stop > each.start]
         if len(wanted) == 1:
@@ -135,16 +135,16 @@ class HistoryReader:
             yield [batch for each in wanted for batch in self._records(each)]
 
     def sequential(self, ranges_per_step: Sequence[Sequence[Range]]) -> Iterator[list[RecordBatch]]:
-        """The records of each step, those of one topic-partition in offset order.
+        """The records of each step, those of each topic-partition in offset order.
 
-        Every topic-partition is read once from end to end, with a connection of its own; in memory are the records of
-        a step, and what the connections have fetched ahead.
+        Each topic-partition is read once from end to end over a separate connection. Memory holds the records of one
+        step, and what the connections have prefetched.
 
         Args:
-            ranges_per_step: per topic-partition ascending.
+            ranges_per_step: ascending per topic-partition.
 
         Raises:
-            KafkaReadError, TableError: as `read`.
+            KafkaReadError, TableError: see `read`.
         """
         ranges = defaultdict(list)
         for step in ranges_per_step:
@@ -159,7 +159,7 @@ class HistoryReader:
                 track.close()
 
     def beginning(self, topic: str, partition: int) -> int:
-        """The first offset from which on nothing is missing.
+        """The first offset after which nothing is missing.
 
         Raises:
             KafkaReadError: the broker did not answer.
@@ -188,18 +188,18 @@ class HistoryReader:
             try:
                 for portion in self._connected().read([Range(wanted.topic, wanted.partition, position, stop)]):
                     for batch in portion:
-                        position = batch.offsets[-1] + 1 if batch.offsets else position  # a range without a record
+                        position = batch.offsets[-1] + 1 if batch.offsets else position  # a range without records
                         yield batch
                 position = stop
             except (KafkaReadError, RecordsGoneError):
-                # Retention may have removed the next records after this reader has looked.
+                # Retention may have removed the next records since this reader looked.
                 self.close()
                 self._low.pop((wanted.topic, wanted.partition), None)
                 if self._beginning(wanted.topic, wanted.partition) <= position:
                     raise
 
     def _next(self, wanted: Range, position: int) -> tuple[bool, int]:
-        """Who has the records from a position on (True: the archive), and up to where."""
+        """Who has the records from a position on (True: the archive), and up to which offset."""
         topic, partition = wanted.topic, wanted.partition
         if topic in self._compacted and (held_to := self._held_to(wanted, position)) is not None:
             return True, min(held_to, wanted.stop)
@@ -208,14 +208,14 @@ class HistoryReader:
             later = [start for start, _ in self._spans(topic, partition)] if topic in self._compacted else []
             return False, min([wanted.stop, *(start for start in later if start > position)])
         if (held_to := self._held_to(wanted, position)) is None and self._archive is not None:
-            self._archive.refresh()  # it may have been written after this reader has looked
+            self._archive.refresh()  # it may have been written since this reader looked
             held_to = self._held_to(wanted, position)
         if held_to is None:
             raise self._missing(wanted, position, low)
         return True, min(held_to, wanted.stop, low)
 
     def _held_to(self, wanted: Range, position: int) -> int | None:
-        """Up to where the archive has everything from a position on; None: not even the first."""
+        """Up to which offset the archive has everything from a position on; None: it lacks the first record."""
         spans = self._spans(wanted.topic, wanted.partition)
         return next((stop for start, stop in spans if start <= position < stop), None)
 
@@ -226,9 +226,9 @@ class HistoryReader:
         held = ", ".join(f"{start} to {stop - 1}" for start, stop in spans) or "none of this partition"
         return KafkaReadError(
             f"{wanted.topic}-{wanted.partition}: offsets {position} to {next_there - 1} are gone. "
-            f"{'Kafka has the topic no longer' if low == _NEVER else f'Kafka begins at {low}'}; "
+            f"{'Kafka no longer has the topic' if low == _NEVER else f'Kafka begins at {low}'}; "
             + (f"the archive '{table}' has {held}" if table else "the topic has no archive"),
-            hint="a replay can only begin where all records are there; Pipeline(archive=True) keeps those to come",
+            hint="a replay can only begin where all records are available; Pipeline(archive=True) keeps future ones",
         )
 
     def _spans(self, topic: str, partition: int) -> list[tuple[int, int]]:
@@ -255,7 +255,7 @@ class _Track:
         self._reader = reader
         self._records = self._read(_joined(ranges))
         self._ahead: RecordBatch | None = None
-        """Read, but of a later range."""
+        """Records that were read already and belong to a later range."""
 
     def take(self, wanted: Range) -> Iterator[RecordBatch]:
         """The records of the next range."""
@@ -283,7 +283,7 @@ class _Track:
 
 
 def _joined(ranges: Sequence[Range]) -> list[Range]:
-    """Ranges that follow each other without a gap become one."""
+    """Joins ranges that follow each other without a gap."""
     joined: list[Range] = []
     for each in ranges:
         if joined and joined[-1].stop == each.start:

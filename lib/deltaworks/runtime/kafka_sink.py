@@ -1,4 +1,4 @@
-"""The Kafka topics that a task writes: one transaction per batch, or nothing if the batch is already committed."""
+"""The Kafka topics that a task writes: one transaction per batch; a committed batch is not written again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from deltaworks.lakehouse.writes import TableWrite
 from deltaworks.topology.sinks import SinkBatch
 
 _SURELY_MORE = 1_000
-"""Bytes around a record without headers, generously."""
+"""A generous bound on the bytes around a record without headers."""
 
 
 class TransactionalProducer(Protocol):
@@ -53,7 +53,7 @@ class KafkaSink:
     """`TaskSink` of all topics of one task.
 
     Args:
-        connect: makes the producer; called when the task writes its first record.
+        connect: makes the producer when the task writes its first record.
     """
 
     def __init__(self, connect: Callable[[], TransactionalProducer]) -> None:
@@ -62,7 +62,7 @@ class KafkaSink:
         self._batch, self._known = SinkBatch(-1, ""), -1
         self._open = False
         self._fits: dict[str, int] = {}
-        """Topic -> how many bytes of key and value certainly fit, if there are no headers."""
+        """Topic -> bytes of key and value that certainly fit if there are no headers."""
         self.sent = 0
         """Records of the batch so far."""
         self.skipping = False
@@ -90,7 +90,7 @@ class KafkaSink:
         Raises:
             ProductionError: the topic does not take it.
         """
-        # What is skipped is checked too: the same record fails, whichever attempt wrote the others.
+        # Skipped records are checked too: the same record must fail in every attempt.
         if headers or (len(key) if key else 0) + (len(value) if value else 0) > self._fits.get(topic, -1):
             self._check(topic, key, value, headers)
         if not self._open:

@@ -1,4 +1,4 @@
-"""What tasks, planner and driver tell each other: one type of row, and what its payloads mean."""
+"""The messages between tasks, planner and driver: one type of row, and its payloads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from deltaworks.lakehouse.writes import TableWrite
 
 
 class Row(NamedTuple):
-    """Something for a task, or for the driver."""
+    """A message to a task, or to the driver."""
 
     route: int
     """Which shard gets it."""
@@ -27,27 +27,27 @@ SCHEMA = "route int, stage int, task int, kind int, payload binary, batch binary
 """The same in SQL."""
 
 INPUT = 0
-"""msgpack `list[Range]`: what the task has to read from Kafka; nothing in a tick."""
+"""msgpack `list[Range]`: what the task has to read from Kafka; empty in a tick without records."""
 EXCHANGE = 1
 """msgpack `RecordBatch`: what an upstream task sends to this task."""
 RESULT = 2
-"""msgpack `TaskResult`: for the driver."""
+"""msgpack `TaskResult`, for the driver."""
 BATCH = 3
-"""msgpack `BatchPlan`: for the driver, one per batch."""
+"""msgpack `BatchPlan`, for the driver, one per batch."""
 
 
 class BatchHeader(msgspec.Struct, frozen=True, array_like=True):
-    """What every task of a micro-batch has to know of it."""
+    """What every task of a micro-batch needs to know about it."""
 
     id: int
     clock_ms: int
-    """Its time, for every task and every attempt."""
+    """The time of the batch, the same for every task and every attempt."""
     intent: str
     """Digest of its intent."""
     known: int
-    """The highest batch that has an intent; beyond `id` while a checkpoint that was taken back is brought forward."""
+    """The highest batch that has an intent; beyond `id` while batches of a rewound checkpoint run again."""
     position: bytes | None = None
-    """How far global tables have been read, as msgpack `Offsets`; None without any."""
+    """How far global tables have been read, as msgpack `Offsets`; None: there are none."""
     in_slices: bool = False
     """Tasks hold a few records at a time, because the batch was too large for memory."""
 
@@ -56,13 +56,13 @@ class BatchPlan(msgspec.Struct, frozen=True, array_like=True):
     """What a batch consists of."""
 
     ranges: list[Range]
-    """Of every topic, those of global tables too."""
+    """The ranges of every topic, including those of global tables."""
     tick: bool
     """Tasks that depend on the wall clock run, with records or without."""
 
 
 class ReadSize(msgspec.Struct, frozen=True, array_like=True):
-    """How large some of the records were that a task has read."""
+    """The size of a sample of the records that a task has read."""
 
     topic: str
     records: int
@@ -80,7 +80,7 @@ class TaskCounts(msgspec.Struct, frozen=True, array_like=True):
     stream_time_ms: int
     state_entries: int
     next_tick_ms: int | None
-    """When it has something to do without records, on the wall clock."""
+    """When the task has something to do without records, on the wall clock."""
     sizes: list[ReadSize] = []
 
 

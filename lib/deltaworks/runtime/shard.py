@@ -1,7 +1,7 @@
 """One batch of the tasks of one shard: open the stores, process, make durable, answer.
 
 A shard gets a few rows per batch: the offset ranges to read, or the records that upstream tasks sent. The kernel does
-the rest (`task_loop` says in which order). Where records go in a cycle between stages, their tasks are in one shard.
+the rest (`task_loop` says in which order). If stages send records in a cycle, their tasks are in one shard.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from deltaworks.topology.stages import StageGroup
 
 _encode = msgspec.msgpack.Encoder().encode
 _DISTRUST_FROM = 2
-"""Attempts before that have opened the local stores."""
+"""Number of attempts that open the local stores; later ones begin without them."""
 CheckpointStates = Callable[[TaskId], CheckpointState]
 """The state of each task in Spark's checkpoint."""
 
@@ -39,7 +39,7 @@ class Operator:
     """Stages whose tasks are hosted together."""
 
     groups: tuple[StageGroup, ...]
-    """What it runs, one after the other."""
+    """The groups that it runs, one after the other."""
     shards: int
 
     @property
@@ -56,22 +56,22 @@ def run_shard(
     committed: CheckpointStates,
     attempt: int = 0,
 ) -> Iterator[Row]:
-    """Runs the tasks that the rows are for; what is for others, or for the driver, passes through.
+    """Runs the tasks that the rows are for; passes on rows for other tasks and for the driver.
 
     Args:
         worker: keeps the tasks.
-        operator: which tasks.
-        batch_id: what Spark takes the batch for.
-        rows: of one shard.
-        committed: their state.
-        attempt: how many times Spark has tried before. Two workers that have ended without an error may have died of
-            what is in the local stores, so the third begins without them.
+        operator: whose tasks to run.
+        batch_id: the id that Spark gives the batch.
+        rows: the rows of one shard.
+        committed: the state of the tasks.
+        attempt: number of earlier attempts by Spark. If two workers died without an error, the local stores may be the
+            reason, so the third attempt begins without them.
 
     Raises:
-        IntentError: the rows are of another batch.
-        StreamsError: a record failed, and the pipeline says fail.
+        IntentError: the rows belong to another batch.
+        StreamsError: a record failed, and the pipeline's error policy is to fail.
         FencedError: a newer generation has taken over.
-        KafkaReadError, KafkaWriteError: also with new clients.
+        KafkaReadError, KafkaWriteError: the attempt failed again with new clients.
         StateError: a local store cannot be read, or another process has written it meanwhile.
     """
     waiting: dict[TaskId, Inputs] = {}
@@ -87,7 +87,7 @@ def run_shard(
             if batch.id != batch_id:
                 raise IntentError(
                     f"Spark counts batch {batch_id} where the intent says batch {batch.id}.",
-                    hint="were files of two copies of this home mixed? Bring back one of them as a whole",
+                    hint="were files of two copies of this home mixed? Restore one of the copies as a whole",
                 )
             if attempt >= _DISTRUST_FROM:
                 worker.discard_stores(row.route)
@@ -123,17 +123,17 @@ def _try_turns(
     *,
     cyclic: bool,
 ) -> tuple[_Sent, list[TaskResult]]:
-    """Once more with new clients if Kafka failed the first attempt: a broker that was restarted.
+    """Tries once more with new clients if Kafka failed the first attempt, as when a broker was restarted.
 
-    Spark's state is written, and changes are kept, when every transaction is committed. So an attempt that cannot read
-    or write has left nothing but transactions, which are recognised.
+    Spark's state is written, and changes are kept, only when every transaction is committed. So an attempt that cannot
+    read or write leaves nothing but transactions, which the next attempt recognises.
     """
     try:
         return _take_turns(worker, batch, members, inputs, committed, cyclic=cyclic)
     except (KafkaReadError, KafkaWriteError):
         for task in members:
             worker.forget_reader(task)
-    # Outside the handler: dead letters tell of what they were raised in.
+    # Outside the handler: dead letters report the exception that is being handled.
     return _take_turns(worker, batch, members, inputs, committed, cyclic=cyclic)
 
 
@@ -146,11 +146,11 @@ def _take_turns(
     *,
     cyclic: bool,
 ) -> tuple[_Sent, list[TaskResult]]:
-    """Every member runs until none has anything to do; then all become durable.
+    """Runs every member until none has anything to do; then makes all of them durable.
 
-    The order is the Kafka transactions of all members, then the changelogs of all, in Spark's state. Whatever is lost
-    in between is done again from the same state with the same result, and the transaction markers recognise what was
-    already done. Local stores get the changes when Spark has committed the batch (`recovery`).
+    First come the Kafka transactions of all members, then their changelogs, in Spark's state. Whatever is lost in
+    between is done again from the same state with the same result, and the transaction markers show what was already
+    done. Local stores get the changes when Spark has committed the batch (`recovery`).
     """
     runs: dict[TaskId, _TaskRun] = {}
 
@@ -185,7 +185,7 @@ class _TaskRun:
         self._hosted = hosted = worker.task(*task)
         reach("task.opened")
         self._kernel = worker.kernel(hosted, *task, self._header.version, batch.clock_ms)
-        hosted.kernel = hosted.version = None  # not to be trusted again unless this batch ends well
+        hosted.kernel = hosted.version = None  # not trusted again unless this batch ends well
         hosted.collector.begin(batch.id, batch.intent, batch.known)
         self._ranges: list[Range] = []
         self._changes: list[Changes] = []
@@ -193,11 +193,11 @@ class _TaskRun:
         self._metrics: TaskMetrics | None = None
 
     def turn(self, inputs: Inputs, *, last: bool) -> _Sent:
-        """Processes; what it sends to other tasks.
+        """Processes the inputs; returns what the task sends to other tasks.
 
         Args:
             inputs: records, or nothing in a tick.
-            last: it will have no other turn in this batch.
+            last: the task has no other turn in this batch.
         """
         self._ranges += inputs.ranges
         read = self._read_beside if self._batch.in_slices else self._read
@@ -213,7 +213,7 @@ class _TaskRun:
         return list(self._hosted.collector.take_exchanges())
 
     def require_same_store(self) -> None:
-        """Raises `StateError` if somebody has written the local store while it was read."""
+        """Raises `StateError` if another process has written the local store while it was read."""
         self._hosted.local.require(self._header.version)
 
     def write(self) -> None:
@@ -221,7 +221,7 @@ class _TaskRun:
         self._writes = self._hosted.collector.finish()
 
     def keep(self) -> None:
-        """Makes its changes part of Spark's state; they wait in memory until Spark commits that."""
+        """Adds its changes to Spark's state; they wait in memory until Spark commits that."""
         changes = self._changes[0] if len(self._changes) == 1 else changelog.merge(self._changes, oldest=False)
         base, version = self._header.version, next_version(self._header)
         append(self._committed, self._header, version, changes)
@@ -230,7 +230,7 @@ class _TaskRun:
         reach("task.end")
 
     def result(self) -> TaskResult:
-        """What the driver is told."""
+        """The answer to the driver."""
         hosted, metrics = self._hosted, self._metrics
         assert metrics is not None
         counts = TaskCounts(
@@ -252,12 +252,12 @@ class _TaskRun:
         return self._hosted.collector.archived(ranges, self._measured(portions))
 
     def _read_beside(self, ranges: list[Range]) -> Iterator[list[RecordBatch]]:
-        """With a reader of its own, so that several ranges can be read alternately."""
+        """Reads with a separate reader, so that several ranges can be read alternately."""
         with closing(self._worker.clients.reader()) as reader:
             yield from self._hosted.collector.archived(ranges, self._measured(reader.read(ranges)))
 
     def _measured(self, portions: Iterable[list[RecordBatch]]) -> Iterator[list[RecordBatch]]:
-        """The first portion says how large records are."""
+        """Measures the size of records in the first portion."""
         for number, portion in enumerate(portions):
             if number == 0:
                 self._sizes += [ReadSize(batch.topic, len(batch.offsets), _size_of(batch)) for batch in portion]

@@ -1,4 +1,4 @@
-"""The Delta tables that a task writes, and its archive: files of the batch, which the driver commits."""
+"""The Delta tables and the archive that a task writes: files of the batch, which the driver commits."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from deltaworks.topology.sinks import SinkBatch
 class TableSink:
     """`TaskSink` of all tables of one task.
 
-    There is nothing to commit or abort in the task. The driver makes the files part of their tables in one commit per
-    table, with the number of the batch; it recognises a batch by that number, and files that no commit names do not
-    exist for readers.
+    The task itself commits and aborts nothing. The driver adds the files to their tables, in one commit per table with
+    the number of the batch, and recognises a batch by that number. Readers do not see files that no commit names.
     """
 
     def __init__(self, tables: TaskTables, archive: ArchiveWriter) -> None:
@@ -32,15 +31,15 @@ class TableSink:
         self._tables.step(batch_id)
 
     def rows(self, table: str) -> Rows:
-        """Takes the rows of one table."""
+        """Accepts the rows of one table."""
         return self._tables.rows(table)
 
     def dead_letter(self, letter: DeadLetter) -> None:
-        """A record for the table of dead letters."""
+        """Adds a record to the table of dead letters."""
         self._tables.dead_letter(letter)
 
     def archived(self, ranges: Sequence[Range], portions: Iterable[list[RecordBatch]]) -> Iterator[list[RecordBatch]]:
-        """The portions that were read; they are archived as they pass, if the pipeline has an archive."""
+        """Passes on the portions that were read, and archives them if the pipeline has an archive."""
         for each in ranges:
             self._archive.has_read(Span(each.topic, each.partition, each.start, each.stop))
         for portion in portions:

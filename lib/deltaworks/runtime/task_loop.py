@@ -1,7 +1,7 @@
 """How tasks take their turns in a micro-batch, the same in a stream and in a replay.
 
-A task runs once, in its turn, with everything that is there for it. Where records go in a cycle between stages, their
-tasks take turns until nothing is left.
+A task runs once, in its turn, with everything that is there for it. If stages send records in a cycle, their tasks take
+turns until nothing is left.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Sent = Iterable[tuple[TaskId, RecordBatch]]
 
 @dataclass
 class Inputs:
-    """What one task gets at once; nothing at all in a tick."""
+    """The inputs of one task's turn; empty in a tick without records."""
 
     ranges: list[Range] = field(default_factory=list)
     exchanges: list[RecordBatch] = field(default_factory=list)
@@ -34,16 +34,16 @@ class Member(Protocol):
     """One task in one micro-batch."""
 
     def turn(self, inputs: Inputs, *, last: bool) -> Sent:
-        """Processes and commits; what it sends to other tasks.
+        """Processes and commits; returns what the task sends to others.
 
         Args:
             inputs: records, or nothing in a tick.
-            last: it will have no other turn in this batch.
+            last: the task has no other turn in this batch.
         """
 
 
 def together(group: StageGroup, tasks: Sequence[int]) -> list[list[TaskId]]:
-    """The tasks that take turns with each other, in their order: all of a cycle, every other one alone.
+    """The tasks that take turns with each other, in their order: all tasks of a cycle, or a single task.
 
     Args:
         group: the stages.
@@ -61,10 +61,10 @@ def rounds(
     Args:
         groups: the stages.
         tasks: number of tasks per stage.
-        waiting: what tasks have to do; the caller adds what they send each other.
+        waiting: the inputs of tasks; the caller adds what they send each other.
 
     Returns:
-        The group, the members, and what is there for them, which is no longer waiting.
+        The group, the members, and their inputs, which are no longer in `waiting`.
     """
     for group in groups:
         for members in together(group, tasks):
@@ -75,16 +75,16 @@ def rounds(
 def take_turns(
     members: Sequence[TaskId], inputs: Mapping[TaskId, Inputs], member: Callable[[TaskId], Member], *, cyclic: bool
 ) -> list[tuple[TaskId, RecordBatch]]:
-    """Every member runs until none has anything to do.
+    """Runs every member until none has anything to do.
 
     Args:
         members: one task, or all of a cycle.
-        inputs: of those that have any; a task without inputs runs when others send it something.
-        member: is called before the first turn of a task.
+        inputs: inputs of the members that have any; a task without inputs runs when others send it something.
+        member: called before the first turn of a task.
         cyclic: members send records to each other.
 
     Returns:
-        What they have sent to others than themselves.
+        What they have sent to other tasks.
     """
     waiting = {task: Inputs([*given.ranges], [*given.exchanges]) for task, given in inputs.items()}
     sent: list[tuple[TaskId, RecordBatch]] = []
@@ -109,17 +109,17 @@ def process(
     *,
     in_slices: bool = False,
 ) -> None:
-    """One turn of a task, up to its commit.
+    """Runs one turn of a task, up to its commit.
 
     Args:
         kernel: the task.
         inputs: records, or nothing in a tick.
         read: gives the records of ranges, in portions that may be processed one after the other.
         wall_ms: the time of the micro-batch.
-        in_slices: few records are held at a time; `read` is called for each range, its answers are used alternately.
+        in_slices: hold few records at a time: `read` is called per range, and the answers are read alternately.
 
     Raises:
-        StreamsError: a record failed, and the pipeline says fail.
+        StreamsError: a record failed, and the pipeline's error policy is to fail.
     """
     if in_slices and inputs.ranges:
         kernel.process_slices(_slices(inputs, read), wall_ms)
@@ -135,7 +135,7 @@ def process(
 def _portions(
     inputs: Inputs, read: Callable[[list[Range]], Iterable[list[RecordBatch]]]
 ) -> Iterable[list[RecordBatch]]:
-    """Portions the kernel may process one after the other; inputs that must be merged come in one portion."""
+    """Portions that the kernel may process one after the other; inputs that must be merged come in one portion."""
     inputs.exchanges.sort(key=lambda exchange: (exchange.topic, exchange.partition, exchange.offsets[0]))
     if not inputs.ranges:
         return [inputs.exchanges]

@@ -1,1 +1,1 @@
-"""Spark as the engine: a pipeline as one Structured Streaming query. The only importer of Spark."""
+"""Spark as the engine: a pipeline as one Structured Streaming query. Only this package imports Spark."""

@@ -1,7 +1,7 @@
-"""What a driver checks and settles before its query begins: nothing changes for a stream that must not go on.
+"""What a driver checks and settles before its query begins: a stream that must not go on is left unchanged.
 
-In this order: does the code fit the checkpoint; is the pipeline this stream's; does everything that outputs hold follow
-from intents that this checkpoint knows; and what becomes of the batch that is open. Only then is Spark started.
+It checks in this order: the code fits the checkpoint; the pipeline belongs to this stream; everything in the outputs
+follows from intents that this checkpoint knows. Then it settles the open batch. Only then does Spark start.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Begun:
-    """What the query needs of it."""
+    """What the query needs from the beginning."""
 
     checkpoint: CheckpointPlan
     committer: TableCommitter
@@ -51,15 +51,15 @@ class Begun:
 
 @dataclass(frozen=True)
 class Beginning:
-    """A driver that is about to begin; it holds the lease.
+    """The beginning of a driver, which holds the lease.
 
     Args:
-        pipeline: what it runs.
-        plan: of the pipeline.
+        pipeline: the pipeline to run.
+        plan: plan of the pipeline.
         settings: home, broker, cores.
-        paths: of the pipeline.
-        topics: as the broker has them.
-        generation: of the driver.
+        paths: paths of the pipeline.
+        topics: the topics, as the broker has them.
+        generation: generation of the driver.
         code: digest of its code.
     """
 
@@ -75,13 +75,13 @@ class Beginning:
         """Checks and settles.
 
         Args:
-            take_over: also where the pipeline belongs to another lineage at this broker.
+            take_over: also if the pipeline belongs to another lineage at this broker.
 
         Returns:
-            What the query needs; or the intent of a batch that the code which began it has to finish first.
+            What the query needs; or the intent of a batch that must first be finished by the code that began it.
 
         Raises:
-            IncompatibleCheckpointError, LineageError, FencedError, TableError, IntentError: it must not go on.
+            IncompatibleCheckpointError, LineageError, FencedError, TableError, IntentError: the stream must not go on.
             KafkaReadError, KafkaWriteError: the broker does not answer.
         """
         tasks = self.plan.tasks(self.topics.read)
@@ -121,16 +121,16 @@ class Beginning:
         return Begun(checkpoint, committer, intents, Watch(bootstrap, name, claim), opened)
 
     def _require_nothing_open(self, intents: Intents, committed: int) -> None:
-        """The control topic was made anew, so nobody knows which tasks have committed an open batch to Kafka."""
+        """Refuses if a batch is open: the control topic was recreated, so nobody knows which tasks committed it."""
         topic, last = control_topic.control_topic(self.pipeline.name), intents.last()
         if last is not None and last.batch > committed and self._writes_to_kafka():
             raise IntentError(
                 f"The topic '{topic}' was deleted, and with it the markers that say which tasks have committed their "
                 f"records of batch {last.batch}, which is open.",
-                hint=f"nobody can bring them back, so start over with a new checkpoint: move the pipeline's "
+                hint=f"the markers are lost, so start over with a new checkpoint: move the pipeline's "
                 f"folder ({self.paths.root}) and its tables away; its output topics then get everything once more",
             )
-        _log.warning("the topic %s was made anew; no batch was open", topic)
+        _log.warning("the topic %s was recreated; no batch was open", topic)
 
     def _open_tables(self, checkpoint: CheckpointPlan) -> TableCommitter:
         committer = TableCommitter(
@@ -145,7 +145,7 @@ class Beginning:
         return committer
 
     def _settle(self, checkpoint: CheckpointPlan, intents: Intents) -> Settled:
-        """Spark's checkpoint becomes one from which Spark starts."""
+        """Makes Spark's checkpoint one from which Spark starts."""
 
         def offsets_of(spark_batch: int) -> Offsets | None:
             intent = intents.get(checkpoint.first_batch + spark_batch)
@@ -166,12 +166,12 @@ class Beginning:
                 yield Done(f"table '{table}'", batch, intent)
 
     def _in_kafka(self, checkpoint: CheckpointPlan, *, settled: bool) -> Iterator[Done]:
-        """What tasks have committed.
+        """What tasks have committed to Kafka.
 
         Args:
             checkpoint: whose tasks.
-            settled: for good: a worker that a driver has left cannot commit any more after this. Otherwise by now; no
-                transaction is ended for it, they may be those of a better home.
+            settled: the result is final: a worker that another driver has left can no longer commit. Otherwise the
+                result is preliminary and no transaction is ended, because it may belong to a better home.
         """
         if not self._writes_to_kafka():
             return
@@ -186,7 +186,7 @@ class Beginning:
     def _open(
         self, checkpoint: CheckpointPlan, intents: Intents, committed: int, done: Sequence[Done]
     ) -> FinishFirst | int | None:
-        """What becomes of the batch that is open; gives it, if its tasks have to read it in slices."""
+        """Settles the open batch; returns it if its tasks have to read it in slices."""
         intent = intents.get(committed + 1)
         if intent is None:
             return None
@@ -221,14 +221,14 @@ class Beginning:
         return None
 
     def _forget_open(self, checkpoint: CheckpointPlan, committed: int) -> None:
-        """Spark asks anew what the open batch is to read."""
+        """Makes Spark ask again what the open batch is to read."""
         current = self.paths.current
         checkpoint_recovery.rewind(
             current.spark, committed - checkpoint.first_batch, current.trash, mark=current.synced
         )
 
     def _is_given_up(self, intent: Intent) -> bool:
-        """Whether the batch reads records that were removed, and somebody has said that the stream goes on without."""
+        """Whether the batch reads records that were removed, and somebody has accepted to go on without them."""
         said = accepted.read(self.paths.current.accepted)
         return any(
             each.start < said.begins.get(each.topic, {}).get(str(each.partition), 0)
@@ -240,6 +240,6 @@ class Beginning:
         if durable:
             raise IntentError(
                 f"Batch {intent.batch} reads records that are gone, and is committed in part: {', '.join(durable)}.",
-                hint="it cannot be finished, and not begun anew: start over with a new checkpoint, or hand over to a "
+                hint="it can neither be finished nor begun again: start over with a new checkpoint, or hand over to a "
                 "replay (deltaworks replay --hand-over)",
             )

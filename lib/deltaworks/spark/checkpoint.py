@@ -1,4 +1,4 @@
-"""What Spark's checkpoint says of the records that were processed. What it was made for: `control.checkpoint`."""
+"""The records that were processed, according to Spark's checkpoint. For its plan see `control.checkpoint`."""
 
 from __future__ import annotations
 

@@ -1,15 +1,15 @@
-"""The files of Spark's checkpoint: which ones there are, what they belong to, and whether one is whole.
+"""The files of Spark's checkpoint: which exist, what each belongs to, and whether each is whole.
 
 ```
 metadata                          id of the query
 offsets/N, commits/N              a batch is planned; a batch is done
 state/OP/PART/V.changelog, V.zip  version V = N + 1 of a partition's state; a snapshot refers to SSTs/*
-state/OP/_metadata/v2/N           of an operator, with the path of its schema
+state/OP/_metadata/v2/N           metadata of an operator, with the path of its schema
 state/OP/_stateSchema/*/*         that schema
-.NAME.crc, .NAME.ID.tmp           checksum of NAME (Hadoop refuses content that differs); what a killed process left
+.NAME.crc, .NAME.ID.tmp           checksum of NAME (Hadoop refuses content that differs); left by a killed process
 ```
 
-Only reads. What to do about it: `checkpoint_recovery`; to make it durable: `checkpoint_sync`.
+This module only reads. `checkpoint_recovery` acts on the result; `checkpoint_sync` makes the files durable.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _CHANGELOG, _SNAPSHOT = ".changelog", ".zip"
 _TEMPORARY = re.compile(r"\..+\.tmp(\.crc)?")
 _CRC_HEADER = struct.Struct(">4si")
 _BLOCK = struct.Struct("<8sBiiI")
-"""Of an LZ4 stream: magic, token, compressed size, size, checksum."""
+"""A block of an LZ4 stream: magic, token, compressed size, size, checksum."""
 _CHUNK = 1 << 20
 
 
 class Crc(Enum):
-    """What the checksum beside a file says."""
+    """Whether the checksum beside a file fits."""
 
     ABSENT = "absent"
     FITS = "fits"
@@ -52,17 +52,17 @@ class LoggedOffsets:
     """An entry of `offsets`: what Spark noted about a batch when it planned it."""
 
     settings: dict[str, Any]
-    """The time of the batch, and the settings of Spark that must stay as they were."""
+    """The time of the batch, and the settings of Spark that must not change."""
     offsets: Offsets
 
     def encode(self) -> bytes:
-        """As Spark and its Python sources write it; Spark compares offsets letter by letter."""
+        """Encodes the entry as Spark and its Python sources do; Spark compares offsets byte by byte."""
         settings = json.dumps(self.settings, separators=(",", ":"))
         return f"v1\n{settings}\n{json.dumps(self.offsets)}".encode()
 
 
 def crc_path(path: Path) -> Path:
-    """Where the checksum of a file is."""
+    """The path of a file's checksum."""
     return path.with_name(f".{path.name}.crc")
 
 
@@ -76,12 +76,12 @@ def is_crc(path: Path) -> bool:
 
 
 def is_temporary(path: Path) -> bool:
-    """Whether a process that was killed left it."""
+    """Whether a killed process left the file."""
     return _TEMPORARY.fullmatch(path.name) is not None
 
 
 def crc_of(path: Path) -> Crc:
-    """Compares a file with its checksum, as Hadoop does when it reads it."""
+    """Compares a file with its checksum, as Hadoop does on a read."""
     try:
         expected = crc_path(path).read_bytes()
     except FileNotFoundError:
@@ -111,7 +111,7 @@ def numbered(folder: Path, suffix: str = "") -> list[int]:
 
 
 def read_offsets(path: Path) -> LoggedOffsets | None:
-    """An entry of `offsets`; None if it is torn or not there."""
+    """An entry of `offsets`; None if it is torn or missing."""
     lines = _lines(path, "v1")
     if lines is None or len(lines) != 2:
         return None
@@ -151,11 +151,11 @@ class OperatorMetadata:
         return max((int(store["numPartitions"]) for store in self._stores), default=0)
 
     def schemas(self, operator: Path) -> list[Path]:
-        """The files with its schema, wherever the checkpoint was when it was written."""
+        """The files with its schema, wherever the checkpoint was when they were written."""
         return [_inside(operator, each) for store in self._stores for each in store["stateSchemaFilePaths"]]
 
     def at(self, operator: Path) -> OperatorMetadata:
-        """The same for a checkpoint that lies here now: Spark writes whole paths."""
+        """The same metadata for a checkpoint at this path: Spark writes absolute paths."""
         stores = [
             store | {"stateSchemaFilePaths": [f"file:{_inside(operator, e)}" for e in store["stateSchemaFilePaths"]]}
             for store in self._stores
@@ -171,7 +171,7 @@ class OperatorMetadata:
 
 
 def read_operator(path: Path) -> OperatorMetadata | None:
-    """An entry of `_metadata/v2`; None if it is torn or not there."""
+    """An entry of `_metadata/v2`; None if it is torn or missing."""
     lines = _lines(path, "v2")
     if lines is None or len(lines) != 1:
         return None
@@ -189,8 +189,8 @@ class StateFiles:
 
     Args:
         checkpoint: Spark's folder.
-        durable: files, relative to the checkpoint, that are known to have reached the disk: their checksum, which is
-            not synced, may differ.
+        durable: files, relative to the checkpoint, that are known to be on the disk. Checksums are not synced, so
+            theirs may differ.
     """
 
     checkpoint: Path
@@ -201,7 +201,7 @@ class StateFiles:
         return _numbered_folders(self.checkpoint / STATE)
 
     def metadata_of(self, operator: Path, batch: int) -> tuple[int, OperatorMetadata] | None:
-        """What Spark would read of an operator after a batch: the last entry that is whole, its schema too."""
+        """What Spark would read of an operator after a batch: the last entry that is whole, with its schema."""
         folder = operator / "_metadata" / "v2"
         for number in reversed(numbered(folder)):
             if number > batch or not self._exists(folder / str(number)):
@@ -212,7 +212,7 @@ class StateFiles:
         return None
 
     def problems(self, version: int) -> list[str]:
-        """Why a version of the state cannot be loaded whole; empty: it can."""
+        """Why a version of the state cannot be loaded as a whole; empty: it can be."""
         found = []
         for operator in self.operators():
             metadata = self.metadata_of(operator, version - 1)
@@ -226,7 +226,7 @@ class StateFiles:
         return found
 
     def snapshot_of(self, partition: Path, version: int) -> int | str:
-        """The snapshot from which a version can be loaded with the changelogs after it; or why there is none."""
+        """The snapshot that a version can be loaded from, with the changelogs after it; or why there is none."""
         reason = f"{partition}: there is no snapshot up to version {version}"
         for snapshot in reversed(numbered(partition, _SNAPSHOT)):
             if snapshot > version or not self._exists(partition / f"{snapshot}{_SNAPSHOT}"):
@@ -283,7 +283,7 @@ class StateFiles:
         return None
 
     def _exists(self, path: Path) -> bool:
-        """After a loss of power, only what is known to be durable does."""
+        """Whether a file exists; after a loss of power, only files that are known to be durable count."""
         if self.durable is not None and not self._is_durable(path):
             return False
         return path.is_file()
@@ -293,10 +293,10 @@ class StateFiles:
 
 
 def scan(checkpoint: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """All files below but checksums and temporary ones, with their names relative to the checkpoint.
+    """All files below except checksums and temporary ones, with their names relative to the checkpoint.
 
-    What is in a folder comes before what is in those below it: where there is a snapshot, its SSTs, which follow, have
-    been written.
+    The files of a folder come before those of its subfolders: if a snapshot was found, its SSTs, which follow, had been
+    written.
     """
     folders = [""]
     while folders:
@@ -315,10 +315,10 @@ def scan(checkpoint: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
 
 
 def batch_of(name: str) -> int | None:
-    """The last batch that is in a file, by Spark's count; None: it belongs to no batch.
+    """The last batch that a file holds, by Spark's count; None: it belongs to no batch.
 
     Args:
-        name: relative to the checkpoint.
+        name: path relative to the checkpoint.
     """
     match name.split("/"):
         case [("offsets" | "commits"), number] if number.isdecimal():
@@ -341,7 +341,7 @@ def _numbered_folders(folder: Path) -> list[Path]:
 
 
 def _lines(path: Path, version: str) -> list[bytes] | None:
-    """The lines after the first, which must be a version."""
+    """The lines after the first, which must be the version."""
     try:
         first, *lines = path.read_bytes().rstrip(b"\n").split(b"\n")
     except (FileNotFoundError, NotADirectoryError):
@@ -350,7 +350,7 @@ def _lines(path: Path, version: str) -> list[bytes] | None:
 
 
 def _inside(operator: Path, written: str) -> Path:
-    """The file of an operator at which a path points that was written where the checkpoint was then."""
+    """The current path of an operator's file, given the path at which it was written."""
     _, found, name = written.partition(f"/{STATE}/{operator.name}/")
     if not found:
         raise ValueError(f"{written} is no file of operator {operator.name}")
@@ -358,7 +358,7 @@ def _inside(operator: Path, written: str) -> Path:
 
 
 def _is_lz4_stream(path: Path) -> bool:
-    """Whether blocks follow each other up to the one that ends the stream, at the end of the file."""
+    """Whether the blocks follow each other up to the last one, which ends the file."""
     size, at = path.stat().st_size, 0
     with path.open("rb") as file:
         while at + _BLOCK.size <= size:

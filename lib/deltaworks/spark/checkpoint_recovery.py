@@ -1,14 +1,14 @@
-"""Brings Spark's checkpoint into a state from which Spark starts: after a kill, a loss of power, a move.
+"""Brings Spark's checkpoint into a state from which Spark starts: after a kill, a loss of power, or a move.
 
-Spark reads the last two entries of `offsets` and the last one of `commits`, loads for the batch N after it version N of
-every partition's state (the last snapshot up to there, and the changelogs after it), and looks up each operator's
-schema where its metadata says, which is a whole path. It renames files into place, but syncs none, and what has the
-name already stays: it takes a changelog, a snapshot or metadata that an earlier attempt at a batch has left for its
-own. So whatever is later than the last batch that is whole everywhere is moved away here, and so is what is torn.
-Nothing is deleted: it goes to a trash folder.
+For the batch N after the last commit, Spark reads the last two entries of `offsets` and the last one of `commits`. It
+loads version N of every partition's state (the last snapshot up to N, and the changelogs after it), and looks up each
+operator's schema at the absolute path in its metadata. Spark renames files into place without a sync, and its rename
+never replaces a file: a changelog, snapshot or metadata from an earlier attempt at a batch stays and is used. So this
+module moves away everything that is torn, or later than the last batch that is whole everywhere. It deletes nothing:
+files go to a trash folder.
 
-The batches after that one run again from their intents (`control.intents`). A batch that was committed and has no
-intent cannot, and is a reason to refuse, before anything was touched. Who calls has the lease; no JVM runs.
+The later batches run again from their intents (`control.intents`). A batch that was committed and has no intent cannot
+run again, so the checkpoint is refused before anything is changed. The caller holds the lease; no JVM runs.
 """
 
 from __future__ import annotations
@@ -42,23 +42,23 @@ class Settled:
     committed: int | None
     """The last batch that is committed; None: Spark begins with the first one."""
     open: int | None
-    """The batch after it, if Spark runs that with the offsets in its log; None: it asks for new ones."""
+    """The batch after it, if Spark runs it with the offsets in its log; None: Spark asks for new ones."""
     was_committed: int | None
-    """The last one that had been, by the names in the folder; those in between run again from their intents."""
+    """The last batch that was committed before, by file names; batches in between run again from their intents."""
     done: tuple[str, ...] = ()
     """What was found and done, a sentence each; empty: all was well."""
 
 
 @dataclass
 class _Plan:
-    """What is to be done; nothing of it has been done."""
+    """What to do; none of it has been done yet."""
 
     committed: int
     open: int | None
     anew: bool = False
-    """All of it is moved away, folders too: Spark begins with the first batch."""
+    """Everything is moved away, including folders: Spark begins with the first batch."""
     away: dict[Path, str] = field(default_factory=dict)
-    """What is moved to the trash, and why."""
+    """What to move to the trash, and why."""
     writes: dict[Path, bytes] = field(default_factory=dict)
 
 
@@ -70,17 +70,17 @@ def settle(
     mark: Path,
     offsets_of: Callable[[int], Offsets | None] = lambda batch: None,
 ) -> Settled:
-    """Makes a checkpoint one from which Spark starts without an error; for who is about to start it.
+    """Makes a checkpoint one from which Spark starts without an error; called just before the start.
 
     Args:
-        checkpoint: Spark's folder; it need not be there.
-        trash: beside it; gets what is moved away, in a folder per time.
-        boot_id: of the machine, now; another one than in the mark means that what was not synced may be lost.
+        checkpoint: Spark's folder; it need not exist.
+        trash: folder beside it for what is moved away, with a subfolder per time.
+        boot_id: of the machine, now; if the mark has another one, files that were not synced may be lost.
         mark: what `CheckpointSync` writes.
-        offsets_of: where the source stands after a batch, as its intent says; None: there is no intent.
+        offsets_of: the source offsets after a batch, according to its intent; None: there is no intent.
 
     Raises:
-        IncompatibleCheckpointError: it cannot be brought back without losing something; nothing was changed.
+        IncompatibleCheckpointError: the checkpoint cannot be restored without a loss; nothing was changed.
     """
     checkpoint = checkpoint.absolute()
     marked = read_mark(mark)
@@ -114,11 +114,11 @@ def rewind(
     """Takes a checkpoint back to the moment after a batch was committed and before the next one was planned.
 
     Args:
-        checkpoint: see `settle`; all else, too.
-        batch: by Spark's count; the last committed one: only forgets the open batch. -1: everything.
+        checkpoint: see `settle`, also for the other arguments.
+        batch: by Spark's count. The last committed batch only drops the open one; -1 drops everything.
 
     Raises:
-        IncompatibleCheckpointError: the batch, or the state after it, is not there; nothing was changed.
+        IncompatibleCheckpointError: the batch, or the state after it, does not exist; nothing was changed.
     """
     checkpoint = checkpoint.absolute()
     view = _View(checkpoint, None, offsets_of)
@@ -139,7 +139,7 @@ def expire(trash: Path, before_s: float) -> None:
 
 
 class _View:
-    """What there is of a checkpoint, and what can be made of it; changes nothing."""
+    """What a checkpoint has, and what can be made of it; changes nothing."""
 
     def __init__(
         self, checkpoint: Path, durable: frozenset[str] | None, offsets_of: Callable[[int], Offsets | None]
@@ -152,11 +152,11 @@ class _View:
         self._state = StateFiles(checkpoint, durable)
 
     def last(self) -> int:
-        """The last committed batch, by its name alone."""
+        """The last committed batch, judged by names alone."""
         return max(layout.numbered(self.checkpoint / COMMITS), default=_NONE)
 
     def plan(self, at_most: int, *, keep_open: bool = True) -> _Plan:
-        """What to do to end up at the last batch, up to one, that is whole everywhere."""
+        """The steps that lead to the last batch, up to `at_most`, that is whole everywhere."""
         for batch in range(at_most, _NONE, -1):
             if (plan := self._try(batch, keep_open=keep_open)) is not None:
                 return plan
@@ -167,7 +167,7 @@ class _View:
         return _Plan(_NONE, None, anew=True, away=away)
 
     def require_intents(self, plan: _Plan) -> None:
-        """Raises if a batch that was committed, and is not in the plan, cannot run again as it was."""
+        """Raises if a committed batch is not in the plan and cannot run again as it was."""
         missing = [
             batch
             for batch in range(plan.committed + 1, self.last() + 1)
@@ -214,7 +214,7 @@ class _View:
         return layout.crc_of(path) is not Crc.DIFFERS or self._offsets_of(batch) in (None, found.offsets)
 
     def _offsets(self, batch: int) -> bytes | None:
-        """What to write into an entry of `offsets`; empty: it is as it should be; None: nobody knows."""
+        """The content to write into an entry of `offsets`; empty: it needs no change; None: unknown."""
         path = self.checkpoint / OFFSETS / str(batch)
         if self._exists(path) and self._is_open(batch):
             return b""
@@ -225,7 +225,7 @@ class _View:
         return LoggedOffsets(like.settings | ({} if at is None else {"batchTimestampMs": at}), intended).encode()
 
     def _entry_like(self, batch: int) -> LoggedOffsets | None:
-        """The nearest one that is whole: Spark's settings stay the same."""
+        """The nearest entry that is whole: Spark's settings stay the same."""
         folder = self.checkpoint / OFFSETS
         for number in sorted(layout.numbered(folder), key=lambda each: (each > batch, abs(each - batch))):
             if self._exists(folder / str(number)) and (found := layout.read_offsets(folder / str(number))) is not None:
@@ -233,7 +233,7 @@ class _View:
         return None
 
     def _completed(self, plan: _Plan) -> _Plan:
-        """With all that Spark would stumble over, or must not see."""
+        """Adds everything that would break Spark, or that it must not see."""
         for name, _ in layout.scan(self.checkpoint):
             last = plan.open if plan.open is not None and name.startswith(f"{OFFSETS}/") else plan.committed
             if (batch := layout.batch_of(name)) is not None and batch > last:
@@ -279,9 +279,9 @@ class _View:
                 plan.away[path] = "is torn; an earlier snapshot and the changelogs after it hold the same"
 
     def _completed_checksums(self, plan: _Plan) -> None:
-        """Those without their file, of what is moved or written, and those that do not fit what is whole.
+        """Moves away checksums whose file is moved or missing, and those that differ from a file that is whole.
 
-        State that does not fit its checksum is whole only if it is known to be durable; else it was given up before.
+        State that differs from its checksum is whole only if it is known to be durable; else it was given up before.
         """
         for crc in filter(layout.is_crc, layout.everything(self.checkpoint)):
             path = layout.owner_of_crc(crc)
@@ -299,10 +299,10 @@ class _View:
 
 
 def _carry_out(view: _View, plan: _Plan, trash: Path, mark: Path, boot_id: str | None) -> None:
-    """Does it so that whoever is killed in between, or loses power, can do it again from the beginning.
+    """Carries out the plan so that it can start again from the beginning after a kill or a loss of power.
 
     Args:
-        boot_id: None leaves it to the next start to say what is durable.
+        boot_id: None leaves it to the next start to decide what is durable.
     """
     marked = read_mark(mark)
     committed = None if plan.committed == _NONE else plan.committed
@@ -338,7 +338,7 @@ def _carry_out(view: _View, plan: _Plan, trash: Path, mark: Path, boot_id: str |
 
 
 def _move(checkpoint: Path, away: Iterable[Path], folder: Path) -> None:
-    """Commits first, the last one first: what is left at any time is what an earlier batch may have left."""
+    """Moves commits first, the last one first, so that the rest could at any time be left from an earlier batch."""
     touched: set[Path] = set()
     order = {COMMITS: 0, OFFSETS: 1}
     for path in sorted(away, key=lambda each: (order.get(each.parent.name, 2), -_number(each), each)):
@@ -356,10 +356,10 @@ def _number(path: Path) -> int:
 
 
 def _told(view: _View, plan: _Plan) -> tuple[str, ...]:
-    """A sentence for each kind of thing that was done."""
+    """A sentence for each kind of step that was done."""
     told = list(view.problems)
     if view.durable is not None:
-        told.append(f"the machine was started anew since: what was not synced after batch {plan.committed} is not used")
+        told.append(f"the machine was restarted since: what was not synced after batch {plan.committed} is not used")
     kinds: dict[str, list[Path]] = {}
     for path, why in plan.away.items():
         if not layout.is_crc(path) or why == _OTHER_CHECKSUM:

@@ -1,10 +1,10 @@
-"""Makes Spark's checkpoint durable in the background, and says up to which batch it is.
+"""Makes Spark's checkpoint durable in the background, and records up to which batch it is.
 
 Spark renames files into place and syncs none, so after a loss of power any of them may be empty, torn or gone. A thread
-beside the query syncs what is there of committed batches, then replaces the *mark*: the batch, the files that are
-durable, and the boot of the machine in which that was written. After another boot only what the mark names is trusted
-(`checkpoint_recovery`), and the batches after it run again from their intents. So nothing waits for this thread; how
-far it lags behind is how much is done again.
+beside the query syncs the files of committed batches, then replaces the *mark*: the batch, the durable files, and the
+boot of the machine in which they were written. After another boot only the files in the mark are trusted
+(`checkpoint_recovery`), and later batches run again from their intents. Nothing waits for this thread; the further it
+lags behind, the more runs again.
 
 Checksums (`.NAME.crc`) are not synced: one that does not fit a durable file is put aside at the next start.
 """
@@ -26,7 +26,7 @@ from deltaworks.spark import checkpoint_files as layout
 FORMAT = 1
 EVERY_S = 2.0
 _Stamp = tuple[int, ...]
-"""Of a file: it changes when the file is written again."""
+"""Identifies the content of a file: it changes when the file is written again."""
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,11 +34,11 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
 
     format: int = FORMAT
     batch: int | None
-    """The last committed batch that is, by Spark's count; None: no batch."""
+    """The last committed batch that is durable, by Spark's count; None: no batch."""
     boot_id: str
-    """Of the machine when it was written: while that runs, what is not synced is there, too."""
+    """The boot of the machine when the mark was written: within it, files that are not synced are not lost."""
     files: list[str]
-    """Relative to the checkpoint, without checksums."""
+    """Durable files, relative to the checkpoint, without checksums."""
 
 
 def read_mark(path: Path) -> Mark | None:
@@ -55,14 +55,14 @@ def read_mark(path: Path) -> Mark | None:
         content,
         Mark,
         FORMAT,
-        f"{path}, which says what of Spark's checkpoint is on the disk,",
+        f"{path}, which says which files of Spark's checkpoint are on the disk,",
         damaged="it is replaced as a whole and synced, so the disk is damaged: bring back a copy of the folder. "
-        "If the machine has not been started anew since the stream ran, the file may be deleted",
+        "If the machine has not been restarted since the stream ran, the file may be deleted",
     )
 
 
 def write_mark(path: Path, mark: Mark) -> None:
-    """Replaces the mark; it is on the disk when this returns."""
+    """Replaces the mark durably."""
     replace_file(path, msgspec.json.encode(mark), durable=True)
 
 
@@ -72,13 +72,13 @@ def relative(checkpoint: Path, path: Path) -> str:
 
 
 class CheckpointSync:
-    """A thread that syncs; one per query, beside its driver.
+    """A thread that syncs the checkpoint; one per query, beside its driver.
 
     Args:
         checkpoint: Spark's folder.
         mark: the file to keep.
         boot_id: of the machine, now.
-        failed: told of an error (a full disk); the mark stays where it is, and the next batch tries again.
+        failed: called with an error (a full disk); the mark stays as it was, and the next batch tries again.
         every_s: at most one sync in so many seconds.
     """
 
@@ -108,11 +108,11 @@ class CheckpointSync:
 
     @property
     def synced(self) -> int | None:
-        """The batch of the mark that this driver has written last; None: it has not written one."""
+        """The batch of the last mark that this driver has written; None: it has not written one."""
         return self._synced
 
     def committed(self, batch: int) -> None:
-        """Everything of a batch is done, and Spark's own entry for it is there or about to be; does not wait."""
+        """Notes that a batch is done; Spark's own entry for it exists or is about to. Does not wait."""
         with self._changed:
             self._told = max(self._told, batch)
             self._changed.notify()
@@ -124,7 +124,7 @@ class CheckpointSync:
         self._try()
 
     def abandon(self) -> None:
-        """Tells the thread to end, and waits for nothing: a stream that failed shall be back at once."""
+        """Tells the thread to end, without waiting: a stream that failed must restart at once."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -149,10 +149,10 @@ class CheckpointSync:
             self._failed(error)
 
     def sync_now(self) -> None:
-        """Syncs what is committed, and marks it.
+        """Syncs what is committed, and writes the mark.
 
         Raises:
-            OSError: something could not be written; the mark is the one before.
+            OSError: something could not be written; the mark stays as it was.
         """
         batch = max(layout.numbered(self._checkpoint / layout.COMMITS), default=None)
         if batch is None or batch == self._synced or self._broken:
@@ -164,9 +164,9 @@ class CheckpointSync:
         self._synced = batch
 
     def _stamps(self, batch: int) -> Iterator[tuple[str, _Stamp]]:
-        """The files of the batches up to one; of what belongs to no batch, all.
+        """The files of the batches up to one, and all files that belong to no batch.
 
-        A file that is renamed into place has another inode than the one before. SSTs are written where they are.
+        A file that is renamed into place has a new inode. SSTs are written in place.
         """
         for name, entry in layout.scan(self._checkpoint):
             number = layout.batch_of(name)
@@ -178,7 +178,7 @@ class CheckpointSync:
                 yield name, (entry.inode(),)
 
     def _sync(self, names: Iterable[str]) -> None:
-        """What vanishes meanwhile was purged by Spark, which needs it no more."""
+        """Syncs the files. A file that vanishes meanwhile was purged by Spark, which no longer needs it."""
         files = [self._checkpoint / name for name in names]
         while files:
             try:
@@ -188,5 +188,5 @@ class CheckpointSync:
                 files = [each for each in files if each.exists()]
         above = {folder for each in files for folder in each.parents if folder.is_relative_to(self._checkpoint)}
         for folder in above - self._folders:
-            sync_folder(folder.parent)  # where its name is
+            sync_folder(folder.parent)  # it holds the folder's name
         self._folders |= above

@@ -1,9 +1,9 @@
-"""A class-data archive of a stream's JVM: what it would read, check and link anew, it maps into memory.
+"""A class-data archive of a stream's JVM, which maps it into memory instead of reading and linking each class.
 
-It is made once for a set of jars, a Java and the options of the JVM, and lies in the user's cache
-(`Settings.cache`): `python -m deltaworks.spark.class_data`. A small query does what a stream does, without Kafka, and
-Java writes down the classes when it ends (dynamic class-data sharing, JDK 13 and later). A JVM compares the archive
-with itself and its class path, and goes on without one that does not fit; one that is not whole is not offered to it.
+It is made once for a set of jars, a Java and the JVM's options, and lies in the user's cache (`Settings.cache`):
+`python -m deltaworks.spark.class_data`. A small query does what a stream does, without Kafka, and Java writes the
+classes when it ends (dynamic class-data sharing, JDK 13 and later). A JVM compares the archive with itself and its
+class path, and ignores one that does not fit; an archive that is not whole is not offered to it.
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ FORMAT = 1
 _FOLDER = "classes"
 """In the cache."""
 _KEPT = 3
-"""Archives of earlier jars or Javas that stay: another clone may use them."""
+"""How many archives of earlier jars or Javas are kept: another clone may use them."""
 _BATCHES = 3
 _POLL_S = 0.1
 
 
 def found(settings: Settings) -> Path | None:
-    """The archive for the Java that Spark starts, whole; None: it is not there, or nobody knows which Java that is."""
+    """The archive for the Java that Spark starts, if it is whole; None: it is missing, or that Java is unknown."""
     prefix = _prefix(settings)
     archives = [] if prefix is None else settings.cache.joinpath(_FOLDER).glob(f"{prefix}-*.jsa")
     return next((each for each in archives if each.name == _name(prefix, each)), None)
 
 
 def option(settings: Settings) -> str:
-    """For the command line of a JVM: the archive, if it has been made."""
+    """The command-line option of a JVM that uses the archive, if there is one."""
     path = found(settings)
     return "" if path is None else f"-XX:SharedArchiveFile={shlex.quote(str(path))}"
 
 
 def make(settings: Settings) -> bool:
-    """Makes the archive unless it is there or another process makes it; whether it did.
+    """Makes the archive unless it exists or another process makes it; returns whether it did.
 
-    In a process that runs no other session: its JVM ends.
+    Call it in a process without another session: its JVM ends.
     """
     prefix, folder = _prefix(settings), settings.cache / _FOLDER
     if prefix is None or found(settings) is not None:
@@ -81,7 +81,7 @@ def make(settings: Settings) -> bool:
 
 
 def _prefix(settings: Settings) -> str | None:
-    """Of the archive's name: what it depends on."""
+    """The beginning of the archive's name: what it depends on."""
     java = _java()
     if java is None:
         return None
@@ -91,12 +91,12 @@ def _prefix(settings: Settings) -> str | None:
 
 
 def _name(prefix: str | None, archive: Path) -> str:
-    """With its size: Java trusts the header, and crashes where the rest is cut off."""
+    """The name has the size: Java trusts the header, and crashes if the rest is cut off."""
     return f"{prefix}-{archive.stat().st_size}.jsa"
 
 
 def _java() -> Path | None:
-    """As Spark's scripts choose it."""
+    """The Java that Spark's scripts choose."""
     if home := os.environ.get("JAVA_HOME"):
         return Path(home)
     launcher = shutil.which("java")
@@ -104,7 +104,7 @@ def _java() -> Path | None:
 
 
 def _identity(path: Path) -> str:
-    """Java compares these, too."""
+    """What identifies a file for Java."""
     try:
         found = path.stat()
     except FileNotFoundError:
@@ -131,12 +131,12 @@ def _record(work: Path) -> None:
         _run_query(spark, work / "checkpoint")
         spark.stop()
         gateway.shutdown()
-        gateway.proc.stdin.close()  # it ends in an orderly way, and writes
+        gateway.proc.stdin.close()  # it ends in an orderly way, and writes the archive
         gateway.proc.wait()
 
 
 def _run_query(spark: SparkSession, checkpoint: Path) -> None:
-    """Some batches of a stream with state."""
+    """Runs some batches of a stream with state."""
     spark.dataSource.register(_Numbers)
     numbers = spark.readStream.format("numbers").load()
     frame = numbers.groupBy("route").transformWithState(_Known(), messages.SCHEMA, "Update", "None")
@@ -183,7 +183,7 @@ class _Numbers(DataSource):
 
 
 class _Known(StatefulProcessor):
-    """State of the kinds that tasks have."""
+    """State of the same kinds as that of tasks."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._known = handle.getMapState("known", "number long", "data binary")

@@ -1,6 +1,6 @@
 """The Python daemon of the executors: imports everything once, then forks workers from itself.
 
-A worker then starts in milliseconds instead of seconds, also after a kill, and shares the memory of what is imported.
+A worker then starts in milliseconds rather than seconds, also after a kill, and shares the memory of the imports.
 """
 
 import pandas  # noqa: F401  # PySpark loads it in every worker

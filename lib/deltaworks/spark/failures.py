@@ -1,4 +1,4 @@
-"""Why a query failed: the error of ours inside Spark's exception."""
+"""Why a query failed: finds our own error inside Spark's exception."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from deltaworks import disk, errors
 from deltaworks.errors import ConfigurationError, DeltaworksError, QueryError, StackError, TopologyError
 
 _GONE_S = 2.0
-"""A process whose connections are closed may take that long to end."""
+"""How long a process whose connections are closed may take to end."""
 
 _END = r"^\s*at [\w.$]+\(|^JVM stacktrace|^\S+Exception|\s+SQLSTATE: |^=== Streaming|\Z"
 _CAUSE = re.compile(rf"^deltaworks\.errors\.(\w+): (.*?)(?={_END})", re.S | re.M)
@@ -35,7 +35,7 @@ def as_error(error: Exception) -> DeltaworksError:
 
 
 def of_lost_jvm(jvm: subprocess.Popen[Any], error: Exception) -> StackError | None:
-    """What really happened, where an error comes from the end of Spark's JVM; None: it runs."""
+    """The real cause of an error that follows from the end of Spark's JVM; None: the JVM runs."""
     if isinstance(error, Py4JError | OSError):
         try:
             jvm.wait(timeout=_GONE_S)
@@ -46,6 +46,6 @@ def of_lost_jvm(jvm: subprocess.Popen[Any], error: Exception) -> StackError | No
     how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
     return StackError(
         f"Spark's JVM (process {jvm.pid}) {how}.",
-        hint="a new start goes on where it stopped; if nobody sent the signal, the system was short of memory (see its "
+        hint="a new start goes on where it stopped; if nobody sent the signal, the machine ran out of memory (see its "
         "log, and DELTAWORKS_DRIVER_MEMORY)",
     )

@@ -1,7 +1,7 @@
-"""What Spark starts for a Python: hands command, environment and streams to the fork server, and lasts as long as it.
+"""Started by Spark in place of Python: hands command, environment and streams to the fork server, and waits for it.
 
-Runs without our package and without any other (`python -I -S`), in some milliseconds. In place of a server that does
-not answer, and for a command that is no module, it becomes an ordinary Python.
+Runs without our package and without any other (`python -I -S`), in some milliseconds. If the server does not answer, or
+the command is not a module, it becomes an ordinary Python.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ def _hand_over(server: str, arguments: list[str]) -> socket.socket:
     variables = [part for item in os.environ.items() for part in item]
     request = "\0".join([os.getcwd(), str(len(arguments)), *arguments, *variables])  # noqa: PTH109 # pathlib takes long
     socket.send_fds(connection, [request.encode(errors="surrogateescape")], [0, 1, 2])
-    if not connection.recv(1):  # it was ending, and has not taken the request
+    if not connection.recv(1):  # it was ending, and has not accepted the request
         raise ConnectionError
     return connection
 

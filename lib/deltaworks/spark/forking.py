@@ -1,13 +1,13 @@
-"""One process that all Python processes of a session are forked from: what they import is imported once.
+"""A process that all Python processes of a session are forked from, so that modules are imported only once.
 
 Spark starts a Python for each kind of work: a daemon for the tasks, daemons that ask a data source for its name, its
-schema and its splits, one that plans the batches. Each imports PySpark, pandas and Arrow for seconds, and holds them.
-The server imports them while the JVM starts; Spark gets a small program in place of Python, which hands over its
-command line, environment, working directory and streams (`fork_client`).
+schema and its splits, and one that plans the batches. Each would spend seconds on importing PySpark, pandas and Arrow,
+and hold them in memory. The server imports them while the JVM starts. In place of Python, Spark gets a small program
+that hands over its command line, environment, working directory and streams (`fork_client`).
 
-A process with threads cannot be forked safely, so the libraries of the server are told to start none, and it ends where
-one does all the same. A server that is gone costs the processes of then; later ones are started in the ordinary way.
-The names of processes in `ps` are those that they would have without it.
+A process with threads cannot be forked safely. So the libraries of the server are told to start none, and the server
+ends if one starts a thread all the same. If the server ends, its processes end with it; later ones start in the
+ordinary way. In `ps`, processes have the names that they would have without the server.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ _ENVIRONMENT = {
     "JE_ARROW_MALLOC_CONF": "background_thread:false",  # Arrow
     "_RJEM_MALLOC_CONF": "background_thread:false",  # delta-rs
 }
-"""Of the server; what it forks gets the environment of its caller. The last three start threads otherwise."""
+"""Environment of the server; forked processes get their caller's. The last three keep libraries from using threads."""
 _LIFELINE = 0
 _REQUEST = 1 << 20
-"""Longer ones are refused by the socket, and the client becomes an ordinary Python."""
+"""The socket refuses longer requests, and the client becomes an ordinary Python."""
 _TAKEN = b"\1"
-"""The answer: a client that does not get it becomes an ordinary Python."""
+"""The answer; without it a client becomes an ordinary Python."""
 _CREDENTIALS = struct.Struct("3i")
 _log = logging.getLogger(__name__)
 
@@ -73,17 +73,17 @@ class ForkServer:
     """The server, seen by the driver."""
 
     name: str
-    """Of its socket, which lies in no folder."""
+    """The name of its socket, which is in no folder."""
     _process: subprocess.Popen[bytes]
-    """It ends when its standard input is closed, by us or with us."""
+    """Its standard input: when it is closed, by us or by our end, the server ends."""
 
     @classmethod
     def start(cls, title: str, python_path: str, preloaded: Sequence[str] = _PRELOADED) -> ForkServer:
-        """Starts it. Who asks it for a process waits until it has imported everything.
+        """Starts the server. Requests wait until it has imported everything.
 
         Args:
             title: What `ps` shows.
-            python_path: Its PYTHONPATH; what a caller has beyond that is added in what is forked for it.
+            python_path: Its PYTHONPATH; forked processes also get the additional entries of their caller.
             preloaded: Modules that it imports before it forks anything.
         """
         name = f"deltaworks-{secrets.token_hex(16)}"
@@ -103,12 +103,12 @@ class ForkServer:
         return self._process.pid
 
     def executable(self, folder: Path) -> str:
-        """The program to be started in place of Python; written into a folder."""
+        """Writes the program that is started in place of Python into a folder; returns its path."""
         file = folder / "python"
         words = sys.executable, "-I", "-S", fork_client.__file__, sys.executable, self.name
         file.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
         file.chmod(0o700)
-        return str(file) if os.access(file, os.X_OK) else sys.executable  # the disk may be mounted without programs
+        return str(file) if os.access(file, os.X_OK) else sys.executable  # the disk may be mounted noexec
 
     def close(self) -> None:
         """Ends it and what still runs below it."""
@@ -119,7 +119,7 @@ class ForkServer:
 
 @contextmanager
 def serving(title: str, python_path: str) -> Iterator[ForkServer]:
-    """While the server runs; see `ForkServer.start`."""
+    """Runs the server for the duration of a `with` block; see `ForkServer.start`."""
     server = ForkServer.start(title, python_path)
     try:
         yield server
@@ -128,7 +128,7 @@ def serving(title: str, python_path: str) -> Iterator[ForkServer]:
 
 
 def _run(do: Callable[[], None]) -> NoReturn:
-    """All that a forked process does; nothing of what its parent registered for its end happens in it."""
+    """Runs everything that a forked process does; exit handlers of its parent do not run in it."""
     code = 1
     try:
         do()
@@ -151,7 +151,7 @@ class _Server:
         self._listener = listener
         self._selector = selectors.DefaultSelector()
         self._clients: dict[int, socket.socket] = {}
-        """Process -> who waits for its end."""
+        """Process -> the client that waits for its end."""
         self._ends = False
 
     def serve(self) -> None:
@@ -163,7 +163,7 @@ class _Server:
                 key.data()
 
     def _end(self) -> None:
-        """The driver has ended: nobody commits any more what is being computed. Nothing runs after it."""
+        """Ends when the driver has ended: nobody commits what is still being computed. Nothing runs after it."""
         _, *below = processes.family(psutil.Process())
         processes.kill(below, timeout_s=None)
         self._ends = True
@@ -186,7 +186,7 @@ class _Server:
                 os.close(stream)
             client.close()
             return
-        with suppress(OSError):  # who asks no more is noticed below
+        with suppress(OSError):  # a client that is gone is noticed below
             client.send(_TAKEN)
         try:
             pid = os.fork()
@@ -206,7 +206,7 @@ class _Server:
         self._selector.register(child, selectors.EVENT_READ, lambda: self._reap(pid, child))
 
     def _abandoned(self, pid: int) -> None:
-        """Somebody has ended the process that Spark knows."""
+        """Handles the end of the process that Spark knows, which somebody has killed."""
         self._selector.unregister(self._clients[pid])
         os.kill(pid, signal.SIGTERM)
 
@@ -220,7 +220,7 @@ class _Server:
         client.close()
 
     def _become(self, request: bytes, streams: Sequence[int], client: socket.socket) -> None:
-        """The process that Spark wanted."""
+        """Turns a forked process into the one that Spark wanted."""
         for each in (self._listener, client, *self._clients.values()):
             each.close()
         for key in list(self._selector.get_map().values()):
@@ -241,19 +241,19 @@ class _Server:
             if path and path not in sys.path:
                 sys.path.insert(0, path)
         setproctitle.setproctitle(" ".join([sys.executable, "-m", module, *arguments]))
-        setproctitle.setthreadtitle(Path(sys.executable).name)  # else the beginning of its path
+        setproctitle.setthreadtitle(Path(sys.executable).name)  # otherwise the beginning of its path
         _execute(module, arguments)
 
 
 def _is_ours(client: socket.socket) -> bool:
-    """Everybody on this machine may connect; only who has started the driver gets an answer."""
+    """Everybody on this machine may connect; only the user who started the driver gets an answer."""
     data = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     _, user, _ = _CREDENTIALS.unpack(data)
     return bool(user == os.geteuid())
 
 
 def _execute(name: str, arguments: Sequence[str]) -> None:
-    """As `python -m` does, also for a module that was imported before."""
+    """Runs a module as `python -m` does, even if it was imported before."""
     spec = importlib.util.find_spec(name)
     if spec is None or spec.loader is None or spec.origin is None:
         raise ModuleNotFoundError(f"No module named {name}")
@@ -265,8 +265,8 @@ def _execute(name: str, arguments: Sequence[str]) -> None:
 
 
 def main(listener: str, title: str, *preloaded: str) -> None:
-    """The server, from its first import to its end."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: the driver's business
+    """Runs the server, from its first import to its end."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # from a terminal: the driver handles it
     for module in preloaded:
         importlib.import_module(module)
     threads = psutil.Process().num_threads()
@@ -275,7 +275,7 @@ def main(listener: str, title: str, *preloaded: str) -> None:
         return
     setproctitle.setproctitle(title)
     gc.collect()
-    gc.freeze()  # else the first collection of each process copies all that it shares
+    gc.freeze()  # otherwise the first collection of each process copies all shared memory
     _Server(socket.socket(fileno=int(listener))).serve()
 
 

@@ -1,4 +1,4 @@
-"""Hands the stores of a replay over to a new checkpoint of the stream, which goes on live where the replay has ended.
+"""Hands the stores of a replay over to a new checkpoint of the stream, which goes on live where the replay ended.
 
 ```
 batches 0 ... E  old code  | the stream is drained
@@ -6,11 +6,11 @@ batches 0 ... E  new code  | a replay; its stores become the initial state of a 
 batches E+1 ...  new code  | the new checkpoint, from the offsets after E (`switch`)
 ```
 
-The checkpoint before stays as it is. `undo` lets it go on from its own end with its own code: it reads again what the
-new checkpoint has read since, so the topics that the pipeline writes get those results from both.
+The previous checkpoint stays as it is. `undo` lets it go on from its own end with its own code. It reads again what
+the new checkpoint has read since, so the topics that the pipeline writes get those results from both.
 
-Who switches or undoes holds the lease of the pipeline, so nothing runs. Not here: what becomes of the tables
-(`lakehouse.publish.ownership`), and the way from a request to a stream that runs again (`replay.handover`).
+Whoever switches or undoes holds the lease of the pipeline, so nothing runs. `lakehouse.publish.ownership` handles the
+tables, and `replay.handover` leads from a request to a running stream.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from deltaworks.topology.plan import Plan
 
 
 def offsets_after(paths: PipelinePaths, last_batch: int) -> Offsets:
-    """Where the source stands after a batch: the next offset of every partition, of global tables too, the last tick.
+    """The source offsets after a batch: the next offset of every partition, including global tables, and the last tick.
 
-    Read from the record of batches; partitions without a record up to then are where the running checkpoint has begun.
+    Read from the record of batches; partitions without a record up to then are where the running checkpoint began.
     """
     checkpoint = paths.current
     plan = stored_plan(checkpoint.plan)
@@ -69,28 +69,28 @@ def make_checkpoint(
     offsets: Offsets,
     state: Path,
 ) -> CheckpointPlan:
-    """Makes a checkpoint from the stores of a replay beside the stream. Made again, it replaces the one before.
+    """Makes a checkpoint beside the stream from the stores of a replay. A second call replaces the first checkpoint.
 
     Args:
-        paths: of the pipeline.
-        plan: of the code that has filled the stores, and will run.
+        paths: paths of the pipeline.
+        plan: plan of the code that has filled the stores and will run.
         tasks: per stage.
         shards: per stage; see `CheckpointPlan`.
         partitions: of every topic that the topology names as a source.
-        run_id: of the replay; becomes the query id.
-        last_batch: the last one that is in the stores.
-        offsets: where its source goes on; see `offsets_after`.
-        state: folder with a local store per task, `<stage>-<task>`, that nobody has open; a task without one begins
+        run_id: id of the replay; becomes the query id.
+        last_batch: the last batch that is in the stores.
+        offsets: where the source continues; see `offsets_after`.
+        state: folder with a local store per task, `<stage>-<task>`, that no process has open; a task without one begins
             empty.
 
     Raises:
-        ConflictError: the checkpoint has been switched to already, or a store holds later batches too.
+        ConflictError: the stream has already switched to the checkpoint, or a store holds later batches too.
     """
     checkpoint = paths.checkpoint_of(run_id)
     if run_id in paths.switched or checkpoint.undone.exists():
         raise ConflictError(
-            f"The checkpoint {run_id} at {checkpoint.root} has been switched to already; its stores are its own now.",
-            hint="make another replay, and hand that over",
+            f"The checkpoint {run_id} at {checkpoint.root} was switched to already and owns its stores.",
+            hint="make another replay, and hand over to that",
         )
     made = CheckpointPaths(checkpoint.root.with_name(f".{run_id}"))
     for leftover in (made.root, checkpoint.root):
@@ -123,18 +123,18 @@ def make_checkpoint(
 
 
 def switch(paths: PipelinePaths, query_id: str, *, accept_unfinished: bool = False) -> None:
-    """From its next start on, the stream is this checkpoint. Nothing happens if it is already.
+    """Makes a checkpoint the stream's, from the next start on. Does nothing if it already is.
 
     Args:
-        paths: of the pipeline.
-        query_id: a checkpoint that was made.
-        accept_unfinished: switch although the running checkpoint has begun a batch that it has not finished. Some of
-            its tasks may have written their records of it, which the new checkpoint writes too. Only for a stream that
-            fails in that batch every time; else a start is enough to finish it.
+        paths: paths of the pipeline.
+        query_id: a checkpoint that `make_checkpoint` has made.
+        accept_unfinished: switch even if the running checkpoint has begun a batch and not finished it. Some of its
+            tasks may have written their records of it, which the new checkpoint writes again. Only for a stream that
+            fails in that batch every time; otherwise a start is enough to finish it.
 
     Raises:
         ConfigurationError: there is no such checkpoint.
-        ConflictError: it has been undone, or the stream has gone on since the batch that the checkpoint follows.
+        ConflictError: it has been undone, or the stream has moved on since the batch that the checkpoint follows.
     """
     if paths.switched[-1:] == (query_id,):
         return
@@ -152,18 +152,18 @@ def require_switchable(paths: PipelinePaths, query_id: str, *, accept_unfinished
         )
     if checkpoint.undone.exists() or query_id in paths.switched:
         raise ConflictError(
-            f"The checkpoint {query_id} has run, and the checkpoint before it goes on in its place.",
-            hint="make another replay, and hand that over",
+            f"The checkpoint {query_id} was undone: the checkpoint before it goes on in its place.",
+            hint="make another replay, and hand over to that",
         )
     _require_end(paths, plan, accept_unfinished=accept_unfinished)
 
 
 def undo(paths: PipelinePaths, query_id: str | None = None) -> None:
-    """From its next start on, the stream is again the checkpoint before; the record of later batches is set aside.
+    """Makes the previous checkpoint the stream's again, from the next start on; sets the record of later batches aside.
 
     Args:
-        paths: of the pipeline.
-        query_id: the checkpoint to undo; nothing happens if it is undone already. None: the running one.
+        paths: paths of the pipeline.
+        query_id: the checkpoint to undo; nothing happens if it is already undone. None: the running one.
 
     Raises:
         ConfigurationError: there is none, or another one runs.
@@ -181,12 +181,12 @@ def undo(paths: PipelinePaths, query_id: str | None = None) -> None:
 
 
 def require_last(paths: PipelinePaths, query_id: str | None = None) -> None:
-    """Raises `ConfigurationError` if a checkpoint is not the one that was switched to last; None: if none was."""
+    """Raises `ConfigurationError` if a checkpoint is not the last one that was switched to; None: if there is none."""
     switched = paths.switched
     if not switched or query_id not in (None, switched[-1]):
         raise ConfigurationError(
             f"{query_id or 'The first checkpoint'} is not the checkpoint that was switched to last; nothing to undo.",
-            hint=f"switched to, the last one runs: {', '.join(switched) or 'none'}",
+            hint=f"checkpoints that were switched to; the last one runs: {', '.join(switched) or 'none'}",
         )
 
 
@@ -197,7 +197,7 @@ def predecessor(paths: PipelinePaths, query_id: str) -> CheckpointPaths:
 
 
 def expire(paths: PipelinePaths, before_s: float) -> None:
-    """Deletes the files of checkpoints that ended before a time (seconds since 1970), which then cannot run again."""
+    """Deletes the files of checkpoints that ended before a time (seconds since 1970); they cannot run again."""
     for query_id in paths.switched:
         if paths.checkpoint_of(query_id).plan.stat().st_mtime < before_s:
             ended = predecessor(paths, query_id)
@@ -209,29 +209,29 @@ def expire(paths: PipelinePaths, before_s: float) -> None:
 
 
 def settle(paths: PipelinePaths) -> None:
-    """Ends an `undo` that was interrupted; for who is about to run the stream."""
+    """Completes an interrupted `undo`; called before the stream runs."""
     if paths.current.undone.exists():
         undo(paths)
 
 
 def _require_stand(local: LocalStore | None, path: Path, last_batch: int) -> None:
-    """A version counts batches. (Of a task that had nothing to do in some of them, it is lower.)"""
+    """Checks a store's version, which counts batches. (It is lower if the task had nothing to do in some of them.)"""
     version = 0 if local is None else local.version().number
     if version > last_batch + 1:
         raise ConflictError(
             f"The store {path} is at batch {version - 1}, after batch {last_batch}.",
-            hint="let the replay finish what it has begun, and hand over where it ends",
+            hint="let the replay finish the chunk that it has begun, and hand over at its end",
         )
 
 
 def _require_end(paths: PipelinePaths, plan: CheckpointPlan, *, accept_unfinished: bool) -> None:
-    """Refuses unless the running checkpoint ends just before the new one: no batch is lost, none done twice."""
+    """Refuses unless the running checkpoint ends just before the new one: no batch is lost or done twice."""
     expected, last = plan.first_batch - 1, batches.last(paths.batches)
     found = -1 if last is None else last.batch
     if found != expected:
         raise ConflictError(
             f"The checkpoint {plan.query_id} goes on after batch {expected}, but the stream is at batch {found}.",
-            hint="stop the stream, replay the batches since, and make the checkpoint anew",
+            hint="stop the stream, replay the batches since, and make the checkpoint again",
         )
     before = stored_plan(paths.plan)
     begun = begun_batch(paths.current.spark)

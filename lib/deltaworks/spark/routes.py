@@ -1,4 +1,4 @@
-"""Which row goes where: one number per shard of a stage, chosen so that shards spread one per shuffle partition.
+"""The shuffle key of each row: one number per shard of a stage, chosen so that every partition gets one shard.
 
 Spark sends a row to partition `pmod(murmur3(route, seed 42), partitions)`. Any other choice of route would put two
 shards of a stage on one partition and leave another one empty.
@@ -47,7 +47,7 @@ class Routes:
     shards: int
     """Largest number of shards per stage."""
     groups: tuple[StageGroup, ...]
-    """The stages in the order data flows."""
+    """The stages in the order in which data flows."""
 
     @classmethod
     def of(cls, plan: Plan, tasks: tuple[int, ...], shards: int) -> Routes:
@@ -56,7 +56,7 @@ class Routes:
 
     @property
     def operators(self) -> tuple[Operator, ...]:
-        """In the order data flows."""
+        """The operators in the order in which data flows."""
         if self.shards == 1:
             return (Operator(self.groups, 1),)
         return tuple(

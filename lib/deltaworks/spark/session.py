@@ -1,7 +1,7 @@
-"""The Spark session of a stream: local cores, RocksDB state, small batches, nothing that others can reach.
+"""The Spark session of a stream: local cores, RocksDB state, small batches, nothing that others can access.
 
-With authentication on, Spark with a local master makes a secret in the JVM, per session: it is in no setting, so in no
-command line and no environment. PySpark does likewise for Py4J.
+With authentication on, Spark with a local master makes a secret in the JVM for each session. It is in no setting, and
+so on no command line and in no environment. PySpark does the same for Py4J.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ _STREAMING = "spark.sql.streaming"
 _CLASSES = "org.apache.spark.sql.execution.streaming"
 
 _HEAP = "-XX:+UseSerialGC -Xms64m -XX:MinHeapFreeRatio=20 -XX:MaxHeapFreeRatio=50"
-"""A heap that is a 64th of the machine from the start would hold a hundred megabytes of garbage, and one that is given
-room freely fills it."""
+"""A heap that is a 64th of the machine from the start would hold a hundred megabytes of garbage. A heap that may grow
+freely fills up with it."""
 
 JVM = f"{_HEAP} -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Xss4m -Dlog4j2.level=WARN"
 """Records do not pass through the JVM: the optimising compiler would cost more than it saves."""
 
 _LAUNCHER = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
-"""Of the small JVM that only prints the command line of the other one; with performance data it leaves a folder in
-/tmp."""
+"""Options of the small JVM that only prints the command line of the other one; with performance data it would leave a
+folder in /tmp."""
 
 _ARENAS = "2"
-"""Of glibc, in the JVM and in Python's workers. With eight for each core, what RocksDB and Kafka's clients let go of
-stays in those that nobody uses any more, and a process gains tens of megabytes at a time."""
+"""Arenas of glibc, in the JVM and in Python's workers. With eight for each core, memory that RocksDB and Kafka's
+clients have freed stays in arenas that are no longer used, and a process grows by tens of megabytes at a time."""
 
 _COLLECT_EVERY = "1min"
 """Spark lets go of what it sent to the tasks of a batch (the settings of Hadoop, for one) only after two full
@@ -50,7 +50,7 @@ _CLOSED = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-"""Who may connect: processes of this machine that know the session's secret."""
+"""Only processes of this machine that know the session's secret may connect."""
 
 _REMEMBERED = ("spark.sql.ui.retainedExecutions", "spark.ui.retainedJobs", "spark.ui.retainedStages")
 """Spark keeps the plans and figures of the last thousand, also for a user interface that nobody sees: 60 MB."""
@@ -80,8 +80,8 @@ def build(
         driver_memory: JVM heap, as Spark writes it.
         scratch: Shuffle files, temporary RocksDB copies and the warehouse.
         python_path: PYTHONPATH of the workers.
-        forks: Where all Python processes of the session come from; None: each is started anew.
-        options: Of the JVM, further ones.
+        forks: Where all Python processes of the session come from; None: each is started separately.
+        options: Further options of the JVM.
         extra: Further Spark settings, which win.
     """
     scratch.mkdir(parents=True, exist_ok=True)
@@ -157,7 +157,7 @@ def heed_settings_everywhere(session: SparkSession, query: StreamingQuery) -> No
 
 
 def _only_what_is_set(session: SparkSession) -> None:
-    """Takes Hadoop's defaults out of its configuration, as its code has them too.
+    """Removes Hadoop's defaults from its configuration; its code has them anyway.
 
     Spark packs the whole configuration, a thousand entries, for each stateful operator in every batch.
     """

@@ -1,13 +1,14 @@
-"""The streaming source: plans what a micro-batch consists of. It reads no record.
+"""The streaming source: plans what a micro-batch consists of. It reads no records.
 
 Kafka records never cross the border between Python and the JVM: the source sends each task one small row with the
 offset ranges of its topic-partitions, and the task reads Kafka itself (`consumer.py`). Spark's offset log keeps the
 ranges, so a batch that runs again reads the same records.
 
-What a batch is to do is its intent (`control.intents`), durable before Spark hears of the batch. A batch that has one
-is never planned otherwise: where Spark's checkpoint was taken back, the same batches come again, at the same time.
+The intent of a batch (`control.intents`) says what it is to do, and is durable before Spark hears of the batch. A batch
+that has an intent is never planned differently: if Spark's checkpoint is rewound, the same batches come again, with the
+same time.
 
-A batch may be a *tick* besides: then the tasks that depend on the wall clock run, with records or without.
+A batch may also be a *tick*: then the tasks that depend on the wall clock run, with or without records.
 """
 
 from __future__ import annotations
@@ -48,9 +49,9 @@ from deltaworks.spark.routes import Routes
 from deltaworks.topology.plan import Plan
 
 TICK = "!tick"
-"""In the place of a topic in offsets: the wall clock of the last tick. No topic has such a name."""
+"""Stands for a topic in offsets: the wall clock of the last tick. No topic has such a name."""
 CLOCK = "!clock"
-"""Likewise: the time of the batch that ended there."""
+"""Stands for a topic in offsets: the time of the batch that ended there."""
 BATCH = "!batch"
 """Likewise: its id."""
 _BROKER_TIMEOUT_S = 60.0
@@ -64,70 +65,70 @@ T = TypeVar("T")
 
 
 class StageInput(msgspec.Struct, frozen=True, kw_only=True):
-    """What the tasks of one stage read, and how to reach them."""
+    """What the tasks of one stage read, and how rows are routed to them."""
 
     stage: int
     topics: tuple[str, ...]
     patterns: tuple[str, ...] = ()
     """Regular expressions; topics that appear later are read too."""
     routes: tuple[int, ...]
-    """Of task 0, 1, ...; a task has the number of the partitions that it reads."""
+    """The routes of task 0, 1, ...; a task has the number of the partitions that it reads."""
     ticks: bool = False
     """Its tasks depend on the wall clock."""
 
     def reads(self, topic: str) -> bool:
-        """Whether it reads a topic."""
+        """Whether the stage reads a topic."""
         return topic in self.topics or any(re.fullmatch(pattern, topic) for pattern in self.patterns)
 
 
 class SourceConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What the planner needs; travels as a JSON option of the data source."""
+    """What the planner needs; passed as a JSON option of the data source."""
 
     bootstrap: str
     pipeline: str = "NAME"
-    """As commands call it."""
+    """The name that commands use."""
     partitions: dict[str, int]
-    """Partitions per topic that is there at the start; of the named ones they are frozen with the checkpoint."""
+    """Partitions per topic that exists at the start; for topics given by name they are frozen with the checkpoint."""
     stages: tuple[StageInput, ...]
     global_topics: tuple[str, ...] = ()
-    """Every task sees them, as of the start of the batch."""
+    """Topics of global tables. Every task sees them as of the start of the batch."""
     start_offsets: str = "earliest"
     start_latest: tuple[str, ...] = ()
     """Topics at whose end a new pipeline begins, whatever `start_offsets` says."""
     start_earliest: tuple[str, ...] = ()
-    """Likewise at the beginning."""
+    """Topics at whose beginning a new pipeline begins, likewise."""
     goes_on_at: Offsets = {}
-    """Where a checkpoint begins that follows another one; a topic that is not there begins as in a new pipeline."""
+    """Where a checkpoint that follows another one begins; a topic that is missing here begins as in a new pipeline."""
     goes_on_in: dict[str, str] = {}
-    """The ids of topics in which it begins there; others may have any."""
+    """The ids of the topics that `goes_on_at` is for; topics that are missing here may have any id."""
     max_records_per_batch: int = 1_000_000
     max_bytes_per_batch: int = 1 << 40
     trigger_interval_s: float = 0.0
-    """Spark asks for a batch that often."""
+    """How often Spark asks for a batch."""
     max_trigger_interval_s: float = 0.0
-    """How much rarer batches may become on a busy machine; see `pace`."""
+    """The longest interval between batches on a busy machine; see `pace`."""
     sizes_file: str = ""
-    """How large records are, as far as the driver knows; see `sizes`."""
+    """The file with the driver's estimates of record sizes; see `sizes`."""
     max_task_idle_ms: int | None = None
     drain_file: str | None = None
-    """While it exists no new batch is planned."""
+    """While this file exists, no new batch is planned."""
     tick_file: str | None = None
-    """Says when the next tick is due (`control.next_tick`); without it a tick is due now. None: there are no ticks."""
+    """Says when the next tick is due (`control.next_tick`); if it is missing, a tick is due now. None: no ticks."""
     intents: str
     """Folder of the intents of this checkpoint."""
     lineage: str
     query_id: str
     generation: int
     code: str
-    """Who plans; see `Intent`."""
+    """The planner's identity; see `Intent`."""
     first_batch: int = 0
     """Id of the first batch of this checkpoint."""
     first_clock_ms: int = 0
-    """No batch is earlier."""
+    """No batch has an earlier time."""
     accepted: Accepted = Accepted()
-    """What it may go on without."""
+    """The losses that the stream may go on with."""
     sliced_batch: int | None = None
-    """A batch whose tasks read in slices; see `oversized`."""
+    """A batch that its tasks read in slices; see `oversized`."""
 
 
 def source_config(
@@ -148,15 +149,15 @@ def source_config(
     accepted: Accepted | None = None,
     sliced_batch: int | None = None,
 ) -> SourceConfig:
-    """What the planner needs to know of a pipeline.
+    """The planner's configuration for a pipeline.
 
     Args:
         pipeline: its options.
         plan: its stages.
         settings: the broker, and how much a batch may hold.
-        partitions: of every topic that is read, those of global tables too.
-        routing: where its tasks are.
-        checkpoint: what it goes on with.
+        partitions: of every topic that is read, including those of global tables.
+        routing: the routes of its tasks.
+        checkpoint: the checkpoint to go on with.
         intents: folder of its intents.
         drain_file: see `SourceConfig`.
         tick_file: likewise.
@@ -228,7 +229,7 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._known: int | None = None
         """The highest batch that has an intent; None: not looked for yet."""
         self._last: Intent | None = None
-        """Planned last by this process."""
+        """The intent that this process has planned last."""
         self._planned: int | None = None
         """The batch for which this process has asked for the ids of topics."""
 
@@ -273,16 +274,16 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._known
 
     def _until(self, start: Offsets, most: int) -> tuple[Offsets, Offsets, bool]:
-        """Where the next batch begins and ends, on everything that is a topic, and the tick; whether that is all."""
+        """Where the next batch begins and ends for all topics and the tick, and whether nothing is left after it."""
         config = self._config
         end = self._target or self.end_offsets() | self._tick(start)
-        if TICK in end:  # those who only catch up tick once, at the end
+        if TICK in end:  # a stream that only catches up ticks once, at the end
             end = {**end, TICK: max(end[TICK], start.get(TICK, {"0": 0}), key=lambda tick: tick["0"])}
         start = self._with_new(start, end)
         require_growing(start, end)
         unlimited = {topic: parts for topic, parts in end.items() if topic in config.global_topics or topic == TICK}
         streams = {topic: parts for topic, parts in end.items() if topic not in unlimited}
-        if config.max_task_idle_ms is not None and self._target is None:  # else nobody will bring what is waited for
+        if config.max_task_idle_ms is not None and self._target is None:  # otherwise the awaited records never arrive
             streams = self._wait_for_others(start, streams, config.max_task_idle_ms)
         known = sizes.read(Path(config.sizes_file))
         holds = Limit(records=most, bytes=config.max_bytes_per_batch, record_bytes=known)
@@ -290,10 +291,10 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return start, cut | unlimited, cut == streams
 
     def _topic_ids(self, before: Intent | None) -> dict[str, str]:
-        """Those of all topics now.
+        """The current ids of all topics.
 
         Raises:
-            KafkaTopicError: one was deleted, or made anew, or has got partitions.
+            KafkaTopicError: a topic was deleted or recreated, or got partitions.
         """
         accepted = self._config.accepted.topics
         found = self._patiently(lambda: topic_states(self._client(), self._partitions))
@@ -312,14 +313,14 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {topic: found[topic].id for topic in self._partitions}
 
     def _ids_after(self, before: Intent | None) -> Mapping[str, str]:
-        """Those that topics have had so far."""
+        """The ids that topics have had so far."""
         return self._config.goes_on_in if before is None else before.topics
 
     def _require_topics_of(self, intent: Intent) -> None:
-        """A batch that was planned by an earlier process reads the topics that it was planned for, or nothing.
+        """Checks that a batch that an earlier process has planned reads the topics that it was planned for.
 
         Raises:
-            KafkaTopicError: one was deleted, or made anew: its offsets mean other records now.
+            KafkaTopicError: one was deleted or recreated: its offsets now belong to other records.
         """
         read = {each.topic for each in intent.ranges}.union(self._config.global_topics) & intent.topics.keys()
         found = self._patiently(lambda: topic_states(self._client(), read))
@@ -331,22 +332,22 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _still_there(self, topic: str, state: TopicState | None) -> TopicState:
         if state is None:
             raise KafkaTopicError(
-                f"The topic '{topic}', which the stream reads, is not there any more.",
-                hint="to go on without what it held: make it anew, then "
+                f"The topic '{topic}', which the stream reads, does not exist any more.",
+                hint="to go on without what it held: recreate it, then "
                 f"deltaworks accept {self._config.pipeline} --new-topic {topic}; or deploy code that does not read it",
             )
         return state
 
     def _made_anew(self, topic: str, was: str, now: str) -> KafkaTopicError:
         return KafkaTopicError(
-            f"The topic '{topic}' was deleted and made anew: its id was {was} and is {now}. "
-            "Its offsets mean other records now.",
+            f"The topic '{topic}' was deleted and recreated: its id was {was} and is {now}. "
+            "Its offsets now belong to other records.",
             hint="to go on with what it holds, from its beginning: "
             f"deltaworks accept {self._config.pipeline} --new-topic {topic}",
         )
 
     def _without_what_is_gone(self, start: Offsets, before: Intent | None, ids: Mapping[str, str]) -> Offsets:
-        """A topic that was made anew begins at its beginning; what was given up is not read."""
+        """Starts recreated topics at their beginning, and skips records that were given up."""
         known = self._ids_after(before)
         anew = {topic for topic, id in ids.items() if id != known.get(topic, id)}
         begins = self._offsets(OffsetSpec.earliest()) if anew else {}
@@ -359,7 +360,7 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
 
     def _with_new(self, start: Offsets, end: Offsets) -> Offsets:
-        """Topics that have appeared since are read from their beginning, which need not be offset 0."""
+        """Reads topics that have appeared since from their beginning, which need not be offset 0."""
         new = {topic for topic, parts in end.items() if parts.keys() - start.get(topic, {}).keys()} - {TICK}
         begins = self._offsets(OffsetSpec.earliest()) if new else {}
         return {
@@ -370,7 +371,7 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _intend(
         self, batch: int, start: Offsets, end: Offsets, before: Intent | None, ids: dict[str, str], limit: int | None
     ) -> Intent:
-        """Writes down what the batch is to do; another process of this checkpoint may have been first."""
+        """Writes the intent of the batch; another process of this checkpoint may have been first."""
         config = self._config
         clock_ms = self._now_ms(start)
         if tick := _is_tick(start, end):
@@ -423,7 +424,7 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise IntentError(
                 f"Spark's offset log ends batch {batch} elsewhere than its intent "
                 f"{'does' if intent is not None else '(there is none)'}.",
-                hint="were files of two copies of this home mixed? Bring back one of them as a whole",
+                hint="were files of two copies of this home mixed? Restore one of the copies as a whole",
             )
         if batch != self._planned:
             self._require_topics_of(intent)
@@ -447,7 +448,7 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {TICK: {"0": now_ms}} if due_ms is not None and now_ms >= due_ms else {TICK: start.get(TICK, {"0": 0})}
 
     def _now_ms(self, start: Offsets) -> int:
-        """The time for a batch: never before that of the batch before."""
+        """The time of a batch: never before that of the previous batch."""
         if self._clock is None:
             self._clock = BatchClock(start[CLOCK]["0"])
         return max(self._clock.now(), start[CLOCK]["0"])
@@ -465,7 +466,7 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return wait_for_others(several, start, end, self._idling, self._newest_ms, self._offsets_at, ticks_ms)
 
     def _look_for_topics(self) -> None:
-        """Topics that a pattern matches and that were not there before."""
+        """Looks for new topics that a pattern matches."""
         if clock.ticks_s() - self._looked_for_topics < _NEW_TOPICS_S:
             return
         self._looked_for_topics = clock.ticks_s()
@@ -486,7 +487,7 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._partitions[topic] = len(metadata.partitions)
 
     def _offsets_at(self, time_ms: int) -> Offsets:
-        """The first offset at or after a time; beyond the last record, no offset is high enough."""
+        """The first offset at or after a time; beyond the last record, a very high offset."""
         found = self._offsets(OffsetSpec.for_timestamp(time_ms))
         return {t: {p: _NO_END if o < 0 else o for p, o in parts.items()} for t, parts in found.items()}
 
@@ -495,7 +496,7 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {(position.topic, str(position.partition)): each.timestamp for position, each in found.items()}
 
     def _offsets(self, spec: OffsetSpec, timeout_s: float = _BROKER_TIMEOUT_S) -> Offsets:
-        """Up to the last stable ones: records of open transactions are not read."""
+        """Offsets up to the last stable ones: records of open transactions are not read."""
         offsets: Offsets = {topic: {} for topic in self._partitions}
         for position, each in self._list(spec, timeout_s).items():
             offsets[position.topic][str(position.partition)] = each.offset
@@ -513,13 +514,13 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._patiently(ask, timeout_s)
 
     def _patiently(self, ask: Callable[[], T], timeout_s: float = _BROKER_TIMEOUT_S) -> T:
-        """Asks a broker that may be about to come back."""
+        """Asks a broker that may be restarting."""
         deadline = clock.ticks_s() + timeout_s
         while True:
             try:
                 return ask()
             except (KafkaException, KafkaReadError) as error:
-                self._admin = None  # one whose broker was restarted may not answer any more
+                self._admin = None  # a client whose broker was restarted may not answer any more
                 if clock.ticks_s() > deadline:
                     raise KafkaReadError(
                         f"no answer from {self._config.bootstrap} for {timeout_s:.0f} s: {error}",
@@ -533,7 +534,7 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def ranges_of(start: Offsets, end: Offsets) -> list[Range]:
-    """What a batch reads from one position to another, in the order of topics."""
+    """The ranges that a batch reads from one position to another, in the order of topics."""
     return [
         Range(topic, int(p), start[topic][p], stop)
         for topic, parts in sorted(end.items())
@@ -547,7 +548,7 @@ def plan_rows(config: SourceConfig, intent: Intent, known: int) -> Sequence[Row]
 
     Args:
         config: where tasks are, and what they read.
-        intent: of the batch.
+        intent: the intent of the batch.
         known: the highest batch that has an intent.
     """
     position = _encode({topic: intent.end[topic] for topic in config.global_topics}) if config.global_topics else None
@@ -577,7 +578,7 @@ def _now_ms() -> int:
 
 
 class KafkaRanges(DataSource):
-    """Spark data source `kafka_ranges`: rows that say who has to read what."""
+    """Spark data source `kafka_ranges`: rows that tell tasks what to read."""
 
     @classmethod
     def name(cls) -> str:

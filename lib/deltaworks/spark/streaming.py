@@ -63,7 +63,7 @@ _log = logging.getLogger(__name__)
 _IDLE_BEAT_S = 1.0
 _POLL_S = 0.1
 _QUIET_S = 3.0
-"""A stream without records for so long brings its snapshots up to date."""
+"""A stream that has had no records for so long refreshes its snapshots."""
 
 _Handler = Callable[[int, FrameType | None], Any] | int | None
 
@@ -90,19 +90,19 @@ def run(
     Args:
         pipeline: What to run.
         settings: Home, bootstrap servers, cores and memory.
-        until_caught_up: Stop after everything that is in the topics now has been processed.
+        until_caught_up: Stop once everything that is in the topics now has been processed.
         finish_batch: Stop after the batch that an earlier driver has left unfinished, if there is one.
-        take_over: Also where the pipeline belongs to another home at this Kafka.
+        take_over: Also if the pipeline belongs to another home at this Kafka.
         generation: Number of this deployment; None: the next one.
-        reporter: Told of beats and batches, asked for commands; None: nobody.
+        reporter: Gets heartbeats and batches, and supplies commands; None: nobody.
 
     Raises:
         LeaseError: another driver runs this pipeline.
         FencedError: a newer generation has taken over.
         IncompatibleCheckpointError: the checkpoint belongs to another plan.
-        IntentError: what was done under a batch id is not what this stream means by it.
-        TopologyError: the topology, or the partitions of its topics, do not fit.
-        StreamsError: a record failed, and the pipeline says fail.
+        IntentError: the outputs hold another batch under a batch id than this stream.
+        TopologyError: the topology does not fit, or the partitions of its topics do not.
+        StreamsError: a record failed, and the pipeline's error policy is to fail.
         QueryError: Spark ended the query for a reason of its own.
     """
     faults.install(settings.fault_hook)
@@ -150,7 +150,7 @@ class StreamDriver:
         self._plan = pipeline.plan()
         self._code = "" if settings.code is None else settings.code.name
         self._planned_by = self._drain
-        """While this file exists the source plans no new batch."""
+        """While this file exists, the source plans no new batch."""
         self._batch: int | None = None
         """In process."""
         self._sizes = RecordSizes(sizes.read(paths.current.sizes))
@@ -163,7 +163,7 @@ class StreamDriver:
         """Runs the query.
 
         Returns:
-            The intent of a batch that the code which began it has to finish first; then nothing was run.
+            The intent of a batch that must first be finished by the code that began it; then nothing was run.
         """
         try:
             self._health.write("starting")
@@ -357,13 +357,13 @@ class StreamDriver:
         reach("driver.end")
 
     def _plan_next_tick(self) -> None:
-        """Tells the source, which lives in another process; what is missing is due now."""
+        """Tells the source, which lives in another process; a missing file means that a tick is due now."""
         if not self._ticked:
             return  # not every task has said when it wants to run
         next_tick.write(self._paths.next_tick, self._health.next_tick_ms)
 
     def _supervise(self, query: StreamingQuery, committer: TableCommitter) -> None:
-        """Waits for the end of the query; beats while it idles, drains when told to."""
+        """Waits for the end of the query; writes heartbeats while it idles, drains when told to."""
         with Beating(lambda: self._health.write(self._health.state)) as beating:
             self._wait_for_end(query, committer, beating)
         query.awaitTermination()
@@ -396,11 +396,11 @@ class StreamDriver:
             query.awaitTermination(_POLL_S)  # type: ignore[arg-type]  # parts of a second work
 
     def _has_planned(self, query: StreamingQuery) -> bool:
-        """Whether it knows what comes first, a batch or nothing yet: refusals to go on come before that."""
+        """Whether the query knows its first step, a batch or none yet: refusals to go on come before that."""
         return self._batch is not None or query.status["message"].startswith("Waiting for")
 
     def _obey(self, committer: TableCommitter) -> None:
-        """Publishes and rolls back, between the commits of two batches."""
+        """Carries out publications and rollbacks between the commits of two batches."""
         by = f"generation {self._generation}"
         table_commands.carry_out(self._paths, self._pipeline.name, committer, self._committing, self._generation, by=by)
 
@@ -410,14 +410,14 @@ class StreamDriver:
         self._health.snapshots(committer.stale_snapshots)
 
     def _measure_lag(self) -> None:
-        """Asks where the topics end; a broker that does not answer leaves the lag unknown."""
+        """Asks where the topics end; if the broker does not answer, the lag stays unknown."""
         ends: Offsets = {}
         with suppress(KafkaReadError):
             ends = self._planner.end_offsets(timeout_s=0.0)
         self._health.see_ends(ends)
 
     def _handle_signals(self) -> Mapping[int, _Handler]:
-        """SIGTERM and SIGINT drain."""
+        """Makes SIGTERM and SIGINT drain the stream."""
 
         def stop(number: int, frame: FrameType | None) -> None:
             self._stop.set()

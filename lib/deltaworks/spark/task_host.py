@@ -1,8 +1,8 @@
 """Kafka Streams tasks inside Spark: one group of `transformWithState` hosts the kernel tasks of one shard.
 
-Spark's state keeps the version and the changelog of every task, all in one map: Spark prepares each variable of a state
-anew in every batch and partition, which costs more than what is done with it. Rows of other operators pass through,
-because a branch in a streaming plan would run an operator twice.
+Spark's state keeps the version and the changelog of every task, all in one map: Spark prepares each state variable
+again in every batch and partition, which costs more than its use. Rows of other operators pass through, because a
+branch in a streaming plan would run an operator twice.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from deltaworks.runtime.worker import HostConfig, worker_for
 
 _ROW = Row(*messages.Row._fields)
 _TASK, _SEGMENT = Struct(">ii"), Struct(">q")
-"""Keys of the state: of a task's header, and what follows in the key of one of its segments."""
+"""Keys of the state: that of a task's header, and what follows it in the key of a segment."""
 
 
 class SparkState:

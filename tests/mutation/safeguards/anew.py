@@ -1,4 +1,4 @@
-"""Mutations of what is done about a topic that was made anew, where what was read of it before is read again."""
+"""Mutations of what is done about a topic that was recreated, where what was read of it before is read again."""
 
 from __future__ import annotations
 

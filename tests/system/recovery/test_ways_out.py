@@ -86,7 +86,7 @@ def test_a_topic_that_is_made_anew_while_the_stream_is_down_and_while_it_runs(ka
     home.create_anew("anew-in")
     home.send("anew-in", range(100, 130))
     refused = home.catch_up(code=exits.CONFIG)
-    assert "The topic 'anew-in' was deleted and made anew" in refused.text
+    assert "The topic 'anew-in' was deleted and recreated" in refused.text
     assert refused.command == ["accept", "anew", "--new-topic", "anew-in"]
     assert home.committed("anew-out") == list(range(10))
 
@@ -201,7 +201,7 @@ def test_a_control_topic_that_is_deleted(kafka: LiveStack, tmp_path: Path) -> No
 
     delete_topics(kafka.bootstrap, [control])
     with home.running() as stream:
-        stream.until(lambda: f"the topic {control} was made anew; no batch was open" in stream.text, "it goes on")
+        stream.until(lambda: f"the topic {control} was recreated; no batch was open" in stream.text, "it goes on")
         home.send("control-in", range(10, 20))
         stream.until(lambda: len(home.committed("control-out")) == 20, "twenty are there")
         delete_topics(kafka.bootstrap, [control])

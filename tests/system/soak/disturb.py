@@ -46,7 +46,7 @@ def tear_command_files(soak: Soak, rng: random.Random) -> str | None:
 
 
 def make_topic_anew(soak: Soak, rng: random.Random) -> str | None:
-    """A topic that was processed to its end is deleted and made anew, with fewer or more records than before."""
+    """A topic that was processed to its end is deleted and recreated, with fewer or more records than before."""
     soak.flow.without_notes()
     try:
         ends = {at: end for at, end in soak.ends().items() if at[0] == _TOPIC}
@@ -67,7 +67,7 @@ def _anew(soak: Soak) -> str:
     admin.delete_topics(soak.settings.bootstrap, [_TOPIC])
     pipeline = soak.pipelines["soak_anew"]
     soak.until(
-        lambda: admin.create_topics(soak.settings.bootstrap, admin.topic_specs(pipeline.topics)), 30.0, "made anew"
+        lambda: admin.create_topics(soak.settings.bootstrap, admin.topic_specs(pipeline.topics)), 30.0, "recreated"
     )
     soak.tail.forget(_TOPIC)
     return _TOPIC

@@ -57,7 +57,7 @@ class Flow:
                 raise AssertionError(f"{left} records were not acknowledged within {_FLUSH_S:.0f} s")
 
     def without_notes(self) -> None:
-        """Nothing for the topic that is made anew, until `with_notes`."""
+        """Nothing for the topic that is recreated, until `with_notes`."""
         with self._turn:
             self.sample.with_notes = False
             self._producer.flush(_FLUSH_S)

@@ -57,7 +57,7 @@ KINDS: Mapping[str, Kind] = {
     "local stores lost": Kind(storage.lose_local_stores),
     "local stores corrupt": Kind(storage.corrupt_local_stores),
     "command files empty or torn": Kind(disturb.tear_command_files, alone=False),
-    "topic deleted and made anew": Kind(disturb.make_topic_anew, may_refuse=True),
+    "topic deleted and recreated": Kind(disturb.make_topic_anew, may_refuse=True),
     "OPTIMIZE while running": Kind(disturb.optimize_running, may_refuse=True),
     "OPTIMIZE while stopped": Kind(disturb.optimize_stopped, may_refuse=True),
     "deployed anew within a batch": Kind(disturb.deploy_anew),

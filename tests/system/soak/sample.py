@@ -32,7 +32,7 @@ class Sample:
 
     def __init__(self, seed: int) -> None:
         self.with_notes = True
-        """Whether there is something for the topic that is made anew."""
+        """Whether there is something for the topic that is recreated."""
         self._rng = random.Random(seed)
         self._seqs: Counter[str] = Counter()
         self._number = 0

@@ -59,7 +59,7 @@ class Tail:
                 self.next_offsets[topic, partition] = end
 
     def forget(self, topic: str) -> None:
-        """It was made anew."""
+        """It was recreated."""
         self.next_offsets = {at: end for at, end in self.next_offsets.items() if at[0] != topic}
 
     def _partition(self, topic: str, partition: int, begin: int) -> Iterator[Message]:

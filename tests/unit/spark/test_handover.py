@@ -171,7 +171,7 @@ def test_a_checkpoint_that_has_run_is_neither_made_nor_switched_to_again(folder:
 
     with pytest.raises(ConflictError, match="switched to already"):
         folder.make()
-    with pytest.raises(ConflictError, match="has run, and the checkpoint before it goes on"):
+    with pytest.raises(ConflictError, match="was undone: the checkpoint before it goes on"):
         handover.switch(folder.paths, "run")
 
 

@@ -104,7 +104,7 @@ def test_a_line_goes_on_in_the_topics_that_the_batches_before_it_have_read(tmp_p
     known = {"goes_on_at": goes_on, "goes_on_in": {"a": "id", "b": "id"}}
 
     planner = KafkaRangesReader(config(str(tmp_path), **known))
-    with pytest.raises(KafkaTopicError, match="'a' was deleted and made anew"):
+    with pytest.raises(KafkaTopicError, match="'a' was deleted and recreated"):
         planner.latestOffset(planner.initialOffset(), ReadMaxRows(9))
 
     planner = KafkaRangesReader(config(str(tmp_path), accepted=Accepted(topics={"a": "another"}), **known))
@@ -266,7 +266,7 @@ def test_a_topic_that_was_made_anew_is_refused_though_it_holds_more(tmp_path: Pa
     end = begun(tmp_path, broker)
     broker.ids["a"], broker.ends["a"] = "another", {"0": 5_000, "1": 0}
 
-    with pytest.raises(KafkaTopicError, match="'a' was deleted and made anew: its id was id and is another"):
+    with pytest.raises(KafkaTopicError, match="'a' was deleted and recreated: its id was id and is another"):
         list(batches_of(KafkaRangesReader(config(str(tmp_path))), end))
 
 
@@ -278,10 +278,10 @@ def test_a_batch_that_is_open_does_not_read_the_topic_that_was_made_anew(tmp_pat
     broker.ids["b"] = "another"
     planner.partitions(start, end)  # asked a moment ago
 
-    with pytest.raises(KafkaTopicError, match=r"'b' was deleted and made anew(.|\n)*accept words --new-topic b"):
+    with pytest.raises(KafkaTopicError, match=r"'b' was deleted and recreated(.|\n)*accept words --new-topic b"):
         KafkaRangesReader(config(str(tmp_path), pipeline="words")).partitions(start, end)
     del broker.ends["b"]
-    with pytest.raises(KafkaTopicError, match=r"'b', which the stream reads, is not there(.|\n)*accept words"):
+    with pytest.raises(KafkaTopicError, match=r"'b', which the stream reads, does not exist any more(.|\n)*accept words"):
         KafkaRangesReader(config(str(tmp_path), pipeline="words")).partitions(start, end)
 
 

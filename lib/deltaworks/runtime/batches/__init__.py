@@ -1,1 +1,1 @@
-"""What a micro-batch takes, and when there is one."""
+"""How much a micro-batch takes, and when the next one begins."""

@@ -14,13 +14,13 @@ _FIRST_STEP_MS = 1_000
 _LAST_MS = 1 << 43
 """In the year 2248."""
 OffsetsAt = Callable[[int], Offsets]
-"""Time -> the first offset of every partition at or after it."""
+"""Time -> the first offset of every partition at or after that time."""
 Part = tuple[str, str]
 """Topic and partition."""
 
 
 def count_records(start: Offsets, end: Offsets) -> int:
-    """From one position to another."""
+    """The number of records between two positions."""
     return sum(stop - start[t][p] for t, parts in end.items() for p, stop in parts.items())
 
 
@@ -30,14 +30,14 @@ class Limit:
 
     records: int
     bytes: int | None = None
-    """As far as sizes can be told before the records are read; None: any number."""
+    """The most bytes, as far as sizes are known before the records are read; None: any number."""
     record_bytes: Mapping[str, float] = field(default_factory=dict)
-    """Topic -> bytes of a record, see `runtime.batches.sizes`."""
+    """Topic -> bytes per record, see `runtime.batches.sizes`."""
     unknown_bytes: float = UNKNOWN_BYTES
-    """Of a topic that is not there."""
+    """Bytes per record of a topic that `record_bytes` does not have."""
 
     def fits(self, start: Offsets, end: Offsets) -> bool:
-        """Whether one batch may hold it."""
+        """Whether one batch may hold the records between two positions."""
         if count_records(start, end) > self.records:
             return False
         return (
@@ -52,10 +52,10 @@ class Limit:
 
 
 def limit_offsets(start: Offsets, end: Offsets, limit: Limit) -> Offsets:
-    """Cuts a backlog to what a batch may hold: one record of every partition, then each in proportion to what it has.
+    """Cuts a backlog to what a batch may hold: one record of every partition, then the rest in proportion to backlogs.
 
-    It is never more than the limit, unless that is below a single record. Where it does not suffice for one record of
-    each, those with the largest backlog go first; the others follow when theirs has grown.
+    The result never exceeds the limit, unless the limit is below a single record. If the limit does not allow one
+    record of each partition, those with the largest backlog go first; the others follow once their backlog has grown.
     """
     if limit.fits(start, end):
         return end
@@ -78,7 +78,7 @@ def limit_offsets(start: Offsets, end: Offsets, limit: Limit) -> Offsets:
 
 
 def require_growing(start: Offsets, end: Offsets) -> None:
-    """A topic that ends before what was read has been made anew; going on would lose records without a word.
+    """Refuses a topic that ends before what was read: it was recreated, and going on would silently lose records.
 
     Raises:
         KafkaReadError: names the partitions.
@@ -92,23 +92,23 @@ def require_growing(start: Offsets, end: Offsets) -> None:
     if shrunk:
         raise KafkaReadError(
             f"source topics hold less than was read from them: {'; '.join(shrunk)}",
-            hint="were they deleted and created again? A new checkpoint starts from the beginning",
+            hint="were they deleted and recreated? A new checkpoint starts from the beginning",
         )
 
 
 def cut_by_time(start: Offsets, end: Offsets, limit: Limit, offsets_at: OffsetsAt, hint_ms: int) -> tuple[Offsets, int]:
-    """Cuts a backlog of several topics at one time, so that what is older goes first, as in Kafka Streams.
+    """Cuts a backlog of several topics at one time, so that older records go first, as in Kafka Streams.
 
-    The cut is the latest time before which there is no more than a batch may hold, found by doubling and halving from
-    the last one. Where too much carries one time, that time is cut in proportion; likewise records whose time no search
-    finds: without one, or so far in the future that it can only be a mistake of unit.
+    The cut is the latest time before which there is no more than a batch may hold. The search doubles and halves from
+    the last cut. If too many records share one time, they are cut in proportion. So are records that a search by time
+    does not find: they have no timestamp, or one so far in the future that its unit must be wrong.
 
     Args:
         start: first offset of the batch.
-        end: what is there.
-        limit: of the batch.
+        end: where the topics end.
+        limit: how much the batch may hold.
         offsets_at: per partition, the first offset at or after a time.
-        hint_ms: where to begin the search: the cut of the batch before.
+        hint_ms: the cut of the batch before, where the search begins.
 
     Returns:
         The end of the batch and its time. If there is a backlog, the batch has records of it.
@@ -130,7 +130,7 @@ def cut_by_time(start: Offsets, end: Offsets, limit: Limit, offsets_at: OffsetsA
             low = middle
         else:
             high = middle
-    cut = limit_offsets(start, upto(low), limit)  # more than a batch may be without a time
+    cut = limit_offsets(start, upto(low), limit)  # records without a time may exceed the limit
     if count_records(start, cut) == 0:
         cut = limit_offsets(start, upto(high), limit)
     if count_records(start, cut) == 0:
@@ -139,9 +139,9 @@ def cut_by_time(start: Offsets, end: Offsets, limit: Limit, offsets_at: OffsetsA
 
 
 def cut_backlog(start: Offsets, end: Offsets, limit: Limit, offsets_at: OffsetsAt, hint_ms: int) -> tuple[Offsets, int]:
-    """The end of a batch, whatever is there: all of it, or a part by proportion (one topic) or by time (several).
+    """The end of a batch: the whole backlog, or a part cut by proportion (one topic) or by time (several topics).
 
-    Args and Returns as `cut_by_time`.
+    For arguments and result see `cut_by_time`.
     """
     if limit.fits(start, end):
         return end, hint_ms
@@ -159,19 +159,19 @@ def wait_for_others(
     offsets_at: OffsetsAt,
     wall_clock_ms: int,
 ) -> Offsets:
-    """Holds back the records of tasks that wait for a partition without any (`max_task_idle`).
+    """Holds back the records of tasks that wait for a partition without records (`max_task_idle`).
 
-    While all partitions of a task have records, it may process up to the newest one of the partition that is behind;
-    the others then wait for that one.
+    A task whose partitions all have records may process up to the newest record of the partition that is behind; the
+    other partitions then wait for that one.
 
     Args:
         tasks: the partitions of every task that has several.
         start: first offset of the batch.
-        end: what is there.
+        end: where the topics end.
         idling: how long each task has waited.
         newest_ms: asks for the largest timestamp of every partition.
         offsets_at: asks for offsets by time.
-        wall_clock_ms: now.
+        wall_clock_ms: the time now.
 
     Returns:
         The end of the batch.

@@ -1,8 +1,8 @@
-"""How long a stream waits between two batches, on a machine that has more to do than its cores can.
+"""How long a stream waits between two batches when the cores of its machine are overloaded.
 
-Each batch costs the same whatever is in it, so streams that share too few cores get along with fewer and larger ones.
-Every stream decides for itself: while tasks of the machine wait for a core most of the time, its interval grows, up to
-what its author allows; when they no longer do, it shrinks again, more slowly.
+The fixed cost of a batch does not depend on its records, so streams that share too few cores do better with fewer and
+larger batches. Every stream decides for itself. While tasks of the machine wait for a core most of the time, its
+interval grows, up to what its author allows. When they no longer wait, it shrinks again, more slowly.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _GROWS, _STEP_S, _SHRINKS = 1.5, 0.1, 0.8
 def strain(pressure: Path = _PRESSURE) -> float:
     """The share of time, 0 to 1, in which a task of this machine has waited for a core.
 
-    Of the last ten seconds, as Linux says (pressure stall information); where it does not, of the last minute,
-    estimated from the load.
+    Linux measures it over the last ten seconds (pressure stall information). Elsewhere it is estimated from the load of
+    the last minute.
 
     Args:
         pressure: the kernel's file.
@@ -39,8 +39,8 @@ class Pace:
     """When the next batch is due.
 
     Args:
-        least_s: interval on a machine with cores to spare.
-        most_s: the largest one.
+        least_s: the interval on a machine with cores to spare.
+        most_s: the largest interval.
         strain: see `strain`.
         now_s: a clock that never goes back.
     """

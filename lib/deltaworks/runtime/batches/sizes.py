@@ -1,4 +1,4 @@
-"""How large records are, as earlier batches have shown: a planner knows only offsets; a batch must fit in memory."""
+"""Estimates record sizes from earlier batches: a planner knows only offsets, but a batch must fit in memory."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import msgspec
 from deltaworks.files import replace_file
 
 UNKNOWN_BYTES = 65_536.0
-"""Of a record of a topic of which nothing was read yet: the first batch is small, and shows how large they are."""
+"""The estimate for a topic that was never read: the first batch is small, and shows how large the records are."""
 _FALLS = 0.2
 _GROWTH = 1.25
 _LEAST_BYTES = 64.0
-"""What a record costs in memory even if it is empty."""
+"""The memory of a record, even if it is empty."""
 
 
 class RecordSizes:
     """Bytes per record of each topic. An estimate follows growth at once and shrinks slowly.
 
     Args:
-        known: what an earlier planner has found out (`estimates`).
+        known: the estimates of an earlier planner (`estimates`).
     """
 
     def __init__(self, known: Mapping[str, float] = MappingProxyType({})) -> None:
@@ -30,11 +30,11 @@ class RecordSizes:
 
     @property
     def estimates(self) -> dict[str, float]:
-        """Topic -> bytes to plan with: the average of recent batches, and a quarter for growth."""
+        """Topic -> bytes to plan with: the average of recent batches plus a quarter for growth."""
         return dict(self._estimates)
 
     def read(self, topic: str, records: int, size_bytes: int) -> None:
-        """A batch has read that much: keys, values and headers. No record says nothing."""
+        """Learns from what a batch has read: keys, values and headers. A read without records changes nothing."""
         if records <= 0:
             return
         seen = max(_LEAST_BYTES, size_bytes / records) * _GROWTH
@@ -43,7 +43,7 @@ class RecordSizes:
 
 
 def read(path: Path) -> dict[str, float]:
-    """What the driver has written; nothing, if that cannot be read: batches are small until it is known again."""
+    """The estimates that the driver has written. If they cannot be read: none, so batches begin small again."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=dict[str, float])
     except (OSError, msgspec.DecodeError):
@@ -51,5 +51,5 @@ def read(path: Path) -> dict[str, float]:
 
 
 def write(path: Path, sizes: RecordSizes) -> None:
-    """Tells the planner, which lives in another process."""
+    """Passes the estimates to the planner, which lives in another process."""
     replace_file(path, msgspec.json.encode(sizes.estimates))

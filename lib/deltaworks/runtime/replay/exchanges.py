@@ -1,4 +1,4 @@
-"""What tasks send to tasks of later stages within a chunk: a file per sender and receiver, gone through step by step.
+"""Records that tasks send to tasks of later stages within a chunk: a file per sender and receiver, read step by step.
 
 A file is a sequence of frames: the length of what follows (4 bytes), then msgpack `(batch, RecordBatch)`.
 """
@@ -29,7 +29,7 @@ _decoder = msgspec.msgpack.Decoder(_Frame)
 
 
 class ExchangeWriter:
-    """What one task chunk sends."""
+    """Writes the records that one task chunk sends."""
 
     def __init__(self, folder: Path, sender: str) -> None:
         self._folder, self._sender = folder, sender
@@ -37,7 +37,7 @@ class ExchangeWriter:
         self._open = ExitStack()
 
     def add(self, batch: int, to: TaskId, records: RecordBatch) -> None:
-        """What a task gets from this task chunk in a batch; called in the order of batches."""
+        """Adds the records for one task in a batch; called in the order of batches."""
         file = self._files.get(to)
         if file is None:
             file = self._files[to] = self._open.enter_context(self._path(to).open("wb"))
@@ -50,7 +50,7 @@ class ExchangeWriter:
         return tuple((to, str(self._path(to))) for to in self._files)
 
     def close(self) -> None:
-        """The files are complete."""
+        """Completes the files."""
         self._open.close()
 
     def __enter__(self) -> Self:
@@ -74,7 +74,7 @@ class ExchangeReader:
         self._heads = [next(frames, None) for frames in self._frames]
 
     def take(self, batch: int) -> list[RecordBatch]:
-        """What was sent to it in a batch; called in the order of batches."""
+        """The records that were sent to it in a batch; called in the order of batches."""
         found: list[RecordBatch] = []
         for number, head in enumerate(self._heads):
             while head is not None and head.batch == batch:

@@ -1,4 +1,4 @@
-"""Where task chunks run. `deltaworks.spark.replay.executors` has the one that runs them as the tasks of a Spark job."""
+"""Where task chunks run. `deltaworks.spark.replay.executors` runs them as the tasks of a Spark job."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ class Executor(Protocol):
     """Runs task chunks that do not depend on each other."""
 
     def run(self, work: Work, chunks: Sequence[TaskChunk]) -> list[ChunkResult]:
-        """In the order of the task chunks.
+        """Returns the results in the order of the task chunks.
 
         Raises:
-            StreamsError: a record failed, and the pipeline says fail.
+            StreamsError: a record failed, and the pipeline's error policy is to fail.
             KafkaReadError: records are gone, or the broker did not answer.
             StateError: a local store is ahead, or cannot be read.
         """
 
 
 class InProcess:
-    """One task chunk after the other, here."""
+    """Runs one task chunk after the other in this process."""
 
     def __init__(self) -> None:
         self._runner: ChunkRunner | None = None

@@ -1,8 +1,8 @@
-"""The replay host: chunk after chunk of the recorded micro-batches through all stages, into staging tables.
+"""The replay host: runs the recorded micro-batches chunk by chunk through all stages, into staging tables.
 
-Within a chunk the groups of stages run one after the other, each task with all its steps at once; what one sends to the
+Within a chunk the groups of stages run one after the other. Each task runs all its steps at once; what it sends to the
 next waits in files. Then the tables of the chunk are committed, and the chunk is noted. A replay that was killed goes
-on in the chunk in which it was: task chunks that are done answer at once, and tables that are committed recognise it.
+on with the chunk it was in: finished task chunks answer at once, and tables recognise a chunk that is committed.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from deltaworks.runtime.task_loop import TaskId, together
 from deltaworks.topology.stages import StageGroup
 
 _KEEP_REPLACED_MS = 60_000
-"""Nobody reads staging tables while they are made."""
+"""Nobody reads staging tables while they are being written."""
 
 
 class Progress(msgspec.Struct, kw_only=True):
     """How far a replay is; kept in `progress.json`."""
 
     last_batch: int = -1
-    """The last one that is in the tables; -1: none is."""
+    """The last batch that is in the tables; -1: none is."""
     begun: int | None = None
     """The last batch of the chunk that is under way."""
     records: int = 0
-    """Offsets that were read, those of transaction markers included."""
+    """Offsets that were read, including those of transaction markers."""
     chunks: int = 0
     rows: dict[str, int] = {}
     """Table -> rows that were appended, updated or deleted."""
     sent: dict[str, int] = {}
-    """Topic -> records that were not written to it."""
+    """Topic -> records that a live stream would have written to it."""
     dropped: int = 0
     late: int = 0
     dead_letters: int = 0
@@ -59,8 +59,8 @@ class ReplayHost:
     host.run(recorded_steps(records, start), lambda progress: print(progress.records))
     ```
 
-    Staging tables are in `root/tables`, those of the live stream in every respect, owned by the query `run_id`; the
-    stores of the tasks in `root/state`. The same folder can be gone on with, with more steps than before.
+    Staging tables are in `root/tables`, in the format of the live ones and owned by the query `run_id`; the stores of
+    the tasks are in `root/state`. A later run may go on in the same folder with more steps.
     """
 
     def __init__(
@@ -79,17 +79,17 @@ class ReplayHost:
     ) -> None:
         """
         Args:
-            pipeline: with the code to replay with.
+            pipeline: the pipeline, with the code to replay.
             tasks: number of tasks per stage.
             exchange_partitions: exchange -> number of tasks that it spreads its keys over.
             sink_partitions: partitions of output topics; a topic that is not named has 1.
             root: folder of this run.
             run_id: identity of its tables.
-            clients: makes the reader of one task; travels to where task chunks run.
+            clients: makes the reader of one task; is sent to where task chunks run.
             executor: runs task chunks.
-            max_records: of a chunk. More need more memory and disk at once, fewer cost more commits.
-            sink_limits: how large records of a topic may be; a topic that is not named does not exist. None: every
-                topic does, with the limit of a stock broker.
+            max_records: records per chunk. More need more memory and disk at once, fewer cost more commits.
+            sink_limits: the largest record of each topic; a topic that is not named does not exist. None: every topic
+                exists, with the limit of a stock broker.
         """
         self._work = Work(
             pipeline=pipeline,
@@ -117,17 +117,17 @@ class ReplayHost:
             return Progress()
 
     def run(self, steps: Iterable[Step], report: Callable[[Progress], None] = lambda progress: None) -> Progress:
-        """Goes through the steps, leaving out those that were done before.
+        """Runs the steps; skips those that are done.
 
         Args:
             steps: in order, from the first batch on.
-            report: is called after each chunk.
+            report: called after each chunk.
 
         Raises:
-            StreamsError: a record failed, and the pipeline says fail.
+            StreamsError: a record failed, and the pipeline's error policy is to fail.
             KafkaReadError: records are gone, or the broker did not answer.
-            TableError, StateError: something else has been at work in the folder.
-            ValueError: the steps are not those of before.
+            TableError, StateError: something else has changed the folder.
+            ValueError: the steps differ from those of before.
         """
         progress = self.progress
         committer = self._open_tables(progress)
@@ -172,7 +172,7 @@ class ReplayHost:
         return committer
 
     def _uncommitted(self, progress: Progress) -> set[str]:
-        """Files that task chunks of the chunk under way have written."""
+        """Files that task chunks of the current chunk have written."""
         if progress.begun is None:
             return set()
         found = self._paths.results(progress.begun).glob("*-*")
@@ -180,7 +180,7 @@ class ReplayHost:
         return {file.path for result in results for write in result.writes for file in write.added}
 
     def _run_groups(self, chunk: Sequence[Step]) -> list[ChunkResult]:
-        """All groups of stages, one after the other."""
+        """Runs all groups of stages, one after the other."""
         results: list[ChunkResult] = []
         exchanges: dict[TaskId, list[str]] = defaultdict(list)
         inputs = self._inputs(chunk)
@@ -194,7 +194,7 @@ class ReplayHost:
         return results
 
     def _inputs(self, chunk: Sequence[Step]) -> dict[TaskId, dict[int, list[Range]]]:
-        """Per task: step -> what it reads, nothing at all in a tick."""
+        """Per task: step -> the ranges that it reads; an empty list in a tick without records."""
         inputs: dict[TaskId, dict[int, list[Range]]] = defaultdict(dict)
         idle_timeout = self._work.pipeline.idle_timeout is not None
         ticking = [stage.index for stage in self._plan.stages if stage.ticks(idle_timeout=idle_timeout)]
@@ -214,7 +214,7 @@ class ReplayHost:
         return found
 
     def _positions(self, chunk: Sequence[Step]) -> list[bytes]:
-        """Of global tables, per step."""
+        """The position of global tables in each step."""
         if not self._plan.global_stages:
             return [b""] * len(chunk)
         return [msgspec.msgpack.encode(step.globals) for step in chunk]
@@ -227,7 +227,7 @@ class ReplayHost:
         positions: Sequence[bytes],
         exchanges: Mapping[TaskId, list[str]],
     ) -> Iterator[TaskChunk]:
-        """Of those tasks that have something to do."""
+        """The task chunks of tasks that have something to do."""
         for members in together(group, self._work.tasks):
             given = {place: inputs[task] for place, task in enumerate(members) if task in inputs}
             files = tuple((place, file) for place, task in enumerate(members) for file in exchanges.get(task, ()))
@@ -244,13 +244,13 @@ class ReplayHost:
         replace_file(self._paths.progress, msgspec.json.format(msgspec.json.encode(progress), indent=1))
 
     def _clear(self, last_batch: int) -> None:
-        """What a chunk that is committed has left."""
+        """Deletes what a committed chunk has left."""
         for folder in (self._paths.results(last_batch), self._paths.exchanges(last_batch)):
             shutil.rmtree(folder, ignore_errors=True)
 
 
 def _add(progress: Progress, chunk: Sequence[Step], results: Sequence[ChunkResult]) -> None:
-    """A chunk that is committed."""
+    """Adds a committed chunk."""
     progress.last_batch, progress.begun = chunk[-1].batch, None
     progress.records += sum(step.records for step in chunk)
     progress.chunks += 1

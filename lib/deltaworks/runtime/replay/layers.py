@@ -1,8 +1,8 @@
-"""Global tables as of each step: one copy per machine as of the first step of a chunk, later changes in memory above.
+"""Global tables as of each step: one copy per machine as of the first step of a chunk, with later changes in memory.
 
-The task chunks of a chunk begin at the same step, so they share that copy (`GlobalTables`). Each goes on by itself,
-over a layer that holds what has changed since and is forgotten at the end of the chunk. A chunk counts records of
-global topics as its own, which bounds the layers.
+The task chunks of a chunk begin at the same step, so they share that copy (`GlobalTables`). Each continues on its own
+over a layer that holds the changes since then and is dropped at the end of the chunk. Records of global topics count
+as records of the chunk, which bounds the layers.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class Layers:
     def __init__(self, below: GlobalTables, pipeline: Pipeline, connect: Callable[[], Reader]) -> None:
         """
         Args:
-            below: where they begin; nobody moves it meanwhile.
-            pipeline: says what happens to records that fail.
-            connect: makes the reader, when there is something to read.
+            below: the tables as of the first step; nobody moves them meanwhile.
+            pipeline: decides what happens to records that fail.
+            connect: makes the reader when there is something to read.
         """
         self._connect = connect
         self._reader: Reader | None = None
@@ -39,7 +39,7 @@ class Layers:
         ]
 
     def at(self, position: bytes) -> bool:
-        """As `GlobalTables.at`; positions only grow."""
+        """See `GlobalTables.at`; positions only grow."""
         wanted = msgspec.msgpack.decode(position, type=Offsets)
         changed = [table.at(wanted) for table in self._tables]
         return any(changed)
@@ -50,7 +50,7 @@ class Layers:
         return {name: store for table in self._tables for name, store in table.stores.items()}
 
     def close(self) -> None:
-        """Lets go of the connection."""
+        """Closes the connection."""
         if self._reader is not None:
             self._reader.close()
 
@@ -61,7 +61,7 @@ class Layers:
 
 
 class _Lent:
-    """A reader that somebody else closes."""
+    """A reader that its owner closes."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
@@ -76,7 +76,7 @@ class _Lent:
 
 
 class _Layer:
-    """`Kept` in memory, above entries that do not change."""
+    """`Kept` in memory, over entries that do not change."""
 
     def __init__(self, below: Kept) -> None:
         self._below, self._version = below, below.version()

@@ -1,4 +1,4 @@
-"""How the records of a task get to it, step after step."""
+"""How records reach a task, step by step."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from deltaworks.runtime.global_tables import Reader
 
 @runtime_checkable
 class SequentialReader(Reader, Protocol):
-    """A reader that goes through many small ranges as through few large ones."""
+    """A reader that reads many small ranges as efficiently as a few large ones."""
 
     def sequential(self, ranges_per_step: Sequence[Sequence[Range]]) -> Iterator[list[RecordBatch]]:
-        """The records of each step, those of one topic-partition in offset order; never all steps at once in memory.
+        """The records of each step, those of each topic-partition in offset order; never holds all steps in memory.
 
         Args:
-            ranges_per_step: per topic-partition ascending.
+            ranges_per_step: ascending per topic-partition.
         """
 
 
 def read_steps(reader: Reader, steps: Sequence[Sequence[Range]]) -> Generator[Iterable[list[RecordBatch]], None, None]:
-    """Per step the records of its ranges, in portions that a task may process one after the other.
+    """For each step, the records of its ranges, in portions that a task may process one after the other.
 
-    What one step yields is taken before the next step is asked for.
+    The caller takes all of a step before it asks for the next one.
 
     Args:
-        reader: of one task.
-        steps: per step what it reads.
+        reader: the reader of one task.
+        steps: the ranges of each step.
 
     Raises:
         KafkaReadError: records are gone, or the broker did not answer.

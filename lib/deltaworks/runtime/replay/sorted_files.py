@@ -1,4 +1,4 @@
-"""Records by time, in files: one per topic-partition, of which a reader takes what it wants by position."""
+"""Records sorted by time, in one file per topic-partition, which a reader reads by position."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ def read_rows(reader: Reader, wanted: Range) -> Iterator[pa.RecordBatch]:
 
 
 def write_sorted(folder: Path, batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
-    """Files of records that come in order: topic-partition after topic-partition, each by time and offset.
+    """Writes records that arrive in order: topic-partition after topic-partition, each by time and offset.
 
     Args:
-        folder: for the files; a file is there when it is complete.
+        folder: for the files; a file is complete when it appears.
         batches: any number of rows each.
 
     Yields:
@@ -116,7 +116,7 @@ class _Writer:
 
 
 class SortedFile:
-    """The records of one topic-partition by time; the group of rows that was read last stays at hand."""
+    """The records of one topic-partition by time; keeps the group of rows that was read last."""
 
     def __init__(self, path: Path) -> None:
         self._file = pq.ParquetFile(path)
@@ -143,7 +143,7 @@ class SortedFile:
                 yield times[position].as_py()
 
     def positions(self, borders_ms: Sequence[int]) -> list[int]:
-        """How many records are before each of these times, which ascend."""
+        """How many records are before each of these ascending times."""
         found: list[int] = []
         for group, start in enumerate(self._starts[:-1]):
             here = bisect_right(borders_ms, self._newest_ms(group))
@@ -178,9 +178,9 @@ class SortedFile:
 
 
 class ByTimeReader:
-    """`Reader` of sorted files: the offsets of a `Range` are positions in a file, those of records are their own.
+    """`Reader` of sorted files: the offsets of a `Range` are positions in a file; records keep their own offsets.
 
-    What the steps of a task read follows each other, so a file is read once.
+    The ranges of a task's steps follow each other, so a file is read once.
     """
 
     def __init__(self, folder: Path, history: Callable[[], Reader]) -> None:
@@ -189,10 +189,10 @@ class ByTimeReader:
         self._history: Reader | None = None
 
     def read(self, ranges: Sequence[Range]) -> Iterator[list[RecordBatch]]:
-        """The records at the positions, one range in portions, several at once.
+        """The records at the positions: one range in portions, several at once.
 
         Raises:
-            KafkaReadError: of a topic that was not sorted.
+            KafkaReadError: the topic was not sorted.
         """
         wanted = [each for each in ranges if each.stop > each.start]
         if wanted and (wanted[0].topic, wanted[0].partition) not in self._paths:
@@ -233,7 +233,7 @@ class ByTimeReader:
 
 
 def _by_part(rows: pa.Table) -> Iterator[tuple[tuple[str, int], pa.Table]]:
-    """The rows of each topic-partition, which lie together."""
+    """The rows of each topic-partition, which are adjacent."""
     counts: dict[tuple[str, int], int] = defaultdict(int)
     for part in zip(rows["topic"].to_pylist(), rows["partition"].to_pylist(), strict=True):
         counts[part] += 1

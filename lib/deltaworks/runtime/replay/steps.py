@@ -1,4 +1,4 @@
-"""What a replay processes: the micro-batches of a stream, as they were recorded or as they are made up."""
+"""What a replay processes: the micro-batches of a stream, recorded or made up."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from deltaworks.control.batches import BatchRecord
 from deltaworks.kafka.ranges import Offsets, Range
 
 _STEP_COST = 25
-"""What a step costs besides its records, in records."""
+"""The cost of a step besides its records, in records."""
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,7 +20,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     """Its id in the stream."""
     wall_ms: int
     ranges: tuple[Range, ...]
-    """What it reads of the topics whose records go to tasks."""
+    """What the step reads of the topics whose records go to tasks."""
     tick: bool = False
     """Tasks that depend on the wall clock run, with records or without."""
     globals: Offsets = {}
@@ -28,7 +28,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def records(self) -> int:
-        """Offsets to read, those of transaction markers included."""
+        """Offsets to read, including those of transaction markers."""
         return sum(each.stop - each.start for each in self.ranges)
 
 
@@ -36,7 +36,7 @@ def globals_start(records: Iterable[BatchRecord], topics: Mapping[str, int]) -> 
     """Where the stream began to read the topics of its global tables; 0 where it never read anything.
 
     Args:
-        records: all of them.
+        records: all records of batches.
         topics: the topics of global tables, with their partitions.
     """
     start: Offsets = {topic: {} for topic in topics}
@@ -51,8 +51,8 @@ def recorded_steps(records: Iterable[BatchRecord], start: Offsets) -> Iterator[S
     """The batches of a stream, in order.
 
     Args:
-        records: from the first batch of the checkpoint on, since only together they say how far global tables were.
-        start: where the topics of global tables began, see `globals_start`; other topics are those of tasks.
+        records: from the first batch of the checkpoint on: only together they say how far global tables had been read.
+        start: where the topics of global tables began, see `globals_start`; all other topics belong to tasks.
     """
     position = start
     for record in records:
@@ -68,12 +68,12 @@ def recorded_steps(records: Iterable[BatchRecord], start: Offsets) -> Iterator[S
 
 
 def begun_later(steps: Iterable[Step], first_batch: int, whole: Collection[str]) -> Iterator[Step]:
-    """The same, but of what comes before a batch only the topics that are read from the beginning.
+    """The same steps; those before a batch keep only the topics that are read from the beginning.
 
     Args:
-        steps: in order.
-        first_batch: the first one of which everything is read.
-        whole: those topics.
+        steps: the steps in order.
+        first_batch: the first batch of which everything is read.
+        whole: the topics that are read from the beginning.
     """
     for step in steps:
         if step.batch >= first_batch:
@@ -83,12 +83,12 @@ def begun_later(steps: Iterable[Step], first_batch: int, whole: Collection[str])
 
 
 def chunks(steps: Iterable[Step], max_records: int, first_ends: int | None = None) -> Iterator[list[Step]]:
-    """Consecutive steps that are committed together.
+    """Groups consecutive steps that are committed together.
 
     Args:
-        steps: in order.
-        max_records: of a chunk, those of global tables too; a step that has more is one alone.
-        first_ends: the last batch of the first chunk, whatever it holds; None: as the others.
+        steps: the steps in order.
+        max_records: of a chunk, including those of global tables; a larger step is a chunk of its own.
+        first_ends: the last batch of the first chunk, whatever it holds; None: no special first chunk.
 
     Raises:
         ValueError: there is no such batch, or batches are not in order.
@@ -116,7 +116,7 @@ def chunks(steps: Iterable[Step], max_records: int, first_ends: int | None = Non
 
 
 def _between(before: Offsets, after: Offsets) -> int:
-    """How many records global tables have got from one step to the next."""
+    """How many records global tables have read from one step to the next."""
     if before is after:
         return 0
     return sum(stop - before[topic][p] for topic, parts in after.items() for p, stop in parts.items())

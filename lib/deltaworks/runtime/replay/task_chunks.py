@@ -1,4 +1,4 @@
-"""A task chunk: one chunk of one task, or of all tasks of a cycle. What it needs, and what it says afterwards."""
+"""A task chunk: one chunk of one task, or of all tasks of a cycle. What it needs, and what it returns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from deltaworks.runtime.task_loop import TaskId
 
 @dataclass(frozen=True)
 class RunPaths:
-    """What the host keeps in the folder of a run."""
+    """The files of a run's folder."""
 
     root: Path
 
@@ -41,21 +41,21 @@ class RunPaths:
         return self.root / "globals"
 
     def results(self, commit_id: int) -> Path:
-        """What task chunks of a chunk have done, until it is committed."""
+        """Results of the task chunks of a chunk, until it is committed."""
         return self.root / "results" / str(commit_id)
 
     def changes(self, commit_id: int) -> Path:
-        """What task chunks of a cycle have changed in the stores of their members."""
+        """Changes of the task chunks of a cycle to the stores of their members."""
         return self.results(commit_id) / "changes"
 
     def exchanges(self, commit_id: int) -> Path:
-        """What tasks of a chunk have sent to others, until it is committed."""
+        """Records that tasks of a chunk have sent to others, until it is committed."""
         return self.root / "exchanges" / str(commit_id)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """What all task chunks of a run have in common; travels to where they run."""
+    """What all task chunks of a run have in common; is sent to where they run."""
 
     pipeline: Pipeline
     tasks: tuple[int, ...]
@@ -69,7 +69,7 @@ class Work:
     clients: Callable[[], Reader]
     """Makes the reader of one task."""
     sink_limits: Mapping[str, int] | None = None
-    """How large records of a topic may be; a topic that is not named does not exist. None: all are there."""
+    """The largest record of each topic; a topic that is not named does not exist. None: every topic exists."""
 
     @property
     def paths(self) -> RunPaths:
@@ -82,9 +82,9 @@ class ChunkStep(msgspec.Struct, frozen=True, array_like=True):
     batch: int
     wall_ms: int
     inputs: dict[int, tuple[Range, ...]]
-    """Member, by its place -> what it reads; nothing at all in a tick. Others run if something is sent to them."""
+    """Index of a member -> what it reads; empty in a tick without records. Others run if something is sent to them."""
     position: bytes
-    """Of global tables, as `GlobalTables.at` takes it; empty: there are none."""
+    """Position of the global tables, as `GlobalTables.at` takes it; empty: there are none."""
 
 
 class TaskChunk(msgspec.Struct, frozen=True):
@@ -96,25 +96,25 @@ class TaskChunk(msgspec.Struct, frozen=True):
     cyclic: bool
     steps: tuple[ChunkStep, ...]
     position: bytes
-    """Of global tables, at the first step of the chunk."""
+    """Position of the global tables at the first step of the chunk."""
     exchanges: tuple[tuple[int, str], ...]
-    """Member, by its place, and a file with what another task chunk has sent to it."""
+    """Index of a member, and a file with the records that another task chunk has sent to it."""
 
     @property
     def name(self) -> str:
-        """For its files: the name of its first task, by which no other task chunk goes."""
+        """The name of its first task, which names its files; no other task chunk has it."""
         stage, task = self.members[0]
         return f"{stage}-{task}"
 
 
 class ChunkResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a task chunk has done."""
+    """The result of a task chunk."""
 
     writes: tuple[TableWrite, ...]
     exchanges: tuple[tuple[TaskId, str], ...]
-    """Tasks, and files with what it has sent to them."""
+    """Tasks, and files with the records sent to them."""
     sent: dict[str, int]
-    """Topic -> records that would have been written to it."""
+    """Topic -> records that a live stream would have written to it."""
     dropped: int
     late: int
     dead_letters: int

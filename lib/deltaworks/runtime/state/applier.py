@@ -1,9 +1,9 @@
-"""What a batch has changed reaches the local stores also when no further batch comes.
+"""Applies the changes of a batch to the local stores when no further batch comes.
 
-A thread of the worker looks for Spark's note that the batch is committed, and applies what waits in memory. It is
-never needed: a batch that begins does the same itself, from memory or from Spark's state, and then nothing is left to
-do here. Spark's note says that the batch is committed, not whose attempt: if that was another one, its version is
-another one too, and the next batch on this machine rebuilds the store.
+A thread of the worker looks for Spark's note that the batch is committed, and applies the changes that wait in memory.
+It is only an optimisation: the next batch does the same, from memory or from Spark's state. Spark's note does not say
+whose attempt was committed. If it was another one, its version differs too, and the next batch on this machine
+rebuilds the store.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from deltaworks.runtime.state.recovery import Pending
 
 _POLL_S = 0.25
 _QUIET_S = 1.0
-"""Changes wait for so long before anybody looks: on a stream that is busy the next batch takes them along."""
+"""How long changes wait before the thread looks: on a busy stream the next batch applies them first."""
 _log = logging.getLogger(__name__)
 
 
 class Waiting(Protocol):
-    """A task whose changes wait."""
+    """A task whose changes may wait."""
 
     local: LocalStore
     pending: Pending | None
@@ -40,8 +40,8 @@ class Applier:
     def __init__(self, commits: Path, tasks: Callable[[], Sequence[Waiting]]) -> None:
         """
         Args:
-            commits: folder with a file per batch that Spark has committed.
-            tasks: those of this process.
+            commits: folder with one file per batch that Spark has committed.
+            tasks: the tasks of this process.
         """
         self._commits, self._tasks = commits, tasks
         self._wanted, self._closed = threading.Event(), threading.Event()
@@ -53,7 +53,7 @@ class Applier:
         self._wanted.set()
 
     def close(self) -> None:
-        """Ends the thread; what waits is forgotten."""
+        """Ends the thread; changes that wait are dropped."""
         self._closed.set()
         self._wanted.set()
         self._thread.join()
@@ -66,7 +66,7 @@ class Applier:
                 pass
 
     def apply(self) -> bool:
-        """Applies what may be applied.
+        """Applies the changes whose batch Spark has committed.
 
         Returns:
             Whether something still waits.
@@ -82,7 +82,7 @@ class Applier:
             young = clock.ticks_s() - pending.since_s < _QUIET_S
             if young or not (self._commits / str(pending.batch)).exists():
                 return True
-            task.pending = None  # also if it fails: the next batch finds it in Spark's state
+            task.pending = None  # even if it fails: the next batch finds the changes in Spark's state
             try:
                 reach("store.before_apply")
                 task.local.commit(pending.changes, pending.version, pending.base)
@@ -90,13 +90,13 @@ class Applier:
             except StateError as error:
                 if not _has_gone_on(task.local, pending):
                     _log.warning("Changes of batch %d are left to the next batch: %s", pending.batch, error)
-            except Exception:  # nothing depends on this thread, so nothing ends it
+            except Exception:  # nothing depends on this thread, so no error ends it
                 _log.exception("Changes of batch %d are left to the next batch", pending.batch)
             return False
 
 
 def _has_gone_on(local: LocalStore, pending: Pending) -> bool:
-    """Another process had the task since: it has found the changes in Spark's state."""
+    """Whether another process has had the task since, and found the changes in Spark's state."""
     try:
         return local.version().number >= pending.version.number
     except StateError:

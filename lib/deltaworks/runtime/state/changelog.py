@@ -1,9 +1,9 @@
 """The changelog of a task's stores: binary segments in Spark's state, merged in tiers.
 
-Each batch appends one segment, which leads from the version of the one before to its own. When a tier holds `FANOUT`
-segments they become one of the next tier before another one comes, so that a restore reads about as much as is alive
-and every entry is rewritten a logarithmic number of times. The newest segment is never part of a merge in its own
-batch: a local store that is one batch behind always finds it.
+Each batch appends one segment, which leads from the version before it to its own. When a tier holds `FANOUT` segments,
+they are merged into one of the next tier before another one is added. So a restore reads about as much as is alive, and
+every entry is rewritten a logarithmic number of times. A batch never merges its own segment, so a local store that is
+one batch behind always finds it.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class SegmentRef(msgspec.Struct, frozen=True, array_like=True):
     tier: int
     entries: int
     version: StateVersion
-    """Of the state that it leads to."""
+    """The version of the state that it leads to."""
 
 
 def encode(changes: Changes) -> list[bytes]:
-    """One segment as chunks of bounded size, because each travels through one call to Spark's state."""
+    """Encodes one segment as chunks of bounded size, because each travels through one call to Spark's state."""
     data = _encoder.encode(changes)
     return [data[i : i + _CHUNK_BYTES] for i in range(0, len(data), _CHUNK_BYTES)]
 
@@ -48,11 +48,11 @@ def entry_count(changes: Changes) -> int:
 
 
 def merge(segments: Sequence[Changes], *, oldest: bool) -> dict[str, StoreChanges]:
-    """One segment with the effect of several, given oldest first.
+    """Merges segments into one with the same effect.
 
     Args:
-        segments: Consecutive segments.
-        oldest: Nothing lies below them, so deletes need not be kept.
+        segments: Consecutive segments, oldest first.
+        oldest: There are no earlier segments, so deletes need not be kept.
     """
     merged: dict[str, dict[bytes, bytes | None]] = {}
     bounds: dict[str, int | None] = {}

@@ -1,11 +1,11 @@
-"""The stores that a checkpoint of a stream begins with: per task one file, in the form of a changelog.
+"""The stores that a checkpoint begins with: one file per task, in the form of a changelog.
 
-It is made from local stores that a replay has filled. A task of which Spark's state knows nothing yet takes its initial
-state in the place of its changelog: the store protocol rebuilds the local store from it, begins anew after failed
-attempts, merges its segments. With the task's first batch it becomes part of Spark's state, and is never read again.
+It is made from local stores that a replay has filled. If Spark's state does not know a task yet, its initial state
+serves as its changelog: the local store is rebuilt from it, also after failed attempts, and its segments are merged.
+With the task's first batch it becomes part of Spark's state, and is never read again.
 
-A file holds the chunks of all segments one after the other, then an index with their sizes and checksums, then its
-size, its checksum, and a mark with the format.
+A file holds the chunks of all segments one after the other, then an index with their sizes and checksums, then the
+size and checksum of the index, and a mark with the format.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from deltaworks.runtime.state.recovery import (
 )
 
 _MIN_ENTRIES = 50_000
-"""Of a segment, so that a small store is not cut into many."""
+"""The least number of entries per segment, so that a small store is not cut into many."""
 _MARK = b"dwinit-3"
 """The last bytes of a whole file of this format."""
 _END = struct.Struct(f">QI{len(_MARK)}s")
-"""Size and checksum of the index, mark."""
+"""Size and checksum of the index, then the mark."""
 
 
 class _Index(msgspec.Struct, frozen=True, array_like=True):
     header: bytes
-    """As `encode_header` makes it."""
+    """The result of `encode_header`."""
     sizes: list[int]
-    """Of chunk 0, 1, ..., in bytes."""
+    """The size of each chunk in bytes, from chunk 0."""
     checksums: list[int]
 
 
@@ -53,10 +53,10 @@ def write(path: Path, local: LocalStore | None, stores: Mapping[str, bool], batc
 
     Args:
         path: from `path_of`.
-        local: its stores; None: it has none yet, and begins with empty ones.
-        stores: their names, the reserved one too.
-        batches: how many have filled them. It is as deep in the tiers of the changelog as if it had grown in so
-            many, so it is merged again, as a whole, after about as many more.
+        local: the task's stores; None: it has none yet, and begins with empty ones.
+        stores: their names, including the reserved store.
+        batches: the number of batches that have filled them. The segments get the tier in the changelog that it would
+            have after so many, so it is merged again, as a whole, after about as many more.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     header = NOTHING
@@ -89,7 +89,7 @@ class InitialState:
     def __init__(self, path: Path) -> None:
         """
         Raises:
-            IncompatibleCheckpointError: there is none, or it is not whole, or has another format; so nobody knows what
+            IncompatibleCheckpointError: there is none, or it is damaged, or has another format, so nobody knows what
                 the task should begin with.
         """
         self._path = path
@@ -97,8 +97,8 @@ class InitialState:
             index = self._index()
         except FileNotFoundError:
             raise IncompatibleCheckpointError(
-                f"{path} is not there: the stores that a task of this checkpoint begins with.",
-                hint="bring the folder back, or undo the checkpoint and hand over once more",
+                f"{path} is missing: it has the stores that a task of this checkpoint begins with.",
+                hint="restore the folder, or undo the checkpoint and hand over once more",
             ) from None
         self.header = decode_header(index.header, str(path))
         self._sizes, self._checksums = index.sizes, index.checksums
@@ -107,13 +107,13 @@ class InitialState:
         """One chunk.
 
         Raises:
-            IncompatibleCheckpointError: it is not as it was written.
+            IncompatibleCheckpointError: the chunk differs from what was written.
         """
         with self._path.open("rb") as file:
             file.seek(sum(self._sizes[:segment_id]))
             chunk = file.read(self._sizes[segment_id])
         if crc32(chunk) != self._checksums[segment_id]:
-            raise self._damaged("a part of it is not as it was written")
+            raise self._damaged("a part of it differs from what was written")
         return chunk
 
     def _index(self) -> _Index:
@@ -127,23 +127,23 @@ class InitialState:
             file.seek(-min(_END.size + size, file.tell()), os.SEEK_END)
             index = file.read()[: -_END.size]
         if crc32(index) != checksum:
-            raise self._damaged("its index is not as it was written")
+            raise self._damaged("its index differs from what was written")
         return msgspec.msgpack.decode(index, type=_Index)
 
     def _damaged(self, why: str) -> IncompatibleCheckpointError:
         return IncompatibleCheckpointError(
             f"{self._path}, the stores that a task of this checkpoint begins with, cannot be used: {why}.",
-            hint="bring the file back from a copy, or undo the checkpoint and hand over once more",
+            hint="restore the file from a copy, or undo the checkpoint and hand over once more",
         )
 
 
 def with_initial_state(committed: CheckpointState, root: Path, stage: int, task: int) -> CheckpointState:
-    """What Spark's state says of a task of a checkpoint that began with an initial state."""
+    """The state of a task whose checkpoint began with initial state."""
     return _WithInitialState(committed, path_of(root, stage, task))
 
 
 class _WithInitialState:
-    """`recovery.CheckpointState` that shows the initial state until the first update writes it into the state below."""
+    """`recovery.CheckpointState` that serves the initial state until the first update writes it to the state below."""
 
     def __init__(self, committed: CheckpointState, path: Path) -> None:
         self._committed, self._path = committed, path
@@ -181,7 +181,7 @@ class _WithInitialState:
 
 
 def _segments(local: LocalStore, stores: Mapping[str, bool]) -> Iterator[dict[str, StoreChanges]]:
-    """Everything that is in the stores, in fewer parts than are merged at once, each entry in one of them."""
+    """All entries of the stores, each in one part; fewer parts than are merged at once."""
     most = max(_MIN_ENTRIES, -(-local.entry_count() // (FANOUT - 1)))
     changes: dict[str, StoreChanges] = {}
     count = 0

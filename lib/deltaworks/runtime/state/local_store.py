@@ -1,9 +1,9 @@
 """The stores of one task on the executor's disk: LMDB, readable by every Python worker that may get the task.
 
-It holds what committed batches have left, and a `StateVersion` that says up to which one. Whoever changes it names the
-version that he has seen; if another one is there, nothing is changed. For a stream it is a cache of what Spark's
-checkpoint holds, thrown away at the slightest doubt: another boot of the machine, another format, a page or a value
-that is not what was written (`local_files`). When it is written, and what from, is in `recovery.py`. A replay keeps its
+It holds the state that committed batches have left, and a `StateVersion` that says up to which one. A writer names the
+version that it has read; if the store has another one, nothing is changed. For a stream it is a cache of Spark's
+checkpoint, thrown away at the slightest doubt: another boot of the machine, another format, a page or a value that
+differs from what was written (`local_files`). `recovery.py` says when it is written, and what from. A replay keeps its
 state in it (`replay/`): then each commit waits for the disk.
 """
 
@@ -36,11 +36,11 @@ _LONG_KEY = 460
 """LMDB keys end at 511 bytes; longer ones are stored by prefix and digest, with the whole key before the value."""
 _DIGEST = 24
 _MARK = b"."
-"""Before every key, because LMDB has no empty key."""
+"""A prefix of every key, because LMDB has no empty key."""
 _META = b"!meta"
 _STAMP = b"version"
 _CHECK_BYTES = 4
-"""After every value: the checksum of key and value, so that the checksum of all three is always the same."""
+"""A checksum of key and value follows every value, so that the checksum of all three is always the same."""
 _INTACT = 0x2144DF1C
 
 if TYPE_CHECKING:
@@ -63,12 +63,12 @@ class StateVersion(msgspec.Struct, frozen=True, array_like=True):
 
 
 EMPTY = StateVersion(0, b"")
-"""Of a store to which nothing was ever committed."""
+"""The version of a store to which nothing was ever committed."""
 
 
 @dataclass(frozen=True)
 class _Databases:
-    """Of one environment; entries and indexes by time by store."""
+    """The databases of one environment: entries, and indexes by time, by store."""
 
     meta: _Database
     entries: Mapping[str, _Database]
@@ -76,10 +76,10 @@ class _Databases:
 
 
 class LocalStore:
-    """One LMDB environment: per store a database, per timed store also an index by time.
+    """One LMDB environment: a database per store, and an index by time per timed store.
 
-    Whatever LMDB or a checksum says against it becomes a `StateError`, after which nobody believes it any more; for the
-    owner of a copy to `discard` it, and to fill it again.
+    Any error of LMDB or of a checksum becomes a `StateError`, and the store is distrusted from then on. Its owner has
+    to `discard` and refill it.
     """
 
     def __init__(self, path: Path, timed: Mapping[str, bool], *, durable: bool = False) -> None:
@@ -98,7 +98,7 @@ class LocalStore:
 
     @classmethod
     def copy(cls, path: Path, timed: Mapping[str, bool]) -> LocalStore:
-        """Opens what can be filled again: a new one in the place of one that cannot be trusted."""
+        """Opens a store that can be filled again: replaces one that cannot be trusted by a new one."""
         try:
             return cls(path, timed)
         except StateError:
@@ -111,13 +111,13 @@ class LocalStore:
             return _version(txn, self._databases)
 
     def reader(self, store: str) -> LocalReader:
-        """Every call sees the last commit. Good until the store is opened again (`discard`, `refresh`)."""
+        """Every call sees the last commit. Valid until the store is opened again (`discard`, `refresh`)."""
         databases = self._databases
         return LocalReader(self._path, self._env.begin, databases.entries[store], databases.times.get(store))
 
     @contextmanager
     def transaction(self) -> Iterator[LocalTransaction]:
-        """Waits for whoever writes, in any process. Nothing of it happens unless it is committed."""
+        """Waits for other writers, in any process. Nothing is changed unless it is committed."""
         with self._guarded():
             with self._env.begin(write=True) as txn:
                 transaction = LocalTransaction(self._path, txn, self._databases)
@@ -128,15 +128,15 @@ class LocalStore:
                 local_files.extend(self._path, self._size_bytes())
 
     def commit(self, changes: Changes, version: StateVersion, previous: StateVersion | None) -> None:
-        """Applies changes of one batch in one transaction.
+        """Applies the changes of one batch in one transaction.
 
         Args:
-            changes: What it changed.
-            version: Of the state that they lead to.
-            previous: Of the state that they were made from; None: of an empty store.
+            changes: The changes of the batch.
+            version: The version that they lead to.
+            previous: The version that they were made from; None: an empty store.
 
         Raises:
-            StateError: it is at another state; somebody else has written it meanwhile.
+            StateError: the store is at another version; another process has written it meanwhile.
         """
         with self.transaction() as transaction:
             transaction.require(previous or EMPTY)
@@ -148,7 +148,7 @@ class LocalStore:
         _require(self._path, self.version(), version)
 
     def rebuild(self, history: Iterator[Changes], version: StateVersion, previous: StateVersion | None) -> None:
-        """Replaces everything by the changelog, oldest segment first; `previous` as for `commit`."""
+        """Replaces everything by the changelog, oldest segment first; for `previous` see `commit`."""
         with self.transaction() as transaction:
             transaction.require(previous or EMPTY)
             transaction.clear()
@@ -161,24 +161,24 @@ class LocalStore:
             return _entry_count(txn, self._databases)
 
     def refresh(self) -> bool:
-        """Opens what is in its folder now, if another process has thrown away what was there.
+        """Opens the current store in the folder, if another process has thrown away the one that was there.
 
         Returns:
-            Whether it did, so that what has read it before has to be made anew.
+            Whether it did; if so, readers of the store have to be made again.
 
         Raises:
             StateError: it cannot be trusted.
         """
         if local_files.identity(self._path) == self._identity:
             if not local_files.is_trusted(self._path):
-                raise local_files.doubt(self._path, "something was wrong with it before")
+                raise local_files.doubt(self._path, "an error was found in it before")
             return False
         self.close()
         self._open()
         return True
 
     def discard(self) -> None:
-        """Throws everything away, and opens a new one in its place."""
+        """Throws everything away, and opens a new store in its place."""
         self.close()
         discard(self._path)
         self._open()
@@ -204,7 +204,7 @@ class LocalStore:
             )
             try:
                 local_files.require_whole(path, self._size_bytes())
-                self._env.reader_check()  # who was killed while reading keeps old pages from being used again
+                self._env.reader_check()  # a reader that was killed keeps old pages from being used again
                 meta = self._env.open_db(_META)
                 entries = {name: self._env.open_db(b"e:" + name.encode()) for name in timed}
                 times = {name: self._env.open_db(b"t:" + name.encode()) for name in timed if timed[name]}
@@ -216,7 +216,7 @@ class LocalStore:
         self._identity = local_files.identity(path)
 
     def _size_bytes(self) -> int:
-        """How large its file has to be."""
+        """The size that its file must have."""
         last: int = self._env.info()["last_pgno"]
         return (last + 1) * int(self._env.stat()["psize"])
 
@@ -229,9 +229,9 @@ class LocalStore:
 
 
 class LocalTransaction:
-    """Changes of a local store that count together or not at all; what reads through it sees them.
+    """Changes of a local store that take effect together or not at all; reads through it see them.
 
-    There is one writer at a time, among all processes; those who read through the store see the last commit.
+    There is one writer at a time, among all processes; reads through the store see the last commit.
     """
 
     def __init__(self, path: Path, txn: _Transaction, databases: _Databases) -> None:
@@ -266,10 +266,10 @@ class LocalTransaction:
             self._txn.drop(database, delete=False)
 
     def commit(self, version: StateVersion) -> None:
-        """All changes count from now on.
+        """Makes all changes take effect.
 
         Args:
-            version: of the state that they lead to.
+            version: the version that they lead to.
         """
         self._txn.put(_STAMP, _checked(_STAMP, msgspec.msgpack.encode(version)), db=self._databases.meta)
         self._txn.commit()
@@ -311,8 +311,8 @@ class LocalTransaction:
 class LocalReader:
     """`StateReader` over one database.
 
-    What LMDB raises becomes a `StateError`, and so does what is not as it was written: it is no fault of the record
-    that asked.
+    An error of LMDB becomes a `StateError`, and so does an entry that differs from what was written: the record that
+    was being processed is not at fault.
     """
 
     def __init__(
@@ -320,10 +320,10 @@ class LocalReader:
     ) -> None:
         """
         Args:
-            path: of the store.
+            path: the path of the store.
             begin: gives the transaction to read in, for each call.
-            entries: what to read.
-            times: its index by time, if it has one.
+            entries: the database to read.
+            times: its index by time, if there is one.
         """
         self._path = path
         self._begin = begin
@@ -377,7 +377,7 @@ class LocalReader:
             raise _unreadable(self._path, error) from error
 
     def _whole(self, stored: bytes, raw: bytes) -> tuple[bytes, bytes]:
-        """Key and value as they were put."""
+        """Key and value as they were written."""
         if crc32(raw, crc32(stored)) != _INTACT:
             raise self._damaged()
         if len(stored) <= len(_MARK) + _LONG_KEY:
@@ -387,7 +387,7 @@ class LocalReader:
 
     def _damaged(self) -> StateError:
         local_files.distrust(self._path)
-        return local_files.doubt(self._path, "an entry is not as it was written")
+        return local_files.doubt(self._path, "an entry differs from what was written")
 
 
 def _version(txn: _Transaction, databases: _Databases) -> StateVersion:
@@ -395,16 +395,16 @@ def _version(txn: _Transaction, databases: _Databases) -> StateVersion:
     if raw is None:
         return EMPTY
     if crc32(raw, crc32(_STAMP)) != _INTACT:
-        raise lmdb.CorruptedError("the version is not as it was written")
+        raise lmdb.CorruptedError("the version differs from what was written")
     return msgspec.msgpack.decode(raw[:-_CHECK_BYTES], type=StateVersion)
 
 
 def _require(path: Path, found: StateVersion, wanted: StateVersion) -> None:
     if found != wanted:
         raise StateError(
-            f"The local store {path} is at version {found.number}, and version {wanted.number} of it was read: "
+            f"The local store {path} is at version {found.number}, but version {wanted.number} was read: "
             "another process has written it meanwhile.",
-            hint="nothing of this attempt was kept; the batch is run again",
+            hint="nothing of this attempt was kept; the batch runs again",
         )
 
 
@@ -422,7 +422,7 @@ def _checked(stored: bytes, value: bytes) -> bytes:
 
 
 def stores_of(stage: Stage) -> dict[str, bool]:
-    """The stores that a task of a stage keeps: name -> whether it is timed."""
+    """The stores of a stage's tasks: name -> whether the store is timed."""
     return {store.name: store.timed for store in stage.stores} | {TASK_STORE: False}
 
 

@@ -1,6 +1,7 @@
-"""Changes in memory above a store that does not change: what a task reads of its own while nothing is committed yet.
+"""Changes in memory over a store that does not change: a task reads its own changes before they are committed.
 
-The stores of a task in a cycle, between its turns in a batch; global tables in a chunk of a replay (`replay.layers`).
+Used for the stores of a task in a cycle, between its turns in a batch, and for global tables in a chunk of a replay
+(`replay.layers`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _TIME_BYTES = 8
 
 
 class Overlay:
-    """The stores of one task with what it has changed since the last commit."""
+    """The stores of one task, with its changes since the last commit."""
 
     def __init__(self, below: StateBackend) -> None:
         self._below = below
@@ -28,18 +29,18 @@ class Overlay:
         return self._readers[store]
 
     def apply(self, changes: Changes) -> None:
-        """Whoever reads from now on sees them."""
+        """Later reads see the changes."""
         for name, change in changes.items():
             self.reader(name).apply(change)
 
     def clear(self) -> None:
-        """What is below is all there is: it holds the changes now, or they are forgotten."""
+        """Drops the changes: the store below holds them now, or they are given up."""
         for reader in self._readers.values():
             reader.clear()
 
 
 class OverlayReader:
-    """`StateReader` over the entries of a store and what has changed about them since."""
+    """`StateReader` over the entries of a store and the changes since."""
 
     def __init__(self, below: StateReader) -> None:
         self._below = below
@@ -47,7 +48,7 @@ class OverlayReader:
         self._expired_ms: int | None = None
         """Entries below with a lower time are gone."""
         self._sorted: dict[bool, list[bytes]] = {}
-        """Changed keys, by themselves and by time; made when they are asked for."""
+        """Changed keys, by key and by time; built when they are needed."""
 
     def clear(self) -> None:
         """Nothing has changed."""

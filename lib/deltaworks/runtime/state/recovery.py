@@ -1,11 +1,11 @@
 """Recovery of stores: which state a task may trust, and how a batch becomes part of it.
 
-Only the checkpoint counts. Per task it holds the version `(number, nonce)` of the state, the list of changelog
-segments, and the segments, each with the version that it leads to. A local store holds what committed batches have
-left, with their version, and nothing else. At the start of a batch:
+Only the checkpoint counts. Per task it holds the version `(number, nonce)` of the state, and the changelog segments,
+each with the version that it leads to. A local store holds only what committed batches have left, with their version.
+At the start of a batch:
 
 - same version: go on;
-- the version from which the last batch of this process has gone on: apply its changes, which have waited in memory;
+- the version that the last batch of this process began with: apply its changes, which have waited in memory;
 - the version of a segment: apply the segments after it;
 - anything else: rebuild from the changelog.
 
@@ -33,7 +33,7 @@ from deltaworks.runtime.state.changelog import SegmentRef
 from deltaworks.runtime.state.local_store import EMPTY, Changes, LocalStore, LocalTransaction, StateVersion
 
 FORMAT = 2
-"""Of what Spark's state holds of a task."""
+"""The format of a task's state in Spark."""
 _NONCE_BYTES = 12
 
 
@@ -51,7 +51,7 @@ class _Encoded(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 
 
 NOTHING = StateHeader(EMPTY, (), 0)
-"""About a task that has never run."""
+"""The header of a task that has never run."""
 
 
 def encode_header(header: StateHeader) -> bytes:
@@ -60,11 +60,11 @@ def encode_header(header: StateHeader) -> bytes:
 
 
 def decode_header(data: bytes, what: str) -> StateHeader:
-    """What `encode_header` has made.
+    """Decodes the result of `encode_header`.
 
     Args:
         data: from Spark's state, or from an initial state.
-        what: where it is, for the message.
+        what: its place, for the message.
 
     Raises:
         IncompatibleCheckpointError: it has another format.
@@ -101,9 +101,9 @@ class RecoveryAction(Enum):
 
     SAME = "same"
     APPLIED = "applied"
-    """The changes of the batch before had waited in memory."""
+    """Applied the changes of the batch before, which had waited in memory."""
     CAUGHT_UP = "caught up"
-    """By some segments."""
+    """Applied some segments."""
     REBUILD = "rebuild"
     NEW = "new"
 
@@ -113,18 +113,18 @@ class Pending:
     """The changes of a batch that wait until Spark has committed it."""
 
     batch: int
-    """By Spark's count."""
+    """The id of the batch, by Spark's count."""
     base: StateVersion
-    """Of the state that they were made from."""
+    """The version that they were made from."""
     version: StateVersion
-    """Of the state that they lead to."""
+    """The version that they lead to."""
     changes: Changes
     since_s: float
-    """By `clock.ticks_s`."""
+    """When they began to wait, by `clock.ticks_s`."""
 
 
 def same_version(local: StateVersion, committed: StateVersion) -> bool:
-    """Whether the local store holds exactly the committed state: the number alone may be another attempt's."""
+    """Whether the local store holds exactly the committed state: another attempt may have the same number."""
     return local.number == committed.number and local.nonce == committed.nonce
 
 
@@ -136,7 +136,7 @@ def open_store(
     Args:
         local: The store.
         committed: What Spark's state says.
-        pending: What this process has kept of the batch before, committed or not.
+        pending: Changes of the batch before that this process has kept, committed or not.
 
     Raises:
         StateError: the local store cannot be read.
@@ -146,7 +146,7 @@ def open_store(
     found = local.version()
     if same_version(found, header.version):
         return header, RecoveryAction.NEW if found == EMPTY else RecoveryAction.SAME
-    with local.transaction() as transaction:  # what is there now cannot change until it ends
+    with local.transaction() as transaction:  # the store cannot change until it ends
         return header, _bring_forward(transaction, committed, header, pending)
 
 
@@ -183,7 +183,7 @@ def _apply(transaction: LocalTransaction, history: Iterator[Changes], version: S
 def _after(segments: Sequence[SegmentRef], found: StateVersion) -> Sequence[SegmentRef] | None:
     """The segments that lead from a state to the last one; None if they do not.
 
-    The oldest one is never among them: it keeps no deletes once it has been merged.
+    The oldest segment is never among them: it keeps no deletes once it has been merged.
     """
     for number, segment in enumerate(segments, start=1):
         if same_version(found, segment.version):
@@ -192,12 +192,12 @@ def _after(segments: Sequence[SegmentRef], found: StateVersion) -> Sequence[Segm
 
 
 def next_version(header: StateHeader) -> StateVersion:
-    """Of the state after this batch; never the same twice."""
+    """The version of the state after this batch; never the same twice."""
     return StateVersion(header.version.number + 1, os.urandom(_NONCE_BYTES))
 
 
 def append(committed: CheckpointState, header: StateHeader, version: StateVersion, changes: Changes) -> StateHeader:
-    """All changes of a batch as one segment, then the version; they count once Spark commits its checkpoint."""
+    """Adds all changes of a batch as one segment, then the version; they count once Spark commits its checkpoint."""
     segments, next_id = _merged(committed, header)
     ref = _write(committed, next_id, 0, changes, version)
     reach("store.after_append")
@@ -208,7 +208,7 @@ def append(committed: CheckpointState, header: StateHeader, version: StateVersio
 
 
 def _merged(committed: CheckpointState, header: StateHeader) -> tuple[list[SegmentRef], int]:
-    """The segments, with no tier full, and the next id."""
+    """The segments after merges, so that no tier is full, and the next id."""
     segments, next_id = list(header.segments), header.next_segment
     while run := changelog.tier_to_merge(segments):
         oldest = len(run) == len(segments)
@@ -239,5 +239,5 @@ def _history(committed: CheckpointState, segments: Sequence[SegmentRef]) -> Iter
 
 
 def local_path(root: Path, stage: int, task: int) -> Path:
-    """Directory of one task's local store."""
+    """The folder of one task's local store."""
     return root / f"{stage}-{task}"

@@ -1,11 +1,11 @@
-"""A replay in the order of time, in the place of the order in which the stream happened to process.
+"""A replay in the order of timestamps instead of the order in which the stream happened to process.
 
 Spark sorts all records of each topic-partition by timestamp, then offset, into a file (`sort`). The files are cut at
-the same times (`steps`): each slice is a micro-batch, in whose `Range`s positions in a file take the place of offsets.
-With the reader of the files (`ByTime`) the host runs them as it runs recorded ones; within a slice the kernel merges
-partitions by time, as ever.
+the same times (`steps`): each slice is a micro-batch, whose `Range`s hold positions in a file instead of offsets. With
+the reader of the files (`ByTime`) the host runs them like recorded batches; within a slice the kernel merges
+partitions by time, as always.
 
-The time of a record is that of Kafka, whatever a timestamp extractor makes of it. Records of one time are in one slice.
+The time of a record is its time in Kafka, whatever a timestamp extractor returns. Records of one time share a slice.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from deltaworks.runtime.replay.steps import Step
 from deltaworks.spark import failures
 
 _PIECE_OFFSETS = 200_000
-"""Offsets that a task of Spark reads at once."""
+"""Offsets that a Spark task reads at once."""
 _SAMPLE_ROWS = 100
-"""Of so many rows one is looked at to find where slices end."""
+"""One row in so many is sampled to find where slices end."""
 
 _SPARK_SCHEMA = (
     "topic string, partition int, timestamp_ms bigint, offset bigint, key binary, value binary, "
@@ -56,7 +56,7 @@ def in_order_of_time(
     """Slices of all records in the order of their timestamps.
 
     Args:
-        spark: sorts.
+        spark: sorts the records.
         history: has the records.
         recorded: what the stream did.
         folder: for the sorted files.
@@ -73,13 +73,13 @@ def in_order_of_time(
 
 
 def sort(spark: SparkSession, history: Callable[[], Reader], ranges: Sequence[Range], folder: Path) -> None:
-    """Sorts the records of the ranges, one per topic-partition, into files; does nothing if that has been done.
+    """Sorts the records of the ranges, one per topic-partition, into files; does nothing if they exist.
 
     Args:
-        spark: sorts; what does not fit into memory goes to its disks.
+        spark: sorts the records; what does not fit into memory goes to its disks.
         history: makes readers, in any process.
         ranges: one per topic-partition.
-        folder: for the files; all workers see it.
+        folder: for the files; all workers need access to it.
 
     Raises:
         KafkaReadError: records are gone, or the broker did not answer.
@@ -106,7 +106,7 @@ def sort(spark: SparkSession, history: Callable[[], Reader], ranges: Sequence[Ra
 
 
 def joined(steps: Iterable[Step]) -> list[Range]:
-    """What all steps read, one range per topic-partition."""
+    """The records that all steps read, as one range per topic-partition."""
     found: dict[tuple[str, int], Range] = {}
     for step in steps:
         for each in step.ranges:
@@ -128,13 +128,13 @@ def steps(
     """The slices as micro-batches, all with the same end in every topic-partition.
 
     Args:
-        folder: of the files, see `sort`.
+        folder: folder of the files, see `sort`.
         batches: first and last recorded batch. The ids end with the last one, since tables say by batch ids which rows
             a replay stands for; there are no more slices than ids.
-        last_wall_ms: of the last recorded batch; the clock of a slice is the time of its end, but never later.
+        last_wall_ms: of the last recorded batch; the clock of a slice is the time of its end, but not later than this.
         tick: tasks that depend on the wall clock run in every slice.
-        global_offsets: how far global tables have been read by the end; every slice sees them so.
-        step_records: about so many per slice.
+        global_offsets: how far global tables have been read by the end; every slice sees them like that.
+        step_records: approximate number of records per slice.
     """
     files = {part: SortedFile(path) for part, path in sorted_files(folder).items()}
     with ExitStack() as opened:
@@ -156,7 +156,7 @@ def steps(
 
 @dataclass(frozen=True)
 class ByTime:
-    """Makes readers of sorted files; travels to where they are read."""
+    """Makes readers of sorted files; is sent to the processes that read."""
 
     folder: Path
     history: Callable[[], Reader]
@@ -186,7 +186,7 @@ def _write(folder: Path, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Recor
 
 @contextmanager
 def _large_batches(spark: SparkSession) -> Iterator[None]:
-    """A stream hands few large rows to Python, this job many small ones."""
+    """A stream hands few large rows to Python; this job hands over many small ones."""
     before = spark.conf.get(_ARROW_ROWS)
     spark.conf.set(_ARROW_ROWS, str(GROUP_ROWS))
     try:

@@ -1,4 +1,4 @@
-"""Units of a replay as the tasks of a Spark job."""
+"""Task chunks of a replay as the tasks of a Spark job."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ class OnSpark:
 
 
 _runners: dict[bytes, ChunkRunner] = {}
-"""By the work, at most one: a Python worker outlives the tasks that Spark runs in it."""
+"""Runners by their work, at most one: a Python worker outlives the tasks that Spark runs in it."""
 
 
 def _run_here(work: bytes, fault_hook: str | None, chunks: Iterable[bytes]) -> Iterator[bytes | DeltaworksError]:
-    """In a worker. What another attempt would not change is an answer, so that Spark makes none."""
+    """Runs task chunks in a worker. Errors that a retry would not change are returned, so that Spark does not retry."""
     runner = _runners.get(work)
     if runner is None:
         _runners.clear()

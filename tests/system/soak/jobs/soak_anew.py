@@ -1,4 +1,4 @@
-"""One topic that is deleted and made anew, and nothing else that would be missed."""
+"""One topic that is deleted and recreated, and nothing else that would be missed."""
 
 from __future__ import annotations
 

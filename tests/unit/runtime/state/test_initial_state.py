@@ -139,7 +139,7 @@ def test_a_task_without_stores_begins_empty(tmp_path: Path) -> None:
 
 
 def test_an_initial_state_that_is_gone_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
-    with pytest.raises(IncompatibleCheckpointError, match=r"1-0\.state is not there"):
+    with pytest.raises(IncompatibleCheckpointError, match=r"1-0\.state is missing"):
         initial_state.with_initial_state(TaskState(), tmp_path, 1, 0).header()
 
 
@@ -148,7 +148,7 @@ def test_an_initial_state_that_is_cut_off_anywhere_is_refused(tmp_path: Path, ma
     whole = path.read_bytes()
     for size in {*range(0, len(whole), 97), *range(len(whole) - 40, len(whole))}:
         path.write_bytes(whole[:size])
-        with pytest.raises(IncompatibleCheckpointError, match=r"0-3\.state.*(cut off|not as it was written)"):
+        with pytest.raises(IncompatibleCheckpointError, match=r"0-3\.state.*(cut off|differs from what was written)"):
             initial_state.with_initial_state(TaskState(), tmp_path, 0, 3).header()
 
 

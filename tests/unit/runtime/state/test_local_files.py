@@ -186,12 +186,12 @@ def test_a_value_that_is_another_one_is_found_by_its_checksum(written: Written, 
         at = written.after.rindex(value)
         data = written.after[:at] + b"w" + written.after[at + 1 :]
         local = LocalStore(written.put(tmp_path / value.decode(), data), STORES)
-        with pytest.raises(StateError, match="an entry is not as it was written"):
+        with pytest.raises(StateError, match="an entry differs from what was written"):
             read(local)
-        with pytest.raises(StateError, match="something was wrong with it before"):
+        with pytest.raises(StateError, match="an error was found in it before"):
             local.refresh()
         local.close()
-        with pytest.raises(StateError, match="nothing says how it was made"):
+        with pytest.raises(StateError, match="it does not say how it was made"):
             LocalStore(tmp_path / value.decode(), STORES)  # in another process, too
 
 
@@ -204,10 +204,10 @@ def test_a_store_of_another_boot_or_format_is_refused_and_a_copy_made_anew(
     local.close()
     note = path / "made.json"
     for change, said in (
-        (lambda: monkeypatch.setattr(processes, "boot_id", lambda: "another boot"), "the machine was started again"),
+        (lambda: monkeypatch.setattr(processes, "boot_id", lambda: "another boot"), "the machine was restarted"),
         (lambda: note.write_bytes(b'{"format": 1, "boot": null}'), "it has format 1, and this version reads format 2"),
-        (lambda: note.write_bytes(b""), "nothing says how it was made"),
-        (note.unlink, "nothing says how it was made"),
+        (lambda: note.write_bytes(b""), "it does not say how it was made"),
+        (note.unlink, "it does not say how it was made"),
     ):
         kept = shutil.copytree(path, tmp_path / "kept")
         change()

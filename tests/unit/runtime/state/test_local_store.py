@@ -121,7 +121,7 @@ def test_a_late_writer_changes_nothing(store: LocalStore) -> None:
     fifth, sixth, late = StateVersion(5, b"e"), StateVersion(6, b"f"), StateVersion(2, b"late")
     put(store, FIRST, None, counts=StoreChanges([(b"k", b"1")]))
     put(store, fifth, FIRST, counts=StoreChanges([(b"k", b"5")]))
-    with pytest.raises(StateError, match="at version 5, and version 1 of it was read"):
+    with pytest.raises(StateError, match="at version 5, but version 1 was read"):
         put(store, late, FIRST, counts=StoreChanges([(b"k", b"2-stale")]))
     with pytest.raises(StateError, match="another process has written it meanwhile"):
         store.rebuild(iter(()), late, FIRST)
