@@ -112,7 +112,8 @@ def _first_open_day(table: Path) -> int | None:
         return None
     log = DeltaLog(table)
     log.load()
-    return min((PageName(path).start_ms // DAY_MS * DAY_MS for path in log.files if layout.is_page(path)), default=None)
+    pages = map(PageName.of, filter(layout.is_page, log.files))
+    return min((page.start_ms // DAY_MS * DAY_MS for page in pages), default=None)
 
 
 def _grown(connection: duckdb.DuckDBPyConnection, tables: int, border_ms: int, reaches: str) -> int:
