@@ -14,12 +14,15 @@ from pathlib import Path
 import duckdb
 from deltalake import DeltaTable
 
+from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import TableError
 from deltaworks.lakehouse import layout
 from deltaworks.lakehouse.layout import PageName
 from deltaworks.lakehouse.log import DeltaLog
-from deltaworks.replay.model import day_of
+from deltaworks.lakehouse.schema import Role, TableSchema, plan_schemas
+from deltaworks.replay.model import ReplayPlan, day_of
 from deltaworks.replay.plan import DAY_MS
+from deltaworks.topology.nodes.aggregates import SessionAggregate
 
 MAX_GROWTH_DAYS = 31
 """A range that would have to grow by more is refused."""
@@ -96,6 +99,24 @@ def require_some(
         if others
         else "publish when they are closed",
     )
+
+
+def published_tables(pipeline: Pipeline, plan: ReplayPlan) -> list[TableSchema]:
+    """The tables that a replay publishes."""
+    schemas = plan_schemas(pipeline.plan().tables, pipeline.dead_letter_table)
+    return [schema for schema in schemas if schema.name in plan.tables]
+
+
+def windowed_tables(schemas: list[TableSchema]) -> list[str]:
+    """The names of the tables of windows."""
+    return [schema.name for schema in schemas if schema.role is Role.WINDOWED]
+
+
+def session_tables(pipeline: Pipeline, schemas: list[TableSchema]) -> set[str]:
+    """The names of the tables whose windows are sessions."""
+    plan = pipeline.plan()
+    by_sessions = {node.name for node in plan.nodes if isinstance(node, SessionAggregate)}
+    return {schema.name for schema in schemas} & {sink.table for sink in plan.tables if sink.window_node in by_sessions}
 
 
 def _first_day(table: Path) -> int | None:
