@@ -10,7 +10,7 @@
   `Stores`, for processors.
 - What all share: `graph.py` (nodes, names, problems), `point.py` (an output and its types), `mistakes.py` (what users
   get wrong), `kafka_names.py` (what they look for in vain).
-- Rules of Kafka Streams over several nodes: `old_values.py`, `lookups.py`, `optimize.py`.
+- Rules of Kafka Streams over several nodes: `table_readers.py`, `optimize.py`.
 
 What a finished topology looks like is `deltaworks.topology`, what it does `deltaworks.kernel`.
 """

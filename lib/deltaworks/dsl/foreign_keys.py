@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from deltaworks.dsl.graph import Graph
-from deltaworks.dsl.lookups import lookup_stores
 from deltaworks.dsl.materialized import Materialized, Stored
-from deltaworks.dsl.old_values import ask_for_old_values
 from deltaworks.dsl.point import Known, Point, Unknown
+from deltaworks.dsl.table_readers import ask_for_old_values, lookup_stores
 from deltaworks.serdes import Serde, serde_for
 from deltaworks.serdes.foreign_keys import Answer, AnswerSerde, SubscriptionSerde
 from deltaworks.serdes.inference import returned
