@@ -25,7 +25,7 @@ from deltaworks.control.commands import Answer
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.errors import LeaseError
 from deltaworks.lakehouse.publish.publication import Publication, PublicationRequest
-from deltaworks.replay.phases import ReplayRun
+from deltaworks.replay import runs
 from deltaworks.settings import Settings
 from jobs.orders import pipeline
 from jobs.sample_data.kafka import DAY, SampleRecord, produce
@@ -83,7 +83,7 @@ class Undisturbed:
 
 def cells(settings: Settings, run_id: str) -> Mapping[str, PublicationRequest]:
     """What to publish of a replay: all days, and the first quarter of them."""
-    request = ReplayRun.resume(settings, run_id).publication_request()
+    request = runs.resume(settings, run_id).publication_request()
     assert request.to_ms is not None, "no day is complete"
     first_ms = _first_day_ms(settings)
     quarter_ms = first_ms + (request.to_ms - first_ms) // DAY // 4 * DAY
@@ -105,7 +105,7 @@ class Stream:
 
     def publish_and_roll_back(self, request: PublicationRequest) -> Iterator[Command]:
         """Each between batches that nothing disturbs."""
-        staging = ReplayRun.resume(self._settings, request.run_id).paths.tables
+        staging = runs.resume(self._settings, request.run_id).paths.tables
         yield self._measure("publish", request, {"staging": str(staging), "request": msgspec.to_builtins(request)})
         yield self._measure("rollback", request, {})
 

@@ -13,7 +13,7 @@ from deltaworks.control import jobs
 from deltaworks.control.checkpoint import CheckpointPlan
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.lakehouse.publish.scope import Scope
-from deltaworks.replay import phases
+from deltaworks.replay import phases, runs
 from deltaworks.replay.model import Phase, ReplayPaths, ReplayPlan, ReplayRequest
 from deltaworks.replay.phases import ReplayRun, Report
 from deltaworks.runtime.replay.steps import begun_later
@@ -75,7 +75,7 @@ class Beside:
         return ReplayRequest(pipeline=self.pipeline.name, requested_by="a test", **options)
 
     def start(self, **options: Any) -> ReplayRun:
-        return ReplayRun.start(self.settings, self.request(**options))
+        return runs.start(self.settings, self.request(**options))
 
     def advance(self, run: ReplayRun, until: Phase = "clean", *, passes: bool = True) -> list[Phase]:
         with run.held():
@@ -99,6 +99,7 @@ def stand_beside(stream: InProcessStream, patch: pytest.MonkeyPatch) -> Beside:
         shards=2,
     )
     PipelinePaths.of(stream.settings, stream.pipeline.name).plan.write_bytes(msgspec.json.encode(plan))
-    patch.setattr(phases, "Broker", lambda bootstrap: found.broker)
+    for module in (phases, runs):
+        patch.setattr(module, "Broker", lambda bootstrap: found.broker)
     patch.setattr(jobs, "load", lambda settings, name: found.pipeline)
     return found

@@ -16,7 +16,7 @@ from deltaworks.control import accepted, batches, jobs, set_aside
 from deltaworks.errors import ConfigurationError, DeltaworksError, KafkaTopicError, TableError
 from deltaworks.kafka import admin
 from deltaworks.lakehouse.archive_reader import ArchiveReader
-from deltaworks.replay import phases, work
+from deltaworks.replay import runs, work
 from deltaworks.replay.plan import DAY_MS
 from deltaworks.runtime.history import HistoryReader
 from deltaworks.settings import Settings
@@ -85,7 +85,7 @@ def refused(beside: Beside, **options: Any) -> DeltaworksError:
     """Nothing has changed."""
     with pytest.raises(KafkaTopicError) as error:
         beside.start(**options)
-    assert phases.all_unfinished(beside.settings) == []
+    assert runs.all_unfinished(beside.settings) == []
     return error.value
 
 
@@ -190,7 +190,7 @@ def test_a_topic_that_is_made_anew_before_anybody_accepts_that_is_not_read(
 
     with pytest.raises(KafkaTopicError, match=r"since the replay .* was planned"):
         beside.advance(run, "run")
-    phases.discard(beside.settings, run.plan.run_id)
+    runs.discard(beside.settings, run.plan.run_id)
     assert "No archive has all of that" in str(refused(beside))
 
 

@@ -15,7 +15,7 @@ import pytest
 from deltaworks import Pipeline, SessionWindows, StreamsBuilder, TimeWindows
 from deltaworks.errors import RecordsGoneError, TableError
 from deltaworks.lakehouse.publish.comparison import Comparison
-from deltaworks.replay import phases
+from deltaworks.replay import runs
 from deltaworks.replay.model import PHASES
 from deltaworks.replay.plan import DAY_MS
 from deltaworks.settings import Settings
@@ -138,7 +138,7 @@ def test_other_code_says_of_the_days_what_it_says_in_a_replay_of_all_history(bes
         rows, first = tables_of(run.paths.tables, beside.pipeline), run.paths.read_state().from_ms
         assert first is None or first <= day(2)
         found.append(of_days(rows, day(2), day(4)))
-        phases.discard(beside.settings, run.plan.run_id)
+        runs.discard(beside.settings, run.plan.run_id)
 
     assert found[0] == found[1]
     assert found[0] != of_days(beside.rows(), day(2), day(4))
@@ -146,7 +146,7 @@ def test_other_code_says_of_the_days_what_it_says_in_a_replay_of_all_history(bes
 
 def test_what_kafka_has_removed_by_age_is_not_missed(beside: Beside) -> None:
     run = beside.start(from_ms=day(3), tables=("hours",))
-    phases.discard(beside.settings, run.plan.run_id)
+    runs.discard(beside.settings, run.plan.run_id)
     kafka = beside.broker.kafka
     for step in steps_of(beside.stream):
         if run.plan.begin is not None and step.batch < run.plan.begin.batch:
@@ -158,7 +158,7 @@ def test_what_kafka_has_removed_by_age_is_not_missed(beside: Beside) -> None:
     assert again.plan.begin == run.plan.begin
     beside.advance(again, "compare")
     assert again.paths.read_state().differences == 0
-    phases.discard(beside.settings, again.plan.run_id)
+    runs.discard(beside.settings, again.plan.run_id)
 
     beside.broker.removed_when_ms = None  # somebody has removed them, however old they were
     unknown = beside.start(from_ms=day(3), tables=("hours",))

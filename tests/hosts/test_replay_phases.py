@@ -18,9 +18,8 @@ from deltaworks.control.lease import Lease
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.errors import ConfigurationError, ConflictError, TableError
 from deltaworks.lakehouse.publish.comparison import Comparison
-from deltaworks.replay import phases
+from deltaworks.replay import runs
 from deltaworks.replay.model import PHASES
-from deltaworks.replay.phases import ReplayRun
 from tests.hosts.beside import Beside, stand_beside
 from tests.hosts.test_replay_of_jobs import streamed
 
@@ -79,7 +78,7 @@ def test_other_code_is_compared_published_and_rolled_back(beside: Beside) -> Non
     assert len(after["enriched_orders"]) < len(before["enriched_orders"])
     assert {name for name in before if before[name] != after[name]} == {"order_counts", "enriched_orders"}
 
-    phases.rollback(beside.settings, run.plan.run_id, requested_by="a test")
+    runs.rollback(beside.settings, run.plan.run_id, requested_by="a test")
     assert beside.rows() == before
 
 
@@ -91,8 +90,8 @@ def test_a_gate_that_is_not_passed_publishes_nothing(beside: Beside) -> None:
     assert beside.rows() == before
     assert run.paths.tables.exists() and run.paths.read_state().passed is False
 
-    phases.discard(beside.settings, run.plan.run_id)
-    assert phases.unfinished(beside.settings, "orders") == []
+    runs.discard(beside.settings, run.plan.run_id)
+    assert runs.unfinished(beside.settings, "orders") == []
 
 
 def test_runs_exclude_each_other_where_they_overlap(beside: Beside) -> None:
@@ -101,17 +100,17 @@ def test_runs_exclude_each_other_where_they_overlap(beside: Beside) -> None:
         beside.start(tables=("order_counts", "user_revenue"))
     beside.start(from_ms=MARCH_1 + DAY, tables=("order_counts",))
     beside.start(tables=("enriched_orders",))
-    assert len(phases.all_unfinished(beside.settings)) == 3
+    assert len(runs.all_unfinished(beside.settings)) == 3
 
 
 def test_only_one_process_works_on_a_run(beside: Beside) -> None:
     run = beside.start()
     with run.held():
-        other = ReplayRun.resume(beside.settings, run.plan.run_id)
+        other = runs.resume(beside.settings, run.plan.run_id)
         with pytest.raises(ConflictError, match="Another process"), other.held():
             pass
         with pytest.raises(ConflictError, match="Another process"):
-            phases.discard(beside.settings, run.plan.run_id)
+            runs.discard(beside.settings, run.plan.run_id)
 
 
 @pytest.mark.parametrize("last", ["clean", "discard"])
@@ -130,8 +129,8 @@ def test_a_run_that_is_killed_while_it_is_removed_is_gone(
         if last == "clean":
             beside.advance(run)
         else:
-            phases.discard(beside.settings, run.plan.run_id)
-    assert phases.unfinished(beside.settings, "orders") == []
+            runs.discard(beside.settings, run.plan.run_id)
+    assert runs.unfinished(beside.settings, "orders") == []
     assert run.paths.root.exists()
 
     beside.start(tables=("order_counts",))
@@ -142,7 +141,7 @@ def test_a_day_that_is_not_complete_is_refused_with_what_can_be_asked_for(beside
     with pytest.raises(TableError, match="user_revenue still has windows that may change") as refused:
         beside.start(from_ms=MARCH_1, to_ms=MARCH_1 + 400 * DAY, tables=("user_revenue",))
     assert "--to 2026-03" in (refused.value.hint or "")
-    assert phases.all_unfinished(beside.settings) == []
+    assert runs.all_unfinished(beside.settings) == []
 
 
 def test_a_gate_is_asked_again_after_its_suite_was_repaired(beside: Beside) -> None:
@@ -156,9 +155,9 @@ def test_what_is_published_is_verified_and_cleaned_up_whatever_the_code_is_by_th
 ) -> None:
     run = beside.start(tables=("order_counts",))
     beside.advance(run, "publish")
-    monkeypatch.setattr(phases, "code_version", lambda *_: "another")
+    monkeypatch.setattr(runs, "code_version", lambda *_: "another")
 
-    assert beside.advance(ReplayRun.resume(beside.settings, run.plan.run_id)) == list(PHASES)
+    assert beside.advance(runs.resume(beside.settings, run.plan.run_id)) == list(PHASES)
 
 
 def test_a_replay_of_a_stream_that_was_handed_over_since_is_not_published(beside: Beside) -> None:
@@ -189,7 +188,7 @@ def test_a_hand_over_is_of_everything(beside: Beside, options: dict[str, Any]) -
 def test_a_request_that_makes_no_sense_is_refused(beside: Beside, options: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigurationError, match=says):
         beside.start(**options)
-    assert phases.all_unfinished(beside.settings) == []
+    assert runs.all_unfinished(beside.settings) == []
 
 
 def test_a_plan_names_the_topics_whose_history_kafka_has_thinned_out(beside: Beside) -> None:
@@ -228,9 +227,9 @@ def test_a_changelog_brings_its_snapshot_along(beside: Beside) -> None:
 
 def test_a_run_of_other_code_is_not_gone_on_with(beside: Beside, monkeypatch: pytest.MonkeyPatch) -> None:
     run = beside.start()
-    monkeypatch.setattr(phases, "code_version", lambda settings, pipeline: "another")
+    monkeypatch.setattr(runs, "code_version", lambda settings, pipeline: "another")
     with pytest.raises(ConfigurationError, match="was planned with code"):
-        ReplayRun.resume(beside.settings, run.plan.run_id)
+        runs.resume(beside.settings, run.plan.run_id)
 
 
 def test_a_command_that_a_driver_left_is_carried_out_by_who_asks_next(beside: Beside) -> None:

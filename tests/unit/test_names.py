@@ -18,7 +18,7 @@ from deltaworks.lakehouse import repair
 from deltaworks.lakehouse.publish import publication
 from deltaworks.lakehouse.retained import RetainedFiles
 from deltaworks.names import Rule
-from deltaworks.replay import handover, phases
+from deltaworks.replay import handover, runs
 from deltaworks.replay.model import ReplayPaths
 from deltaworks.runtime.replay import sorted_files
 from deltaworks.settings import Settings
@@ -91,9 +91,9 @@ BORDERS: dict[str, Callable[[Settings, str], object]] = {
     "line": lambda settings, name: paths(settings).checkpoint_of(name),
     "hand-over": lambda settings, name: paths(settings).handover(name),
     "replay": lambda settings, name: ReplayPaths.of(paths(settings), name),
-    "find a replay": lambda settings, name: phases.find(settings, name),
-    "discard": lambda settings, name: phases.discard(settings, name),
-    "publication": lambda settings, name: phases.publication_of(settings, name),
+    "find a replay": lambda settings, name: runs.find(settings, name),
+    "discard": lambda settings, name: runs.discard(settings, name),
+    "publication": lambda settings, name: runs.publication_of(settings, name),
     "roll back a hand-over": lambda settings, name: handover.record_of(settings, name),
     "record of a publication": lambda settings, name: publication._read(paths(settings).publications, name),
     "kept files": lambda settings, name: RetainedFiles(settings.tables / "orders", keep_ms=0).forget(name),

@@ -117,7 +117,7 @@ def clean(name: str, run: str) -> None:
 
 def discard(name: str, run: str, ti: Any = None) -> None:
     """Removes a rejected replay; production is unchanged."""
-    from deltaworks.replay import phases
+    from deltaworks.replay import runs
 
     rejected_by = ti.xcom_pull(task_ids="approve", key="rejected_by")
     if rejected_by is None:
@@ -127,7 +127,7 @@ def discard(name: str, run: str, ti: Any = None) -> None:
     paths = _paths(settings, name, run)
     if paths.plan.exists():
         with no_retry_where_it_cannot_help():
-            _patiently(lambda: phases.discard(settings, run))
+            _patiently(lambda: runs.discard(settings, run))
     shutil.rmtree(paths.root, ignore_errors=True)
     log.info("replay %s is removed; nothing was published", run)
 
@@ -161,9 +161,9 @@ def _at_its_turn(settings: Settings, run: str, phase: Phase) -> Iterator[ReplayR
 
 def resume(settings: Settings, run: str) -> ReplayRun:
     """Opens a replay that has not ended."""
-    from deltaworks.replay.phases import ReplayRun
+    from deltaworks.replay import runs
 
-    return ReplayRun.resume(settings, run)
+    return runs.resume(settings, run)
 
 
 def has_ended(settings: Settings, name: str, run: str) -> bool:
@@ -198,7 +198,7 @@ def run_id_of(dag_run: Any, number: int = 1) -> str:
 
 
 def _planned(name: str, params: Any, dag_run: Any, first: date | None, end: date | None, reason: str) -> str:
-    from deltaworks.replay.phases import ReplayRun
+    from deltaworks.replay import runs
 
     settings = Settings.from_environment()
     ids = (run_id_of(dag_run, number) for number in count(1))
@@ -215,7 +215,7 @@ def _planned(name: str, params: Any, dag_run: Any, first: date | None, end: date
     )
     listeners.require_own_kafka(settings)
     with no_retry_where_it_cannot_help():
-        plan = ReplayRun.start(settings, request, run_id=run_id).plan
+        plan = runs.start(settings, request, run_id=run_id).plan
     log.info("replay %s of %s, code %s", plan.run_id, name, plan.code_version)
     log.info(plan.extent)
     log.info("tables: %s", ", ".join(plan.tables))

@@ -76,8 +76,8 @@ def replay(
     Nothing that others read changes before the phase `publish`. Exit code 1 if the gate fails.
     """
     from deltaworks.control import code
+    from deltaworks.replay import runs
     from deltaworks.replay.model import PHASES, ReplayRequest
-    from deltaworks.replay.phases import ReplayRun
 
     settings, steps = Settings.from_environment(), Steps()
     home.make(settings)
@@ -85,7 +85,7 @@ def replay(
     code.run_from_archive(settings)
     with code.held(settings), steps.step(f"plan a replay of {name}") as report:
         if resume is not None:
-            run = ReplayRun.resume(settings, resume)
+            run = runs.resume(settings, resume)
         else:
             request = ReplayRequest(
                 pipeline=name,
@@ -97,7 +97,7 @@ def replay(
                 reason=reason,
                 requested_by=user(),
             )
-            run = ReplayRun.start(settings, request)
+            run = runs.start(settings, request)
         plan = run.plan
         report(f"run {plan.run_id}: {plan.extent}, code {plan.code_version}, tables {', '.join(plan.tables)}")
     for note in plan.notes:
@@ -128,7 +128,7 @@ def replays(name: Annotated[str | None, typer.Argument(help="Only replays of thi
     import msgspec
 
     from deltaworks.lakehouse.publish.publication import Publication
-    from deltaworks.replay import phases
+    from deltaworks.replay import runs
 
     settings = Settings.from_environment()
     if name is not None:
@@ -146,7 +146,7 @@ def replays(name: Annotated[str | None, typer.Argument(help="Only replays of thi
                 state.differences,
                 (state.error or "").partition("\n")[0],
             )
-            for paths, plan in phases.all_unfinished(settings)
+            for paths, plan in runs.all_unfinished(settings)
             if name in (None, plan.request.pipeline)
             for state in (paths.read_state(),)
         ),
@@ -188,9 +188,9 @@ def _handovers(settings: Settings, name: str | None) -> Iterator[Handover]:
 
 def discard(run: Annotated[str, typer.Argument(help="Id of an unfinished replay.")]) -> None:
     """Remove a replay that was not published."""
-    from deltaworks.replay import phases
+    from deltaworks.replay import runs
 
-    phases.discard(Settings.from_environment(), run)
+    runs.discard(Settings.from_environment(), run)
     out.print(f"Run {run} is removed; production is unchanged.")
 
 
@@ -199,14 +199,14 @@ def rollback(run: Annotated[str, typer.Argument(help="Id of a published replay."
 
     After a handover, the previous checkpoint resumes where it stopped; its code has to be back in `jobs/`.
     """
-    from deltaworks.replay import handover, phases
+    from deltaworks.replay import handover, runs
 
     settings = Settings.from_environment()
     with Steps().step(f"roll back {run}") as report:
         if handover.record_of(settings, run) is not None:
             count = len(handover.undo(settings, run, requested_by=user(), report=report).tables)
         else:
-            count = len(phases.rollback(settings, run, requested_by=user()).tables)
+            count = len(runs.rollback(settings, run, requested_by=user()).tables)
         report(f"{count} tables restored")
 
 

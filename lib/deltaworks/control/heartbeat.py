@@ -38,7 +38,7 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
     lag_records: int | None = None
     """Records in the source topics that no committed batch covers; None until known."""
     lag_seconds: float | None = None
-    """How long ago the topics ended at the stream's position (`control.lag`); None until known."""
+    """How long ago the topics ended at the stream's position (`runtime.health.Lag`); None until known."""
     lag_by_partition: dict[str, dict[str, int]] = {}
     next_offsets: dict[str, dict[str, int]] = {}
     """Next offset per topic and partition after the last committed batch."""

@@ -10,7 +10,7 @@
   `Stores`, for processors.
   - Shared by all: `graph.py` (nodes, names, problems), `point.py` (an output and its types), `mistakes.py` (checks of
     the user's calls), `kafka_names.py` (Kafka Streams' names that do not exist here).
-- Rules of Kafka Streams over several nodes: `old_values.py`, `lookups.py`, `optimize.py`.
+- Rules of Kafka Streams over several nodes: `table_readers.py`, `optimize.py`.
 
 `deltaworks.topology` says what a finished topology looks like, `deltaworks.kernel` what it does.
 """

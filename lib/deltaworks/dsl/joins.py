@@ -10,9 +10,9 @@ from typing import Any, Literal
 from deltaworks.dsl.exchanges import exchange
 from deltaworks.dsl.global_ktable import GlobalKTable
 from deltaworks.dsl.ktable import KTable
-from deltaworks.dsl.lookups import lookup_stores
 from deltaworks.dsl.mistakes import check_duration, need_handle
 from deltaworks.dsl.point import Known, Point, Typed, Unknown
+from deltaworks.dsl.table_readers import lookup_stores
 from deltaworks.topology.nodes import GlobalTableJoin, StreamTableJoin
 from deltaworks.topology.nodes.base import Origin
 from deltaworks.topology.stages import StoreSpec

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 from deltaworks.dsl.graph import GENERATED_STORE, call_site
 from deltaworks.dsl.materialized import Stored
 from deltaworks.dsl.mistakes import Handle, check_function, need_handle, need_value
-from deltaworks.dsl.old_values import ask_for_old_values
 from deltaworks.dsl.point import Point, Typed
 from deltaworks.dsl.suppress import suppress
 from deltaworks.dsl.table_joins import join_tables
+from deltaworks.dsl.table_readers import ask_for_old_values
 from deltaworks.dsl.table_views import filter_rows, map_rows, transform_rows
 from deltaworks.serdes.inference import pair, returned
 from deltaworks.topology.nodes import DeltaSink, TableGroupBy, TableToStream

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from deltaworks.dsl.graph import Graph
-from deltaworks.dsl.lookups import is_versioned
-from deltaworks.dsl.old_values import ask_for_old_values
 from deltaworks.dsl.point import Point
+from deltaworks.dsl.table_readers import ask_for_old_values, is_versioned
 from deltaworks.topology.nodes import (
     AnyNode,
     ExchangeSink,

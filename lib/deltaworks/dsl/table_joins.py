@@ -6,10 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal
 
-from deltaworks.dsl.lookups import lookup_stores
 from deltaworks.dsl.materialized import Materialized, Stored, own_store
-from deltaworks.dsl.old_values import ask_for_old_values
 from deltaworks.dsl.point import Point, Typed, Unknown
+from deltaworks.dsl.table_readers import ask_for_old_values, lookup_stores
 from deltaworks.serdes.inference import returned
 from deltaworks.topology.nodes import TableJoinMerge, TableTableJoin
 from deltaworks.topology.nodes.base import Origin

@@ -325,7 +325,7 @@ class TableCommitter:
         batch_id = table.log.transaction_version(table.app_id)
         lists: dict[int, PageList] = defaultdict(lambda: PageList(-1 if batch_id is None else batch_id))
         for path in sorted(filter(layout.is_page, table.log.files)):
-            lists[PageName(path).task].paths.append(path)
+            lists[PageName.of(path).task].paths.append(path)
         for task, before_ms in table.log.closed_ms.items():
             lists[task].closed_before_ms = before_ms
         return lists

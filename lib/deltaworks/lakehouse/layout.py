@@ -38,10 +38,20 @@ PUBLICATION, ROLLBACK, HANDOVER = "publication", "rollback", "handover"
 PUBLISHED, REMAINING = "published", "remaining"
 _CLOSED = "closed-t"
 _MS_PER_DAY = 86_400_000
-_OURS = re.compile(
-    r"(?:part|merged|final|open|snapshot|published|remaining)-(?:.*-)?b(\d{10})-(?:t\d{4}-)?([0-9a-f]{8})-[0-9a-f]{12}\.parquet$"
+_FILE = re.compile(
+    r"""(?: part | merged | final | open | snapshot | published | remaining ) - (?: .* - )?
+        b (?P<batch> \d{10} ) - (?: t \d{4} - )? (?P<tag> [0-9a-f]{8} ) - [0-9a-f]{12} \.parquet $""",
+    re.VERBOSE,
 )
-_FINAL = re.compile(r"(?:^|/)final-b\d{10}-t(\d{4})-")
+"""The name of any file of ours, without its folder."""
+_FINAL = re.compile(r"(?:^|/)final-b\d{10}-t(?P<task>\d{4})-")
+_PAGE = re.compile(
+    r"""window_date= (?P<day> .{10} ) /
+        open-t (?P<task> \d{4} ) - (?P<start_ms> [0-9a-f]{16} ) - (?P<key_hash> [0-9a-f]{8} ) -
+        (?P<closes_ms> [0-9a-f]{16} ) - (?P<rows> [0-9a-f]{8} ) - b""",
+    re.VERBOSE,
+)
+_PAGE_PREFIX = re.compile(r"window_date=.{10}/open-t")
 
 
 @dataclass(frozen=True)
@@ -49,32 +59,31 @@ class PageName:
     """A page: open windows of one task and date, from `(start_ms, key_hash)` to the next page."""
 
     path: str
+    task: int
+    start_ms: int
+    key_hash: int
+    closes_ms: int
+    """The lowest end of a window that is not final."""
+    rows: int
 
-    @property
-    def task(self) -> int:
-        return int(self.path[29:33])
+    @classmethod
+    def of(cls, path: str) -> PageName:
+        """Reads what `page_path` has written.
 
-    @property
-    def start_ms(self) -> int:
-        return int(self.path[34:50], 16)
-
-    @property
-    def key_hash(self) -> int:
-        return int(self.path[51:59], 16)
+        Raises:
+            TableError: the path names no page.
+        """
+        if (found := _PAGE.match(path)) is None:
+            raise TableError(
+                f"The file {path} is not named as a page of open windows.", hint="the file is not one of the stream's"
+            )
+        task, *numbers = found.group("task", "start_ms", "key_hash", "closes_ms", "rows")
+        return cls(path, int(task), *(int(number, 16) for number in numbers))
 
     @property
     def position(self) -> tuple[int, int]:
         """The lowest window start and key hash that it may hold."""
         return self.start_ms, self.key_hash
-
-    @property
-    def closes_ms(self) -> int:
-        """The lowest end of a window that is not final."""
-        return int(self.path[60:76], 16)
-
-    @property
-    def rows(self) -> int:
-        return int(self.path[77:85], 16)
 
 
 def query_tag(query_id: str) -> str:
@@ -108,7 +117,7 @@ def closed_step(task: int) -> str:
 def task_of(path: str) -> int | None:
     """The task that closed the windows of a file; None: several, or it is not known."""
     found = _FINAL.search(path)
-    return None if found is None else int(found[1])
+    return None if found is None else int(found["task"])
 
 
 def closed_task(step: str) -> int | None:
@@ -141,12 +150,17 @@ def page_position(day: str, task: int, start_ms: int, key_hash: int) -> str:
 
 def is_page(path: str) -> bool:
     """Whether a path inside a table names a page."""
-    return path[23:29] == "open-t" and path.startswith("window_date=")
+    return _PAGE_PREFIX.match(path) is not None
+
+
+def page_day(path: str) -> str:
+    """The date in a page's path, in the form of `window_day`."""
+    return path[_DAY]
 
 
 def page_closes(path: str) -> str:
     """The part of a page's path that compares like `closes_ms`."""
-    return path[60:76]
+    return path[_CLOSES]
 
 
 def closes_text(time_ms: int) -> str:
@@ -189,8 +203,8 @@ def partition_of(path: str) -> dict[str, str]:
 
 def batch_of(path: str) -> tuple[int, str] | None:
     """Batch and query tag in the name of a file of ours; None for any other file."""
-    found = _OURS.search(path.rsplit("/", 1)[-1])
-    return (int(found[1]), found[2]) if found else None
+    found = _FILE.search(path.rsplit("/", 1)[-1])
+    return (int(found["batch"]), found["tag"]) if found else None
 
 
 def utc(time_ms: int) -> str:
@@ -198,4 +212,15 @@ def utc(time_ms: int) -> str:
     return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
 
 
+def _place(field: str) -> slice:
+    """Where a field is in the path of any page: all fields have a fixed width.
+
+    Comparing a slice is much cheaper than reading the whole name, and a batch compares it for each open page.
+    """
+    found = _PAGE.match(page_path("1970-01-01", 0, 0, 0, 0, 0, 0, ""))
+    assert found is not None
+    return slice(*found.span(field))
+
+
 _EPOCH = date(1970, 1, 1)
+_DAY, _CLOSES = _place("day"), _place("closes_ms")

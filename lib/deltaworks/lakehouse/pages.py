@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from deltaworks.errors import TableError
 from deltaworks.lakehouse import layout, parquet
 from deltaworks.lakehouse.columns import TIMESTAMP
-from deltaworks.lakehouse.layout import PageName
+from deltaworks.lakehouse.layout import PageName, page_day
 from deltaworks.lakehouse.schema import TableSchema
 from deltaworks.lakehouse.writes import NewFile
 
@@ -149,19 +149,19 @@ class PageWriter:
                 touched.setdefault((day, page), _Touched(day, page, 0, 0)).deletes.append(identity)
         if closed_before_ms is not None:
             for page in _closing(pages, closed_before_ms):
-                touched.setdefault((_day(pages[page]), page), _Touched(_day(pages[page]), page, 0, 0))
+                touched.setdefault((page_day(pages[page]), page), _Touched(page_day(pages[page]), page, 0, 0))
         return [touched[place] for place in sorted(touched)]
 
     def _find(self, pages: Sequence[str], position: Position) -> tuple[str, int | None, Position]:
         """The page of a position, and where the next page begins. A date's first page takes what lies before it."""
         day = layout.window_day(position[0])
         index = bisect_right(pages, layout.page_position(day, self._task, *position) + "~") - 1
-        if (index < 0 or _day(pages[index]) != day) and index + 1 < len(pages) and _day(pages[index + 1]) == day:
+        if not _is_of(pages, index, day) and _is_of(pages, index + 1, day):
             index += 1
         end_of_day = layout.day_end_ms(position[0]), 0
-        if index < 0 or _day(pages[index]) != day:
+        if not _is_of(pages, index, day):
             return day, None, end_of_day
-        return day, index, end_of_day if _is_last_of_day(pages, index) else PageName(pages[index + 1]).position
+        return day, index, end_of_day if _is_last_of_day(pages, index) else PageName.of(pages[index + 1]).position
 
     def _rewrite(
         self, pages: Sequence[str], touched: _Touched, changed: ChangedRows, closed_before_ms: int | None
@@ -175,7 +175,7 @@ class PageWriter:
             if identities:
                 old = old.filter(self._keep(old, identities))
             rows = pa.concat_tables([old, new]) if new.num_rows else old
-            positions.append(PageName(pages[touched.page]).position)
+            positions.append(PageName.of(pages[touched.page]).position)
         if closed_before_ms is not None:
             rows = _close(rows, closed_before_ms)
         return _Rewritten(touched.day, min(positions), rows)
@@ -277,12 +277,12 @@ def _lowest_ms(column: pa.ChunkedArray) -> int:
     return int(pc.min(column).cast(pa.int64()).as_py()) // 1000
 
 
-def _day(path: str) -> str:
-    return path[12:22]
+def _is_of(pages: Sequence[str], index: int, day: str) -> bool:
+    return 0 <= index < len(pages) and page_day(pages[index]) == day
 
 
 def _is_last_of_day(pages: Sequence[str], index: int) -> bool:
-    return index + 1 == len(pages) or _day(pages[index + 1]) != _day(pages[index])
+    return index + 1 == len(pages) or page_day(pages[index + 1]) != page_day(pages[index])
 
 
 def _cuts(positions: Sequence[Position], page_rows: int, *, is_last: bool) -> list[int]:

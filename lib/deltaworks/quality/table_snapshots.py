@@ -76,7 +76,7 @@ def _open(path: Path, schema: TableSchema, last_batch: int | None) -> TableSnaps
     for step, before_ms in steps:
         if (task := layout.closed_task(step)) is not None:
             closed[task] = max(before_ms, closed.get(task, before_ms))
-    pages = tuple(PageName(name) for name in log.files if layout.is_page(name)) if version == log.version else ()
+    pages = tuple(PageName.of(name) for name in log.files if layout.is_page(name)) if version == log.version else ()
     return TableSnapshot(
         schema, dataset(path, table), max(as_of) if schema.role is Role.SNAPSHOT else None, closed, pages
     )

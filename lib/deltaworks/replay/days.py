@@ -14,12 +14,15 @@ from pathlib import Path
 import duckdb
 from deltalake import DeltaTable
 
+from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import TableError
 from deltaworks.lakehouse import layout
 from deltaworks.lakehouse.layout import PageName
 from deltaworks.lakehouse.log import DeltaLog
-from deltaworks.replay.model import day_of
+from deltaworks.lakehouse.schema import Role, TableSchema, plan_schemas
+from deltaworks.replay.model import ReplayPlan, day_of
 from deltaworks.replay.plan import DAY_MS
+from deltaworks.topology.nodes.aggregates import SessionAggregate
 
 MAX_GROWTH_DAYS = 31
 """A range that would have to grow by more is refused."""
@@ -98,6 +101,24 @@ def require_some(
     )
 
 
+def published_tables(pipeline: Pipeline, plan: ReplayPlan) -> list[TableSchema]:
+    """The tables that a replay publishes."""
+    schemas = plan_schemas(pipeline.plan().tables, pipeline.dead_letter_table)
+    return [schema for schema in schemas if schema.name in plan.tables]
+
+
+def windowed_tables(schemas: list[TableSchema]) -> list[str]:
+    """The names of the tables of windows."""
+    return [schema.name for schema in schemas if schema.role is Role.WINDOWED]
+
+
+def session_tables(pipeline: Pipeline, schemas: list[TableSchema]) -> set[str]:
+    """The names of the tables whose windows are sessions."""
+    plan = pipeline.plan()
+    by_sessions = {node.name for node in plan.nodes if isinstance(node, SessionAggregate)}
+    return {schema.name for schema in schemas} & {sink.table for sink in plan.tables if sink.window_node in by_sessions}
+
+
 def _first_day(table: Path) -> int | None:
     """The first day (ms) with windows."""
     log = DeltaLog(table)
@@ -112,7 +133,8 @@ def _first_open_day(table: Path) -> int | None:
         return None
     log = DeltaLog(table)
     log.load()
-    return min((PageName(path).start_ms // DAY_MS * DAY_MS for path in log.files if layout.is_page(path)), default=None)
+    pages = map(PageName.of, filter(layout.is_page, log.files))
+    return min((page.start_ms // DAY_MS * DAY_MS for page in pages), default=None)
 
 
 def _grown(connection: duckdb.DuckDBPyConnection, tables: int, border_ms: int, reaches: str) -> int:

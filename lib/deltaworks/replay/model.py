@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +14,8 @@ import msgspec
 
 from deltaworks.control.batches import MadeAnew
 from deltaworks.control.paths import PipelinePaths
-from deltaworks.files import replace_file
+from deltaworks.errors import ConflictError
+from deltaworks.files import lock, replace_file
 from deltaworks.kafka.ranges import Offsets
 from deltaworks.lakehouse.later_begin import LaterBegin
 from deltaworks.names import RUN
@@ -203,6 +207,28 @@ class ReplayPaths:
     def write_state(self, state: ReplayState) -> None:
         """Durable before anything else happens."""
         replace_file(self.state, msgspec.json.format(msgspec.json.encode(state), indent=1))
+
+    def remove(self) -> None:
+        """Removes the run, at once: it is gone without its plan. `runs.start` removes what a killed process leaves."""
+        self.plan.unlink()
+        shutil.rmtree(self.root, ignore_errors=True)
+
+
+@contextmanager
+def locked(path: Path, *, wait: bool) -> Iterator[None]:
+    """Holds the lock of a run, or that of planning a pipeline's runs.
+
+    Raises:
+        ConflictError: another process holds it, and `wait` is false.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        if not lock(file, wait=wait):
+            raise ConflictError(
+                f"Another process works on the replay {path.parent.name}.",
+                hint="wait for it; a process that dies lets go of it",
+            )
+        yield
 
 
 def day_of(time_ms: int) -> str:

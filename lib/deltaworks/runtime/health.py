@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Collection
+from collections import deque
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 import msgspec
@@ -14,12 +15,78 @@ from deltaworks.clock import Sign
 from deltaworks.control import fence, heartbeat
 from deltaworks.control.heartbeat import Heartbeat, State
 from deltaworks.control.intents import Intent
-from deltaworks.control.lag import Lag
 from deltaworks.control.paths import PipelinePaths
-from deltaworks.control.rate import Rate
 from deltaworks.control.reporter import Reporter
 from deltaworks.kafka.ranges import Offsets
 from deltaworks.runtime.messages import TaskResult
+
+_RATE_WINDOW_S = 60.0
+_LAG_SAMPLES = 512
+_LAG_EVERY_S = 1.0
+
+
+class Rate:
+    """The records per second that a stream has processed over the last minute; after an idle minute, it is 0.
+
+    A stream that has run for less than a minute is measured over its running time.
+    """
+
+    def __init__(self, ticks_s: Callable[[], float] = clock.ticks_s) -> None:
+        self._ticks_s = ticks_s
+        self._begun = ticks_s()
+        self._batches: deque[tuple[float, int]] = deque()
+        """The end and the number of records of each batch."""
+        self._records = 0
+
+    def add(self, records: int) -> None:
+        """Adds a batch that has just ended."""
+        self._batches.append((self._ticks_s(), records))
+        self._records += records
+
+    def per_second(self) -> float:
+        """The current rate."""
+        now = self._ticks_s()
+        while self._batches and self._batches[0][0] <= now - _RATE_WINDOW_S:
+            self._records -= self._batches.popleft()[1]
+        return self._records / max(min(now - self._begun, _RATE_WINDOW_S), 1.0)
+
+
+class Lag:
+    """The lag of a stream in time: how long ago its topics ended at its current position.
+
+    Timestamps of records say when an event happened, not when it was written. So the ends of the topics are remembered
+    with the time when they were seen, more coarsely the longer the stream takes to reach them.
+    """
+
+    def __init__(self, ticks_s: Callable[[], float] = clock.ticks_s) -> None:
+        self._ticks_s = ticks_s
+        self._seen: list[tuple[float, Offsets]] = []
+        self._every_s = _LAG_EVERY_S
+
+    def see(self, ends: Offsets) -> None:
+        """Records where the topics end now."""
+        now = self._ticks_s()
+        if len(self._seen) > 1 and now - self._seen[-2][0] < self._every_s:
+            self._seen.pop()  # the last one is always the current one
+        self._seen.append((now, ends))
+        if len(self._seen) > _LAG_SAMPLES:
+            self._seen = [*self._seen[:-1:2], self._seen[-1]]
+            self._every_s *= 2
+
+    def seconds(self, position: Offsets) -> float | None:
+        """How long ago the topics ended at a position: 0 if they still do; None if no end was ever seen.
+
+        For a position that the topics had passed before the first look, it is the time since that look.
+        """
+        if not self._seen:
+            return None
+        passed = next((n for n, (_, ends) in enumerate(self._seen) if not _reached(ends, position)), len(self._seen))
+        caught_up = passed == len(self._seen)
+        self._seen = self._seen[max(0, passed - 1) :]
+        if caught_up:
+            self._every_s = _LAG_EVERY_S
+            return 0.0
+        return self._ticks_s() - self._seen[0][0]
 
 
 @dataclass
@@ -168,3 +235,11 @@ class Health:
             with fence.held(self._paths.fence, self._generation, self._name):
                 heartbeat.write(self._paths.heartbeat, self._beat)
         self._reporter.beat(self._beat)
+
+
+def _reached(ends: Offsets, position: Offsets) -> bool:
+    return all(
+        position.get(topic, {}).get(partition, 0) >= end
+        for topic, partitions in ends.items()
+        for partition, end in partitions.items()
+    )

@@ -17,7 +17,7 @@ import msgspec
 from deltalake import DeltaTable
 
 from deltaworks.lakehouse.publish.comparison import Comparison
-from deltaworks.replay import phases
+from deltaworks.replay import runs
 from deltaworks.replay.model import ReplayPlan, ReplayState
 from deltaworks.settings import Settings
 from tests.support.fault_hooks import HOOK, VARIABLE
@@ -101,20 +101,20 @@ class Project:
 
     def plan(self, run: str) -> ReplayPlan:
         """Of a replay that is not finished."""
-        return phases.find(self.settings, run)[1]
+        return runs.find(self.settings, run)[1]
 
     def state(self, run: str) -> ReplayState:
         """Of a replay that is not finished."""
-        return phases.find(self.settings, run)[0].read_state()
+        return runs.find(self.settings, run)[0].read_state()
 
     def comparison(self, run: str) -> Comparison:
         """What a replay that is not finished would change."""
-        file = phases.find(self.settings, run)[0].comparison
+        file = runs.find(self.settings, run)[0].comparison
         return msgspec.json.decode(file.read_bytes(), type=Comparison)
 
     def unfinished(self, name: str) -> list[str]:
         """The replays of a pipeline that are neither finished nor discarded."""
-        return [plan.run_id for plan in phases.unfinished(self.settings, name)]
+        return [plan.run_id for plan in runs.unfinished(self.settings, name)]
 
 
 def until(fact: Callable[[], T | None], what: str, timeout_s: float = WAIT_S) -> T:

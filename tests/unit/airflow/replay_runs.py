@@ -60,8 +60,7 @@ def _run(dag: Any, *, approval: bool = True, option: str = "", passes: bool = Tr
     from sqlalchemy import select
 
     from deltaworks.airflow.replay_operators import PhaseOperator
-    from deltaworks.replay import phases
-    from deltaworks.replay.phases import ReplayRun
+    from deltaworks.replay import runs
     from deltaworks.settings import Settings
     from tests.unit.airflow.replays import take_notes
 
@@ -75,7 +74,7 @@ def _run(dag: Any, *, approval: bool = True, option: str = "", passes: bool = Tr
 
         def here(operator: PhaseOperator, context: Any) -> None:
             """Instead of another process."""
-            run = ReplayRun.resume(settings, operator.replay)
+            run = runs.resume(settings, operator.replay)
             state = run.advance(operator.phase, lambda phase: print)
             if operator.phase == "gate" and not state.passed:
                 from airflow.sdk.exceptions import AirflowFailException
@@ -94,9 +93,9 @@ def _run(dag: Any, *, approval: bool = True, option: str = "", passes: bool = Tr
     with create_session() as session:
         found = session.scalars(select(TaskInstance).where(TaskInstance.run_id == ended.run_id)).all()
         tasks = {task.task_id: str(task.state) for task in found}
-    left = [plan.run_id for _, plan in phases.all_unfinished(settings)]
+    left = [plan.run_id for _, plan in runs.all_unfinished(settings)]
     for run in left:
-        phases.discard(settings, run)
+        runs.discard(settings, run)
     return Run(state=str(ended.state), tasks=tasks, phases=notes.done, asked=asked, left=left)
 
 

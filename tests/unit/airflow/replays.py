@@ -13,7 +13,7 @@ from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.lakehouse.publish.comparison import Comparison, Day, RowCounts, TableComparison
 from deltaworks.lakehouse.publish.scope import Scope
 from deltaworks.quality.verdict import Outcome, Verdict
-from deltaworks.replay import phases
+from deltaworks.replay import runs
 from deltaworks.replay.model import Phase, ReplayPaths, ReplayPlan, ReplayRequest, ReplayState
 from deltaworks.replay.phases import Engines, ReplayRun, Report
 from deltaworks.replay.plan import code_version
@@ -78,8 +78,8 @@ def take_notes(patch: Any) -> Notes:
     def verify(self: ReplayRun, state: ReplayState, report: Report) -> None:
         notes.note("verify")
 
-    patch.setattr(phases, "make_plan", make_plan)
-    patch.setattr(phases, "begun_later", lambda plan, *_: plan)
+    patch.setattr(runs, "make_plan", make_plan)
+    patch.setattr(runs, "begun_later", lambda plan, *_: plan)
     for phase in (run, compare, gate, publish, verify):
         patch.setattr(ReplayRun, f"_{phase.__name__}", phase)
     return notes

@@ -13,7 +13,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 from deltaworks.airflow import replay_tasks
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.errors import ConflictError, StackError, TableError
-from deltaworks.replay import phases
+from deltaworks.replay import runs
 from deltaworks.replay.model import ReplayPaths
 from deltaworks.settings import Settings
 from tests.unit.airflow.replays import Notes, phase_done, planned, project_settings, take_notes
@@ -211,7 +211,7 @@ def test_who_has_approved_it_or_else_triggered_it_is_noted_before_it_is_publishe
     with pytest.raises(StackError):
         replay_tasks.publish(NAME, run, form(approval=approval), answer(answered_by))
 
-    found = phases.ReplayRun.resume(settings, run)
+    found = runs.resume(settings, run)
     assert found.publication_request().approved_by == noted
     assert found.publication_request().requested_by == "airflow admin"
 
@@ -284,7 +284,7 @@ def test_what_was_rejected_is_thrown_away_once(settings: Settings, notes: Notes)
     replay_tasks.discard(NAME, "r", answer("admin"))
 
     assert not paths.root.exists()
-    assert phases.all_unfinished(settings) == []
+    assert runs.all_unfinished(settings) == []
 
 
 def test_nothing_is_thrown_away_that_nobody_has_rejected(settings: Settings, notes: Notes) -> None:
@@ -298,7 +298,7 @@ def test_nothing_is_thrown_away_that_nobody_has_rejected(settings: Settings, not
 
 def test_a_run_that_an_earlier_try_still_works_on_is_tried_again(settings: Settings, notes: Notes) -> None:
     planned(settings, NAME, "r", "run")
-    with phases.ReplayRun.resume(settings, "r").held():
+    with runs.resume(settings, "r").held():
         with pytest.raises(AirflowException, match="Another process works on the replay") as error:
             replay_tasks.compare(NAME, "r")
         with pytest.raises(AirflowException):
@@ -318,7 +318,7 @@ def test_a_run_whose_code_has_changed_fails_and_says_what_to_do(settings: Settin
 
 def test_a_replay_that_somebody_has_discarded_is_no_more(settings: Settings, notes: Notes) -> None:
     planned(settings, NAME, "r", "run")
-    phases.discard(settings, "r")
+    runs.discard(settings, "r")
 
     with pytest.raises(AirflowFailException, match="no unfinished replay 'r'"):
         replay_tasks.compare(NAME, "r")

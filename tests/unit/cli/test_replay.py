@@ -17,7 +17,7 @@ from deltaworks.control.paths import PipelinePaths
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.lakehouse.publish.ownership import Handover, HandoverRequest
 from deltaworks.lakehouse.publish.publication import Publication, PublicationRequest
-from deltaworks.replay import days, phases
+from deltaworks.replay import days, phases, runs
 from deltaworks.replay.model import Approval, ReplayPaths
 from deltaworks.replay.phases import ReplayRun
 from deltaworks.settings import Settings
@@ -125,7 +125,7 @@ def test_a_published_replay_says_who_approved_it(
 def test_what_is_asked_of_the_committer_and_told_names_who_approved_it(
     settings: Settings, paths: ReplayPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = ReplayRun.resume(settings, "r")
+    run = runs.resume(settings, "r")
     run.approve("airflow ada")
     asked: list[PublicationRequest] = []
     said: list[str] = []

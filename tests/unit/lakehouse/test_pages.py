@@ -181,7 +181,7 @@ def test_pages_have_a_bounded_size(tmp_path: Path) -> None:
     windows.batch(*many(100, 1))
     windows.batch(*[(f"x{number}", *hour(0), 1) for number in range(50)])
 
-    assert max(layout.PageName(path).rows for path in windows.pages()) <= 8
+    assert max(layout.PageName.of(path).rows for path in windows.pages()) <= 8
     assert len(windows.rows()) == 250
 
 
@@ -191,7 +191,7 @@ def test_new_windows_leave_full_pages_behind(tmp_path: Path) -> None:
         for part in range(5):
             windows.batch(*many(50, number)[part * 10 : part * 10 + 10])
 
-    rows = sorted(layout.PageName(path).rows for path in windows.pages())
+    rows = sorted(layout.PageName.of(path).rows for path in windows.pages())
 
     assert sum(rows) == 1000
     assert len(rows) <= 16

@@ -1,15 +1,16 @@
-"""Aggregates of a stream per key, and the merge of a cogroup's streams.
+"""Aggregates of a stream per key, the merge of a cogroup's streams, and the functions of every aggregation.
 
-Aggregates over windows are in `windowed_aggregates.py`, `sliding.py`, `sessions.py`. These functions are the hottest of
-all: each is one closure, and works on the caches of its store directly.
+Aggregates over windows are in `windowed_aggregates.py`, `sliding.py`, `sessions.py`. The aggregates are the hottest
+functions of all: each is one closure, and works on the caches of its store directly.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, assert_never
 
 from deltaworks.kernel.context import Process
-from deltaworks.kernel.processors.aggregations import functions
 from deltaworks.kernel.processors.caching import forward_at_commit
 from deltaworks.kernel.processors.rows import keeper
 from deltaworks.kernel.processors.window_clock import CogroupClock
@@ -17,7 +18,42 @@ from deltaworks.kernel.processors.wiring import Wiring
 from deltaworks.kernel.records import Headers
 from deltaworks.kernel.stores.versioned import VersionedStore
 from deltaworks.serdes.change import Change
-from deltaworks.topology.nodes.aggregates import CogroupMerge, StreamAggregate
+from deltaworks.topology.nodes.aggregates import Aggregate, Aggregation, CogroupMerge, Count, Reduce, StreamAggregate
+
+
+@dataclass(frozen=True)
+class Functions:
+    """What an aggregation does to its state."""
+
+    initial: Callable[[], Any]
+    update: Callable[[Any, Any, Any], Any]
+    """`(key, value, aggregate) -> aggregate`"""
+    merge: Callable[[Any, Any, Any], Any]
+    """`(key, aggregate so far, aggregate of the next session) -> aggregate`"""
+
+
+def functions(aggregation: Aggregation) -> Functions:
+    """Count, reduce and aggregate as the same three functions, for every kind of window."""
+    match aggregation:
+        case Count():
+            return Functions(lambda: 0, lambda key, value, count: count + 1, lambda key, left, right: left + right)
+        case Reduce():
+            reducer = aggregation.reducer
+
+            def reduce(key: Any, value: Any, aggregate: Any) -> Any:
+                return value if aggregate is None else reducer(aggregate, value)
+
+            return Functions(lambda: None, reduce, lambda key, left, right: reduce(key, right, left))
+        case Aggregate():
+            return Functions(aggregation.initializer, aggregation.aggregator, aggregation.merger or _no_merger)
+        case _:
+            assert_never(aggregation)
+
+
+def check_retention(store: str, retention_ms: int | None, needed_ms: int) -> None:
+    """The DSL has told the user; this is for plans made without it."""
+    if retention_ms is None or retention_ms < needed_ms:
+        raise ValueError(f"store '{store}' keeps {retention_ms} ms; its windows with their grace need {needed_ms} ms")
 
 
 def stream_aggregate(node: StreamAggregate, wiring: Wiring) -> Process:
@@ -91,3 +127,7 @@ def cogroup_merge(node: CogroupMerge, wiring: Wiring) -> Process:
     """Merges the updates of all streams of a cogroup; a window is final when it is final for each of them."""
     wiring.clocks[node.name] = CogroupClock(wiring.clocks, node.parents)
     return wiring.forward(node.name)
+
+
+def _no_merger(key: Any, left: Any, right: Any) -> Any:
+    raise TypeError("an aggregate over sessions needs a merger")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from deltaworks.kernel.context import NO_HEADERS, Process
-from deltaworks.kernel.processors.aggregations import check_retention, functions
+from deltaworks.kernel.processors.aggregates import check_retention, functions
 from deltaworks.kernel.processors.caching import forward_sessions_at_commit
 from deltaworks.kernel.processors.window_clock import WindowClock
 from deltaworks.kernel.processors.wiring import Wiring

@@ -13,9 +13,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from deltaworks.kernel.change import Change
 from deltaworks.kernel.context import NO_HEADERS, Process
-from deltaworks.kernel.processors.aggregations import check_retention, functions
+from deltaworks.kernel.processors.aggregates import check_retention, functions
 from deltaworks.kernel.processors.caching import forward_sliding_windows_at_commit
 from deltaworks.kernel.processors.window_clock import WindowClock
 from deltaworks.kernel.processors.wiring import Wiring
@@ -23,6 +22,7 @@ from deltaworks.kernel.records import Headers
 from deltaworks.kernel.stores.entries import ABSENT, Entry
 from deltaworks.kernel.stores.state import NEVER
 from deltaworks.kernel.stores.window import WindowStore
+from deltaworks.serdes.change import Change
 from deltaworks.serdes.windowed import Windowed
 from deltaworks.topology.nodes.aggregates import SlidingAggregate
 from deltaworks.topology.windows import EmitStrategy

@@ -1,0 +1,191 @@
+"""The runs of a replay: how one is planned, resumed, found, discarded and rolled back.
+
+Runs that would publish the same days of the same table exclude each other from the plan to the end, whether they are at
+work or lie there unfinished. What a run does in its phases is in `phases.py`.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from deltaworks.control import batches, jobs, set_aside, table_commands
+from deltaworks.control.paths import PipelinePaths
+from deltaworks.dsl.pipeline import Pipeline
+from deltaworks.errors import ConfigurationError, ConflictError
+from deltaworks.lakehouse.archive_reader import ArchiveReader
+from deltaworks.lakehouse.publish import ownership
+from deltaworks.lakehouse.publish.publication import Publication
+from deltaworks.names import RUN
+from deltaworks.replay import days, same_topics
+from deltaworks.replay.begin import Broker, begun_later
+from deltaworks.replay.model import ReplayPaths, ReplayPlan, ReplayRequest, ReplayState, locked
+from deltaworks.replay.phases import ReplayRun
+from deltaworks.replay.plan import code_version, make_plan
+from deltaworks.settings import Settings
+from deltaworks.topology.archives import Archives
+
+
+def start(settings: Settings, request: ReplayRequest, *, run_id: str | None = None) -> ReplayRun:
+    """Plans a new run; with an id of the caller's, the run of that id if it is planned already.
+
+    Raises:
+        ConfigurationError: the request makes no sense, or the pipeline never ran.
+        ConflictError: another run would publish some of the same.
+        KafkaTopicError: it would have to read what a topic held that was made anew since.
+    """
+    own = PipelinePaths.of(settings, request.pipeline)
+    pipeline = set_aside.applied(own, jobs.load(settings, request.pipeline))
+    with locked(own.replays / "lock", wait=True):
+        if run_id is not None and ReplayPaths.of(own, run_id).plan.exists():
+            return resume(settings, run_id)
+        _sweep(own.replays)
+        broker = Broker(settings.bootstrap)
+        plan = make_plan(settings, pipeline, request, broker, run_id)
+        from_ms = _require_complete(settings, pipeline, plan)
+        record = PipelinePaths.of(settings, request.pipeline).batches
+        archive = ArchiveReader(settings.tables, Archives.of(pipeline.plan()), plan.topics.get)
+        plan = begun_later(plan, pipeline, from_ms, lambda: batches.read(record), broker, archive)
+        same_topics.require_readable(plan, pipeline, lambda: batches.read(record), archive)
+        for other in unfinished(settings, request.pipeline):
+            _require_apart(plan, other)
+        paths = ReplayPaths.of(own, plan.run_id)
+        paths.root.mkdir(parents=True, exist_ok=True)
+        paths.write_state(ReplayState(done=["plan"]))
+        paths.write_plan(plan)
+    return ReplayRun(settings, pipeline, paths, plan)
+
+
+def resume(settings: Settings, run_id: str) -> ReplayRun:
+    """An unfinished run.
+
+    Raises:
+        ConfigurationError: there is no such run, or the code has changed since it was planned, and nothing is
+            published yet.
+    """
+    paths, plan = find(settings, run_id)
+    pipeline = jobs.load(settings, plan.request.pipeline)
+    pipeline = set_aside.applied(PipelinePaths.of(settings, pipeline.name), pipeline)
+    version = code_version(settings, pipeline)
+    if version != plan.code_version and "publish" not in paths.read_state().done:
+        raise ConfigurationError(
+            f"Run {run_id} was planned with code {plan.code_version}; the code in jobs/ is {version} now.",
+            hint=f"bring that code back, or `deltaworks discard {run_id}` and start another replay",
+        )
+    return ReplayRun(settings, pipeline, paths, plan)
+
+
+def find(settings: Settings, run_id: str) -> tuple[ReplayPaths, ReplayPlan]:
+    """A run that was not finished.
+
+    Raises:
+        ConfigurationError: there is none of that id.
+    """
+    RUN.checked(run_id)
+    for root in settings.pipelines.glob(f"*/replays/{run_id}/plan.json"):
+        paths = ReplayPaths.of(PipelinePaths(root.parents[2]), run_id)
+        return paths, paths.read_plan()
+    known = [plan.run_id for _, plan in all_unfinished(settings)]
+    raise ConfigurationError(
+        f"There is no unfinished replay {run_id!r}.", hint=f"unfinished: {', '.join(known) or 'none'}"
+    )
+
+
+def all_unfinished(settings: Settings) -> list[tuple[ReplayPaths, ReplayPlan]]:
+    """Of all pipelines, oldest first."""
+    names = sorted(path.parent.name for path in settings.pipelines.glob("*/replays"))
+    found = [run for name in names for run in _runs(settings, name)]
+    return sorted(found, key=lambda run: run[1].created_ms)
+
+
+def unfinished(settings: Settings, name: str) -> list[ReplayPlan]:
+    """The plans of the runs of a pipeline that are neither cleaned up nor discarded."""
+    return [plan for _, plan in _runs(settings, name)]
+
+
+def _runs(settings: Settings, name: str) -> Iterator[tuple[ReplayPaths, ReplayPlan]]:
+    own = PipelinePaths.of(settings, name)
+    for file in sorted(own.replays.glob("*/plan.json")):
+        paths = ReplayPaths.of(own, file.parent.name)
+        try:
+            plan = paths.read_plan()
+        except FileNotFoundError:
+            continue  # removed meanwhile
+        yield paths, plan
+
+
+def discard(settings: Settings, run_id: str) -> None:
+    """Throws a run away; production stays as it is.
+
+    Raises:
+        ConfigurationError: there is no such run.
+        ConflictError: somebody works on it, or a hand-over to it was begun.
+    """
+    paths, plan = find(settings, run_id)
+    own = PipelinePaths.of(settings, plan.request.pipeline)
+    with locked(paths.lock, wait=False):
+        told = ownership.read(own.handover(run_id))
+        if told is not None and told.state != "undone" and "publish" not in paths.read_state().done:
+            raise ConflictError(
+                f"A hand-over to run {run_id} was begun.",
+                hint=f"deltaworks replay {plan.request.pipeline} --resume {run_id} completes it, "
+                f"deltaworks rollback {run_id} takes it back",
+            )
+        if plan.request.hand_over and told is None:
+            ownership.abandon(settings.tables, plan.tables, run_id)
+            shutil.rmtree(own.checkpoint_of(run_id).root, ignore_errors=True)
+        paths.remove()
+
+
+def publication_of(settings: Settings, run_id: str) -> tuple[str, Path]:
+    """The pipeline and the record of what a run has published.
+
+    Raises:
+        ConfigurationError: it has published nothing that is still known.
+    """
+    RUN.checked(run_id)
+    for file in settings.pipelines.glob(f"*/publications/{run_id}.json"):
+        return file.parents[1].name, file
+    known = sorted(path.stem for path in settings.pipelines.glob("*/publications/*.json"))
+    raise ConfigurationError(
+        f"No publication of a run {run_id!r} is known.", hint=f"publications: {', '.join(known) or 'none'}"
+    )
+
+
+def rollback(settings: Settings, run_id: str, *, requested_by: str) -> Publication:
+    """Takes back what a run has published, also under a running stream."""
+    name, _ = publication_of(settings, run_id)
+    return table_commands.rollback(settings, jobs.load(settings, name), run_id, requested_by=requested_by)
+
+
+def _sweep(replays: Path) -> None:
+    """Removes what processes that died have left of runs without a plan; nobody plans meanwhile."""
+    for folder in replays.iterdir():
+        if folder.is_dir() and not (folder / "plan.json").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _require_complete(settings: Settings, pipeline: Pipeline, plan: ReplayPlan) -> int | None:
+    """Days that the stream may still write to cannot be published; better known now than after an hour.
+
+    Returns:
+        The first moment to publish, as far as production's sessions say.
+    """
+    schemas = days.published_tables(pipeline, plan)
+    windowed, sessions = days.windowed_tables(schemas), days.session_tables(pipeline, schemas)
+    begin, _ = days.publishable((settings.tables,), windowed, sessions, plan.request.from_ms, plan.request.to_ms)
+    return begin
+
+
+def _require_apart(plan: ReplayPlan, other: ReplayPlan) -> None:
+    tables = sorted(set(plan.tables) & set(other.tables))
+    mine, theirs = plan.request, other.request
+    before = mine.to_ms is not None and theirs.from_ms is not None and mine.to_ms <= theirs.from_ms
+    after = theirs.to_ms is not None and mine.from_ms is not None and theirs.to_ms <= mine.from_ms
+    if tables and not before and not after:
+        raise ConflictError(
+            f"Run {other.run_id} replays some of the same days of {', '.join(tables)}, and is not finished.",
+            hint=f"go on with it (deltaworks replay {theirs.pipeline} --resume {other.run_id}) "
+            f"or throw it away (deltaworks discard {other.run_id})",
+        )
