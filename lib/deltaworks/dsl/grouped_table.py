@@ -45,7 +45,7 @@ class KGroupedTable(Handle, Generic[K, V]):
     Args:
         at: the output with the values that leave and enter groups.
         name: name of the exchange. Aggregates of this grouping share a named exchange; without a name, each makes its
-        own.
+            own.
     """
 
     def __init__(self, at: Point, name: str | None) -> None:

@@ -348,7 +348,7 @@ class KStream(KStreamJoins[K, V]):
         value: Typed[V] | None = None,
         name: str | None = None,
     ) -> KGroupedStream[KR, V]:
-        """Groups by a new key; every aggregate makes an exchange, unless a named one is shared.
+        """Groups by a new key; each aggregate makes an exchange, unless it shares a named one.
 
         Args:
             selector: `(key, value) -> key`; null keys are dropped.

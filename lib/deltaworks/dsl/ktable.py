@@ -157,7 +157,7 @@ class KTable(Handle, Generic[K, V]):
         value: Typed[VR] | None = None,
         name: str | None = None,
     ) -> KGroupedTable[KR, VR]:
-        """Groups the rows by a new key; every aggregate makes an exchange, unless a named one is shared.
+        """Groups the rows by a new key; each aggregate makes an exchange, unless it shares a named one.
 
         A changed row leaves its old group, then enters its new one. Rows with a null group or value are in no group.
         Only the latest versions of a versioned table are grouped.

@@ -49,8 +49,8 @@ class Pipeline:
     name: str
     """Names the checkpoint, the transactions and the control topic; a rename is a new pipeline."""
     topology: Callable[[StreamsBuilder], None] | Callable[[], Topology]
-    """Builds the topology with the builder that it gets, or takes nothing and returns a low-level `Topology`. `plan`
-    calls it each time."""
+    """Builds the topology with the builder that it gets, or takes nothing and returns a low-level `Topology`.
+    `plan` calls it each time."""
     topics: tuple[Topic, ...] = ()
     """Topics that are created at the start if they do not exist; topics that are only written need not be listed."""
     on_error: Literal["fail", "continue"] = "fail"

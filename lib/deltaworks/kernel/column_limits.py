@@ -161,7 +161,7 @@ def _decimal_check(digits: DecimalDigits) -> Check:
 
     def check(cell: Decimal) -> None:
         if not quantize(cell, step).is_finite():
-            raise ArithmeticError("it is no number")
+            raise ArithmeticError("it is not a number")
 
     return check
 

@@ -175,7 +175,7 @@ class Partition:
         if self._set_aside and not self._set_aside.isdisjoint(
             self._context.batches[number].offsets[indices.start : indices.stop]
         ):
-            raise SetAsideError("somebody said that this record shall not be processed (`deltaworks set-aside`)")
+            raise SetAsideError("this record is set aside by its coordinates (`deltaworks set-aside`)")
 
     def _extracted(
         self, extractor: TimestampExtractor, key: Any, value: Any, headers: Headers, number: int, index: int

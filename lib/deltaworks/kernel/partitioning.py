@@ -54,6 +54,6 @@ def _several(topic: str, chosen: Any) -> tuple[int, ...]:
     """The chosen partitions, each once, in order."""
     if not isinstance(chosen, Collection) or not all(isinstance(partition, int) for partition in chosen):
         raise TypeError(
-            f"the partitioner of topic '{topic}' returned {chosen!r}, which is no partition and no set of them"
+            f"the partitioner of topic '{topic}' returned {chosen!r}, neither a partition nor a set of them"
         )
     return tuple(sorted(set(chosen)))

@@ -29,7 +29,7 @@ class _UnusualError(Exception):
 
 
 def stacktrace(error: BaseException) -> str:
-    """What Python prints of an error, with files as they are imported: the same wherever the code lies."""
+    """The trace that Python prints for an error, with files named as imported: the same wherever the code lies."""
     try:
         return _chain(error)
     except _UnusualError:

@@ -306,8 +306,8 @@ class Task:
         makers = [node for node in nodes if store in node.fills] or nodes
         who = ", ".join(f"'{node.name}' from {node.origin}" if node.origin else f"'{node.name}'" for node in makers)
         return StreamsError(
-            f"store '{store}' of {who or 'nobody'} cannot keep what it was given: {error}",
-            hint="give the store the type of what is put into it, or put what it has been declared for",
+            f"store '{store}' of {who or 'nobody'} cannot keep a value that it was given: {error}",
+            hint="declare the store with the type of its values, or put only values of the declared type",
         )
 
     def _partition(self, topic: str, partition: int, numbers: Iterable[int]) -> Partition:

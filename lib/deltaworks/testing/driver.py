@@ -243,7 +243,7 @@ class TopologyTestDriver:
             case CustomStore():
                 return store.instance
             case SuppressBuffer() | SubscriptionStore() | TimeOrderedStore() | WaitingList():
-                raise KeyError(f"store '{name}' is internal to its operator, in a form that nobody else reads")
+                raise KeyError(f"store '{name}' is internal to its operator, in a form that nothing else reads")
             case _:
                 assert_never(store)
 

@@ -1,4 +1,4 @@
-"""What a pipeline does with a record that fails: the words `fail` and `continue`, or a function of the user's.
+"""What a pipeline does with a failed record: the words `fail` and `continue`, or a function of the user.
 
 The task applies the policy in `kernel/context.py`; the dead letters are made in `kernel/errors.py`.
 """
@@ -20,7 +20,7 @@ MAX_RETRIES = 3
 
 
 class FailedRecord(msgspec.Struct, frozen=True):
-    """What failed.
+    """The failed record.
 
     After a deserialization error: the record as it was read, in bytes. Processing: the record as the operator got it.
     Production: the record as it was to be written, and its `topic`; None: a Delta table.

@@ -62,7 +62,7 @@ def of(plan: Stages) -> dict[str, Any]:
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Difference, ...]:
-    """What changed from one fingerprint to another, as sentences; empty if a checkpoint can go on."""
+    """The changes from one fingerprint to another, as sentences; empty if a checkpoint can continue."""
     if before.get("format") != after.get("format"):
         what = f"fingerprints have format {after.get('format')}, the checkpoint has {before.get('format')}"
         return (Difference(what, "run the version of deltaworks that wrote the checkpoint"),)

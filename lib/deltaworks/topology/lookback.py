@@ -83,7 +83,7 @@ class NeedsAllHistory(Exception):
 
 @dataclass(frozen=True)
 class _Memory:
-    """What the output of a node depends on."""
+    """The records on which the output of a node depends."""
 
     back_ms: int = 0
     """Records with a time in the days depend on inputs that are older by this much."""
@@ -190,13 +190,13 @@ def _after(node: AnyNode, before: _Memory) -> _Memory:
         case WindowAggregate() | SlidingAggregate() | SessionAggregate() if (
             node.emit is EmitStrategy.ON_WINDOW_CLOSE and node.emit_interval_ms > 0
         ):
-            raise NeedsAllHistory(f"when {node.name} looks for what has closed depends on the clock (emit_interval)")
+            raise NeedsAllHistory(f"the clock decides when {node.name} looks for closed windows (emit_interval)")
         case StreamStreamJoin(alone=True):
-            raise NeedsAllHistory(f"how long {node.name} waits for a partner depends on what has waited before")
+            raise NeedsAllHistory(f"how long {node.name} waits for a partner depends on the records that waited before")
         case Source(exchange=False) if node.timestamp_extractor is not None or any(
             limit.otherwise == "clamp" for _, limit in node.timestamps
         ):
-            raise NeedsAllHistory(f"{node.name} has times of its own, by which Kafka cannot find records")
+            raise NeedsAllHistory(f"{node.name} gives records its own times, by which Kafka cannot find them")
         case (
             Source() | Filter() | Map() | MapValues() | FlatMap() | FlatMapValues() | SelectKey() | Peek() | Merge()
             | Branch() | Passthrough() | GlobalTableJoin() | TableFilter() | TableMapValues() | TableToStream()
@@ -216,7 +216,7 @@ def _after(node: AnyNode, before: _Memory) -> _Memory:
             return _remembering(node, before, 3 * windows.difference_ms + 1)
         case SessionAggregate(windows=windows):
             if windows.max_duration_ms is not None:
-                raise NeedsAllHistory(f"sessions of {node.name} begin where the one before them has become too long")
+                raise NeedsAllHistory(f"sessions of {node.name} begin where the previous one became too long")
             return replace(_remembering(node, before, windows.gap_ms), sessions=True)
         case JoinWindow(windows=windows) | StreamStreamJoin(windows=windows) | StreamSelfJoin(windows=windows):
             return _remembering(node, before, max(abs(windows.before_ms), abs(windows.after_ms)))
@@ -224,7 +224,7 @@ def _after(node: AnyNode, before: _Memory) -> _Memory:
             return before if node.grace_ms is None else _remembering(node, before, node.grace_ms)
         case Suppress():
             if not node.until_window_closes or node.buffer.emits_early:
-                raise NeedsAllHistory(f"what {node.name} holds back may be of any age")
+                raise NeedsAllHistory(f"{node.name} may hold back updates of any age")
             return before
         case TableTableJoin():
             return _remembering(node, before, 0)
@@ -236,7 +236,7 @@ def _after(node: AnyNode, before: _Memory) -> _Memory:
         ):  # fmt: skip
             raise NeedsAllHistory(f"{node.name} has rows without a window")
         case TableTransformValues() | ProcessorNode() | FixedKeyProcessorNode():
-            raise NeedsAllHistory(f"nobody knows what {node.name} remembers")
+            raise NeedsAllHistory(f"the memory of {node.name} is unknown")
         case _:
             assert_never(node)
 

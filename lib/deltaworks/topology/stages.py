@@ -162,8 +162,8 @@ class Stages:
     stages: tuple[Stage, ...]
     name: str = "topology"
     global_stages: tuple[Stage, ...] = ()
-    """They fill the stores of global tables and global stores, which every task can read. They have no tasks, and
-    the other properties leave them out. `index` is the position here."""
+    """They fill the stores of global tables and global stores, which every task can read. They are not cut into
+    tasks, and only `global_topics` and `uses` count them. `index` is the position here."""
 
     @property
     def nodes(self) -> tuple[AnyNode, ...]:

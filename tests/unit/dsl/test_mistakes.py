@@ -1111,8 +1111,8 @@ def a_result_of_another_type(shop: Shop) -> None:
 
 @told(
     """
-    store 'lengths' of 'KSTREAM-AGGREGATE-0000000003' from {here} cannot keep what it was given: a value of type int cannot be written as string
-      Hint: give the store the type of what is put into it, or put what it has been declared for
+    store 'lengths' of 'KSTREAM-AGGREGATE-0000000003' from {here} cannot keep a value that it was given: a value of type int cannot be written as string
+      Hint: declare the store with the type of its values, or put only values of the declared type
     """,
     StreamsError,
 )

@@ -94,7 +94,7 @@ def test_partition_that_does_not_exist_fails_the_record() -> None:
 
 @pytest.mark.parametrize("chosen", [1.5, "1", [0, None], iter([0])])
 def test_what_is_no_partition_fails_the_record(chosen: object) -> None:
-    with pytest.raises(StreamsError, match=r"partitioner of topic 'out' returned .*, which is no partition"):
+    with pytest.raises(StreamsError, match=r"partitioner of topic 'out' returned .*, neither a partition nor a set"):
         placed(lambda *_: chosen)
 
 

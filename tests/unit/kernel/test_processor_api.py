@@ -91,7 +91,7 @@ def test_init_forwards_nothing() -> None:
             super().init(context)
             context.forward(Record("k", 1, 0))
 
-    with pytest.raises(StreamsError, match="forwards in init, which a task does whenever it is built again"):
+    with pytest.raises(StreamsError, match="forwards in init, which runs whenever a task is built again"):
         driver_of(Eager)
 
 

@@ -107,7 +107,7 @@ class UserContext:
 
     def forward(self, record: Record[Any, Any] | FixedKeyRecord[Any, Any], child: str | None = None) -> None:
         if self._starting:
-            raise RuntimeError(f"'{self._node.name}' forwards in init, which a task does whenever it is built again")
+            raise RuntimeError(f"'{self._node.name}' forwards in init, which runs whenever a task is built again")
         try:
             headers = record.headers
         except AttributeError:

@@ -59,7 +59,7 @@ def access(store: Store, context: TaskContext, *, read_only: str | None = None) 
         case CustomStore():
             return store.instance
         case SuppressBuffer() | SubscriptionStore() | JoinWindowStore() | TimeOrderedStore() | WaitingList():
-            raise KeyError(f"the store '{store.spec.name}' belongs to an operator that keeps it to itself")
+            raise KeyError(f"the store '{store.spec.name}' is internal to its operator")
         case _:
             assert_never(store)
 

@@ -49,7 +49,7 @@ class CustomStore:
         return self.range()
 
     def take_changes(self) -> StoreChanges | None:
-        """What was written since the last call; None if nothing."""
+        """The entries written since the last call; None if there are none."""
         changed = [
             (key, self._updates[key])
             for key in self._keys

@@ -97,7 +97,7 @@ class JoinWindowStore:
                 yield key, time_ms, codec.value_of_cached(kept)
 
     def take_changes(self) -> StoreChanges | None:
-        """What was put or has expired since the last call; None if nothing."""
+        """The records put or expired since the last call; None if there are none."""
         codec, visible_ms, again = self.codec, self.expired_before_ms, self._put_again
         key_bytes, value_bytes = codec.cached_key_bytes, codec.value_bytes
         changed: list[tuple[bytes, bytes | None]] = []

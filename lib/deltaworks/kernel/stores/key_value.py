@@ -54,7 +54,7 @@ class KeyValueStore:
         )
 
     def take_changes(self) -> StoreChanges | None:
-        """What was written since the last call; None if nothing."""
+        """The entries written since the last call; None if there are none."""
         changed: list[tuple[bytes, bytes | None]] = []
         self.entries.take_changes(changed)
         self._trim()

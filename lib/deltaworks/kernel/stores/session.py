@@ -151,7 +151,7 @@ class SessionStore:
         return self.spec.expired_stay_cached and end_ms <= self._committed_newest_ms - (self.spec.retention_ms or 0)
 
     def take_changes(self) -> StoreChanges | None:
-        """What was written or has expired since the last call; None if nothing."""
+        """The entries written or expired since the last call; None if there are none."""
         codec, visible = self.codec, self.expired_before_ms
         if self.closing is not None:
             visible = min(visible, self.closing.kept_from_ms(self.newest_ms))

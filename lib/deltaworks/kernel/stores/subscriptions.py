@@ -51,7 +51,7 @@ class SubscriptionStore:
         return sorted((key, subscriber) for key, subscriber in merged.items() if subscriber is not None)
 
     def take_changes(self) -> StoreChanges | None:
-        """What was written since the last call; None if nothing."""
+        """The entries written since the last call; None if there are none."""
         changed: list[tuple[bytes, bytes | None]] = []
         for foreign_key, updates in self._updates.items():
             prefix = _prefix(foreign_key)

@@ -141,7 +141,7 @@ class VersionedStore:
         return history[at][2], history[at][1]
 
     def take_changes(self) -> StoreChanges | None:
-        """What was written or has expired since the last call; None if nothing."""
+        """The entries written or expired since the last call; None if there are none."""
         changed: list[tuple[bytes, bytes | None]] = []
         self.entries.take_changes(changed)
         for cached_key, versions in self._written.items():

@@ -187,7 +187,7 @@ class WindowStore:
         return self.spec.expired_stay_cached and start_ms <= self._committed_newest_ms - (self.spec.retention_ms or 0)
 
     def take_changes(self) -> StoreChanges | None:
-        """What was written or has expired since the last call; None if nothing."""
+        """The entries written or expired since the last call; None if there are none."""
         changed: list[tuple[bytes, bytes | None]] = []
         visible = self.newest_ms - self.keeps_ms + 1
         for start_ms in [start_ms for start_ms in self.windows if start_ms < visible]:
