@@ -172,7 +172,7 @@ def test_a_replay_of_a_stream_that_was_handed_over_since_is_not_published(beside
 
 @pytest.mark.parametrize("options", [{"from_ms": MARCH_1}, {"tables": ("users",)}, {"order": "time"}])
 def test_a_hand_over_is_of_everything(beside: Beside, options: dict[str, Any]) -> None:
-    with pytest.raises(ConfigurationError, match="a hand-over is about all tables and stores"):
+    with pytest.raises(ConfigurationError, match="a hand-over always includes all tables and stores"):
         beside.start(hand_over=True, **options)
 
 

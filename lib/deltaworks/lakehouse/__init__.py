@@ -1,9 +1,9 @@
-"""Delta tables: what they look like, how tasks write their files, how the driver commits them, how to read them.
+"""Delta tables: their layout, how tasks write files, how the driver commits them, and how to read them.
 
 - `columns`, `schema`: columns from Python types
-- `task_tables`, `pages`, `page_index`, `parquet`, `writes`: inside a task: rows become Parquet files
-- `committer`, `log`, `versions`, `compaction`, `snapshots`, `trash`: inside the driver: files become commits
-- `foreign`, `repair`: what somebody else has committed
-- `publish`: the rows of a replay in the place of production's, and back; `row_origins`, `retained`: what that needs
-- `catalog`: for whoever reads
+- `task_tables`, `pages`, `page_index`, `parquet`, `writes`: inside a task: write rows to Parquet files
+- `committer`, `log`, `versions`, `compaction`, `snapshots`, `trash`: inside the driver: commit the files
+- `foreign`, `repair`: commits of other writers
+- `publish`: puts the rows of a replay in place of production's, and takes them back, with `row_origins`, `retained`
+- `catalog`: lists and reads tables
 """

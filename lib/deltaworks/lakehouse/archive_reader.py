@@ -1,8 +1,8 @@
-"""Reads archives (`archive`): records by offset, in order, with memory that does not depend on how many there are.
+"""Reads archives (`archive`): records by offset, in order, with memory that does not grow with their number.
 
-A record lies in the folder of its date, and late ones among others, so the files of a partition overlap: they are
-merged by offset. Readers need no lock. The stream goes on meanwhile and merges small files, and removes what it has
-merged after a while; then the reader looks where the rows are now.
+A record lies in the folder of its date, and late records lie among others, so the files of a partition overlap and are
+merged by offset. Readers need no lock. Meanwhile the stream goes on: it merges small files, and later removes the
+merged ones. The reader then looks up where the rows are now.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from deltaworks.topology.archives import Archives
 from deltaworks.topology.columns import LAST_MS
 
 CHUNK_ROWS = 2_000
-"""Rows of each open file in memory; also the records of a `RecordBatch` at most, but for late ones."""
+"""Rows of each open file in memory; also the most records of a `RecordBatch`, except for late ones."""
 
 _NO_ROWS = pa.table({"offset": pa.array([], pa.int64())})
 
@@ -39,9 +39,9 @@ class ArchiveReader:
 
     Args:
         root: folder of all tables.
-        archives: topic -> table; tables that are not there hold nothing.
-        topic_id: gives the id of a topic, as far as it is known: what archives hold of another one of that name, which
-            was deleted, is not seen.
+        archives: topic -> table; tables that do not exist hold nothing.
+        topic_id: gives the id of a topic, as far as it is known. Records of an earlier topic of that name, which was
+            deleted, are ignored.
     """
 
     def __init__(
@@ -51,11 +51,11 @@ class ArchiveReader:
         self._logs: dict[str, DeltaLog | None] = {}
 
     def table(self, topic: str) -> str | None:
-        """The archive of a topic, whether it is there or not."""
+        """The archive of a topic, whether it exists or not."""
         return self._archives.table(topic)
 
     def is_of_another(self, topic: str, id: str) -> bool:
-        """Whether an archive holds records of a topic of that name, but not, as far as anybody knows, of this id."""
+        """Whether an archive holds records of a topic of that name that is not known to have this id."""
         table = self.table(topic)
         log = None if table is None else self._open(table)
         if log is None or not any(held == topic for held, _ in spans_of(log.transactions)):
@@ -63,16 +63,16 @@ class ArchiveReader:
         return not is_told(log.transactions, topic) or not is_of(log.transactions, topic, id)
 
     def spans(self, topic: str, partition: int) -> list[tuple[int, int]]:
-        """What it holds: `(start, stop)`, in order, with a gap between each two."""
+        """The offsets that it holds: `(start, stop)`, in order, with gaps in between."""
         log = self._log(topic)
         return [] if log is None else spans_of(log.transactions).get((topic, partition), [])
 
     def is_whole(self, topic: str, ends: Mapping[str, int]) -> bool:
-        """Whether it holds everything of a topic.
+        """Whether it holds all records of a topic.
 
         Args:
             topic: its name.
-            ends: Partition -> the offset after the last record; of no partition at all, nothing is held.
+            ends: Partition -> the offset after the last record; without partitions, the answer is no.
         """
         return bool(ends) and all(
             any(start == 0 and stop >= end for start, stop in self.spans(topic, int(partition)))
@@ -80,10 +80,10 @@ class ArchiveReader:
         )
 
     def read(self, topic: str, partition: int, start: int, stop: int) -> Iterator[RecordBatch]:
-        """The records of the offsets from `start` to before `stop`, each once; which are there, `spans` says.
+        """The records with offsets from `start` to before `stop`, each once; `spans` says which exist.
 
         Raises:
-            TableError: a file of the table is gone.
+            TableError: a file of the table is missing.
         """
         while (log := self._log(topic)) is not None:
             try:
@@ -97,10 +97,10 @@ class ArchiveReader:
                 return
 
     def first_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
-        """The first offset that it holds whose record is at least as late; None: it holds none.
+        """The first offset in the archive with a timestamp at or after a time; None: there is none.
 
         Raises:
-            TableError: a file of the table is gone.
+            TableError: a file of the table is missing.
         """
         while (log := self._log(topic)) is not None:
             try:
@@ -110,16 +110,16 @@ class ArchiveReader:
         return None
 
     def refresh(self) -> None:
-        """From now on it sees what has been archived since."""
+        """Makes later reads see what has been archived since."""
         self._logs.clear()
 
     def _require_newer(self, topic: str, version: int, error: FileNotFoundError) -> None:
-        """The stream may have merged the files that are gone into others."""
+        """Looks again: the stream may have merged the missing files into others."""
         self.refresh()
         if (log := self._log(topic)) is None or log.version == version:
             raise TableError(
-                f"The archive at {self._root / (self.table(topic) or '')} names a file that is gone: {error}",
-                hint="files of a Delta table are removed by the stream only; bring it back from a backup",
+                f"The archive at {self._root / (self.table(topic) or '')} names a file that is missing: {error}",
+                hint="only the stream may remove files of a Delta table; restore this one from a backup",
             ) from error
 
     def _log(self, topic: str) -> DeltaLog | None:
@@ -143,7 +143,7 @@ class ArchiveReader:
             return None
         log = DeltaLog(path)
         log.load()
-        # Else it is a table that has the name of an archive, but is none.
+        # Otherwise the table has the name of an archive, but is none.
         return log if log.partition_by == archive_schema(table).partition_by else None
 
 
@@ -155,7 +155,7 @@ class _File:
 
 
 def _files(log: DeltaLog, topic: str, partition: int, start: int, stop: int) -> list[_File]:
-    """Those that may hold records of the range, by their lowest offset."""
+    """The files that may hold records of the range, by their lowest offset."""
     found = []
     for path, entry in log.files.items():
         if layout.partition_of(path)["partition"] != str(partition):
@@ -169,7 +169,7 @@ def _files(log: DeltaLog, topic: str, partition: int, start: int, stop: int) -> 
 
 
 def _first_at(log: DeltaLog, topic: str, partition: int, timestamp_ms: int) -> int | None:
-    """Records lie in the folder of their date, so older folders have none."""
+    """Records lie in the folder of their date, so older folders are skipped."""
     at = datetime.fromtimestamp(min(max(timestamp_ms, FIRST_MS), LAST_MS) / 1000, UTC)
     first: int | None = None
     for file in _files(log, topic, partition, 0, sys.maxsize):
@@ -186,9 +186,9 @@ def _first_at(log: DeltaLog, topic: str, partition: int, timestamp_ms: int) -> i
 
 
 def _merged(files: Sequence[_File], topic: str, start: int, stop: int) -> Iterator[pa.Table]:
-    """Rows in the order of their offsets, each once, though two files may hold the same record.
+    """Rows in the order of their offsets, each once, although two files may hold the same record.
 
-    That is so where a line of the stream was given up, and the one before it has read the same records.
+    That is the case if a checkpoint of the stream was given up: the previous one has read the same records.
     """
     waiting = list(reversed(files))
     open_files: list[_OpenFile] = []
@@ -209,7 +209,7 @@ def _merged(files: Sequence[_File], topic: str, start: int, stop: int) -> Iterat
 
 
 class _OpenFile:
-    """A file whose rows are read a chunk at a time."""
+    """A file whose rows are read in chunks."""
 
     def __init__(self, file: _File, topic: str, start: int, stop: int) -> None:
         self._chunks = _chunks(file.path, topic, start, stop)
@@ -220,11 +220,11 @@ class _OpenFile:
 
     @property
     def newest(self) -> int:
-        """The highest offset at hand."""
+        """The highest offset in memory."""
         return self._end if self.exhausted else int(self._rows["offset"][-1].as_py())
 
     def take(self, upto: int) -> pa.Table:
-        """The rows at hand up to an offset."""
+        """The rows in memory up to an offset."""
         count = pc.sum(pc.less_equal(self._rows["offset"], upto)).as_py() or 0
         taken = self._rows.slice(0, count)
         self._rows = self._rows.slice(count)
@@ -239,7 +239,7 @@ class _OpenFile:
 
 
 def _chunks(path: Path, topic: str, start: int, stop: int) -> Iterator[pa.Table]:
-    """The rows of a range in order, never none."""
+    """The rows of a range in order; never yields an empty chunk."""
 
     def wanted(rows: pa.Table) -> pa.Table:
         offsets = rows["offset"]

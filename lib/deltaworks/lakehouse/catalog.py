@@ -1,4 +1,4 @@
-"""Tables for whoever reads: what there is, and SQL over it.
+"""Lists tables, and runs SQL over them, for any reader.
 
 Reading needs no driver and no lock: a table is opened at its latest version, and its files stay as long as
 `TableOptions.keep_replaced_ms` says.
@@ -34,7 +34,7 @@ class TableInfo:
     batch_id: int | None
     """The last batch that it holds; None: no batch yet, or not written by a pipeline."""
     as_of: datetime | None
-    """Snapshots of KTables: when the snapshot was right."""
+    """Snapshots of KTables: the time as of which the snapshot is right."""
 
 
 def table_names(root: Path) -> list[str]:
@@ -73,10 +73,10 @@ def table(root: Path, name: str) -> TableInfo:
 
 
 def duckdb_connection(root: Path, *, database: str = ":memory:") -> duckdb.DuckDBPyConnection:
-    """A DuckDB connection with every table below `root` as a view, at its version of now; for code of one's own.
+    """A DuckDB connection with every table below `root` as a view at its current version; for trusted code.
 
     Timestamps are shown in UTC. The views push columns and filters down to the files. DuckDB may do what the process
-    may do: SQL that somebody else has written belongs into a `sandbox`.
+    may do: run other people's SQL in a `sandbox`.
     """
     connection = duckdb.connect(database)
     connection.execute("SET TimeZone = 'UTC'")
@@ -85,13 +85,13 @@ def duckdb_connection(root: Path, *, database: str = ":memory:") -> duckdb.DuckD
 
 
 def add_views(connection: duckdb.DuckDBPyConnection, root: Path) -> None:
-    """Adds every table below `root` as a view of this connection, at its version of now."""
+    """Adds every table below `root` as a view of this connection, at its current version."""
     for name in table_names(root):
         connection.register(name, dataset(root / name))
 
 
 def sandbox(root: Path, limits: Limits) -> Sandbox:
-    """A sandbox with every table below `root` as a view, at its version of now."""
+    """A sandbox with every table below `root` as a view, at its current version."""
     box = Sandbox(limits)
     for name in table_names(root):
         box.add(name, dataset(root / name))

@@ -1,7 +1,7 @@
-"""Arrow columns: their types, and their cells from Python objects, a column at a time.
+"""Arrow columns: their types, and the conversion of Python objects to cells, a column at a time.
 
-Which columns a Python type gives: `topology/columns.py`. The kernel hands over no cell that its column cannot hold
-(`kernel/column_limits.py`), unless it is not of the type that the topology was told.
+`topology/columns.py` says which columns a Python type gives. The kernel hands over only cells that their columns can
+hold (`kernel/column_limits.py`), unless an object is not of the type that the topology declares.
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ class Column:
     name: str
     type: pa.DataType
     get: Convert | None = None
-    """The cell of an object that is not None; None: the object itself."""
+    """Extracts the cell of an object that is not None; None: the object itself."""
     convert: Convert | None = None
-    """What Arrow takes for a cell that is not None; None: the cell itself."""
+    """Converts a cell that is not None to what Arrow takes; None: the cell itself."""
     convert_again: Convert | None = None
-    """Likewise, but slower and for whatever fits: Arrow knows no `Decimal("0E+40")`, though it is 0, and takes no int
-    of more than 53 bits for a float."""
+    """A slower conversion for all other cells that fit: Arrow does not take `Decimal("0E+40")`, though it is 0, nor an
+    int of more than 53 bits for a float."""
 
     def array(self, objects: Sequence[Any]) -> pa.Array:
-        """The cells of `objects`; None stays null.
+        """The cells of `objects`; None becomes null.
 
         Raises:
             TableError: a cell does not fit the column.
@@ -108,8 +108,8 @@ def arrow_type(column: ColumnType, *, again: bool = False) -> tuple[pa.DataType,
     """The Arrow type of a column, and how to convert its cells (None: as they are).
 
     Args:
-        column: What it is.
-        again: Arrow has refused the cells as they are; see `Column.convert_again`.
+        column: The type of the column.
+        again: Arrow has refused the unconverted cells; see `Column.convert_again`.
     """
     match column:
         case Plain.FLOAT:

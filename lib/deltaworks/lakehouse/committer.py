@@ -1,11 +1,11 @@
-"""The driver's side: files that tasks wrote become part of the tables, exactly once.
+"""The driver's side of the tables: commits the files that tasks wrote, exactly once.
 
-The only committer of its tables. It reads each table's log once, at `open`, and goes on in memory; the log is the
-truth, whatever else is on disk can vanish. A batch is one commit per table, marked with the batch id under the
-application id `pipeline/table/step/query`, so a batch that is run again is recognised and skipped.
+The driver is the only committer of its tables. It reads each table's log once, at `open`, and continues in memory. The
+log is the truth; anything else on disk may vanish. A batch is one commit per table, marked with the batch id under the
+application id `pipeline/table/step/query`, so a batch that runs again is recognised and skipped.
 
-A batch id alone says nothing: a checkpoint that was set back means other records by it. So each commit of a batch also
-says which intent it carries out, and nothing is skipped whose intent is another one.
+A batch id alone is not enough: under a checkpoint that was rewound it stands for other records. So each commit of a
+batch also says which intent it carries out, and a batch is skipped only if its intent is the same.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from deltaworks.lakehouse.writes import TableWrite
 from deltaworks.topology.nodes.sinks import DeltaSink
 
 _SET_BACK = (
-    "was an older copy of the checkpoint brought back? Bring back the one that was there, or a copy of checkpoint and "
-    "tables of the same time; or build state and tables anew: deltaworks replay <pipeline> --hand-over"
+    "was an older copy of the checkpoint restored? Restore the one that was there, or a copy of checkpoint and "
+    "tables of the same time; or rebuild state and tables: deltaworks replay <pipeline> --hand-over"
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableOptions:
-    """How long what nobody needs any more stays on disk."""
+    """How long files that are no longer needed stay on disk."""
 
     keep_replaced_ms: int = 15 * 60_000
     """Replaced files stay this long for readers that still use them; also how far time travel goes."""
@@ -49,11 +49,11 @@ class TableOptions:
     keep_retained_ms: int = 7 * 24 * 60 * 60_000
     """What a publication has replaced stays this long, so that it can be rolled back."""
     keep_trash_ms: int = 7 * 24 * 60 * 60_000
-    """What nothing names any more stays this long, and what others have removed, once a driver has seen it."""
+    """Files that no log names stay this long, and files that others have removed, once a driver has seen it."""
 
     @property
     def properties(self) -> dict[str, str]:
-        """As properties of a Delta table."""
+        """The options as properties of a Delta table."""
         return {
             "delta.checkpointInterval": "1000",
             "delta.logRetentionDuration": f"interval {self.keep_log_ms // 60_000} minutes",
@@ -63,13 +63,13 @@ class TableOptions:
 
 @dataclass(frozen=True)
 class TableCommit:
-    """What `commit` did to one table."""
+    """The effect of `commit` on one table."""
 
     table: str
     batch_id: int
     version: int
     skipped: bool
-    """The batch was there already."""
+    """The batch was already there."""
     changed_rows: int
     seconds: float
 
@@ -85,7 +85,7 @@ class OpenTable:
     housekeeping: Housekeeping
     kept: RetainedFiles
     pages: dict[int, PageListWriter] = field(default_factory=dict)
-    """Windowed tables: per task."""
+    """The page lists of a windowed table, per task."""
 
 
 class TableCommitter:
@@ -96,8 +96,8 @@ class TableCommitter:
         application: name of the pipeline.
         query_id: identity of the checkpoint; a table belongs to one.
         tables: the Delta sinks of all stages.
-        dead_letter_table: where records go that were set aside.
-        archives: where the records are kept that were read.
+        dead_letter_table: the table of records that were set aside.
+        archives: the tables of the records that were read.
         options: how long replaced files and log files stay.
     """
 
@@ -117,16 +117,16 @@ class TableCommitter:
         self._schemas = plan_schemas(tables, dead_letter_table, archives)
         self._options = options or TableOptions()
         self.tables: dict[str, OpenTable] = {}
-        """By name, once `open` was called."""
+        """Open tables by name, once `open` was called."""
         self._snapshots: dict[str, Snapshot] = {}
-        """By the name of the changelog."""
+        """Snapshots by the name of the changelog."""
         self._background = ThreadPoolExecutor(max_workers=1, thread_name_prefix="delta-housekeeping")
 
     def open(self, generation: int, *, uncommitted: Collection[str] = ()) -> None:
-        """Creates missing tables, reads the logs, removes what crashed attempts left, tells tasks about pages.
+        """Creates missing tables, reads the logs, removes leftovers of crashed attempts, tells tasks about pages.
 
         Args:
-            generation: of the pipeline; an older one cannot commit any more.
+            generation: generation of the pipeline; older ones can no longer commit.
             uncommitted: paths of files that tasks have written and that the next commit will name.
 
         Raises:
@@ -153,13 +153,13 @@ class TableCommitter:
         known: int = -1,
         topics: Mapping[str, str] | None = None,
     ) -> list[TableCommit]:
-        """Commits what the tasks of a batch wrote, a table after the other.
+        """Commits what the tasks of a batch wrote, one table after the other.
 
         Args:
-            batch_id: of the batch.
-            writes: of all its tasks.
-            intent: stands for the intent of the batch; None: it has none, as in a replay.
-            digest: of the intent, for who reads the table's history.
+            batch_id: id of the batch.
+            writes: writes of all its tasks.
+            intent: number that stands for the batch's intent; None: it has none, as in a replay.
+            digest: digest of the intent, for readers of the table's history.
             known: batches up to this one may be in the tables already, because the caller has compared them with
                 their intents.
             topics: ids of the topics that were read, for archives.
@@ -169,15 +169,15 @@ class TableCommitter:
 
         Raises:
             FencedError: a newer generation has taken over.
-            IntentError: a table holds another batch under this id, or later ones that nobody knows; nothing was
+            IntentError: a table holds another batch under this id, or later batches that nobody knows; nothing was
                 committed.
-            TableError: somebody else has committed to one of the tables, or an archive holds another topic.
-            TransientError: a file is gone that a task has written.
+            TableError: another writer has committed to one of the tables, or an archive holds another topic.
+            TransientError: a file that a task has written is missing.
         """
         by_table: dict[str, list[TableWrite]] = defaultdict(list)
         for write in writes:
             by_table[write.table].append(write)
-        for table in self.tables.values():  # those without writes too: tasks leave out what they see is there
+        for table in self.tables.values():  # even without writes: tasks leave out what they see is there
             self._check_intent(table, batch_id, intent, known)
             self._check_topics(table, by_table.get(table.schema.name, ()), topics or {})
         self._make_durable(batch_id, by_table)
@@ -188,13 +188,13 @@ class TableCommitter:
         ]
 
     def replace(self, table: str, commit: Commit) -> int:
-        """Commits what no batch does, such as a publication; background work on the old files is dropped.
+        """Commits a change that belongs to no batch, such as a publication; drops background work on the old files.
 
         Returns:
             The version.
 
         Raises:
-            FencedError, TableError: as `commit`.
+            FencedError, TableError: see `commit`.
         """
         entry = self.tables[table]
         version = entry.log.commit(commit)
@@ -209,13 +209,13 @@ class TableCommitter:
         return next(snapshot for snapshot in self._snapshots.values() if snapshot.table == table)
 
     def refresh_snapshots(self, *, force: bool = False, eager: bool = False) -> list[SnapshotRefresh]:
-        """Brings the snapshots of KTables up to their changelogs, those that have rested.
+        """Brings the snapshots of KTables up to date with their changelogs, if they are due.
 
         Rows are computed in the background and committed by a later call.
 
         Args:
-            force: wherever anything has changed, and now.
-            eager: wherever anything has changed.
+            force: refresh every snapshot that is behind, and wait for it.
+            eager: refresh every snapshot that is behind, even if it is not due.
 
         Returns:
             The snapshots that were committed by this call.
@@ -229,15 +229,15 @@ class TableCommitter:
 
     @property
     def stale_snapshots(self) -> list[str]:
-        """Tables of KTables that lag behind their changelogs."""
+        """Tables of KTables that are behind their changelogs."""
         return [snapshot.table for snapshot in self._snapshots.values() if snapshot.stale]
 
     def settle(self) -> None:
-        """Waits for what goes on in the background; its results are committed by later calls."""
+        """Waits for background work; later calls commit its results."""
         self._background.submit(int).result()
 
     def close(self) -> None:
-        """Waits for what is still under way. Not closing loses no data."""
+        """Waits for work in progress. Data is not lost without it."""
         for table in self.tables.values():
             table.housekeeping.close()
         self._background.shutdown()
@@ -248,9 +248,9 @@ class TableCommitter:
         return entry.log.transaction_version(entry.app_id)
 
     def committed(self) -> dict[str, tuple[int, int | None]]:
-        """Table -> the last batch that changed it, and what stands for its intent (None: it had none).
+        """Table -> the last batch that changed it, and the number of its intent (None: it had none).
 
-        Tables without a batch are absent, and snapshots: they follow their changelogs.
+        Omits tables without a batch, and snapshots, which follow their changelogs.
         """
         found = {}
         for name, table in self.tables.items():
@@ -265,7 +265,7 @@ class TableCommitter:
         return version is not None and version >= batch_id
 
     def _make_durable(self, batch_id: int, writes: Mapping[str, Sequence[TableWrite]]) -> None:
-        """What the tasks have written is on the disk before a commit names it: all of it side by side."""
+        """Syncs all files that tasks have written, side by side, before a commit names them."""
         paths = []
         for name, table in self.tables.items():
             if name in writes and not self.already_committed(table.log, table.app_id, batch_id):
@@ -281,7 +281,7 @@ class TableCommitter:
         if held > batch_id and held > known:
             raise IntentError(
                 f"Delta table '{name}' holds batch {held} of pipeline '{self.application}', but batch {batch_id} is to "
-                "be committed: the checkpoint was set back, and what its batches mean now is not what is in the table.",
+                "be committed: the checkpoint was rewound, and its batches no longer mean what is in the table.",
                 hint=_SET_BACK,
             )
         committed = table.log.transaction_version(self._app(name, layout.INTENT))
@@ -373,7 +373,7 @@ class TableCommitter:
         return {"pipeline": self.application, "batchId": batch_id, **intent}
 
     def _check_topics(self, table: OpenTable, writes: Sequence[TableWrite], topics: Mapping[str, str]) -> None:
-        """An archive holds one topic of each name."""
+        """Refuses a second topic of a name: an archive holds only one."""
         for topic in sorted({span.topic for write in writes for span in write.spans} & topics.keys()):
             if not archive.is_of(table.log.transactions, topic, topics[topic]):
                 raise TableError(
@@ -383,7 +383,7 @@ class TableCommitter:
                 )
 
     def _spans(self, table: OpenTable, writes: Sequence[TableWrite], topics: Mapping[str, str]) -> dict[str, int]:
-        """Of an archive: what it holds when this batch is in it, and of which topics."""
+        """What an archive holds once this batch is in it, and of which topics."""
         if table.schema.role is not Role.ARCHIVE:
             return {}
         read = {span.topic for write in writes for span in write.spans} & topics.keys()
@@ -399,7 +399,7 @@ class TableCommitter:
         pages.change(PageChange(batch_id, closed, list(write.removed), added))
 
     def _discard(self, table: OpenTable, writes: Iterable[TableWrite]) -> None:
-        """Files of a batch that was run again, though the table held it already, go to the trash."""
+        """Moves files of a batch that ran again, though the table already held it, to the trash."""
         known = set(table.log.files) | {path for _, path in table.log.tombstones}
         paths = [new.path for write in writes for new in write.added if new.path not in known]
         Trash(table.log.path).put(paths, wall_ms())

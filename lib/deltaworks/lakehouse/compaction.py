@@ -1,10 +1,10 @@
-"""Many small files become few: in tiers, so that a row is copied a bounded number of times.
+"""Merges small files in tiers, so that a row is copied a bounded number of times.
 
 Every batch of every task leaves a small file. Files of one partition are grouped by size; when a group is full, its
 files become one file of the next group. Rows keep the order of their files, and files the order of their batches.
 
-Pages are no concern of this module: they are few and are replaced anyway. Nor are the files of publications: a rollback
-takes them away. Nor are files that somebody else wrote, who does not say which batches their rows are of.
+This module ignores three kinds of files. Pages are few and are replaced anyway. A rollback takes the files of
+publications away. Files of other writers do not say which batches their rows belong to.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections import defaultdict
 from deltaworks.lakehouse import layout
 
 _TIERS_BYTES = (64 * 1024, 512 * 1024, 4 * 1024 * 1024)
-"""A file below the first belongs to tier 0, and so on; above the last it stays as it is."""
+"""A file below the first size belongs to tier 0, and so on; above the last it is never merged."""
 _FAN_IN = (32, 8, 8)
 
 
@@ -27,7 +27,7 @@ class SmallFiles:
         self._full: set[tuple[str, int]] = set()
 
     def add(self, path: str, size_bytes: int) -> None:
-        """A file is now part of the table."""
+        """Adds a file of the table."""
         tier = sum(size_bytes >= limit for limit in _TIERS_BYTES)
         ours = layout.batch_of(path) is not None
         if ours and tier < len(_TIERS_BYTES) and not layout.is_page(path) and not layout.is_retained(path):
@@ -39,7 +39,7 @@ class SmallFiles:
                 self._full.add(place)
 
     def remove(self, path: str) -> None:
-        """A file is no longer part of the table."""
+        """Drops a file that is no longer part of the table."""
         if (place := self._places.pop(path, None)) is not None:
             group = self._groups[place]
             group.discard(path)
@@ -49,7 +49,7 @@ class SmallFiles:
                 del self._groups[place]
 
     def full_group(self) -> list[str] | None:
-        """Files to merge, in the order of their batches; None when no group is full."""
+        """Files to merge, in the order of their batches; None if no group is full."""
         place = min(self._full, default=None)
         return None if place is None else sorted(self._groups[place], key=_by_batch)
 

@@ -1,11 +1,11 @@
-"""What somebody else has committed to a table of ours: what does no harm, and what the stream cannot go on with.
+"""Commits of other writers to our tables: which are harmless, and which the stream cannot go on with.
 
-The stream finds its rows by the names of files, their order and their statistics, so most of what other engines do is
-refused. What does no harm: commits that change no file (VACUUM, properties, comments, checkpoints), and compaction of
+The stream finds its rows by the names of files, their order and their statistics, so most changes by other engines are
+refused. Commits that change no file (VACUUM, properties, comments, checkpoints) are harmless, and so is compaction of
 files whose order nothing relies on. `repair` takes the rest back.
 
-A table is judged by what it is after these commits: our own commits say which files the table had after them, in a
-transaction that also checkpoints keep. So a change is seen even if the commit that made it is no longer in the log.
+A table is judged by its state after these commits. Our own commits record which files the table had after them, in a
+transaction that checkpoints also keep. So a change is seen even if the commit that made it is no longer in the log.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _READER, _WRITER = 1, 2
 _COMPACTABLE = (Role.APPEND, Role.DEAD_LETTERS, Role.WINDOWED, Role.SNAPSHOT)
-"""Rows of a changelog, and of an archive, are found by their place in a file."""
+"""Rows of changelogs and archives are found by their place in a file."""
 _NEEDED = {
     "delta.appendonly": "false",
     "delta.columnmapping.mode": "none",
@@ -36,16 +36,16 @@ _NEEDED = {
     "delta.checkpoint.writestatsasjson": "true",
     "delta.checkpointpolicy": "classic",
 }
-"""Properties with the only value that we write tables for, if they are there."""
+"""Properties that, if present, must have the value that we write tables for."""
 
 
 def judge(log: DeltaLog, schema: TableSchema | None, foreign: Sequence[Version], *, is_complete: bool = True) -> None:
-    """Raises `TableError` if somebody else has made the table one that the stream cannot go on with.
+    """Raises `TableError` if another writer has changed the table so that the stream cannot go on with it.
 
     Args:
-        log: after these commits.
-        schema: what the table must be; None: not known, then no file may have changed.
-        foreign: commits of others since the last one of ours, in order.
+        log: the log after these commits.
+        schema: what the table must be; None: unknown, so no file may have changed.
+        foreign: commits of others since our last one, in order.
         is_complete: whether these are all.
     """
     if what := _features(log.protocol):
@@ -125,6 +125,6 @@ def _refuse(log: DeltaLog, version: Version | None, what: str) -> None:
     told = what if version is None else f"{version} {what}"
     raise TableError(
         f"Somebody else has changed the Delta table '{name}' at {log.path}: {told}. "
-        "The stream cannot go on with that without losing or doubling rows.",
+        "If the stream went on, it would lose or duplicate rows.",
         hint=f"stop the stream; `deltaworks tables repair {name}` takes it back; then start the stream again",
     )

@@ -1,7 +1,7 @@
-"""What keeps a table in order and what no batch waits for: merging small files, checkpoints, deleting replaced files.
+"""Table maintenance that no batch waits for: merging small files, checkpoints, deleting replaced files.
 
-Reading and writing happens in a background thread; what comes of it is committed by the driver after a later batch,
-as commits have one thread. A crash loses nothing but the work.
+A background thread reads and writes files; the driver commits the result after a later batch, because only one thread
+commits. A crash loses nothing but the work.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class Housekeeping:
         root: folder of all tables.
         schema: columns of the table.
         log: its log.
-        tag: the query, for file names.
-        background: runs what may take a while.
+        tag: tag of the query, for file names.
+        background: runs slow work.
         keep_replaced_ms: how long replaced files stay for readers that still use them.
-        kept: what publications have removed.
-        keep_trash_ms: how long files stay that nothing names.
+        kept: the files that publications have removed.
+        keep_trash_ms: how long files that no log names stay in the trash.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Housekeeping:
         self._checkpoint: Future[None] | None = None
 
     def after_commit(self, added: Sequence[NewFile], removed: Iterable[str] = ()) -> None:
-        """Does what is due; `added` and `removed` is what the commit changed."""
+        """Does the maintenance that is due; `added` and `removed` are the files of the last commit."""
         for path in removed:
             self._small.remove(path)
         for new in added:
@@ -83,12 +83,12 @@ class Housekeeping:
             self._checkpoint = self._background.submit(self._log.checkpoint)
 
     def close(self) -> None:
-        """Waits for what is under way."""
+        """Waits for work in progress."""
         self._finish_merge()
         self._finish_checkpoint()
 
     def _full_group(self) -> list[str] | None:
-        """Somebody else may have rewritten small files; those are no longer ours to merge."""
+        """Leaves out small files that another writer has rewritten; they are no longer ours to merge."""
         while (group := self._small.full_group()) is not None:
             gone = [path for path in group if path not in self._log.files]
             if not gone:
@@ -98,7 +98,7 @@ class Housekeeping:
         return None
 
     def _merge(self, counted: dict[str, int]) -> NewFile:
-        """Path -> rows; in the background."""
+        """Merges files (path -> rows); runs in the background."""
         group = list(counted)
         rows = parquet.read_all(self._root, self._schema, group)
         batches = None
@@ -131,7 +131,7 @@ class Housekeeping:
         self._small.add(file.path, file.size_bytes)
 
     def _drop_merge(self, merging: Future[NewFile]) -> None:
-        """A publication, or somebody else, has removed some of the files meanwhile: their rows must not come back."""
+        """Drops a merge if some of its files were removed meanwhile by others: their rows must not come back."""
         if merging.exception() is None:
             (self._log.path / merging.result().path).unlink(missing_ok=True)
         for path in self._group:
@@ -145,13 +145,13 @@ class Housekeeping:
 
 
 def remove_orphans(log: DeltaLog, tag: str, uncommitted: Collection[str] = ()) -> int:
-    """Moves files to the trash that a query's attempts wrote and that no version within reach of readers names.
+    """Moves files that a query's attempts wrote to the trash, unless a version within reach of readers names them.
 
-    Safe only while no task of that query is at work.
+    Safe only while no task of that query is running.
 
     Args:
-        log: of the table.
-        tag: the query.
+        log: log of the table.
+        tag: tag of the query.
         uncommitted: paths of files that the next version will name.
     """
     kept = set(log.files) | {path for _, path in log.tombstones} | set(uncommitted)

@@ -1,4 +1,4 @@
-"""Tables that begin later than the history of their stream. Apart from `scope`, because DAG files import it."""
+"""Tables that begin later than the history of their stream. Separate from `scope`, because DAG files import it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import msgspec
 
 
 class LaterBegin(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a replay begins that leaves out what its days do not depend on."""
+    """The beginning of a replay that leaves out records which its days do not depend on."""
 
     batch: int
-    """The first one of which all topics are read."""
+    """The first batch of which all topics are read."""
     topics: tuple[str, ...]
-    """Those that are read of the batches before, too."""
+    """The topics that are also read of earlier batches."""
     since_ms: int
-    """Records of the others that are left out are older."""
+    """Records of other topics that are left out are older than this."""
     complete_from_ms: int
-    """Results of this moment and later are those of a replay of all history."""
+    """Results from this moment on equal those of a replay of all history."""

@@ -2,13 +2,13 @@
 
 A commit costs what it says, not what the table holds: one JSON file, created only if its version is free. (delta-rs
 looks through all files of the table at every commit: 5 ms with ten files, 22 ms with ten thousand.)
-Creating tables and writing checkpoints is left to delta-rs; a checkpoint is due when the log has grown by half of what
-the last one held, so its cost follows the changes too. What is written is Delta's protocol (1, 2): add, remove, txn.
+delta-rs creates tables and writes checkpoints. A checkpoint is due when the log has grown by half of what the last one
+held, so its cost follows the changes too. Commits use Delta's protocol (1, 2): add, remove, txn.
 
-A commit is on the disk when `commit` returns, and says how many actions it has: one without its end is none.
+A commit is on the disk when `commit` returns. It says how many actions it has; a commit without its end does not count.
 
-Not here: which files to write or remove (`committer`, `compaction`, `snapshots`), reading the files of the log
-(`versions`), what becomes of commits of others (`foreign`, `repair`).
+For the choice of files see `committer`, `compaction`, `snapshots`; for reading log files `versions`; for commits of
+others `foreign`, `repair`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _STATISTICS_PROPERTY = "delta.dataSkippingStatsColumns"
 
 
 class OvertakenError(TransientError):
-    """Somebody else has rewritten files that this commit removes, which does no harm: it has to be made anew."""
+    """Another writer has harmlessly rewritten files that this commit removes: the commit has to be built again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class FileEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class Commit:
-    """What one version of a table changes."""
+    """The changes of one version of a table."""
 
     added: Sequence[NewFile] = ()
     removed: Sequence[str] = ()
@@ -73,9 +73,9 @@ class Commit:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     """For people and tools: the commit's `userMetadata`."""
     definition: Mapping[str, Any] | None = None
-    """Columns and properties that the table has from now on: Delta's `metaData`; None: those it has."""
+    """The table's new columns and properties: Delta's `metaData`; None: unchanged."""
     protocol: Mapping[str, Any] | None = None
-    """What readers and writers must know from now on; None: as before."""
+    """The table's new protocol for readers and writers; None: unchanged."""
 
 
 class DeltaLog:
@@ -86,23 +86,23 @@ class DeltaLog:
         self.version = -1
         self.files: dict[str, FileEntry] = {}
         self.tombstones: deque[tuple[int, str]] = deque()
-        """Removed files that are still there for readers of older versions: time of removal, path; oldest first."""
+        """Removed files that are still on disk for readers of older versions: time of removal, path; oldest first."""
         self.transactions: dict[str, int] = {}
         self._fence: tuple[str, int] | None = None
         self._schema: TableSchema | None = None
-        """What the table must be, as far as that is known."""
+        """The schema that the table must have, if known."""
         self.torn: int | None = None
-        """A last version that is not whole, and hence none."""
+        """The number of a last version that is not whole, and so does not count."""
         self._token = 0
-        """Stands for the paths of all files."""
+        """A number that stands for the paths of all files."""
         self._token_of_ours: int | None = None
-        """As our last commit left it; None: not known."""
+        """The token after our last commit; None: unknown."""
         self.protocol: dict[str, Any] = {}
         self.definition: dict[str, Any] = {}
         """Delta's `metaData`."""
         self.properties: dict[str, str] = {}
         self.user_metadata: dict[str, Any] = {}
-        """Of the latest commit that had any."""
+        """The user metadata of the latest commit that had any."""
         self.partition_by: tuple[str, ...] = ()
         self.schema_text = ""
         self._actions_since_checkpoint = 0
@@ -112,12 +112,12 @@ class DeltaLog:
     def create_or_open(
         cls, root: Path, schema: TableSchema, *, query_id: str, properties: Mapping[str, str]
     ) -> DeltaLog:
-        """Opens the table of `schema`, after creating it if there is none; for its only committer.
+        """Opens the table of `schema`, or creates it; for its only committer.
 
-        A last version that is not whole was never a commit: it goes to the trash, before anything else is done.
+        A last version that is not whole was never a commit: it is moved to the trash first.
 
         Raises:
-            TableError: the table has other columns, belongs to another checkpoint, or somebody else has changed it.
+            TableError: the table has other columns, belongs to another checkpoint, or another writer has changed it.
         """
         log = cls(root / schema.name)
         versions.remove_temporaries(log._folder)
@@ -140,28 +140,28 @@ class DeltaLog:
 
     @property
     def is_as_left(self) -> bool:
-        """Whether the table has exactly the files that it had after our last commit; False if that is not known."""
+        """Whether the table has exactly the files of our last commit; False if they are not known."""
         return self._token_of_ours == self._token
 
     @property
     def is_untold(self) -> bool:
-        """Whether no commit has said yet which files the table has."""
+        """Whether no commit has recorded the files of the table yet."""
         return self._token_of_ours is None
 
     def check_owner(self, role: Role, query_id: str) -> None:
-        """Raises `TableError` when the table is that of another query."""
+        """Raises `TableError` if the table belongs to another query."""
         owner = self.owner
         if owner is not None and owner != query_id:
             raise TableError(
                 f"Delta table '{self.path.name}' at {self.path} belongs to the checkpoint of query {owner}, "
                 f"not to that of query {query_id}; going on would write its records twice.",
-                hint="bring back the checkpoint, or move the table's folder away: it may hold what Kafka has not"
+                hint="restore the checkpoint, or move the table's folder away: it may hold what Kafka has not"
                 if role is Role.ARCHIVE
-                else "bring back the checkpoint, or remove the table's folder to build it again from the topics",
+                else "restore the checkpoint, or remove the table's folder to build it again from the topics",
             )
 
     def check(self, schema: TableSchema, query_id: str) -> None:
-        """Raises `TableError` when this log is not that of `schema`, written by `query_id`."""
+        """Raises `TableError` if this log is not that of `schema`, written by `query_id`."""
         self.check_owner(schema.role, query_id)
         if differences := self.differences(schema):
             raise TableError(
@@ -171,7 +171,7 @@ class DeltaLog:
             )
 
     def differences(self, schema: TableSchema) -> list[str]:
-        """What is different about the columns, as `table -> schema`."""
+        """The differences between the columns, as `table -> schema`."""
         found = {f["name"]: f["type"] for f in json.loads(self.schema_text)["fields"]}
         wanted = {f["name"]: f["type"] for f in json.loads(Schema.from_arrow(schema.arrow).to_json())["fields"]}
         if found == wanted and self.partition_by == schema.partition_by:
@@ -186,7 +186,7 @@ class DeltaLog:
         return differences
 
     def require_ours(self, schema: TableSchema | None) -> None:
-        """Raises `TableError` when somebody else has made this a table that the stream cannot go on with.
+        """Raises `TableError` if another writer has changed the table so that the stream cannot go on with it.
 
         From now on, commits of others are judged by `schema`.
         """
@@ -195,26 +195,26 @@ class DeltaLog:
         self._judge(others, is_complete=is_complete)
 
     def foreign(self) -> tuple[list[Version], bool]:
-        """Commits of others since the last one of ours, in order; whether these are all of them."""
+        """Commits of others since our last one, in order; and whether these are all of them."""
         found: list[Version] = []
         for number in range(self.version, -1, -1):
             try:
                 version = versions.read(self._folder, number)
             except TornError:
-                version = None  # a checkpoint has taken its place
+                version = None  # a checkpoint has replaced it
             if version is None or version.is_ours:
                 return found[::-1], version is not None
             found.append(version)
         return found[::-1], True
 
     def load(self, up_to: int | None = None) -> None:
-        """Reads the log: from its last checkpoint on, from an earlier one if that is not whole, or all of it.
+        """Reads the log from its last checkpoint, from an earlier one if that is not whole, or from the beginning.
 
         Args:
             up_to: a version; None: the last one that is whole.
 
         Raises:
-            TableError: the log is damaged, and what can be done.
+            TableError: the log is damaged; the hint says what can be done.
         """
         there = [number for number in versions.numbers(self._folder) if up_to is None or number <= up_to]
         problems: list[str] = []
@@ -236,15 +236,15 @@ class DeltaLog:
                 return
         raise TableError(
             f"The log of the Delta table at {self.path} is damaged: {'; '.join(problems)}.",
-            hint="bring back the table's _delta_log from a backup; or move the folder of the table away and build it "
+            hint="restore the table's _delta_log from a backup; or move the folder of the table away and build it "
             "again: deltaworks replay <pipeline> --hand-over",
         )
 
     def catch_up(self, up_to: int | None = None) -> list[Version]:
-        """Applies commits made by others since, and returns them; a last one that is not whole is none.
+        """Applies and returns the commits that others have made since; ignores a last one that is not whole.
 
         Raises:
-            TableError: a version is not whole, and later ones follow; or another engine wrote it.
+            TableError: a version is not whole, but later ones follow; or another engine wrote it.
         """
         found = []
         while up_to is None or self.version < up_to:
@@ -255,7 +255,7 @@ class DeltaLog:
                 if error.foreign or any(later > number for later in versions.numbers(self._folder)):
                     raise TableError(
                         f"Version {number} of the Delta table at {self.path} is not whole: {error}.",
-                        hint=f"bring back {versions.file_name(number)} from a backup; or move the folder of the table "
+                        hint=f"restore {versions.file_name(number)} from a backup; or move the folder of the table "
                         "away and build it again: deltaworks replay <pipeline> --hand-over",
                     ) from None
                 self.torn = number
@@ -267,10 +267,10 @@ class DeltaLog:
         return found
 
     def fence(self, app_id: str, generation: int) -> None:
-        """Lets `generation` write, and none before it from now on: they find the mark when they commit.
+        """Lets `generation` write, and no earlier one from now on: they find the mark when they commit.
 
-        Whoever wants to commit must first read every version before his own, and so meets the mark: there is no
-        moment at which an older generation, however late it wakes up, can still get a commit in.
+        A writer must read every earlier version before it commits, and so meets the mark. An older generation, however
+        late it wakes up, cannot get a commit in.
 
         Raises:
             FencedError: a higher generation has marked the table.
@@ -285,9 +285,9 @@ class DeltaLog:
         return self.transactions.get(app_id)
 
     def find(self, app_id: str, version: int, after: int) -> int:
-        """The version of the table, after another one, that has a transaction.
+        """The version of the table, after another one, whose commit has a transaction.
 
-        Its own commit says so, unless a checkpoint has taken its place long ago; then the next one is what it was.
+        If a checkpoint replaced that commit long ago, the next version is taken for it.
         """
         for number in range(after + 1, self.version + 1):
             try:
@@ -308,9 +308,9 @@ class DeltaLog:
 
         Raises:
             FencedError: a newer generation has taken over.
-            TableError: someone else has removed a file that this commit removes, committed the same transaction, or
-                made this a table that the stream cannot go on with.
-            TransientError: a file that it adds is gone; or, without harm, one that it removes was rewritten.
+            TableError: another writer has removed a file that this commit removes, committed the same transaction, or
+                changed the table so that the stream cannot go on with it.
+            TransientError: a file that it adds is missing; or a file that it removes was harmlessly rewritten.
         """
         self._check_fence()
         self.check_files(commit.added)
@@ -326,7 +326,7 @@ class DeltaLog:
         return self.version
 
     def check_files(self, added: Iterable[NewFile]) -> None:
-        """Raises `TransientError` if one of these is not there, or not as it was written."""
+        """Raises `TransientError` if a file is missing, or has another size than when it was written."""
         for new in added:
             try:
                 size = (self.path / new.path).stat().st_size
@@ -334,7 +334,7 @@ class DeltaLog:
                 size = -1
             if size != new.size_bytes:
                 self.catch_up()
-                self._check_fence()  # a newer generation takes away what the older ones have written
+                self._check_fence()  # a newer generation removes files of older ones
                 there = "gone" if size < 0 else f"of {size} bytes instead of {new.size_bytes}"
                 raise TransientError(
                     f"{new.path}, which was written for the Delta table at {self.path}, is {there}.",
@@ -343,18 +343,18 @@ class DeltaLog:
 
     @property
     def steps(self) -> dict[str, int]:
-        """Step -> version of the transactions of the query that the table belongs to."""
+        """Step -> version of the transactions of the table's owner."""
         mine = self.transactions.items()
         return {layout.step_of(app): version for app, version in mine if layout.query_of(app) == self.owner}
 
     @property
     def closed_ms(self) -> dict[int, int]:
-        """Task -> windows that end before are final."""
+        """Task -> the time before which windows are final."""
         steps = ((layout.closed_task(step), version) for step, version in self.steps.items())
         return {task: version for task, version in steps if task is not None}
 
     def owned_by(self, query_id: str, like: DeltaLog | None = None) -> dict[str, Any]:
-        """What `Commit.definition` is when the table gets another owner, and the columns of another table."""
+        """The `Commit.definition` that gives the table another owner, and the columns of another table."""
         like = like or self
         properties = {**self.properties, QUERY_PROPERTY: query_id}
         if _STATISTICS_PROPERTY in like.properties:
@@ -363,20 +363,20 @@ class DeltaLog:
         return {**self.definition, **columns, "configuration": properties}
 
     def checkpoint_due(self) -> bool:
-        """Whether the log has grown enough since the last checkpoint for the next one."""
+        """Whether the log has grown enough since the last checkpoint for another one."""
         held = len(self.files) + len(self.tombstones)
         grown = self._actions_since_checkpoint >= max(_CHECKPOINT_MIN_ACTIONS, held // 2)
         return grown or self._commits_since_checkpoint >= _CHECKPOINT_MAX_COMMITS
 
     def checkpoint_begins(self) -> None:
-        """From here on the growth towards the next checkpoint counts."""
+        """Starts to count the growth towards the next checkpoint."""
         self._actions_since_checkpoint = self._commits_since_checkpoint = 0
 
     def checkpoint(self) -> None:
         """Lets delta-rs write a checkpoint of the latest version and drop log files that are no longer needed.
 
-        They are dropped once the checkpoint is on the disk and can be read. It uses nothing of this object but the
-        path, so another thread may do it while commits go on.
+        They are dropped once the checkpoint is on the disk and can be read. The method uses only the path of this
+        object, so another thread may run it while commits go on.
         """
         table = DeltaTable(self.path)
         table.create_checkpoint()
@@ -390,7 +390,7 @@ class DeltaLog:
         table.cleanup_metadata()
 
     def expire(self, older_than_ms: int, limit: int = 10_000) -> int:
-        """Deletes removed files whose removal lies before a time; returns how many were there."""
+        """Deletes files that were removed before a time; returns how many still existed."""
         deleted = 0
         while self.tombstones and self.tombstones[0][0] < older_than_ms and limit > 0:
             _, path = self.tombstones.popleft()
@@ -427,7 +427,7 @@ class DeltaLog:
             partition_by=list(schema.partition_by),
             configuration={
                 **properties,
-                # delta-rs finds no rows by a column that it expects bounds of and that has none.
+                # delta-rs finds no rows by a column for which it expects bounds that are missing.
                 _STATISTICS_PROPERTY: ",".join(schema.statistics),
                 QUERY_PROPERTY: query_id,
             },
@@ -443,12 +443,12 @@ class DeltaLog:
         if version.is_ours and not any(
             action.get("txn", {}).get("appId") == layout.FILES_APP for action in version.actions
         ):
-            self._token_of_ours = None  # of a version of this package that did not say it
+            self._token_of_ours = None  # an earlier version of this package did not record it
         self.version = version.number
         self._commits_since_checkpoint += 1
 
     def _overtaken(self, commit: Commit) -> None:
-        """Somebody else has made the version that this commit was to be."""
+        """Handles a version that another writer has made in place of this commit."""
         expected = {app: self.transactions.get(app) for app in commit.transactions}
         since = self.catch_up()
         if not since:
@@ -470,7 +470,7 @@ class DeltaLog:
         if gone:
             raise OvertakenError(
                 f"{others[-1]} of the Delta table at {self.path} has rewritten files that were to be replaced.",
-                hint="nothing to do: it is tried again",
+                hint="nothing to do: the commit is tried again",
             )
 
     def _judge(self, others: Sequence[Version], *, is_complete: bool = True) -> None:
@@ -536,7 +536,7 @@ class DeltaLog:
         return lines
 
     def _token_after(self, commit: Commit) -> int:
-        """What stands for the files once this is committed."""
+        """The token of the files after this commit."""
         token = self._token
         for path in dict.fromkeys(commit.removed):
             token ^= _token(path)
@@ -587,5 +587,5 @@ class DeltaLog:
 
 
 def _token(path: str) -> int:
-    """A path as a number of 62 bits."""
+    """Hashes a path to a number of 62 bits."""
     return int.from_bytes(hashlib.blake2b(path.encode(), digest_size=8).digest()) >> 2

@@ -1,10 +1,10 @@
-"""What the driver tells tasks about a table: small files beside it, rebuilt from the Delta log at every start.
+"""Passes the state of a table from the driver to tasks: small files beside it, rebuilt from the log at every start.
 
 Tasks read them when they write. The driver changes them after a commit, before the next batch begins, so nobody reads
-while they change; a driver that dies in between leaves nothing that matters: the next one starts with new files.
+while they change. If a driver dies in between, nothing is lost: the next one starts with new files.
 
-The pages of a task are a list, followed by what each commit changed: both sides do work for the change only. A task
-that was moved to another process reads all of it once.
+The file of a task has a list of its pages, followed by the changes of each commit: both sides process only the change.
+A task that was moved to another process reads the whole file once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class PageList(msgspec.Struct):
     """The open pages of one task of a windowed table."""
 
     batch_id: int = -1
-    """The pages hold this batch and all before it; the last commit that concerned this task."""
+    """The last commit that concerned this task: the pages hold this batch and all before it."""
     closed_before_ms: int = -1
     """Windows that end before are final; -1: none is."""
     paths: list[str] = []
@@ -45,7 +45,7 @@ class PageList(msgspec.Struct):
 
 
 class PageChange(msgspec.Struct, frozen=True, array_like=True):
-    """What one commit changes about the pages of one task."""
+    """The changes of one commit to the pages of one task."""
 
     batch_id: int
     closed_before_ms: int
@@ -77,7 +77,7 @@ class PageListWriter:
 
 
 class PageListReader:
-    """The task's side: goes on reading where it stopped, as long as the file is the one it knows."""
+    """The task's side: continues where it stopped, as long as the file is the one it knows."""
 
     def __init__(self, table: Path, task: int) -> None:
         self._path = _path(table, task)
@@ -106,7 +106,7 @@ class PageListReader:
 
 
 def publish_query(table: Path, tag: str) -> None:
-    """Says which query writes the table, and forgets what earlier drivers said."""
+    """Records which query writes the table, and drops what earlier drivers recorded."""
     folder = table / layout.CONTROL_FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     for path in folder.iterdir():
@@ -130,13 +130,13 @@ def read_query(table: Path) -> str:
 
 
 def publish_held(table: Path, held: Mapping[tuple[str, int], list[tuple[int, int]]]) -> None:
-    """Says which offsets an archive holds: topic and partition -> `(start, stop)`."""
+    """Records which offsets an archive holds: topic and partition -> `(start, stop)`."""
     rows = [(topic, partition, spans) for (topic, partition), spans in held.items()]
     replace_file(table / layout.CONTROL_FOLDER / "held", msgspec.msgpack.encode(rows))
 
 
 def read_held(table: Path) -> dict[tuple[str, int], list[tuple[int, int]]]:
-    """Inverse of `publish_held`; empty if nobody has said anything."""
+    """Inverse of `publish_held`; empty if nothing was recorded."""
     try:
         rows = msgspec.msgpack.decode((table / layout.CONTROL_FOLDER / "held").read_bytes(), type=list[_Held])
     except FileNotFoundError:

@@ -2,10 +2,10 @@
 
 A page is a Parquet file with at most `PAGE_ROWS` rows: consecutive in the order (date, window start, hash of the key),
 from the position in its name to the next page's. A batch routes each changed row to its page by binary search over the
-names, reads the pages it touches, changes them and writes them anew. A page whose windows are all closed becomes part
-of a final file, and is a page no more. So a batch costs what it changes and closes, whatever the table holds.
+names, then reads, changes and rewrites the touched pages. A page whose windows are all closed becomes part of a final
+file. So a batch costs what it changes and closes, whatever the table holds.
 
-Not here: who knows which pages there are (`committer` tells tasks through `control`).
+The driver's `committer` knows which pages exist, and tells tasks through `page_index`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from deltaworks.lakehouse.writes import NewFile
 PAGE_ROWS = 4096
 """Reading and writing a page of this size costs about as much per file as per row."""
 _NEVER = layout.closes_text((1 << 63) - 1)
-"""Of pages without an open window, which were left behind once."""
+"""The closing time in the name of pages that were left without an open window."""
 
 Identity = tuple[Any, ...]
 """Key cells, window start and window end (ms) of a row."""
@@ -41,7 +41,7 @@ Position = tuple[int, int]
 
 @dataclass
 class PageChanges:
-    """What becomes of the pages of a task in one batch."""
+    """The changes of one batch to the pages of a task."""
 
     added: list[NewFile] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
@@ -52,16 +52,16 @@ class ChangedRows:
     """The last state of every row that a batch changed."""
 
     upserts: pa.Table
-    """In order of position, in the columns of a data file; `is_final` not yet true."""
+    """Rows in order of position, in the columns of a data file; `is_final` not yet true."""
     positions: list[Position]
     identities: list[Identity]
-    """Of `upserts`, as `positions`."""
+    """The identities of `upserts`, in the same order as `positions`."""
     deletes: list[tuple[Position, Identity]]
 
 
 @dataclass
 class _Touched:
-    """What one page, or a date without pages, gets."""
+    """The changes for one page, or for a date without pages."""
 
     day: str
     page: int | None
@@ -94,11 +94,11 @@ class PageWriter:
 
         Args:
             pages: paths of the task's pages.
-            rows: what the batch changes.
-            closed_before_ms: windows that end before become final; None: none does.
+            rows: the changes of the batch.
+            closed_before_ms: windows that end before become final; None: none do.
 
         Raises:
-            TableError: a change to a window that is final.
+            TableError: the batch changes a window that is final.
         """
         changes = PageChanges()
         final: dict[str, list[pa.Table]] = defaultdict(list)
@@ -131,7 +131,7 @@ class PageWriter:
         return changes
 
     def _route(self, pages: Sequence[str], rows: ChangedRows, closed_before_ms: int | None) -> list[_Touched]:
-        """Touched pages in order: rows and pages are sorted, so a page gets consecutive rows."""
+        """Touched pages in order: rows and pages are sorted, so each page gets consecutive rows."""
         touched: dict[tuple[str, int], _Touched] = {}
         begin = 0
         while begin < len(rows.positions):
@@ -153,7 +153,7 @@ class PageWriter:
         return [touched[place] for place in sorted(touched)]
 
     def _find(self, pages: Sequence[str], position: Position) -> tuple[str, int | None, Position]:
-        """The page of a position, and where the next page begins. A date's first page takes what lies before it."""
+        """The page of a position, and where the next page begins. A date's first page takes all earlier positions."""
         day = layout.window_day(position[0])
         index = bisect_right(pages, layout.page_position(day, self._task, *position) + "~") - 1
         if not _is_of(pages, index, day) and _is_of(pages, index + 1, day):
@@ -181,7 +181,7 @@ class PageWriter:
         return _Rewritten(touched.day, min(positions), rows)
 
     def _keep(self, old: pa.Table, changed: set[Identity]) -> pa.Array:
-        """Mask of the rows that stay as they are."""
+        """Mask of the rows that do not change."""
         firsts = pa.array(list({identity[0] for identity in changed}), self._schema.key[0].type)
         candidates = pc.indices_nonzero(pc.is_in(old.column(0), value_set=firsts)).to_pylist()
         keep = [True] * old.num_rows
@@ -198,7 +198,7 @@ class PageWriter:
         return left.day == right.day and left.rows.num_rows + right.rows.num_rows <= self._page_rows // 2
 
     def _write(self, page: _Rewritten, final: dict[str, list[pa.Table]], *, is_last: bool) -> list[NewFile]:
-        """One page, or several; a part whose windows are all closed goes to `final`."""
+        """Writes one or several pages; a part whose windows are all closed goes to `final`."""
         if page.rows.num_rows <= self._page_rows:
             return [self._write_page(page.day, page.position, page.rows)]
         positions = [position_of(identity) for identity in identities(page.rows, self._schema)]
@@ -241,7 +241,7 @@ def identities(rows: pa.Table, schema: TableSchema) -> list[Identity]:
 
 
 def position_of(identity: Identity) -> Position:
-    """Where a row belongs; the same in every process."""
+    """The position of a row; the same in every process."""
     cells = identity[:-2]
     text = cells[0] if len(cells) == 1 and isinstance(cells[0], str) else repr(cells)
     return identity[-2], zlib.crc32(text.encode("utf-8", "surrogatepass"))
@@ -288,8 +288,8 @@ def _is_last_of_day(pages: Sequence[str], index: int) -> bool:
 def _cuts(positions: Sequence[Position], page_rows: int, *, is_last: bool) -> list[int]:
     """Where to split sorted rows into pages; rows at one position stay together.
 
-    New windows come at the end: the last page of a date leaves pages behind that are three quarters full, others split
-    evenly.
+    New windows come at the end: the last page of a date splits into pages that are three quarters full, other pages
+    split evenly.
     """
     count, fill = len(positions), max(1, page_rows * 3 // 4)
     size = fill if is_last else -(-count // -(-count // fill))

@@ -1,4 +1,4 @@
-"""Parquet files of a table, with the statistics that Delta wants about them."""
+"""Parquet files of a table, with the statistics that Delta needs."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def write(
 
     Args:
         root: folder of all tables.
-        schema: of the table.
-        path: inside the table.
+        schema: schema of the table.
+        path: path of the file inside the table.
         rows: columns of a data file.
-        origins: what the footer is to say about the batches that wrote the rows; see `origins`.
+        origins: the batches that wrote the rows, for the footer; see `origins`.
     """
     buffer = pa.BufferOutputStream()
     texts = [field.name for field in schema.file if pa.types.is_string(field.type)]
@@ -51,23 +51,23 @@ def write(
 
 
 def sync(root: Path, table: str, written: Iterable[NewFile]) -> None:
-    """Makes files durable, side by side; nothing may name them before.
+    """Makes files durable, side by side; required before anything names them.
 
     Raises:
-        FileNotFoundError: one is not there.
+        FileNotFoundError: a file does not exist.
     """
     files.sync([root / table / file.path for file in written])
 
 
 def read(root: Path, schema: TableSchema, path: str, columns: Sequence[str] | None = None) -> pa.Table:
-    """The rows of one file; of all columns, or of some."""
+    """The rows of one file, with all columns or some."""
     data = (root / schema.name / path).read_bytes()
     with pq.ParquetFile(pa.BufferReader(data)) as file:
         return file.read(columns=columns, use_threads=False).replace_schema_metadata(None)
 
 
 def origins(root: Path, schema: TableSchema, path: str) -> list[tuple[int, int]] | None:
-    """What the footer of a file says about the batches that wrote its rows; None: nothing."""
+    """The batches that wrote a file's rows, according to its footer; None: it does not say."""
     found = (pq.read_metadata(root / schema.name / path).metadata or {}).get(_ORIGINS)
     return None if found is None else [(batch, rows) for batch, rows in json.loads(found)]
 
@@ -80,7 +80,7 @@ def read_all(root: Path, schema: TableSchema, paths: Sequence[str]) -> pa.Table:
 
 
 def statistics(rows: pa.Table, columns: Sequence[str]) -> str:
-    """Delta's statistics: rows, and bounds and nulls of `columns`."""
+    """Delta's statistics: number of rows, bounds and null counts of `columns`."""
     lowest: dict[str, Any] = {}
     highest: dict[str, Any] = {}
     nulls: dict[str, int] = {}
@@ -103,12 +103,12 @@ def _json(bound: pa.Scalar, cut: Callable[[str], str]) -> Any:
 
 
 def _cut(text: str) -> str:
-    """A short text that is not above `text`."""
+    """A short text that is not greater than `text`."""
     return text[:_MAX_TEXT]
 
 
 def _cut_above(text: str) -> str:
-    """A short text that is not below `text`."""
+    """A short text that is not less than `text`."""
     if len(text) <= _MAX_TEXT or text[_MAX_TEXT] == _HIGHEST_CHARACTER:
         return text
     return text[:_MAX_TEXT] + _HIGHEST_CHARACTER
@@ -121,7 +121,7 @@ def _iso(micros: int) -> str:
 
 
 def _encodings(schema: TableSchema) -> dict[str, str]:
-    """Times and counts lie close together: their differences take less room, and less time."""
+    """Encodings for times and counts, which are close together: their differences take less space and time."""
     return {
         field.name: "DELTA_BINARY_PACKED"
         for field in schema.file

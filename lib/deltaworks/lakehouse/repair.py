@@ -1,8 +1,8 @@
-"""Takes back what somebody else has committed to a table of ours: rows, columns and properties as our last commit left
-them.
+"""Takes back what other writers have committed to a table of ours: restores rows, columns and properties as our last
+commit left them.
 
-One commit more: it adds again what theirs removed, and removes what theirs added. What was removed is found where it
-was, or in the trash, or among what publications keep. Whoever calls holds the lease of the pipeline.
+One more commit adds again what theirs removed, and removes what theirs added. Removed files are found in place, in the
+trash, or among the files that publications keep. The caller holds the lease of the pipeline.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ class Repair:
     owner: str
     """The query that the table belongs to."""
     foreign: Sequence[Version]
-    """Commits of somebody else since our last one, in order; it may be that nothing is wrong with them."""
+    """Commits of others since our last one, in order; they may be harmless."""
     added: Sequence[NewFile]
-    """Files of ours that come back."""
+    """Files of ours to restore."""
     removed: Sequence[str]
-    """Files of theirs that go, and stay on disk for readers of older versions."""
+    """Files of theirs to remove; they stay on disk for readers of older versions."""
     definition: dict[str, Any] | None
-    """Columns and properties as before; None: they are."""
+    """The previous columns and properties; None: they are unchanged."""
     protocol: dict[str, Any] | None
     transactions: dict[str, int]
-    """Of ours, which somebody else has set."""
+    """Transactions of ours that another writer has set."""
     lost: Sequence[NewFile]
-    """Files of ours that are nowhere any more."""
+    """Files of ours that no longer exist anywhere."""
 
     @property
     def is_needed(self) -> bool:
@@ -59,16 +59,16 @@ class Repair:
             raise TableError(
                 f"Delta table '{self.name}' cannot be repaired: {len(self.lost)} of its files, with {rows} rows{span}, "
                 f"are gone; the first is {self.lost[0].path}.",
-                hint=f"bring them back from a backup and repair again; or build the table anew from the topics: "
+                hint=f"restore them from a backup and repair again; or rebuild the table from the topics: "
                 f"deltaworks replay {self.pipeline} --hand-over",
             )
 
 
 def plan(root: Path, name: str) -> Repair:
-    """What would make a table ours again; changes nothing.
+    """Plans what would make a table ours again; changes nothing.
 
     Raises:
-        TableError: it is no table of a pipeline, or the log does not say any more what it was.
+        TableError: no pipeline writes the table, or the log no longer says what it was.
     """
     log = _load(root, name)
     foreign, is_complete = log.foreign()
@@ -80,7 +80,7 @@ def plan(root: Path, name: str) -> Repair:
         raise TableError(
             f"The log of the Delta table '{name}' at {log.path} does not say any more what it was before somebody else "
             "changed it.",
-            hint=f"bring back its _delta_log from a backup; or build the table anew from the topics: "
+            hint=f"restore its _delta_log from a backup; or rebuild the table from the topics: "
             f"deltaworks replay {_pipeline(log)} --hand-over",
         )
     return _difference(log, before, foreign)
@@ -91,11 +91,11 @@ def repair(root: Path, name: str, generation: int) -> Repair:
 
     Args:
         root: folder of all tables.
-        name: of the table.
-        generation: of the caller; older ones cannot commit to the table any more.
+        name: name of the table.
+        generation: generation of the caller; older ones can no longer commit to the table.
 
     Raises:
-        TableError: as `plan`; or files are lost.
+        TableError: see `plan`; or files are lost.
     """
     wanted = plan(root, name)
     wanted.check()
@@ -164,7 +164,7 @@ def _load(root: Path, name: str) -> DeltaLog:
 
 
 def _pipeline(log: DeltaLog) -> str:
-    """Whose table it is, by the transactions in it."""
+    """The pipeline of a table, from its transactions."""
     for app in log.transactions:
         if layout.step_of(app) == layout.GENERATION and app.count("/") >= 3:
             return app.rsplit("/", 3)[0]
@@ -175,7 +175,7 @@ def _pipeline(log: DeltaLog) -> str:
 
 
 def _said(definition: dict[str, Any]) -> dict[str, Any]:
-    """A checkpoint leaves out what is not there."""
+    """Leaves out empty fields, as a checkpoint does."""
     return {name: value for name, value in definition.items() if value is not None and name != "format"}
 
 

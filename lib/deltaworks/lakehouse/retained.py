@@ -1,8 +1,8 @@
-"""Files that publications have removed from a table, on disk until nobody can want them back.
+"""Keeps the files that publications have removed from a table, until nobody can want them back.
 
-A second link to each, in a folder per publication: whatever becomes of the first (`DeltaLog.expire`, files that nobody
-knows at a start, a vacuum by hand), the rows stay. The folder's name says when it was made, so nothing else has to
-be remembered.
+Each file gets a second link, in a folder per publication. Whatever happens to the first (`DeltaLog.expire`, the removal
+of unknown files at a start, a manual vacuum), the rows stay. The folder's name says when it was made, so nothing else
+has to be remembered.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class RetainedFiles:
         """The oldest first."""
 
     def keep(self, run_id: str, number: int, now_ms: int, paths: Iterable[str]) -> str:
-        """Keeps files of the table; returns the name under which they are found again.
+        """Keeps files of the table; returns the name for finding them again.
 
-        What was kept for the same publication before goes: it was not committed.
+        Files that were kept for the same publication before are dropped: it was not committed.
         """
         for name in [name for name in self._names if name.split("-", 2)[1:] == [str(number), run_id]]:
             self.forget(name)
@@ -48,22 +48,22 @@ class RetainedFiles:
         return name
 
     def missing(self, name: str, paths: Iterable[str]) -> list[str]:
-        """Which of these are not kept any more."""
+        """Which of these files are no longer kept."""
         return [path for path in paths if not (self._of(name) / path).exists()]
 
     def restore(self, name: str, paths: Iterable[str]) -> None:
-        """Files are again where the table had them."""
+        """Puts files back where the table had them."""
         made = [path for path in paths if not (self._table / path).exists()]
         for path in made:
             link(self._of(name) / path, self._table / path)
         files.sync([self._table / path for path in made])
 
     def path(self, name: str, path: str) -> str:
-        """Where a kept file is, from the table's folder on."""
+        """The path of a kept file, relative to the table's folder."""
         return f"{layout.RETAINED_FOLDER}/{name}/{path}"
 
     def forget(self, name: str) -> None:
-        """Nobody wants these back."""
+        """Drops files that nobody wants back."""
         shutil.rmtree(self._of(name), ignore_errors=True)
         self._names = [other for other in self._names if other != name]
 
@@ -71,13 +71,13 @@ class RetainedFiles:
         return self._folder / FILE.checked(name, self._folder)
 
     def expire(self, now_ms: int) -> None:
-        """Forgets what is too old to be rolled back."""
+        """Drops what is too old to be rolled back."""
         while self._names and int(self._names[0].partition("-")[0]) + self._keep_ms < now_ms:
             self.forget(self._names[0])
 
 
 def link(source: Path, target: Path) -> None:
-    """A second name for a file that never changes; a copy where there can be none, as on another disk."""
+    """Gives a second name to a file that never changes; makes a copy if a link is impossible, as on another disk."""
     files.make_folder(target.parent)
     try:
         os.link(source, target)

@@ -1,9 +1,9 @@
-"""Which batch wrote each row of a file: one of an append-only table, or of windows that are final.
+"""Which batch wrote each row of a file of an append-only table, or of a file of final windows.
 
-A row says where its record was read, and that is not when it was written: a result that was held back (`suppress`, a
-join that waited) comes in a later batch than its record, and one that time alone has caused has no record at all. But
-a file of a task is of one batch, which its name says; a file that was made of several says it in its footer. Final
-windows are of the batch that closed them.
+A row says where its record was read, but not when the row was written. A result that was held back (`suppress`, a join
+that waited) comes in a later batch than its record, and one that only time has caused has no record. So the file says
+it: a task's file holds one batch, which is in its name, and a file merged from several says it in its footer. Final
+windows belong to the batch that closed them.
 
 Within a file, rows are in the order of their batches.
 """
@@ -20,12 +20,12 @@ from deltaworks.lakehouse import layout, parquet
 from deltaworks.lakehouse.schema import TableSchema
 
 Origins = Sequence[tuple[int, int]]
-"""`(batch, rows)`, in the order of a file. Of a replay's rows: the last batch of those that it committed at once."""
+"""`(batch, rows)`, in the order of a file. For rows of a replay: the last batch of the chunk that committed them."""
 _OF_SEVERAL = ("merged", layout.PUBLISHED, layout.REMAINING)
 
 
 def of_file(root: Path, schema: TableSchema, path: str, rows: int) -> Origins | None:
-    """The origins of a file with so many rows; None: it was merged by a version that kept no account of them."""
+    """The origins of a file with so many rows; None: an earlier version that did not record them merged the file."""
     found, kind = layout.batch_of(path), path.rpartition("/")[2].partition("-")[0]
     if found is None:
         return None
@@ -35,18 +35,18 @@ def of_file(root: Path, schema: TableSchema, path: str, rows: int) -> Origins | 
 
 
 def rows_up_to(origins: Origins, last_batch: int) -> int:
-    """How many rows, from the beginning of the file, are of batches up to one."""
+    """How many rows, from the beginning of the file, belong to batches up to one."""
     return sum(rows for batch, rows in origins if batch <= last_batch)
 
 
 def chosen(origins: Origins, mask: pa.ChunkedArray) -> Origins:
-    """What is left of the origins when rows are filtered."""
+    """The origins that remain when rows are filtered."""
     batches = _per_row(origins).filter(mask.combine_chunks() if isinstance(mask, pa.ChunkedArray) else mask)
     return _runs(batches)
 
 
 def in_order(rows: pa.Table, parts: Sequence[Origins]) -> tuple[pa.Table, Origins]:
-    """The rows of several files in the order of their batches; rows of one batch stay as they are."""
+    """The rows of several files in the order of their batches; rows of one batch keep their order."""
     batches = pa.concat_arrays([_per_row(origins) for origins in parts])
     order = pc.sort_indices(batches, sort_keys=[("", "ascending")])
     return rows.take(order), _runs(batches.take(order))

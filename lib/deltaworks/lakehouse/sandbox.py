@@ -1,15 +1,15 @@
-"""Where SQL that somebody writes runs: DuckDB with tables, and without files, network, extensions and settings.
+"""Runs untrusted SQL: DuckDB with tables, but without files, network, extensions and settings.
 
-A query of `deltaworks sql`, or of a suite, is text from a terminal, a script or a pull request. It sees the tables
-that it is about, which come as Arrow datasets, so DuckDB itself needs no access to files. Three things keep it there:
+A query of `deltaworks sql`, or of a suite, is text from a terminal, a script or a pull request. It sees only its
+tables, which are Arrow datasets, so DuckDB itself needs no access to files. Three things confine it:
 
 - statements that reach outside (COPY, ATTACH, INSTALL, SET ...) are refused by their kind;
-- DuckDB is locked: no files, no extensions, no variables of Python, and no setting can be changed any more;
+- DuckDB is locked: no files, no extensions, no variables of Python, and no setting can be changed;
 - memory, temporary files and time have limits.
 
-DuckDB counts what its operators hold, not a single value that a function makes, and looks for an interruption between
-functions, not within one. `limited_process` covers both where a process has nothing else to do. What a suite does in
-Python is not confined: it is code of the project.
+DuckDB counts the memory of its operators, but not a single value that a function makes. It checks for an interruption
+between functions, not within one. `limited_process` covers both in a process that does nothing else. The Python code of
+a suite is not confined: it is code of the project.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ _STATEMENTS = _QUERIES | {
     StatementType.DELETE,
     StatementType.DROP,
 }
-"""What changes a table changes one in memory: a table of the lake is a view."""
+"""Statements that change a table can only change one in memory: a table of the lake is a view."""
 _SPILL = 4
-"""Temporary files may take as many times the memory."""
+"""Temporary files may take so many times the memory."""
 _BEYOND_MB = 512
-"""What the process may need besides: Python, Arrow, stacks of threads."""
+"""Further memory of the process: Python, Arrow, stacks of threads."""
 _GRACE_S = 10.0
-"""A function that hears of no interruption may go on for so long."""
+"""How long a function that cannot be interrupted may go on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,17 +56,17 @@ class Limits:
     """What a query may use."""
 
     memory_mb: int = Settings.query_memory_mb
-    """Four times as much may lie in temporary files meanwhile."""
+    """Temporary files may take four times as much."""
     seconds: float = Settings.query_seconds
     """Per query."""
     folder: Path | None = None
-    """Where temporary files are; None, or no folder: where the system has them."""
+    """The folder of temporary files; None, or if it does not exist: the system's folder."""
     restricted: bool = True
-    """False: DuckDB as it comes, with files, network and extensions, and without limits."""
+    """False: plain DuckDB, with files, network and extensions, and without limits."""
 
     @classmethod
     def of(cls, settings: Settings, *, restricted: bool = True) -> Limits:
-        """Those that the environment sets."""
+        """The limits that the environment sets."""
         return cls(
             memory_mb=settings.query_memory_mb,
             seconds=settings.query_seconds,
@@ -85,7 +85,7 @@ class Answer:
 
 
 class Sandbox:
-    """A DuckDB in memory for the tables that it is given. A context manager: its temporary files go with it.
+    """A DuckDB in memory for given tables. A context manager: it deletes its temporary files at the end.
 
     Args:
         limits: what a query may use; None: the defaults.
@@ -114,10 +114,10 @@ class Sandbox:
         self._names.append(name)
 
     def answer(self, query: str, at_most: int) -> Answer:
-        """Runs statements, and gives the first rows of the last one.
+        """Runs statements, and returns the first rows of the last one.
 
         Raises:
-            ConfigurationError: it reaches outside, needs more than the limits, or is no SQL that DuckDB can run.
+            ConfigurationError: it reaches outside, exceeds the limits, or is not SQL that DuckDB can run.
         """
         with self._within_limits():
             self._check(query, _STATEMENTS)
@@ -129,7 +129,7 @@ class Sandbox:
         """How many rows a query selects, and the first of them.
 
         Raises:
-            ConfigurationError: as above, or it is more than one query.
+            ConfigurationError: as for `answer`; or it is more than one query.
         """
         with self._within_limits():
             self._check(query, _QUERIES, single=True)
@@ -138,7 +138,7 @@ class Sandbox:
             return len(found), tuple(found.limit(samples).to_arrow_table().to_pylist())
 
     def _lock(self) -> None:
-        """`lock_configuration` comes last: nothing can be set after it."""
+        """Locks DuckDB. `lock_configuration` comes last: nothing can be set after it."""
         folder = self.limits.folder
         self._scratch = tempfile.TemporaryDirectory(
             prefix="query-", dir=folder if folder is not None and folder.is_dir() else None
@@ -160,7 +160,7 @@ class Sandbox:
             self._connection.execute(f"SET {name} = ?", [value])
 
     def _check(self, query: str, allowed: frozenset[StatementType], *, single: bool = False) -> None:
-        """The lock refuses what is dangerous, this refuses the rest of what is no query, and says so plainly."""
+        """Refuses what is not a query, with a clear message; the lock refuses what is dangerous."""
         if not self.limits.restricted:
             return
         statements = duckdb.extract_statements(query)
@@ -175,7 +175,7 @@ class Sandbox:
 
     @contextlib.contextmanager
     def _within_limits(self) -> Iterator[None]:
-        """DuckDB's errors in plain words, and an end to what takes too long."""
+        """Rewords DuckDB's errors, and stops queries that take too long."""
         over = threading.Event()
         with _alarm(self.limits.seconds, self._interrupt(over)) if self.limits.restricted else contextlib.nullcontext():
             try:
@@ -208,11 +208,11 @@ class Sandbox:
 
 @contextlib.contextmanager
 def limited_process(limits: Limits, fail: Callable[[str], None] | None = None) -> Iterator[None]:
-    """Holds the whole process to the limits, also where DuckDB does not: for a process that runs one query.
+    """Holds the whole process to the limits, even where DuckDB does not; for a process that runs one query.
 
     Args:
-        limits: those of the sandbox.
-        fail: ends the process after a function that cannot be interrupted; gets what to say.
+        limits: the limits of the sandbox.
+        fail: ends the process after a function that cannot be interrupted; gets the message.
     """
     if not limits.restricted:
         yield
@@ -232,7 +232,7 @@ def _end(message: str) -> None:
 
 @contextlib.contextmanager
 def _data_limit(more_mb: int) -> Iterator[None]:
-    """Linux only; elsewhere the memory that a process has is not known in these terms."""
+    """Limits the memory of the process; Linux only, as other systems do not measure it in these terms."""
     data_bytes = getattr(psutil.Process().memory_info(), "data", None)
     if data_bytes is None:
         yield
@@ -259,7 +259,7 @@ def _alarm(seconds: float, ring: Callable[[], None]) -> Iterator[None]:
 
 
 def _kind(statement: duckdb.Statement) -> StatementType | None:
-    """None: a kind that DuckDB's Python knows no name for."""
+    """The kind of a statement; None: DuckDB's Python has no name for it."""
     try:
         return statement.type
     except ValueError:

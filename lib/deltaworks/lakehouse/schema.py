@@ -11,7 +11,7 @@
 
 The three source columns say where a record was read; behind an exchange they are unique only together with the key.
 
-A key or value that is an object gives one column per field, any other one the column `key` or `value`.
+A key or value that is an object gives one column per field; any other gives a single column, `key` or `value`.
 A field whose name is taken is called `value_<name>`.
 """
 
@@ -32,7 +32,7 @@ WINDOW_DATE = "window_date"
 
 
 class Role(Enum):
-    """What a physical table is for, hence how it is written."""
+    """The purpose of a physical table, which decides how it is written."""
 
     APPEND = "append"
     CHANGELOG = "changelog"
@@ -51,12 +51,12 @@ class TableSchema:
     key: tuple[Column, ...] = ()
     value: tuple[Column, ...] = ()
     between: tuple[tuple[str, pa.DataType], ...] = ()
-    """Columns of ours between key and value."""
+    """Our own columns between key and value."""
     rest: tuple[tuple[str, pa.DataType], ...]
-    """Columns of ours after the value."""
+    """Our own columns after the value."""
     partition_by: tuple[str, ...] = ()
     statistics: tuple[str, ...]
-    """Columns with min, max and null count in the log, by which readers skip files."""
+    """Columns with min, max and null count in the log; readers use them to skip files."""
 
     @cached_property
     def arrow(self) -> pa.Schema:
@@ -67,7 +67,7 @@ class TableSchema:
 
     @cached_property
     def file(self) -> pa.Schema:
-        """The columns that a data file holds: all but the partition columns."""
+        """The columns of a data file: all except the partition columns."""
         return pa.schema([field for field in self.arrow if field.name not in self.partition_by])
 
     @cached_property
@@ -97,7 +97,7 @@ DEAD_LETTER = (
 ARCHIVE = (
     *_RECORD,
     ("timestamp", TIMESTAMP),
-    ("timestamp_ms", pa.int64()),  # as in Kafka, where `timestamp` can only be the nearest time; else null
+    ("timestamp_ms", pa.int64()),  # the exact time in Kafka, if `timestamp` can only be the nearest one; else null
     ("topic", pa.string()),
     ("partition", pa.int32()),
     ("offset", pa.int64()),
@@ -111,10 +111,10 @@ def changelog_name(table: str) -> str:
 
 
 def schemas(sink: DeltaSink) -> tuple[TableSchema, ...]:
-    """The physical tables of a sink; that of the rows that tasks write comes first.
+    """The physical tables of a sink, first the one with the rows that tasks write.
 
     Raises:
-        TableError: two columns have the same name but for the case of letters.
+        TableError: two columns have names that differ only in case.
     """
     match sink.kind:
         case TableKind.APPEND:
@@ -144,9 +144,9 @@ def dead_letter_schema(table: str) -> TableSchema:
 
 
 def archive_schema(table: str) -> TableSchema:
-    """The table of the records of a topic, or of those that match a pattern.
+    """The table of the records of a topic, or of the topics that match a pattern.
 
-    By partition too, so that the records of one are read without those of the others.
+    It is also partitioned by Kafka partition, so that records of one are read without the others.
     """
     return TableSchema(
         name=table,
@@ -219,5 +219,5 @@ def _renamed(columns: list[Column], taken: set[str], prefix: str, table: str) ->
 
 
 def _is_comparable(kind: pa.DataType) -> bool:
-    """Whether a column's bounds can go into the log as plain JSON."""
+    """Whether a column's bounds can be plain JSON in the log."""
     return bool(pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_date(kind))

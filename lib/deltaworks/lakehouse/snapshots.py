@@ -1,8 +1,8 @@
 """The snapshot of a KTable: the last row per key of its changelog, as of a batch.
 
-While its changelog grows, a snapshot is rewritten over and over, with a rest in between that is proportional to its
+While its changelog grows, a snapshot is rewritten over and over, with a pause in between that is proportional to its
 cost: a small one is seconds old, and the largest takes no more than a twentieth of a core. It names the batch and the
-time up to which it is right; a crash changes nothing about that, because rows and as-of are one commit.
+time up to which it is right. A crash cannot separate them from the rows, because both are in one commit.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from deltaworks.lakehouse.schema import TableSchema
 from deltaworks.lakehouse.writes import NewFile
 
 REST_S = 10.0
-"""Between two snapshots, at least."""
+"""The shortest pause between two snapshots."""
 REST = 20.0
-"""Times as long as the last one took, at least."""
+"""The pause is at least this many times as long as the last snapshot took."""
 FILE_ROWS = 1_000_000
 _ATTEMPTS = 3
-"""At one that must not wait: somebody else may rewrite the files that it replaces."""
+"""Attempts at a snapshot that must not wait: another writer may rewrite the files that it replaces."""
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,12 @@ class SnapshotRefresh:
     """When it was made."""
     rows: int
     seconds: float
-    """Computing and writing them."""
+    """Time to compute and write the rows."""
 
 
 @dataclass(frozen=True)
 class _Job:
-    """What a new snapshot is made of; files stay readable while it is made."""
+    """The inputs of a new snapshot; their files stay readable while it is made."""
 
     as_of_batch: int
     target: int
@@ -74,7 +74,7 @@ class Snapshot:
         log: its log.
         apps: application ids under which it keeps the batch and the time (ms) that it shows.
         changelog: columns, log and application id of the changelog.
-        tag: the query, for file names.
+        tag: tag of the query, for file names.
         background: computes and writes rows.
     """
 
@@ -94,7 +94,7 @@ class Snapshot:
         self._tag, self._background = tag, background
         self._writing: Future[_Written] | None = None
         self._epoch = 0
-        """Counts how often the past has been changed."""
+        """Counts how often the history was changed."""
         self._begun = 0
         """The epoch in which the rows that are being written were read."""
         self._rests_until = ticks_s() + (REST_S if self.as_of_batch >= 0 else 0.0)
@@ -111,20 +111,20 @@ class Snapshot:
 
     @property
     def as_of_batch(self) -> int:
-        """The snapshot holds this batch and all before it; -1: it holds nothing."""
+        """The snapshot holds this batch and all before it; -1: it is empty."""
         version = self._log.transaction_version(self._app_id)
         return -1 if version is None else version
 
     def replaced(self) -> None:
-        """The snapshot or its changelog was replaced: rows that are being written come of a past that is none."""
+        """Notes that the snapshot or its changelog was replaced: rows that are being written are obsolete."""
         self._epoch += 1
 
     def write(self, held: pa.Table, news: pa.Table, as_of_batch: int, target: int) -> list[NewFile]:
-        """Writes a snapshot that nobody has committed.
+        """Writes a snapshot without a commit.
 
         Args:
-            held: rows of a snapshot.
-            news: rows of a changelog, in the order of files; those between the two batches count.
+            held: rows of the previous snapshot.
+            news: rows of the changelog, in the order of files; those between the two batches count.
             as_of_batch: `held` is right as of this batch; -1: it is empty.
             target: the batch that the new snapshot shows.
         """
@@ -137,21 +137,21 @@ class Snapshot:
         return files
 
     def transactions(self, as_of_batch: int, as_of_ms: int) -> dict[str, int]:
-        """What a commit says about the batch and the time that its rows show."""
+        """The transactions that record the batch and the time of a snapshot's rows."""
         return {self._app_id: as_of_batch, self._as_of_app_id: as_of_ms}
 
     @property
     def stale(self) -> bool:
-        """The changelog has changes that the snapshot does not show."""
+        """Whether the changelog has changes that the snapshot does not show."""
         target = self._changelog.transaction_version(self._changelog_app_id)
         return target is not None and self.as_of_batch < target
 
     def refresh(self, *, force: bool = False, eager: bool = False) -> list[SnapshotRefresh]:
-        """Commits a snapshot whose rows are ready, and begins a new one if anything has changed and it has rested.
+        """Commits a snapshot whose rows are ready, and begins a new one if something has changed and the pause is over.
 
         Args:
-            force: without a rest, and waits for it.
-            eager: without a rest.
+            force: no pause, and wait for the result.
+            eager: no pause.
         """
         refreshed = []
         if self._writing is not None and (force or self._writing.done()):
@@ -173,7 +173,7 @@ class Snapshot:
         return _Job(as_of_batch, target, wall_ms(), list(self._log.files), news(self._changelog.files, as_of_batch))
 
     def _write(self, job: _Job) -> _Written:
-        """In the background: the files it reads stay, even if others replace them meanwhile."""
+        """Runs in the background: the files that it reads stay, even if others replace them meanwhile."""
         begun = ticks_s()
         held = parquet.read_all(self._root, self._schema, job.held)
         news = parquet.read_all(self._root, self._changelog_schema, job.news)
@@ -210,13 +210,13 @@ class Snapshot:
         return [SnapshotRefresh(self._schema.name, job.target, job.as_of_ms, written.rows, written.seconds)]
 
     def _drop(self, writing: Future[_Written]) -> None:
-        """A publication or somebody else has replaced what they were made of; the next refresh is right."""
+        """Drops rows whose sources were replaced by a publication or another writer; the next refresh is right."""
         if writing.exception() is None:
             for file in writing.result().files:
                 (self._log.path / file.path).unlink(missing_ok=True)
 
     def _latest(self, held: pa.Table, news: pa.Table, as_of_batch: int, target: int) -> pa.Table:
-        """The last row per key; the order of rows of one key is that of batches, then of the file."""
+        """The last row per key; rows of one key are in the order of batches, then of the file."""
         held = held.append_column("op", pa.repeat(pa.scalar("upsert"), held.num_rows))
         batch_ids = news.column("batch_id")
         wanted = pc.and_(pc.greater(batch_ids, as_of_batch), pc.less_equal(batch_ids, target))
@@ -237,5 +237,5 @@ def news(changelog: Mapping[str, FileEntry], as_of_batch: int) -> list[str]:
 
 
 def last_batch(statistics: str | None) -> int:
-    """The last batch in a file of a changelog; a very high one if nothing is known about it."""
+    """The last batch in a file of a changelog; a very high one if unknown."""
     return int(json.loads(statistics or "{}").get("maxValues", {}).get("batch_id", 1 << 62))

@@ -1,11 +1,11 @@
-"""What is not deleted at once: files of a table that nothing names any more, so that a mistake can be taken back.
+"""The trash of a table: files that no log names any more are kept for a while, so that a mistake can be undone.
 
 ```
 <table>/_trash/<time ms>/<path in the table>
 ```
 
-What a log file named that was torn is found here; so is what others have removed from the table, once a driver has
-seen it. Readers, VACUUM and listings of the table leave folders alone whose names begin with `_`.
+It holds the files of a torn log version, and files that others have removed from the table, once a driver has seen
+it. Readers, VACUUM and listings of the table ignore folders whose names begin with `_`.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ class Trash:
     """The trash of one table.
 
     Args:
-        table: its folder.
+        table: the table's folder.
     """
 
     def __init__(self, table: Path) -> None:
         self._table, self._folder = table, table / layout.TRASH_FOLDER
 
     def put(self, paths: Iterable[str], now_ms: int) -> int:
-        """Moves files of the table here; returns how many were there."""
+        """Moves files of the table to the trash; returns how many existed."""
         moved = 0
         for path in paths:
             target = self._folder / f"{now_ms:016d}" / path
@@ -43,14 +43,14 @@ class Trash:
         return moved
 
     def put_version(self, name: str, now_ms: int) -> None:
-        """Moves a file of the log here, durably."""
+        """Moves a file of the log to the trash, durably."""
         log = LocalFiles(self._table / layout.LOG_FOLDER)
         if (found := log.get(name)) is not None:
             LocalFiles(self._folder).put_if_absent(f"{now_ms:016d}/{layout.LOG_FOLDER}/{name}", found.data)
             log.delete(name)
 
     def keep(self, paths: Iterable[str], now_ms: int) -> None:
-        """Gives files of the table a second name here, unless they have one."""
+        """Gives files of the table a second name in the trash, unless they have one."""
         for path in paths:
             if (self._table / path).exists() and self.find(path) is None:
                 target = self._folder / f"{now_ms:016d}" / path
@@ -58,7 +58,7 @@ class Trash:
                 sync_folder(target.parent)
 
     def find(self, path: str, size_bytes: int | None = None) -> Path | None:
-        """Where a file of the table is, here or among those that publications keep."""
+        """The path of a file of the table in the trash, or among those that publications keep."""
         for folder in (self._folder, self._table / layout.RETAINED_FOLDER):
             for time in reversed(_names(folder)):
                 found = folder / time / path
@@ -67,7 +67,7 @@ class Trash:
         return None
 
     def expire(self, older_than_ms: int) -> None:
-        """Deletes what was put here before a time."""
+        """Deletes files that were put here before a time."""
         for name in _names(self._folder):
             if not name.isdigit() or int(name) >= older_than_ms:
                 break

@@ -1,7 +1,7 @@
 """The files of a table's Delta log: versions and checkpoints, and which of them are whole.
 
-Every commit of ours says how many actions it has, so a version that lost its end is recognised. One that is empty or
-cut is no commit if it is the last one: nobody has built on it. Not here: what the actions mean (`log`).
+Each of our commits says how many actions it has, so a version that lost its end is recognised. An empty or cut version
+does not count if it is the last one: nobody has built on it. For the meaning of the actions see `log`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from deltaworks.lakehouse import layout
 ENGINE = "deltaworks"
 FORMAT = 1
 MARK = "deltaworks"
-"""In `commitInfo`: the format of our commits and how many actions this one has."""
+"""In `commitInfo`: the format of our commits, and the number of actions in this one."""
 _VERSION = re.compile(r"^(\d{20})\.json$")
 _CHECKPOINT = re.compile(r"^(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet$")
 _TEMPORARY = re.compile(r"^\.\d{20}\.json\.\d+-[0-9a-f]{8}$")
@@ -34,7 +34,7 @@ class TornError(Exception):
 
     Args:
         why: what is wrong with it.
-        foreign: another engine wrote it.
+        foreign: whether another engine wrote it.
     """
 
     def __init__(self, why: str, *, foreign: bool = False) -> None:
@@ -44,7 +44,7 @@ class TornError(Exception):
 
 @dataclass(frozen=True)
 class Version:
-    """One commit, as its file says."""
+    """One commit, as in its file."""
 
     number: int
     actions: list[dict[str, Any]]
@@ -56,7 +56,7 @@ class Version:
 
     @property
     def is_ours(self) -> bool:
-        """This package wrote it; the first version, which makes the table, counts."""
+        """Whether this package wrote it; the first version, which creates the table, counts."""
         return self.number == 0 or self.info.get("engineInfo") == ENGINE
 
     @property
@@ -81,7 +81,7 @@ def file_name(number: int) -> str:
 
 
 def read(folder: Path, number: int) -> Version | None:
-    """A version; None: it is not there.
+    """A version; None: it does not exist.
 
     Raises:
         TornError: it is not whole.
@@ -116,7 +116,7 @@ def numbers(folder: Path) -> list[int]:
 
 
 def starts(folder: Path) -> Iterator[tuple[int, list[Path]]]:
-    """Checkpoints with all their parts: first the one that is said to be the last, then the others, newest first."""
+    """Checkpoints with all their parts: first the one in `_last_checkpoint`, then the others, newest first."""
     found: dict[int, list[Path]] = {}
     parts: dict[tuple[int, int], list[Path]] = defaultdict(list)
     for name in _names(folder):
@@ -135,7 +135,7 @@ def starts(folder: Path) -> Iterator[tuple[int, list[Path]]]:
 
 
 def last_checkpoint(folder: Path) -> int | None:
-    """What `_last_checkpoint` says; None if it is not there or is torn."""
+    """The version in `_last_checkpoint`; None if the file is missing or torn."""
     try:
         return int(json.loads((folder / "_last_checkpoint").read_bytes())["version"])
     except (FileNotFoundError, ValueError, KeyError, TypeError):
@@ -148,7 +148,7 @@ def has_checkpoint(folder: Path) -> bool:
 
 
 def read_checkpoint(parts: Iterable[Path]) -> Iterator[dict[str, Any]]:
-    """The actions of a checkpoint, as a commit would have them."""
+    """The actions of a checkpoint, as in a commit."""
     for part in parts:
         names = set(pq.read_schema(part).names)
         columns = [c for c in ("add", "remove", "txn", "metaData", "protocol") if c in names]
@@ -168,14 +168,14 @@ def check_checkpoint(parts: list[Path]) -> None:
 
 
 def remove_temporaries(folder: Path) -> None:
-    """Of commits that a crash has interrupted; for the only committer."""
+    """Removes temporary files of commits that a crash interrupted; for the only committer."""
     for name in _names(folder):
         if _TEMPORARY.match(name):
             (folder / name).unlink(missing_ok=True)
 
 
 def _definition(read: Mapping[str, Any]) -> dict[str, Any]:
-    """`metaData` as in a commit; Parquet reads maps as lists of pairs, and what is not there as None."""
+    """`metaData` as in a commit; Parquet reads maps as lists of pairs, and missing fields as None."""
     known = {name: value for name, value in read.items() if value is not None}
     form = known["format"]
     return {

@@ -1,4 +1,4 @@
-"""What a task tells the driver about the files it wrote: small, and bytes on the way."""
+"""What a task tells the driver about the files it wrote; small, and sent as bytes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ class NewFile(msgspec.Struct, frozen=True, array_like=True):
     """A Parquet file in a table's folder, not yet part of the table."""
 
     path: str
-    """Relative to the table, such as `window_date=2026-01-01/open-....parquet`."""
+    """Path relative to the table, such as `window_date=2026-01-01/open-....parquet`."""
     size_bytes: int
     rows: int
     statistics: str
@@ -26,7 +26,7 @@ class Span(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TableWrite(msgspec.Struct, frozen=True, array_like=True):
-    """What one task does to one table in one batch."""
+    """The writes of one task to one table in one batch."""
 
     table: str
     task: int
@@ -34,11 +34,11 @@ class TableWrite(msgspec.Struct, frozen=True, array_like=True):
     removed: tuple[str, ...] = ()
     """Paths of pages that `added` replaces."""
     closed_before_ms: int | None = None
-    """Windowed tables: windows that end before are final."""
+    """Windowed tables: windows that end before this time are final."""
     changed_rows: int = 0
-    """Rows that the batch appended, updated or deleted; pages hold others besides."""
+    """Rows that the batch appended, updated or deleted; pages also hold others."""
     spans: tuple[Span, ...] = ()
-    """Archives: what has been read; offsets without a row are none of a record."""
+    """Archives: the offsets that were read; offsets without a row belong to no record."""
 
 
 def encode(writes: list[TableWrite]) -> bytes:

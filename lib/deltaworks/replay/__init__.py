@@ -1,4 +1,4 @@
-"""Replays: history processed again, compared, checked, and published under a live stream.
+"""Replays: process history again, compare and check the result, and publish it under a live stream.
 
-- `model`: what a replay is asked for, and where it keeps what it has
+- `model`: the request, plan and state of a replay, and its files
 """

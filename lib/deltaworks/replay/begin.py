@@ -1,7 +1,7 @@
-"""With which batch a replay of some days begins: the first one that read a record on which their results depend.
+"""Finds the batch with which a replay of some days begins: the first that read a record on which their results depend.
 
-How old such records can be, the topology says (`topology.lookback`); where they are, Kafka and the archive. Topics from
-which tables are filled are read from the beginning.
+The topology says how old such records can be (`topology.lookback`); Kafka and the archive say where they are. Topics
+from which tables are filled are read from the beginning.
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ def begun_later(
     broker: Broker,
     archive: ArchiveReader,
 ) -> ReplayPlan:
-    """The plan of a replay of all history, without what its days do not depend on.
+    """Leaves out of the plan of a replay of all history what its days do not depend on.
 
     Args:
-        plan: what was planned.
-        pipeline: with the code to replay with.
+        plan: the plan of all history.
+        pipeline: the pipeline, with the code to replay.
         from_ms: the first moment of the first day; None: from the beginning.
-        records: goes through the record of batches.
-        broker: is asked for offsets by time.
-        archive: of the pipeline.
+        records: iterates over the record of batches.
+        broker: answers offsets by time.
+        archive: archive of the pipeline.
 
     Raises:
         KafkaReadError: the broker did not answer.
@@ -111,7 +111,7 @@ def begun_later(
 def _first_offsets(
     records: Iterator[BatchRecord], topics: Collection[str], anew: Mapping[str, MadeAnew]
 ) -> dict[Position, int]:
-    """Where the stream began to read the topics of now."""
+    """Where the stream began to read the current topics."""
     firsts: dict[Position, int] = {}
     for record in records:
         for topic in record.offsets.keys() & topics:
@@ -125,7 +125,7 @@ def _first_offsets(
 def _needed(
     firsts: Mapping[Position, int], since_ms: int, plan: ReplayPlan, broker: Broker, archive: ArchiveReader
 ) -> Iterator[tuple[Position, int]]:
-    """Per partition an offset before which all records are older."""
+    """Per partition, an offset before which all records are older than `since_ms`."""
     there = broker.partition_counts().keys() - set(plan.gone)
     topics = sorted({topic for topic, _ in firsts if topic in there})
     lows, found = broker.begin_offsets(topics), broker.offsets_at(topics, since_ms)
@@ -133,14 +133,14 @@ def _needed(
     for (topic, partition), first in firsts.items():
         offsets = [found.get((topic, partition)), archive.first_at(topic, partition, since_ms)]
         age_ms = kept_ms.get(topic)
-        if age_ms is None or since_ms < plan.created_ms - age_ms:  # nobody can say how old those were that are gone
+        if age_ms is None or since_ms < plan.created_ms - age_ms:  # nobody knows how old the lost records were
             offsets.append(_first_gone(first, lows.get((topic, partition)), archive.spans(topic, partition)))
         if known := [offset for offset in offsets if offset is not None]:
             yield (topic, partition), min(known)
 
 
 def _first_gone(first: int, low: int | None, spans: Sequence[tuple[int, int]]) -> int | None:
-    """The first offset from `first` on, and before Kafka's, that no archive has."""
+    """The first offset from `first` on, but before Kafka's, that no archive has."""
     for start, stop in spans:
         if start <= first < stop:
             first = stop
@@ -150,7 +150,7 @@ def _first_gone(first: int, low: int | None, spans: Sequence[tuple[int, int]]) -
 def _first_batch(
     records: Iterator[BatchRecord], reads_any: Callable[[BatchRecord], bool], last_batch: int, whole: Collection[str]
 ) -> tuple[int, int]:
-    """The first one that read what is needed, or the last; and how many offsets of other topics were read before."""
+    """The first batch that read what is needed, or the last; and how many offsets of other topics were read before."""
     left_out = 0
     for record in records:
         if record.batch >= last_batch:
@@ -165,7 +165,7 @@ def _first_batch(
 def _reads_any(
     record: BatchRecord, needed: Mapping[Position, int], anew: Mapping[str, MadeAnew], lost: Collection[str]
 ) -> bool:
-    """Whether a batch has read what is needed; of a topic before one that was recreated, what may be."""
+    """Whether a batch has read needed records; for the time before a topic was recreated, whether it may have."""
     return any(
         topic in lost if is_before(record, topic, anew) else stop > needed.get((topic, int(partition)), stop)
         for topic, parts in record.offsets.items()

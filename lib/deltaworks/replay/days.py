@@ -1,8 +1,8 @@
-"""Which days a replay publishes: whole UTC days of window starts, all of whose windows are closed.
+"""Which days a replay publishes: whole UTC days of window starts whose windows are all closed.
 
-A session belongs to the day in which it begins. One that reaches over the border of the range would be published with
-one half and stay in production with the other, so the range grows until no session crosses its borders, neither one of
-production nor one of the replay.
+A session belongs to the day in which it begins. If it crossed the border of the range, one half would be published
+while the other stays in production. So the range grows until no session of production or of the replay crosses its
+borders.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ def publishable(
     from_ms: int | None,
     to_ms: int | None,
 ) -> tuple[int | None, int | None]:
-    """The range of days, extended where sessions cross its borders.
+    """The range of days, extended if sessions cross its borders.
 
     Args:
         roots: folders of the production tables and of the staging tables.
         windowed: windowed tables that will be published.
-        sessions: those of them whose windows are sessions.
+        sessions: the windowed tables whose windows are sessions.
         from_ms: the first day; None: from the beginning.
         to_ms: the day after the last; None: as far as days are complete.
 
     Raises:
-        TableError: days that were asked for have windows that are still open, or the range would grow too far.
+        TableError: requested days have windows that are still open, or the range would grow too far.
     """
     tables = [(root, name) for root in roots for name in windowed]
     open_days = {(root, name): _first_open_day(root / name) for root, name in tables}
@@ -82,8 +82,8 @@ def require_some(
     """Raises `TableError` if the range ends before the first day with windows.
 
     Args:
-        roots: as in `publishable`.
-        windowed: likewise.
+        roots: see `publishable`.
+        windowed: see `publishable`.
         chosen: all tables that will be published.
         to_ms: the day after the last.
     """

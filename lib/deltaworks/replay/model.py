@@ -1,4 +1,4 @@
-"""What a replay is asked for, what it plans, and where it keeps what it has."""
+"""The request, plan and state of a replay, and the files of a run."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from deltaworks.names import RUN
 Order = Literal["recorded", "time"]
 Phase = Literal["plan", "run", "compare", "gate", "publish", "verify", "clean"]
 PHASES: tuple[Phase, ...] = ("plan", "run", "compare", "gate", "publish", "verify", "clean")
-"""In the order in which a replay goes through them."""
+"""The phases, in the order in which a replay goes through them."""
 
 
 class ReplayRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody wants processed again."""
+    """A request to process history again."""
 
     pipeline: str
     from_ms: int | None = None
@@ -35,59 +35,59 @@ class ReplayRequest(msgspec.Struct, frozen=True, kw_only=True):
     to_ms: int | None = None
     """The first moment of the UTC day after the last; None: as far as days are complete."""
     tables: tuple[str, ...] = ()
-    """What to publish; none: every table that a range of days can be published of."""
+    """Tables to publish; empty: every table from which a range of days can be published."""
     order: Order = "recorded"
     hand_over: bool = False
-    """The stream goes on with the stores and tables of the replay, instead of days being published."""
+    """Let the stream go on with the stores and tables of the replay, instead of publishing days."""
     reason: str = ""
     requested_by: str
 
 
 class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run does; made once, and kept as it is when the run is resumed."""
+    """The plan of a run; made once, and kept when the run is resumed."""
 
     run_id: str
     request: ReplayRequest
     created_ms: int
     code_version: str
     query_id: str
-    """Of the stream whose batches are processed again."""
+    """Query id of the stream whose batches are processed again."""
     first_batch: int
     last_batch: int
     records: int
     """How many offsets the batches read."""
     end_offsets: Offsets
-    """Per source topic: the next offset after the last batch."""
+    """Partitions per source topic."""
     partitions: dict[str, int]
     """Of the source topics."""
     global_partitions: dict[str, int]
-    """Of the topics of global tables."""
+    """Partitions of the topics of global tables."""
     sink_partitions: dict[str, int]
-    """Of the topics that the pipeline writes: its partitioners ask for them."""
+    """Partitions of the topics that the pipeline writes, for its partitioners."""
     sink_limits: dict[str, int] | None = None
-    """How large records of a topic may be, of every topic that is there; None: nobody has asked."""
+    """The largest record of every topic that exists; None: unknown."""
     tasks: tuple[int, ...]
     """Per stage."""
     compacted: tuple[str, ...] = ()
     """Topics from which Kafka removes records that have successors."""
     incomplete: tuple[str, ...] = ()
-    """Those of them of which no archive has everything that the stream has read."""
+    """Compacted topics of which no archive has everything that the stream has read."""
     tables: tuple[str, ...]
-    """What will be published."""
+    """The tables to publish."""
     topics: dict[str, str] = {}
-    """The ids of the topics that its code reads, as the last batches have read them, as far as they are known."""
+    """The ids of the topics that its code reads, as far as the last batches recorded them."""
     anew: dict[str, MadeAnew] = {}
-    """The topics whose name was that of another one in earlier batches; see `replay.same_topics`."""
+    """Topics that were recreated after earlier batches had read them; see `replay.same_topics`."""
     gone: tuple[str, ...] = ()
-    """The topics that are not in Kafka any more as the last batches have read them; only an archive is read."""
+    """Topics that Kafka no longer has in the form that the last batches read; only an archive is read for them."""
     begin: LaterBegin | None = None
-    """None: with the first batch."""
+    """Where the run begins; None: with the first batch."""
     needs_all: str | None = None
-    """Why days that were asked for depend on all history."""
+    """Why the requested days depend on all history."""
 
     @property
     def extent(self) -> str:
-        """What it reads, for people."""
+        """What the run reads, for people."""
         first, before = self.first_batch, ""
         if self.begin is not None and self.begin.batch > first:
             first = self.begin.batch
@@ -96,17 +96,17 @@ class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def notes(self) -> list[str]:
-        """What whoever starts the run should know."""
+        """Notes for whoever starts the run."""
         reason = [f"All history is read: {self.needs_all}."] if self.needs_all else []
         return reason + [
             f"{topic} is compacted. Records that Kafka has removed since the stream read them are not in the replay, "
-            "and nothing tells how many; Pipeline(archive=True) keeps those to come."
+            "and nothing tells how many; Pipeline(archive=True) keeps future ones."
             for topic in self.incomplete
         ]
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody said that a replay may be published, or handed over to."""
+    """Somebody has approved that a replay is published, or handed over to."""
 
     by: str
     at_ms: int
@@ -118,14 +118,14 @@ class ReplayState(msgspec.Struct, kw_only=True):
     done: list[Phase] = []
     error: str | None = None
     from_ms: int | None = None
-    """The days that are published: those that were asked for, and more where sessions cross the border."""
+    """The days that are published: the requested ones, and more if sessions cross the border."""
     to_ms: int | None = None
     passed: bool | None = None
     """What the gate said."""
     differences: int | None = None
     """Rows that differ from production."""
     approval: Approval | None = None
-    """The last one before it was published; None: nobody has approved it yet."""
+    """The last approval before it was published; None: nobody has approved it yet."""
     process: int | None = None
     updated_ms: int = 0
 
@@ -135,21 +135,21 @@ class ReplayState(msgspec.Struct, kw_only=True):
         return next((phase for phase in PHASES if not self.has_done(phase)), None)
 
     def has_done(self, phase: Phase) -> bool:
-        """A gate that was not passed can be asked again."""
+        """Whether a phase is done. A gate that was not passed can be run again."""
         return phase in self.done and (phase != "gate" or self.passed is True)
 
 
 @dataclass(frozen=True)
 class ReplayPaths:
-    """Files and folders of one run, below the pipeline's own; all but the publication go when it is cleaned up."""
+    """Files and folders of one run, below the pipeline's own; a cleanup removes all except the publication."""
 
     root: Path
     publication: Path
-    """What it published, kept as long as that can be rolled back."""
+    """The record of its publication, kept as long as it can be rolled back."""
 
     @classmethod
     def of(cls, pipeline: PipelinePaths, run_id: str) -> ReplayPaths:
-        """Raises `ConfigurationError` if the id would lead elsewhere."""
+        """Raises `ConfigurationError` if the id would lead outside the folder of runs."""
         RUN.checked(run_id, pipeline.replays)
         return cls(pipeline.replays / run_id, pipeline.publications / f"{run_id}.json")
 
@@ -163,7 +163,7 @@ class ReplayPaths:
 
     @property
     def lock(self) -> Path:
-        """Held by the process that works on the run."""
+        """The lock of the process that works on the run."""
         return self.root / "lock"
 
     @property
@@ -178,7 +178,7 @@ class ReplayPaths:
 
     @property
     def sorted(self) -> Path:
-        """All records in the order of their timestamps, if that is the order."""
+        """All records in the order of their timestamps, if the replay uses that order."""
         return self.root / "sorted"
 
     @property
@@ -194,18 +194,18 @@ class ReplayPaths:
         return msgspec.json.decode(self.plan.read_bytes(), type=ReplayPlan)
 
     def write_plan(self, plan: ReplayPlan) -> None:
-        """Whoever reads it sees all of it."""
+        """Replaces the plan atomically."""
         replace_file(self.plan, msgspec.json.format(msgspec.json.encode(plan), indent=1))
 
     def read_state(self) -> ReplayState:
-        """How far it is; a run without the file has done nothing yet."""
+        """The state of the run; a run without the file has done nothing yet."""
         try:
             return msgspec.json.decode(self.state.read_bytes(), type=ReplayState)
         except FileNotFoundError:
             return ReplayState()
 
     def write_state(self, state: ReplayState) -> None:
-        """Durable before anything else happens."""
+        """Replaces the state durably before anything else happens."""
         replace_file(self.state, msgspec.json.format(msgspec.json.encode(state), indent=1))
 
     def remove(self) -> None:

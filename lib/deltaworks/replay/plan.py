@@ -38,13 +38,13 @@ def make_plan(
     broker: Broker,
     run_id: str | None = None,
 ) -> ReplayPlan:
-    """What a run will do, as of now; reads the batch record, changes nothing.
+    """Plans a run as of now; reads the record of batches, changes nothing.
 
     Args:
-        settings: where the pipeline keeps its things.
-        pipeline: with the code to replay with.
+        settings: where the pipeline keeps its files.
+        pipeline: the pipeline, with the code to replay.
         request: what is wanted.
-        broker: is asked about topics and offsets.
+        broker: answers questions about topics and offsets.
         run_id: letters, digits, `-` and `_`; None: a new one.
 
     Raises:
@@ -87,10 +87,10 @@ def make_plan(
 
 
 def extended(settings: Settings, pipeline: Pipeline, plan: ReplayPlan) -> ReplayPlan:
-    """The same plan up to the last batch of now.
+    """The same plan, extended to the latest batch.
 
     Raises:
-        ConflictError: the stream has been handed over since, so its later batches are others.
+        ConflictError: the stream has been handed over since, so its later batches belong to another query.
         KafkaTopicError: it reads a topic that was recreated.
     """
     paths = PipelinePaths.of(settings, pipeline.name)
@@ -122,7 +122,7 @@ def require_same_stream(paths: PipelinePaths, plan: ReplayPlan) -> None:
 
 
 def code_version(settings: Settings, pipeline: Pipeline) -> str:
-    """Twelve digits that stand for the code of a pipeline: its file, and whatever it takes from `jobs/`."""
+    """Twelve digits that identify the code of a pipeline: its file, and everything that it uses from `jobs/`."""
     folder = settings.jobs
     left, files = [f"jobs.{pipeline.name}"], dict[str, Path]()
     while left:
@@ -147,7 +147,7 @@ def _require_days(request: ReplayRequest) -> None:
     if request.from_ms is not None and request.to_ms is not None and request.from_ms >= request.to_ms:
         raise ConfigurationError(
             "The range of days is empty: --from is not before --to.",
-            hint="--to is the first day that is not published any more",
+            hint="--to is the first day that is no longer published",
         )
 
 
@@ -158,7 +158,7 @@ def _require_whole(request: ReplayRequest) -> None:
               "--order time": request.order == "time"}  # fmt: skip
     if given := [option for option, is_given in limits.items() if is_given]:
         raise ConfigurationError(
-            f"{', '.join(given)}: a hand-over is about all tables and stores, from the beginning, as recorded.",
+            f"{', '.join(given)}: a hand-over always includes all tables and stores, from the beginning, as recorded.",
             hint=f"leave out {', '.join(given)}, or --hand-over",
         )
 
@@ -176,7 +176,7 @@ def _checkpoint(paths: PipelinePaths, name: str) -> CheckpointPlan:
 def _extent(paths: PipelinePaths, name: str, read: TopicsRead) -> tuple[BatchRecord, BatchRecord, int, Offsets]:
     """First and last batch, how many offsets they read, and where they end.
 
-    Where a topic was recreated, a partition of which nothing has been read since then ends at 0.
+    If a topic was recreated, a partition of which nothing has been read since then ends at 0.
     """
     first = last = None
     records, ends, ticked = 0, dict[str, dict[str, int]](), False
@@ -184,7 +184,7 @@ def _extent(paths: PipelinePaths, name: str, read: TopicsRead) -> tuple[BatchRec
         if last is not None and record.batch != last.batch + 1:
             raise ConfigurationError(
                 f"The record of batches of {name!r} has a gap: {record.batch} comes after {last.batch}.",
-                hint=f"the files in {paths.batches} are the stream's own; bring back what was removed",
+                hint=f"the files in {paths.batches} belong to the stream; restore what was removed",
             )
         first, last = first or record, record
         ticked = ticked or record.tick
@@ -201,7 +201,7 @@ def _extent(paths: PipelinePaths, name: str, read: TopicsRead) -> tuple[BatchRec
 
 
 def _partitions(pipeline: Pipeline, plan: Plan, checkpoint: CheckpointPlan, ends: Offsets) -> dict[str, int]:
-    """Of every topic that the tasks read, as the stream knew them."""
+    """Partitions of every topic that the tasks read, as the stream knew them."""
     known = dict(checkpoint.partitions)
     for topic, parts in ends.items():
         if plan.reads(topic):
@@ -216,7 +216,7 @@ def _partitions(pipeline: Pipeline, plan: Plan, checkpoint: CheckpointPlan, ends
 
 
 def _tables(pipeline: Pipeline, plan: Plan, request: ReplayRequest) -> tuple[str, ...]:
-    """What to publish: what was asked for, or whatever can be."""
+    """The tables to publish: the requested ones, or all that can be."""
     schemas = {schema.name: schema for schema in plan_schemas(plan.tables, pipeline.dead_letter_table)}
     unknown = [table for table in request.tables if table not in schemas]
     if unknown:
@@ -236,7 +236,7 @@ def _tables(pipeline: Pipeline, plan: Plan, request: ReplayRequest) -> tuple[str
         if not with_days:
             raise ConfigurationError(
                 f"Pipeline {pipeline.name!r} writes no table that has days.",
-                hint="name with --table what shall be published as a whole: " + (", ".join(schemas) or "it has none"),
+                hint="name the tables to publish as a whole with --table: " + (", ".join(schemas) or "it has none"),
             )
         return with_days
     asked = {*request.tables, *(_other_half(schemas, table) for table in whole)}
@@ -248,7 +248,7 @@ def _is_whole(schema: TableSchema) -> bool:
 
 
 def _other_half(schemas: Mapping[str, TableSchema], table: str) -> str:
-    """A changelog and its snapshot are published together."""
+    """The other table of a changelog and its snapshot, which are published together."""
     names = list(schemas)
     at = names.index(table)
     return names[at + 1] if schemas[table].role is Role.CHANGELOG else names[at - 1]

@@ -1,12 +1,12 @@
-"""A replay reads what the stream has read, or nothing.
+"""Makes sure that a replay reads exactly what the stream has read, or is refused.
 
 A topic that was deleted and recreated has other records at the same offsets. The record of batches has the ids of the
-topics that were read (`control.batches`), Kafka says what there is now. What batches have read of a topic that is not
-there any more, only an archive can have; what they have read of one before it, nothing has.
+topics that were read (`control.batches`), and Kafka says which topics exist now. If a topic no longer exists, only an
+archive can have what batches read of it. Records of an earlier topic of the same name are lost.
 
-A replay of some days goes on all the same if they depend on no record of such a topic. Those are gone, so nobody can
-look how old they were. How new they can have been at most, the clock of their batches tells where a `Timestamps` says
-how far ahead of it records are taken.
+A replay of some days is still possible if they depend on no lost records. Nobody can look up how old those were. The
+clock of their batches says how new they can have been, if a `Timestamps` says how far ahead of the clock records are
+accepted.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from deltaworks.topology.plan import Plan
 
 _DAY_MS = 86_400_000
 _NEW_CHECKPOINT = (
-    "a stream with a new checkpoint has results of what the topics hold now; nothing has those of what they held before"
+    "a stream with a new checkpoint has results of what the topics hold now; what they held before is lost"
 )
 
 
 def read_by(plan: Plan, topics: Iterable[str]) -> list[str]:
-    """Those of some topics that the code reads, sorted."""
+    """The given topics that the code reads, sorted."""
     return sorted(filter(plan.uses, set(topics)))
 
 
 def gone(read: Iterable[str], recorded: Mapping[str, str], there: Mapping[str, str]) -> tuple[str, ...]:
-    """The topics that Kafka does not have any more as the last batches have read them.
+    """The topics that Kafka no longer has in the form that the last batches read.
 
     Args:
-        read: topics.
+        read: the topics that are read.
         recorded: their ids, as far as the record of batches has them.
-        there: the ids of those that Kafka has.
+        there: the ids of the topics that Kafka has.
     """
     return tuple(
         topic for topic in sorted(read) if topic not in there or there[topic] != recorded.get(topic, there[topic])
@@ -46,7 +46,7 @@ def gone(read: Iterable[str], recorded: Mapping[str, str], there: Mapping[str, s
 
 
 def latest_before_ms(plan: ReplayPlan, pipeline: Pipeline, topic: str) -> int | None:
-    """No record of the topic before one that was recreated counts as later than this; None: nobody knows."""
+    """The latest time of any record from before a topic was recreated; None: unknown."""
     limit = next((each.timestamps for each in pipeline.topics if each.name == topic), None)
     if limit is None or (limit.otherwise == "dead_letter" and pipeline.dead_letter_table in plan.tables):
         return None
@@ -56,13 +56,13 @@ def latest_before_ms(plan: ReplayPlan, pipeline: Pipeline, topic: str) -> int | 
 def require_readable(
     plan: ReplayPlan, pipeline: Pipeline, records: Callable[[], Iterator[BatchRecord]], archive: ArchiveReader
 ) -> None:
-    """Raises `KafkaTopicError` if a replay would have to read what a topic held that was recreated since.
+    """Raises `KafkaTopicError` if a replay would have to read records from before a topic was recreated.
 
     Args:
-        plan: of the replay, with the batch that it begins with.
-        pipeline: with the code to replay with.
-        records: goes through the record of batches.
-        archive: of the pipeline, for the topics as the last batches have read them.
+        plan: plan of the replay, with the batch that it begins with.
+        pipeline: the pipeline, with the code to replay.
+        records: iterates over the record of batches.
+        archive: archive of the pipeline, for the topics that the last batches read.
     """
     topology = pipeline.plan()
     suspects = set(read_by(topology, {*plan.anew, *plan.gone}))
@@ -81,16 +81,16 @@ def require_readable(
 
 
 def require_unchanged(plan: ReplayPlan, there: Callable[[Collection[str]], Mapping[str, str]]) -> None:
-    """Raises `KafkaTopicError` if a topic was recreated since a replay was planned; a batch may have been read of each.
+    """Raises `KafkaTopicError` if a topic was recreated since a replay was planned: it may have read from either.
 
     Args:
-        plan: of the replay.
+        plan: plan of the replay.
         there: gives the ids of those topics that Kafka has.
     """
     read = sorted(plan.topics.keys() - set(plan.gone))
     if read and (changed := gone(read, plan.topics, there(read))):
         raise KafkaTopicError(
-            f"{_named(changed)} was deleted since the replay {plan.run_id} was planned, or recreated: what it has read "
+            f"{_named(changed)} was deleted or recreated since the replay {plan.run_id} was planned: what it has read "
             "of it since then may be other records.",
             hint=f"deltaworks discard {plan.run_id}; nothing of it is published",
         )
@@ -142,7 +142,7 @@ def _way_on(plan: ReplayPlan, pipeline: Pipeline, topic: str) -> str:
 
 def _not_there(plan: ReplayPlan, topic: str, batch: int) -> KafkaTopicError:
     return KafkaTopicError(
-        f"The topic '{topic}' was deleted since the stream has read it, or recreated, and the replay needs what batch "
+        f"The topic '{topic}' was deleted or recreated since the stream read it, and the replay needs what batch "
         f"{batch} has read of it. "
         + (
             "A stream that is handed over reads on where that topic has ended."

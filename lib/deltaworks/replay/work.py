@@ -1,4 +1,4 @@
-"""The phases that need heavy libraries: Spark processes, Great Expectations judges (`phases.Engines`)."""
+"""The phases that need heavy libraries: Spark processes, Great Expectations checks (`phases.Engines`)."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ _IN_PROCESS_RECORDS = 100_000
 
 
 def process(settings: Settings, pipeline: Pipeline, paths: ReplayPaths, plan: ReplayPlan, report: Report) -> None:
-    """Runs the batches of a plan into staging tables; goes on where an earlier attempt was.
+    """Runs the batches of a plan into staging tables; continues where an earlier attempt stopped.
 
     Raises:
-        StreamsError: a record failed, and the pipeline says fail.
+        StreamsError: a record failed, and the pipeline's error policy is to fail.
         KafkaReadError: records are gone, or the broker did not answer.
     """
     history, recorded = _recorded(settings, pipeline, plan)
@@ -69,7 +69,7 @@ def process(settings: Settings, pipeline: Pipeline, paths: ReplayPaths, plan: Re
 
 
 def hand_over(settings: Settings, pipeline: Pipeline, paths: ReplayPaths, plan: ReplayPlan, report: Report) -> None:
-    """Lets the stream go on as what the replay has made; see `handover`."""
+    """Lets the stream go on with the stores and tables of the replay; see `handover`."""
 
     def process_more(later: ReplayPlan) -> None:
         _process_more(settings, pipeline, paths, later, report)
@@ -78,7 +78,7 @@ def hand_over(settings: Settings, pipeline: Pipeline, paths: ReplayPaths, plan: 
 
 
 def _process_more(settings: Settings, pipeline: Pipeline, paths: ReplayPaths, plan: ReplayPlan, report: Report) -> None:
-    """As `process`, for a plan that was extended: a few records are not worth a start of Spark."""
+    """Like `process`, for a plan that was extended; starts Spark only for many records."""
     history, recorded = _recorded(settings, pipeline, plan)
     host = _host(pipeline, paths, plan, history, InProcess())
     if plan.records - host.progress.records > _IN_PROCESS_RECORDS:
@@ -88,7 +88,7 @@ def _process_more(settings: Settings, pipeline: Pipeline, paths: ReplayPaths, pl
 
 
 def _recorded(settings: Settings, pipeline: Pipeline, plan: ReplayPlan) -> tuple[History, Iterable[Step]]:
-    """The records, and what the stream did with them."""
+    """The records, and the steps in which the stream processed them."""
     topology = pipeline.plan()
     record = PipelinePaths.of(settings, pipeline.name).batches
     begin = globals_start(batches.read(record), plan.global_partitions)
@@ -123,7 +123,7 @@ def _host(
 
 
 class _Estimate:
-    """How long it will take, from how long it took."""
+    """Estimates the time left from the time spent."""
 
     def __init__(self, total: int, done: int) -> None:
         self._total, self._done, self._begun = total, done, clock.ticks_s()
@@ -143,7 +143,7 @@ class _Estimate:
 def judge(
     settings: Settings, pipeline: Pipeline, paths: ReplayPaths, plan: ReplayPlan, scope: Scope, report: Report
 ) -> bool:
-    """Whether the staging tables may be published; the verdicts are kept in the folder of the run and in a table."""
+    """Decides whether the staging tables may be published; keeps the verdicts in the run's folder and in a table."""
     report("loading Great Expectations")
     found = suites.load(settings, pipeline.name) if _has_suite(settings.jobs, pipeline.name) else {}
     verdicts = gate(

@@ -219,7 +219,7 @@ def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
     lake.commit(0, (Span("words", 0, 0, 2), [plain(0)]))
     (file,) = tmp_path.rglob("part-*.parquet")
     file.unlink()
-    with pytest.raises(TableError, match=f"names a file that is gone: .*{file.name}"):
+    with pytest.raises(TableError, match=f"names a file that is missing: .*{file.name}"):
         read(tmp_path, "words", 0, 0, 2)
 
 

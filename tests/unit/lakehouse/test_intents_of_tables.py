@@ -79,7 +79,7 @@ def test_the_same_batch_of_another_intent_is_refused_before_anything_is_committe
     with pytest.raises(IntentError, match=rf"holds batch {last} of pipeline 'shop' with intent {token(last)}") as told:
         committer.commit(last, writes, intent=7)
 
-    assert "Hint: was an older copy of the checkpoint brought back?" in str(told.value)
+    assert "Hint: was an older copy of the checkpoint restored?" in str(told.value)
     assert {name: table.log.version for name, table in committer.tables.items()} == versions
     check(tmp_path, expected)
 
@@ -93,7 +93,7 @@ def test_an_earlier_batch_than_the_table_holds_is_refused_unless_the_later_ones_
     writes = write_batch(tables, 2, deepcopy(expected))
 
     for known in (-1, BATCHES - 2):
-        with pytest.raises(IntentError, match="the checkpoint was set back"):
+        with pytest.raises(IntentError, match="the checkpoint was rewound"):
             committer.commit(2, writes, intent=intent, known=known)
 
     assert skipped(committer.commit(2, writes, intent=intent, known=BATCHES - 1)) == {write.table for write in writes}

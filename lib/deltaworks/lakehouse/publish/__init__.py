@@ -1,7 +1,7 @@
-"""What a replay does to live tables: compare, publish, roll back, hand over and give back.
+"""Changes of live tables by a replay: compare, publish, roll back, hand over and give back.
 
 - `scope`: which rows a replay stands for
-- `differences`, `comparison`: in which rows its tables differ from production
-- `replacement`: the files that go and come; `publication`: one Delta commit per table, and taking it back
-- `ownership`: tables that go over to another query with what a replay has made of them, and back
+- `differences`, `comparison`: the rows in which its tables differ from production
+- `replacement`: the files that a publication removes and adds; `publication`: one Delta commit per table, and rollbacks
+- `ownership`: hands tables over to another query with the result of a replay, and back
 """

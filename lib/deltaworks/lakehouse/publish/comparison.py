@@ -1,10 +1,10 @@
-"""What would the new code have said? The tables of a replay against those of production.
+"""Compares the tables of a replay with those of production: what would the new code have written?
 
-Compared is what a publish would replace (`scope`), and nothing else. Days of a windowed table whose windows may still
+It compares exactly the rows that a publish would replace (`scope`). Days of a windowed table whose windows may still
 change on either side are left out, and named. The snapshot of a KTable is compared as of the last batch of the replay:
 both sides' changelogs up to it, reduced.
 
-Not here: how rows are compared (`differences`).
+For the comparison of rows see `differences`.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RowCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """How the rows of two tables relate."""
+    """Counts of the differences between the rows of two tables."""
 
     production: int
     staging: int
     equal: int
     changed: int
-    """The same row on both sides, with other content."""
+    """Rows that exist on both sides with different content."""
     only_production: int
     only_staging: int
 
@@ -77,9 +77,9 @@ class TableComparison(msgspec.Struct, frozen=True, kw_only=True):
     role: str
     rows: RowCounts
     days: tuple[Day, ...]
-    """Those with rows on either side, in order."""
+    """Days with rows on either side, in order."""
     columns: dict[str, int]
-    """Column -> changed rows in which it differs; all columns that are not part of a row's identity."""
+    """Column -> changed rows in which it differs; has all columns that are not part of a row's identity."""
     samples: tuple[Sample, ...]
     open_days: tuple[str, ...] = ()
     """Days of windowed tables that are not compared, since they cannot be published yet."""
@@ -88,12 +88,12 @@ class TableComparison(msgspec.Struct, frozen=True, kw_only=True):
     gone_columns: tuple[str, ...] = ()
     """Columns that only production has; they are not compared."""
     production_version: int | None
-    """Delta version that was compared; None: there is no such table."""
+    """The Delta version that was compared; None: there is no such table."""
     staging_version: int
 
     @property
     def equal(self) -> bool:
-        """Not a row more, less or other."""
+        """Whether no row is missing, additional or changed."""
         return self.rows.different == 0 and not self.new_columns and not self.gone_columns
 
 
@@ -107,7 +107,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def equal(self) -> bool:
-        """A publish would change nothing."""
+        """Whether a publish would change nothing."""
         return all(table.equal for table in self.tables)
 
     @property
@@ -118,16 +118,16 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Limits:
-    """What a comparison may use."""
+    """The resources of a comparison."""
 
     memory_mb: int = MEMORY_MB
-    """What does not fit goes to `folder`."""
+    """Data that does not fit goes to `folder`."""
     folder: Path | None = None
-    """Where temporary files are kept meanwhile; None: where the system has them."""
+    """The folder of temporary files; None: the system's."""
     samples: int = 5
     """Rows to keep per table and kind of difference."""
     parts: int = 1
-    """Into how many parts rows are divided to begin with; more of them if memory is short."""
+    """The number of parts that rows are divided into at first; more if memory is short."""
 
 
 def compare(
@@ -145,20 +145,20 @@ def compare(
     limits: Limits | None = None,
     report: Callable[[str], None] = lambda line: None,
 ) -> Comparison:
-    """Compares tables of a replay with production, each at its version of now; changes nothing.
+    """Compares tables of a replay with production, each at its current version; changes nothing.
 
     Args:
         schemas: every table of the replay's plan.
         production_root: folder of the live tables.
-        staging_root: folder of the replay's.
+        staging_root: folder of the replay's tables.
         from_ms: the first UTC day; None: from the beginning.
         to_ms: the day after the last; None: to the end.
         end_offsets: per source topic and partition the next offset after the replay.
         last_batch: the last batch of the replay.
-        tables: which ones to compare.
-        ends_ms: for a table that is named here, in the place of `to_ms`.
-        same_batches: the replay went through the recorded batches; if it made its own, batch ids and offsets behind
-            exchanges are not compared.
+        tables: the tables to compare.
+        ends_ms: table -> its end, in place of `to_ms`.
+        same_batches: the replay ran the recorded batches; if it made its own, batch ids and offsets behind exchanges
+            are not compared.
         limits: memory, temporary files, samples.
         report: gets a line of progress per table.
 
@@ -189,7 +189,7 @@ class _Pair:
 
     schema: TableSchema
     source: TableSchema
-    """Of the files that are read."""
+    """The schema of the files that are read."""
     production: DeltaLog | None
     staging: DeltaLog
 
@@ -262,7 +262,7 @@ class _Pair:
         return Side([log.path / path for path in paths], frozenset(_types(log)), condition)
 
     def _written(self, log: DeltaLog, paths: Sequence[str], scope: Scope) -> tuple[list[str], str]:
-        """The files with rows of the replay's batches, and which rows those are."""
+        """The files with rows of the replay's batches, and a condition for those rows."""
         chosen, unknown, cases = list[str](), list[str](), list[str]()
         for path in paths:
             written = row_origins.of_file(log.path.parent, self.schema, path, log.files[path].rows)
@@ -339,7 +339,7 @@ def _shown(row: Mapping[str, Any] | None) -> dict[str, SampleCell] | None:
 
 
 def _cell(cell: Any) -> SampleCell:
-    """A cell as JSON can hold it, and as somebody reads it."""
+    """A cell as JSON can hold it, in readable form."""
     match cell:
         case None | bool() | int():
             return cell

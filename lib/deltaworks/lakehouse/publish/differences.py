@@ -1,20 +1,20 @@
-"""The rows in which two versions of a table differ, found by DuckDB within a memory limit.
+"""Finds the rows in which two versions of a table differ, with DuckDB, within a memory limit.
 
-1. Equal rows cancel each other out: both sides are counted by all their columns, one as +1, the other as -1.
-2. What remains is paired by identity, the first row of one side with the first of the other: a pair is a changed row.
+1. Equal rows cancel out: both sides are counted by all their columns, one as +1, the other as -1.
+2. The rest is paired by identity, the first row of one side with the first of the other: a pair is a changed row.
 
-So rows that are there twice count twice, and only what differs is sorted and joined. NaN
-equals NaN, null equals null, numbers are never rounded, and the order of a map's entries does not matter.
+So duplicate rows count as often as they occur, and only differing rows are sorted and joined. NaN equals NaN, null
+equals null, numbers are never rounded, and the order of a map's entries does not matter.
 
-What does not fit into memory is spilled; if DuckDB cannot, rows are compared in parts, by a hash of the identity, each
-with a scan of its own.
+Data that does not fit into memory is spilled. If DuckDB cannot spill it, rows are compared in parts, by a hash of the
+identity, each with a separate scan.
 
 | table | identity |
 |---|---|
 | windowed | key, window |
 | snapshot | key |
 | append, dead letters | where the record was read, key |
-| changelog | likewise, and how many updates of this record and key came before |
+| changelog | likewise, and the number of earlier updates of this record and key |
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ _CONDITION: dict[Kind, str] = {
 
 @dataclass(frozen=True)
 class Side:
-    """What one of the two tables consists of."""
+    """The data of one of the two tables."""
 
     files: Sequence[Path]
-    """In the order in which they were written."""
+    """Files in the order in which they were written."""
     columns: frozenset[str]
-    """Those that it has; it reads as null in the others."""
+    """Columns that it has; other columns read as null."""
     condition: str
-    """Its rows in the scope, in SQL: columns, `file_index` (of `files`), `file_row_number` (from 0)."""
+    """Its rows in the scope, as SQL on columns, `file_index` (of `files`) and `file_row_number` (from 0)."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What is compared of a row: `c<number>` in the queries here, since users may name their columns as they like."""
+    """A compared part of a row: `c<number>` in the queries here, since users may give columns any names."""
 
     column: str | None
     """None: the number of the row among those of one record and key."""
@@ -66,28 +66,28 @@ class Cell:
 
 @dataclass
 class Found:
-    """How the rows of a table differ, summed over its parts."""
+    """The differences between the rows of a table, summed over its parts."""
 
     before: Counter[date] = field(default_factory=Counter)
     """Rows before, by UTC day of the window's start or the row's timestamp."""
     kinds: dict[date, Counter[Kind]] = field(default_factory=lambda: defaultdict(Counter))
-    """Rows that differ; a changed row counts on the day that it has before."""
+    """Rows that differ; a changed row counts on the day that it had before."""
     columns: Counter[str] = field(default_factory=Counter)
-    """Changed rows in which a column differs; 0 too, but nothing for columns that are part of the identity."""
+    """Number of changed rows in which a column differs; columns that are part of the identity are absent."""
     samples: list[tuple[Kind, dict[str, Any] | None, dict[str, Any] | None]] = field(default_factory=list)
-    """Before and after, of each kind the first by identity."""
+    """Before and after; of each kind the first rows by identity."""
 
 
 class Differences:
     """The differences of one table.
 
     Args:
-        connection: its temporary tables spill where the connection says.
-        schema: of the table; of a snapshot, too.
-        source: of the files: the table's, or its changelog's if it is a snapshot.
+        connection: decides where temporary tables spill.
+        schema: schema of the table or snapshot.
+        source: schema of the files: that of the table, or for a snapshot that of its changelog.
         scope: which rows are compared.
-        same_batches: both sides were made of the same micro-batches; else batch ids and offsets behind exchanges say
-            nothing.
+        same_batches: both sides were made from the same micro-batches; otherwise batch ids and offsets behind exchanges
+            mean nothing.
     """
 
     def __init__(
@@ -104,13 +104,13 @@ class Differences:
         self.cells = self._cells()
 
     def find(self, before: Side, after: Side, samples: int, parts: int = 1) -> Found:
-        """Compares.
+        """Compares the two sides.
 
         Args:
             before: production.
             after: staging.
             samples: how many rows of each kind to keep.
-            parts: to begin with; more of them when memory is short.
+            parts: number of parts at first; more if memory is short.
 
         Raises:
             duckdb.Error: files cannot be read, or memory is short even for a small part of the rows.
@@ -135,7 +135,7 @@ class Differences:
         return found
 
     def _pair(self, before: Side, after: Side, part: int, parts: int) -> None:
-        """Makes the table `pairs`: what differs, before beside after."""
+        """Makes the table `pairs` of the differences: before beside after."""
         for name, side in (("before", before), ("after", after)):
             kept = "VIEW"
             rows = self._rows(side, part, parts)
@@ -199,12 +199,12 @@ class Differences:
 
     @property
     def _counted(self) -> dict[int, str]:
-        """The columns that two rows of one identity may differ in."""
+        """The columns in which two rows of one identity may differ."""
         return {number: str(cell.column) for number, cell in enumerate(self.cells) if not cell.is_identity}
 
     @property
     def _time(self) -> int:
-        """The number of the cell that says to which day a row belongs."""
+        """The number of the cell that decides the day of a row."""
         wanted = "window_start" if self._schema.role is Role.WINDOWED else "timestamp"
         return next(number for number, cell in enumerate(self.cells) if cell.column == wanted)
 
@@ -222,7 +222,7 @@ class Differences:
         return cells
 
     def _value(self, field: pa.Field) -> str:
-        """A column as it is compared."""
+        """The compared form of a column."""
         name = _quoted(field.name)
         ours = {column for column, _ in self._schema.rest}
         if not self._same_batches and field.name in ours:
@@ -257,14 +257,14 @@ class Differences:
         return ", ".join(f"{cell.sql} AS c{number}" for number, cell in enumerate(self.cells))
 
     def _is_in(self, part: int, parts: int) -> str:
-        """Whether a row belongs to a part; rows of one identity all belong to the same one."""
+        """Whether a row belongs to a part; all rows of one identity belong to the same part."""
         if parts == 1:
             return "TRUE"
         identity = ", ".join(cell.sql for cell in self.cells if cell.is_identity and cell.column is not None)
         return f"hash({identity}) % {parts} = {part}"
 
     def _read(self, side: Side) -> str:
-        """A table with every column, and where each row stands."""
+        """A table with all columns, and the place of each row."""
         there = side.columns if side.files else frozenset()
         columns = ", ".join(
             _quoted(field.name) if field.name in there else f"NULL::{self._type(field.type)} AS {_quoted(field.name)}"
@@ -278,11 +278,11 @@ class Differences:
         )
 
     def _type(self, kind: pa.DataType) -> str:
-        """DuckDB's name of a type."""
+        """DuckDB's name for a type."""
         return str(self._connection.from_arrow(pa.table({"c": pa.nulls(0, kind)})).types[0])
 
     def _numbered(self, times: str) -> str:
-        """The remaining rows of one side, each as often as it is there, numbered per identity."""
+        """The remaining rows of one side, each as often as it occurs, numbered per identity."""
         names = ", ".join(f"c{number}" for number in self._identity)
         return f"""
             SELECT *, row_number() OVER (PARTITION BY {names} ORDER BY place) AS number
@@ -303,7 +303,7 @@ def _identity_of(schema: TableSchema) -> set[str]:
 
 
 def _unordered(sql: str, kind: pa.DataType, depth: int = 0) -> str:
-    """Maps with their entries in the order of names, wherever they are."""
+    """Sorts the entries of maps by name, at any depth."""
     if not _has_map(kind):
         return sql
     item = f"x{depth}"
@@ -328,7 +328,7 @@ def _day(time: str) -> str:
 
 
 def _literal_path(path: Path) -> str:
-    """A path in which nothing is a wildcard."""
+    """A path without wildcards."""
     return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in str(path))
 
 

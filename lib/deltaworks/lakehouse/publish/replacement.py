@@ -1,4 +1,4 @@
-"""What a publish does to one table: which files go, and which come instead, made but not yet committed.
+"""The replacement of one table by a publish: which files it removes, and which it adds; made but not committed here.
 
 | table | goes | comes |
 |---|---|---|
@@ -7,11 +7,11 @@
 | changelog | rows of the batches up to the replay's last one | all files of staging |
 | snapshot | all files | the changelog of the replay and the later batches of production, reduced |
 
-A file of which some rows go is replaced by one with the others. Files of staging come in as second links to the same
-data, under new names that carry production's query, as files are cleaned up by it. What is made and not committed is
-removed by the next driver's start.
+A file that loses some rows is replaced by one with the others. Files of staging come in as second links to the same
+data, under new names with the tag of production's query, because its cleanup goes by that tag. The next driver's start
+removes files that were made and not committed.
 
-Not here: in which order tables are committed, and what is remembered about it (`publication`).
+For the order of commits and the record of them see `publication`.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from deltaworks.lakehouse.writes import NewFile
 
 @dataclass(frozen=True)
 class Replacement:
-    """One table, before its commit."""
+    """The replacement of one table, before its commit."""
 
     removed: list[NewFile] = field(default_factory=list)
     added: list[NewFile] = field(default_factory=list)
     transactions: dict[str, int] = field(default_factory=dict)
-    """Of a snapshot: the batch and the time that it shows."""
+    """For a snapshot: the batch and the time that it shows."""
 
 
 class Staging:
@@ -52,7 +52,7 @@ class Staging:
 
     Args:
         root: folder of the staging tables.
-        query_id: under which the replay has written them.
+        query_id: the query that the replay has written them as.
     """
 
     def __init__(self, root: Path, query_id: str) -> None:
@@ -77,7 +77,7 @@ class Staging:
             raise TableError(
                 f"Staging table '{schema.name}' below {self.root} is that of run {log.owner}, not of run "
                 f"{self._query_id}.",
-                hint="each run has a folder of its own",
+                hint="each run needs a separate folder",
             )
         log.check(schema, self._query_id)
         held = log.steps.get(layout.ROWS, -1)
@@ -90,21 +90,21 @@ class Staging:
         self._logs[schema.name] = log
 
     def log(self, table: str) -> DeltaLog:
-        """Of a table that was opened."""
+        """The log of an opened table."""
         return self._logs[table]
 
 
 def check_days(root: Path, table: OpenTable, staging: Staging, scope: Scope) -> None:
-    """Whether the days of a windowed table can be replaced.
+    """Checks that the days of a windowed table can be replaced.
 
     Args:
         root: folder of the production tables.
-        table: of production.
+        table: the table of production.
         staging: tables of the replay, opened.
         scope: what the replay stands for.
 
     Raises:
-        TableError: one of them has windows that may still change, or that the replay has not read to their end.
+        TableError: a day has windows that may still change, or that the replay has not read to their end.
     """
     name = table.schema.name
     for place, log in (("production", table.log), ("the replay", staging.log(name))):
@@ -143,7 +143,7 @@ def _later_windows(
 
 
 def _early_windows(staged: DeltaLog, closed_ms: Mapping[int, int], scope: Scope) -> Iterator[tuple[str, int]]:
-    """Day and end of windows that the replay has closed, and the stream perhaps not."""
+    """Day and end of windows that the replay has closed, but the stream may not have."""
     for path, entry in _of_days(staged, scope):
         end_ms = Bounds.of(entry).window_end_ms
         if end_ms >= _all_closed_ms(path, closed_ms, staged.closed_ms):
@@ -155,18 +155,18 @@ def _of_days(log: DeltaLog, scope: Scope) -> Iterator[tuple[str, FileEntry]]:
 
 
 def _all_closed_ms(path: str, closed_ms: Mapping[int, int], of_file: Mapping[int, int]) -> int:
-    """Windows of a file that end before are closed on the other side too, where `closed_ms` comes from."""
+    """The time up to which windows of a file are closed on the other side too, where `closed_ms` comes from."""
     task = layout.task_of(path)
     tasks = of_file if task is None else [task]
     return min((closed_ms.get(task, -1) for task in tasks), default=-1)
 
 
 def check_reach(root: Path, table: OpenTable, scope: Scope) -> None:
-    """Whether the rows of an append-only table can be told apart from those that were published before.
+    """Checks that the rows of an append-only table can be told apart from those that were published before.
 
     Raises:
-        TableError: an earlier publication covers later batches; the rows of a replay do not name the batch exactly.
-            Or somebody else has written a file, whose rows do not say it at all.
+        TableError: an earlier publication covers later batches, and the rows of a replay do not name the batch exactly.
+            Or another writer has written a file, whose rows do not name it at all.
     """
     for path, entry in table.log.files.items():
         if Bounds.of(entry).overlaps(scope):
@@ -183,12 +183,12 @@ def check_reach(root: Path, table: OpenTable, scope: Scope) -> None:
 
 
 def _require_ours(table: str, path: str) -> None:
-    """Which batches wrote its rows, only a file of ours says."""
+    """Requires a file of ours: only these say which batches wrote their rows."""
     if layout.batch_of(path) is None:
         raise TableError(
             f"{path} of table '{table}' was written by somebody else (an OPTIMIZE?), so nobody knows which batches its "
-            "rows are of, and what a replay of days may replace.",
-            hint="publish other days, or let the stream go over to a replay of all: deltaworks replay <pipeline> "
+            "rows belong to, and what a replay of days may replace.",
+            hint="publish other days, or hand the stream over to a replay of all: deltaworks replay <pipeline> "
             "--hand-over",
         )
 
@@ -206,7 +206,7 @@ class Replacing:
         self._committer, self._staging, self._scope = committer, staging, scope
 
     def make(self, table: OpenTable) -> Replacement:
-        """The files of one table, on disk, with what has to be committed."""
+        """Makes the files of one table on disk, and what has to be committed."""
         match table.schema.role:
             case Role.WINDOWED:
                 made = self._whole_days(table)
@@ -252,7 +252,7 @@ class Replacing:
         return made
 
     def _mask(self, root: Path, schema: TableSchema, path: str, entry: FileEntry) -> pa.Array | pa.ChunkedArray:
-        """Which rows of a file are in the scope; the file is read only if the log does not say it of all."""
+        """Which rows of a file are in the scope; reads the file only if the log does not decide it for all rows."""
         bounds, last = Bounds.of(entry), self._scope.last_batch
         if schema.role is Role.CHANGELOG:
             if bounds.lowest("batch_id") > last or bounds.highest("batch_id") <= last:
@@ -270,7 +270,7 @@ class Replacing:
         return pc.and_(self._scope.is_in_time(times), pa.chunked_array([is_replayed]))
 
     def _snapshot(self, table: OpenTable) -> Replacement:
-        """From the replay's own snapshot on, which is its changelog up to some batch."""
+        """Starts from the replay's own snapshot, which is its changelog up to some batch."""
         schema, changelog = table.schema, self._committer.tables[changelog_name(table.schema.name)]
         staged, last = self._staging.log(schema.name), self._scope.last_batch
         as_of = staged.steps.get(layout.SNAPSHOT, -1)
@@ -292,7 +292,7 @@ class Replacing:
     def _write(
         self, table: OpenTable, kind: str, source: tuple[Path, str, FileEntry], mask: pa.Array | pa.ChunkedArray
     ) -> NewFile:
-        """Some rows of a file as a file of their own."""
+        """Writes some rows of a file to a new file."""
         root, path, entry = source
         rows = parquet.read(root, table.schema, path).filter(mask)
         written = None
@@ -305,15 +305,15 @@ class Replacing:
 def rewritten_snapshot(
     committer: TableCommitter, table: OpenTable, held: pa.Table, news: pa.Table, as_of_batch: int, last_batch: int
 ) -> Replacement:
-    """All files of a snapshot anew.
+    """Rewrites all files of a snapshot.
 
     Args:
         committer: of the tables.
         table: the snapshot.
         held: rows as of `as_of_batch`.
-        news: rows of the changelog since, in the order of files.
+        news: later rows of the changelog, in the order of files.
         as_of_batch: -1: `held` is empty.
-        last_batch: of the publication; the snapshot shows it, or a later one that its changelog holds.
+        last_batch: last batch of the publication; the snapshot shows it, or a later one that its changelog holds.
     """
     snapshot = committer.snapshot(table.schema.name)
     held_batch = committer.committed_batch(snapshot.changelog)
@@ -324,12 +324,12 @@ def rewritten_snapshot(
 
 
 def as_file(path: str, entry: FileEntry) -> NewFile:
-    """A file of a table as something that can be added."""
+    """A file of a table in the form in which it can be added."""
     return NewFile(path, entry.size_bytes, entry.rows, entry.statistics or "")
 
 
 def discard(table: OpenTable, files: Iterable[NewFile]) -> None:
-    """Moves files to the trash that were made and not committed."""
+    """Moves files that were made and not committed to the trash."""
     Trash(table.log.path).put((file.path for file in files if file.path not in table.log.files), wall_ms())
 
 
@@ -346,20 +346,20 @@ class Bounds:
         return cls(statistics.get("minValues", {}), statistics.get("maxValues", {}))
 
     def lowest(self, column: str) -> int:
-        """A very low number if nothing is known."""
+        """The lower bound of a column; a very low number if unknown."""
         return int(str(self.lows.get(column, -(1 << 62))))
 
     def highest(self, column: str) -> int:
-        """A very high number if nothing is known."""
+        """The upper bound of a column; a very high number if unknown."""
         return int(str(self.highs.get(column, 1 << 62)))
 
     @property
     def window_end_ms(self) -> int:
-        """The latest end of a window; a very late one if nothing is known."""
+        """The latest end of a window; a very late one if unknown."""
         return _ms(self.highs["window_end"]) if "window_end" in self.highs else 1 << 62
 
     def overlaps(self, scope: Scope) -> bool:
-        """Whether a row can lie in the time range."""
+        """Whether a row may lie in the time range."""
         low, high = self.lows.get("timestamp"), self.highs.get("timestamp")
         if low is None or high is None:
             return True
@@ -384,7 +384,7 @@ def _day(path: str) -> str:
 
 
 def _renamed(kind: str, path: str, tag: str) -> str:
-    """Another kind of file, in the place and of the batch of `path`."""
+    """The name of another kind of file, in the same place and for the same batch as `path`."""
     folder, _, _ = path.rpartition("/")
     found = layout.batch_of(path)
     name = layout.part_name(kind, found[0] if found else 0, 0, tag)

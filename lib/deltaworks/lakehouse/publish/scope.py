@@ -1,4 +1,4 @@
-"""Which rows of a table a replay stands for: those that a publish replaces, and a comparison compares.
+"""The rows of a table that a replay stands for: a publish replaces them, and a comparison compares them.
 
 | table | rows |
 |---|---|
@@ -8,12 +8,12 @@
 | snapshot | its changelog, reduced; the time range does not matter |
 | archive | none: it holds what a replay reads, not what comes of it |
 
-Which batch has written a row of an append-only table, its file says (`origins`), so that a result that a later batch
-has written of an earlier record stays. Where a file does not say it, the row is taken for one of the batch that read
-its record: one whose offset lies below the end of its topic and partition, or, behind an exchange, says the batch
-(`kernel/exchanges.py`). A row that no record has caused (`source_offset` is -1) stays as it is then.
+A file says which batch wrote each row of an append-only table (`origins`), so a result of a later batch stays even if
+its record is earlier. If a file does not say it, a row counts as written by the batch that read its record: the
+record's offset must lie below the end of its topic and partition, or, behind an exchange, it names the batch
+(`kernel/exchanges.py`). A row that no record has caused (`source_offset` is -1) then stays as it is.
 
-Here is what rows say themselves; `origins` is up to those who read files (`replacement`, `comparison`).
+This module uses only the rows themselves; callers that read files apply `origins` (`replacement`, `comparison`).
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from deltaworks.topology.columns import LAST_MS
 _BATCH_SHIFT = 32
 ROW_SOURCE = ("source_topic", "source_partition", "source_offset")
 LETTER_SOURCE = ("topic", "partition", "offset")
-"""The columns that say where a record was read: of rows, and of dead letters."""
+"""The columns that say where a record was read: for rows, and for dead letters."""
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
-    """What a replay has read, and of which time it is asked."""
+    """What a replay has read, and the time range that it is asked for."""
 
     from_ms: int | None = None
     """Start of the first UTC day; None: from the beginning."""
@@ -48,7 +48,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     last_batch: int
 
     def condition(self, schema: TableSchema) -> str:
-        """The rows as an SQL condition (DuckDB) on the table's columns; never NULL for rows of ours."""
+        """The rows as an SQL condition (DuckDB) on the table's columns; never NULL for our own rows."""
         match schema.role:
             case Role.WINDOWED:
                 return self.time_condition("window_start")
@@ -91,7 +91,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
         return " AND ".join(parts) or "TRUE"
 
     def is_source(self, topic: str) -> str:
-        """Whether a column names a source topic, not an exchange, as an SQL condition."""
+        """Whether a column names a source topic rather than an exchange, as an SQL condition."""
         return f'"{topic}" IN ({", ".join(map(_text, self.end_offsets))})' if self.end_offsets else "FALSE"
 
     @property
@@ -103,7 +103,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def holds_day(self, day: str) -> bool:
-        """Whether a windowed table's partition is part of it."""
+        """Whether a partition of a windowed table is in the scope."""
         first, end = self.days
         return (first is None or first <= day) and (end is None or day < end)
 
@@ -147,7 +147,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def open_days(paths: Iterable[str]) -> set[str]:
-    """The dates of a windowed table with windows that may still change; its files as in the log."""
+    """The dates of a windowed table with windows that may still change; takes its files as in the log."""
     return {layout.partition_of(path)["window_date"] for path in paths if layout.is_page(path)}
 
 
