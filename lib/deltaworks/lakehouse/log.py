@@ -140,7 +140,7 @@ class DeltaLog:
 
     @property
     def is_as_left(self) -> bool:
-        """Whether the table has exactly the files of our last commit; False if they are not known."""
+        """Whether the table has exactly the files that it had after our last commit; False if unknown."""
         return self._token_of_ours == self._token
 
     @property

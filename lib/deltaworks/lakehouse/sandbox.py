@@ -58,7 +58,7 @@ class Limits:
     memory_mb: int = Settings.query_memory_mb
     """Temporary files may take four times as much."""
     seconds: float = Settings.query_seconds
-    """Per query."""
+    """The time limit per query."""
     folder: Path | None = None
     """The folder of temporary files; None, or if it does not exist: the system's folder."""
     restricted: bool = True

@@ -76,7 +76,7 @@ class Version:
 
 
 def file_name(number: int) -> str:
-    """Of a version."""
+    """The name of a version's file."""
     return f"{number:020d}.json"
 
 

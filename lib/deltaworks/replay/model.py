@@ -57,9 +57,9 @@ class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
     records: int
     """How many offsets the batches read."""
     end_offsets: Offsets
-    """Partitions per source topic."""
+    """Per source topic: the next offset after the last batch."""
     partitions: dict[str, int]
-    """Of the source topics."""
+    """Partitions of the source topics."""
     global_partitions: dict[str, int]
     """Partitions of the topics of global tables."""
     sink_partitions: dict[str, int]
@@ -67,7 +67,7 @@ class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
     sink_limits: dict[str, int] | None = None
     """The largest record of every topic that exists; None: unknown."""
     tasks: tuple[int, ...]
-    """Per stage."""
+    """Number of tasks per stage."""
     compacted: tuple[str, ...] = ()
     """Topics from which Kafka removes records that have successors."""
     incomplete: tuple[str, ...] = ()

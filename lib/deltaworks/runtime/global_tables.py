@@ -82,7 +82,7 @@ class GlobalTables:
 
     @property
     def stores(self) -> Mapping[str, Store]:
-        """By name."""
+        """The stores by name."""
         return {name: store for table in self.tables for name, store in table.stores.items()}
 
     @property

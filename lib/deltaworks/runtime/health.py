@@ -151,7 +151,7 @@ class Health:
 
     @property
     def query_id(self) -> str:
-        """Of the checkpoint."""
+        """The query id of the checkpoint."""
         return self._beat.query_id
 
     @property

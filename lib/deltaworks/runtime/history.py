@@ -37,7 +37,7 @@ class History:
     compacted: frozenset[str] = frozenset()
     """See `HistoryReader`."""
     gone: frozenset[str] = frozenset()
-    """Likewise."""
+    """See `HistoryReader`."""
     topics: Mapping[str, str] | None = None
     """The ids of the topics, as far as they are known, so that no archive of another topic of the same name is read;
     None: the ids that Kafka has."""
@@ -235,7 +235,7 @@ class HistoryReader:
         return [] if self._archive is None else self._archive.spans(topic, partition)
 
     def _beginning(self, topic: str, partition: int) -> int:
-        """Of Kafka."""
+        """Where Kafka begins."""
         if topic in self._gone:
             return _NEVER
         if (topic, partition) not in self._low:

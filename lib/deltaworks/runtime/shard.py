@@ -44,7 +44,7 @@ class Operator:
 
     @property
     def stages(self) -> tuple[int, ...]:
-        """Of all groups."""
+        """The stages of all groups."""
         return tuple(stage for group in self.groups for stage in group.stages)
 
 

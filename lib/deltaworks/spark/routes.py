@@ -51,7 +51,7 @@ class Routes:
 
     @classmethod
     def of(cls, plan: Plan, tasks: tuple[int, ...], shards: int) -> Routes:
-        """Those of a plan."""
+        """The routes of a plan."""
         return cls(tasks, shards, plan.groups)
 
     @property

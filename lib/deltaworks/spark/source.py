@@ -53,7 +53,7 @@ TICK = "!tick"
 CLOCK = "!clock"
 """Stands for a topic in offsets: the time of the batch that ended there."""
 BATCH = "!batch"
-"""Likewise: its id."""
+"""Stands for a topic in offsets: the id of that batch."""
 _BROKER_TIMEOUT_S = 60.0
 _REQUEST_TIMEOUT_S = 10.0
 _NEW_TOPICS_S = 5.0

@@ -46,7 +46,7 @@ class ExchangeWriter:
 
     @property
     def files(self) -> tuple[tuple[TaskId, str], ...]:
-        """Who gets what."""
+        """The receivers and their files."""
         return tuple((to, str(self._path(to))) for to in self._files)
 
     def close(self) -> None:

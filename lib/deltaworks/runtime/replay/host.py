@@ -110,7 +110,7 @@ class ReplayHost:
 
     @property
     def progress(self) -> Progress:
-        """As of the last chunk."""
+        """The progress after the last chunk."""
         try:
             return msgspec.json.decode(self._paths.progress.read_bytes(), type=Progress)
         except FileNotFoundError:

@@ -46,7 +46,7 @@ class Layers:
 
     @property
     def stores(self) -> Mapping[str, Store]:
-        """By name."""
+        """The stores by name."""
         return {name: store for table in self._tables for name, store in table.stores.items()}
 
     def close(self) -> None:

@@ -132,7 +132,7 @@ class SortedFile:
 
     @property
     def newest_ms(self) -> int:
-        """Of the last record."""
+        """The time of the last record."""
         return self._newest_ms(len(self._starts) - 2)
 
     def samples(self, every: int) -> Iterator[int]:

@@ -106,7 +106,7 @@ class LocalStore:
         return cls(path, timed)
 
     def version(self) -> StateVersion:
-        """Of the last commit."""
+        """The version of the last commit."""
         with self._guarded(), self._env.begin() as txn:
             return _version(txn, self._databases)
 
@@ -239,7 +239,7 @@ class LocalTransaction:
         self.committed = False
 
     def version(self) -> StateVersion:
-        """Of the last commit."""
+        """The version of the last commit."""
         return _version(self._txn, self._databases)
 
     def require(self, version: StateVersion) -> None:
