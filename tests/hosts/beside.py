@@ -98,7 +98,7 @@ def stand_beside(stream: InProcessStream, patch: pytest.MonkeyPatch) -> Beside:
         tasks=stream.tasks,
         shards=2,
     )
-    PipelinePaths.of(stream.settings, stream.pipeline.name).plan.write_bytes(msgspec.json.encode(plan))
+    PipelinePaths.of(stream.settings, stream.pipeline.name).current.plan.write_bytes(msgspec.json.encode(plan))
     for module in (phases, runs):
         patch.setattr(module, "Broker", lambda bootstrap: found.broker)
     patch.setattr(jobs, "load", lambda settings, name: found.pipeline)

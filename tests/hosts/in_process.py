@@ -102,7 +102,7 @@ class InProcessStream:
             shards=shards,
         )
         if switched_to is None:
-            write_plan(self.paths.plan, self.checkpoint)
+            write_plan(self.paths.current.plan, self.checkpoint)
         self.intents = Intents(LocalFiles(self.paths.current.intents))
         self._source = source_config(
             pipeline, self.plan, settings, self._partitions, self._routing, checkpoint=self.checkpoint,

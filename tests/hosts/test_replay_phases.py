@@ -163,7 +163,7 @@ def test_what_is_published_is_verified_and_cleaned_up_whatever_the_code_is_by_th
 def test_a_replay_of_a_stream_that_was_handed_over_since_is_not_published(beside: Beside) -> None:
     run = beside.start()
     beside.advance(run, "gate")
-    plan = PipelinePaths.of(beside.settings, "orders").plan
+    plan = PipelinePaths.of(beside.settings, "orders").current.plan
     plan.write_bytes(plan.read_bytes().replace(run.plan.query_id.encode(), b"another"))
 
     with pytest.raises(ConflictError, match="the stream is another one now"):

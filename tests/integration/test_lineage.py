@@ -163,7 +163,7 @@ def test_an_old_copy_is_refused_before_it_can_fence_the_one_that_runs(kafka: Liv
     plan, settings = pipeline.plan(), replace(kafka.settings, home=tmp_path)
     paths, there = PipelinePaths.of(settings, "copied"), prepare_topics(kafka.bootstrap, pipeline, plan)
     tasks = plan.tasks(there.read)
-    stored = open_plan(paths.plan, "copied", plan.fingerprint(), there.named, tasks, 1, lineage="a")
+    stored = open_plan(paths.current.plan, "copied", plan.fingerprint(), there.named, tasks, 1, lineage="a")
     prepare(kafka.bootstrap, "copied", tasks)
     place = place_of("copied", stored.query_id, tasks, (0, 0))
     with closing(TransactionalSink(kafka.bootstrap, application("copied", stored.query_id), 0, 0, place)) as sink:

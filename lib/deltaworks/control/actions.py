@@ -391,7 +391,7 @@ def take_over(settings: Settings, name: str) -> lineage.Claim:
     """
     paths, bootstrap = PipelinePaths.of(settings, name), settings.bootstrap
     control_topic.prepare(bootstrap, name, ())
-    stored = checkpoint.stored_plan(paths.plan)
+    stored = checkpoint.stored_plan(paths.current.plan)
     mine = lineage.new_lineage() if stored is None else stored.lineage
     return lineage.claim(
         bootstrap,

@@ -142,10 +142,6 @@ class PipelinePaths:
         return CheckpointPaths(checkpoints / RUN.checked(query_id, checkpoints))
 
     @property
-    def plan(self) -> Path:
-        return self.current.plan
-
-    @property
     def batches(self) -> Path:
         return self.root / "batches"
 

@@ -45,7 +45,7 @@ def preflight(
     report(f"created {', '.join(prepared.created)}" if prepared.created else "all topics exist")
     tasks = plan.tasks(prepared.read)
     paths = PipelinePaths.of(settings, name)
-    kept = checkpoint.fitting_plan(paths.plan, name, plan.fingerprint(), prepared.named, tasks)
+    kept = checkpoint.fitting_plan(paths.current.plan, name, plan.fingerprint(), prepared.named, tasks)
     if not take_over:
         home = str(settings.home)
         lineage.require_ours(settings.bootstrap, name, None if kept is None else kept.lineage, home)

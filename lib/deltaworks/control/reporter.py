@@ -182,7 +182,7 @@ class RegistryReporter:
         self._send(registry, query_id, [record for record in fresh if record.batch > self._sent_batch])
 
     def _first_batch(self, query_id: str) -> int:
-        plan = stored_plan(self._paths.plan)
+        plan = stored_plan(self._paths.current.plan)
         return plan.first_batch if plan is not None and plan.query_id == query_id else 0
 
     def _send(self, registry: Registry, query_id: str, records: list[BatchRecord]) -> None:

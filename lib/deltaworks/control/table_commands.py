@@ -136,9 +136,9 @@ def _act(settings: Settings, pipeline: Pipeline, paths: PipelinePaths, by: str) 
     generation = fence.read(paths.fence) + 1
     with Lease(paths.lease, pipeline.name, generation):
         fence.advance(paths.fence, generation, pipeline.name)
-        checkpoint = stored_plan(paths.plan)
+        checkpoint = stored_plan(paths.current.plan)
         if checkpoint is None:
-            raise TableError(f"{paths.plan} does not exist.", hint="has the pipeline ever run here?")
+            raise TableError(f"{paths.current.plan} does not exist.", hint="has the pipeline ever run here?")
         plan = pipeline.plan()
         committer = TableCommitter(
             settings.tables,

@@ -11,8 +11,18 @@ from typing import Any, Protocol, runtime_checkable
 import msgspec
 
 from deltaworks.topology.records import Coordinates, Headers
+from deltaworks.topology.sinks import SinkRecord
 
-__all__ = ["Collector", "Coordinates", "DeadLetter", "Headers", "PartitionedCollector", "RecordBatch", "Rows"]
+__all__ = [
+    "Collector",
+    "Coordinates",
+    "DeadLetter",
+    "Headers",
+    "PartitionedCollector",
+    "RecordBatch",
+    "Rows",
+    "SinkRecords",
+]
 
 
 class RecordBatch(msgspec.Struct, frozen=True, array_like=True):
@@ -61,6 +71,17 @@ class Rows(Protocol):
 
     def close_windows(self, before_ms: int) -> None:
         """At commit: every window of this task whose `end_ms < before_ms` will never change again."""
+        raise AssertionError("a sink without windows closes none")
+
+
+class SinkRecords(Rows):
+    """The rows of an author's sink as records, in a list."""
+
+    def __init__(self, records: list[SinkRecord[Any, Any]] | None = None) -> None:
+        self.records = [] if records is None else records
+
+    def add(self, row: tuple[Any, ...]) -> None:
+        self.records.append(SinkRecord(*row))
 
 
 class Collector(Protocol):

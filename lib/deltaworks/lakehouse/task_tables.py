@@ -118,7 +118,7 @@ class TaskTables:
             yield self._letters
 
 
-class _AppendWriter:
+class _AppendWriter(Rows):
     """Rows of a stream.
 
     Rows of a type that can change become columns with each step: whoever made one may change it for a later one.
@@ -131,9 +131,6 @@ class _AppendWriter:
 
     def add(self, row: tuple[Any, ...]) -> None:
         self.rows.append(row)
-
-    def close_windows(self, before_ms: int) -> None:
-        raise AssertionError(f"table '{self._schema.name}' has no windows")
 
     def clear(self) -> None:
         self.rows: list[tuple[Any, ...]] = []
@@ -233,7 +230,7 @@ class _DeadLetterWriter:
         return _append(self._root, self._schema, self._task, commit_id, pa.table(arrays, schema=self._schema.file))
 
 
-class _WindowWriter:
+class _WindowWriter(Rows):
     """Windows of a windowed KTable."""
 
     def __init__(self, root: Path, schema: TableSchema, task: int, page_rows: int) -> None:

@@ -14,10 +14,10 @@ from typing import Any, Protocol
 from deltaworks.errors import DeltaworksError, SinkError
 from deltaworks.faults import reach
 from deltaworks.kafka.transactional import is_committed
-from deltaworks.kernel.records import Rows
+from deltaworks.kernel.records import Rows, SinkRecords
 from deltaworks.lakehouse.writes import TableWrite
 from deltaworks.topology.nodes import CustomSink
-from deltaworks.topology.sinks import AnySink, SinkBatch, SinkRecord, SinkTask, SinkWriter
+from deltaworks.topology.sinks import AnySink, SinkBatch, SinkTask, SinkWriter
 from deltaworks.topology.stages import Stage
 
 _log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ class TaskSink(Protocol):
         """
 
     def step(self, batch_id: int) -> None:
-        """What follows belongs to this batch, one of several that a replay commits together."""
+        """Begins a batch, one of several that a replay commits together."""
 
     def prepare(self) -> list[TableWrite]:
         """Writes what is not committed yet, for nobody to see; the sinks of a task commit after all have prepared.
@@ -53,19 +53,6 @@ class TaskSink(Protocol):
         """Closes connections and files."""
 
 
-class _Records:
-    """The rows of one sink until the end of the batch."""
-
-    def __init__(self) -> None:
-        self.records: list[SinkRecord[Any, Any]] = []
-
-    def add(self, row: tuple[Any, ...]) -> None:
-        self.records.append(SinkRecord(*row))
-
-    def close_windows(self, before_ms: int) -> None:
-        raise AssertionError("an author's sink has no windows")
-
-
 class AuthorSinks:
     """`TaskSink` of all sinks that an author has written, in one task.
 
@@ -81,9 +68,9 @@ class AuthorSinks:
         self._sinks: dict[str, AnySink] = {node.name: node.sink for node in sinks}
         self._task = task
         self._writers: dict[str, SinkWriter[Any, Any]] = {}
-        self._rows: dict[str, _Records] = {}
+        self._rows: dict[str, SinkRecords] = {}
         self._open: list[str] = []
-        """Those that have written something and not committed it."""
+        """The sinks that have written something and not committed it."""
         self._batch, self._known = SinkBatch(-1, ""), -1
 
     def begin(self, batch: SinkBatch, known: int) -> None:
@@ -94,7 +81,7 @@ class AuthorSinks:
 
     def rows(self, sink: str) -> Rows:
         """Takes the records of a sink; those of a sink that is not called are dropped."""
-        return self._rows.setdefault(sink, _Records())
+        return self._rows.setdefault(sink, SinkRecords())
 
     def prepare(self) -> list[TableWrite]:
         """Writes what is not committed yet, for nobody to see.
@@ -147,7 +134,7 @@ class AuthorSinks:
         self._open = []
 
     def close(self) -> None:
-        """Drops what is not committed, and lets go of all writers."""
+        """Drops what is not committed, and closes all writers."""
         self.abort()
         for name in list(self._writers):
             self._close(name)
@@ -179,5 +166,5 @@ class AuthorSinks:
 
 
 def sinks_of(stage: Stage, *, replay: bool = False) -> list[CustomSink]:
-    """Those of a stage; in a replay the ones whose author allows it."""
+    """The authors' sinks of a stage; in a replay only those whose author allows it."""
     return [node for node in stage.nodes if isinstance(node, CustomSink) and (node.in_replay or not replay)]

@@ -86,7 +86,9 @@ class Beginning:
         """
         tasks = self.plan.tasks(self.topics.read)
         name, bootstrap = self.pipeline.name, self.settings.bootstrap
-        known = checkpoints.fitting_plan(self.paths.plan, name, self.plan.fingerprint(), self.topics.named, tasks)
+        known = checkpoints.fitting_plan(
+            self.paths.current.plan, name, self.plan.fingerprint(), self.topics.named, tasks
+        )
         control_topic.prepare(bootstrap, name, tasks)
         if known is not None:  # an old copy of this home must not fence the one that runs
             intents = Intents(LocalFiles(self.paths.current.intents))
@@ -99,7 +101,7 @@ class Beginning:
         )  # fmt: skip
         topic_id = admin.topic_ids(admin.admin(bootstrap), [control_topic.control_topic(name)]).popitem()[1]
         checkpoint = checkpoints.open_plan(
-            self.paths.plan, name, self.plan.fingerprint(), self.topics.named, tasks, self.settings.cores,
+            self.paths.current.plan, name, self.plan.fingerprint(), self.topics.named, tasks, self.settings.cores,
             lineage=identity, control_topic=topic_id,
         )  # fmt: skip
         intents = Intents(LocalFiles(self.paths.current.intents))
@@ -113,7 +115,7 @@ class Beginning:
         if checkpoint.control_topic != topic_id:
             self._require_nothing_open(intents, committed)
             checkpoint = msgspec.structs.replace(checkpoint, control_topic=topic_id)
-            checkpoints.write_plan(self.paths.plan, checkpoint)
+            checkpoints.write_plan(self.paths.current.plan, checkpoint)
         opened = self._open(checkpoint, intents, committed, done)
         if isinstance(opened, FinishFirst):
             committer.close()

@@ -103,7 +103,7 @@ def make_checkpoint(
             with closing(LocalStore(path, stores, durable=True)) if path.exists() else nullcontext() as local:
                 _require_stand(local, path, last_batch)
                 initial_state.write(target, local, stores, last_batch + 1)
-    before = stored_plan(paths.plan)
+    before = stored_plan(paths.current.plan)
     assert before is not None, "a replay follows a stream that has a checkpoint"
     made_plan = CheckpointPlan(
         lineage=before.lineage,
@@ -233,7 +233,7 @@ def _require_end(paths: PipelinePaths, plan: CheckpointPlan, *, accept_unfinishe
             f"The checkpoint {plan.query_id} goes on after batch {expected}, but the stream is at batch {found}.",
             hint="stop the stream, replay the batches since, and make the checkpoint again",
         )
-    before = stored_plan(paths.plan)
+    before = stored_plan(paths.current.plan)
     begun = begun_batch(paths.current.spark)
     if before is not None and begun is not None and before.first_batch + begun > expected and not accept_unfinished:
         raise ConflictError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from deltaworks.kernel.errors import dead_letter_record
-from deltaworks.kernel.records import DeadLetter, Headers, Rows
+from deltaworks.kernel.records import DeadLetter, Headers, Rows, SinkRecords
 from deltaworks.testing.memory_tables import TablesInMemory
 from deltaworks.testing.topics import RawRecord
 from deltaworks.topology.sinks import SinkRecord
@@ -19,19 +19,6 @@ class Topics:
 
     def of(self, topic: str) -> list[RawRecord]:
         return self.records.setdefault(topic, [])
-
-
-class KeptRecords:
-    """The rows of an author's sink, in a list."""
-
-    def __init__(self, records: list[SinkRecord[Any, Any]]) -> None:
-        self._records = records
-
-    def add(self, row: tuple[Any, ...]) -> None:
-        self._records.append(SinkRecord(*row))
-
-    def close_windows(self, before_ms: int) -> None:
-        raise AssertionError("an author's sink has no windows")
 
 
 class Capture:
@@ -79,7 +66,7 @@ class Capture:
         self._topics.of(exchange).append(RawRecord(key, value, timestamp_ms, headers))
 
     def rows(self, sink: str) -> Rows:
-        return self._tables.rows(sink) if sink in self._tables else KeptRecords(self.sinks.setdefault(sink, []))
+        return self._tables.rows(sink) if sink in self._tables else SinkRecords(self.sinks.setdefault(sink, []))
 
     def dead_letter(self, letter: DeadLetter) -> None:
         self.dead_letters.append(letter)

@@ -77,18 +77,15 @@ class TablesInMemory:
         return self._rows[sink]
 
 
-class _Appended:
+class _Appended(Rows):
     def __init__(self) -> None:
         self.table = AppendTable()
 
     def add(self, row: tuple[Any, ...]) -> None:
         self.table.rows.append(Row(*row))
 
-    def close_windows(self, before_ms: int) -> None:
-        raise AssertionError("a stream has no windows")
 
-
-class _Changed:
+class _Changed(Rows):
     def __init__(self) -> None:
         self.table = KeyedTable()
 
@@ -100,11 +97,8 @@ class _Changed:
         else:
             self.table.rows[key] = value
 
-    def close_windows(self, before_ms: int) -> None:
-        raise AssertionError("a table without windows closes none")
 
-
-class _Windowed:
+class _Windowed(Rows):
     def __init__(self) -> None:
         self.table = WindowTable()
 

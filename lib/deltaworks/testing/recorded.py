@@ -18,7 +18,7 @@ from typing import Any
 from deltaworks.kafka.ranges import Range
 from deltaworks.kernel.errors import ErrorPolicy
 from deltaworks.kernel.exchanges import ExchangeOutput
-from deltaworks.kernel.records import Coordinates, DeadLetter, Headers, RecordBatch, Rows
+from deltaworks.kernel.records import Coordinates, DeadLetter, Headers, RecordBatch, Rows, SinkRecords
 from deltaworks.kernel.stores.build import Store
 from deltaworks.kernel.stores.memory import MemoryState
 from deltaworks.kernel.task import Task, TaskMetrics
@@ -376,27 +376,14 @@ class _RecordedTask:
     def rows(self, sink: str) -> Rows:
         table = next((node for node in self.stage.tables if node.name == sink), None)
         if table is None:
-            return _RecordedRecords(self.output, sink)
+            return SinkRecords(self.output.sinks.setdefault(sink, []))
         return _RecordedRows(self.output, table, self._tables.rows(sink))
 
     def dead_letter(self, letter: DeadLetter) -> None:
         self.output.dead_letters.append(letter)
 
 
-class _RecordedRecords:
-    """The rows of an author's sink in the output of a task."""
-
-    def __init__(self, output: TaskOutput, sink: str) -> None:
-        self._output, self._sink = output, sink
-
-    def add(self, row: tuple[Any, ...]) -> None:
-        self._output.sinks.setdefault(self._sink, []).append(SinkRecord(*row))
-
-    def close_windows(self, before_ms: int) -> None:
-        raise AssertionError("an author's sink has no windows")
-
-
-class _RecordedRows:
+class _RecordedRows(Rows):
     """The rows of a table in the output of a task, and in the table."""
 
     def __init__(self, output: TaskOutput, sink: DeltaSink, rows: Rows) -> None:

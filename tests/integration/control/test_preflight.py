@@ -58,7 +58,7 @@ def test_missing_topics_are_created_and_a_fitting_checkpoint_is_fine(kafka: Live
     ]
     assert admin.partition_counts(kafka.bootstrap)["preflight_a-in"] == 2
     plan = jobs.load(settings, "preflight_a").plan()
-    kept = PipelinePaths.of(settings, "preflight_a").plan
+    kept = PipelinePaths.of(settings, "preflight_a").current.plan
     checkpoint.open_plan(kept, "preflight_a", plan.fingerprint(), {"preflight_a-in": 2}, (2,), 2)
 
     assert check(settings, "preflight_a") == ["all topics exist", "2 tasks; goes on with its checkpoint"]
@@ -67,7 +67,7 @@ def test_missing_topics_are_created_and_a_fitting_checkpoint_is_fine(kafka: Live
 def test_a_checkpoint_of_another_plan_is_found_and_left_as_it_is(kafka: LiveStack, tmp_path: Path) -> None:
     settings = project(kafka, tmp_path, "preflight_b", store="renamed")
     plan = jobs.load(settings, "preflight_b").plan()
-    kept = PipelinePaths.of(settings, "preflight_b").plan
+    kept = PipelinePaths.of(settings, "preflight_b").current.plan
     before = {**plan.fingerprint(), "stores": {"counts": next(iter(plan.fingerprint()["stores"].values()))}}
     checkpoint.open_plan(kept, "preflight_b", before, {"preflight_b-in": 2}, (2,), 2)
     bytes_before = kept.read_bytes()

@@ -53,7 +53,7 @@ def test_a_second_home_a_copy_and_the_older_of_two_copies(kafka: LiveStack, tmp_
     refused = second.catch_up(code=exits.LEASE).text
     assert f"belongs to another stream: {first.settings.home} on" in refused
     assert "deltaworks run homes --take-over" in refused
-    assert not second.paths.plan.exists()
+    assert not second.paths.current.plan.exists()
 
     first.send("homes-in", range(10, 20))
     copy.catch_up()

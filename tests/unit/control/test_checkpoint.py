@@ -37,13 +37,15 @@ def test_a_real_checkpoint_of_format_2_is_refused_with_both_formats_and_what_to_
     before, plan = contents(tmp_path), orders.plan()
     partitions = {"raw-orders": 4, "user-data": 4}
     paths = PipelinePaths(root)
-    arguments = (paths.plan, "orders", plan.fingerprint(), partitions, plan.tasks(partitions))
+    arguments = (paths.current.plan, "orders", plan.fingerprint(), partitions, plan.tasks(partitions))
     starts: list[Callable[[], object]] = [lambda: open_plan(*arguments, 2), lambda: fitting_plan(*arguments)]
     for start in starts:
         with pytest.raises(IncompatibleCheckpointError) as error:
             start()
         told = str(error.value)
-        assert f"The checkpoint's plan {paths.plan} has format 2; this deltaworks reads format {FORMAT}." in told
+        assert (
+            f"The checkpoint's plan {paths.current.plan} has format 2; this deltaworks reads format {FORMAT}." in told
+        )
         assert "deploy the version of deltaworks that wrote it, or start with a new checkpoint" in told
         assert f"move {root} away" in told
     assert contents(tmp_path) == before and any(name.startswith("tables/") for name in before)

@@ -16,7 +16,7 @@ def test_without_a_pointer_the_first_checkpoint_runs_in_the_folder_of_the_pipeli
     assert paths.switched == ()
     assert paths.current.root == tmp_path
     assert (paths.current.spark, paths.current.local) == (tmp_path / "checkpoint", tmp_path / "local")
-    assert paths.plan == tmp_path / "plan.json"
+    assert paths.current.plan == tmp_path / "plan.json"
 
 
 def test_the_last_checkpoint_that_was_switched_to_runs_and_all_lines_share_the_rest(tmp_path: Path) -> None:
@@ -30,7 +30,7 @@ def test_the_last_checkpoint_that_was_switched_to_runs_and_all_lines_share_the_r
     assert paths.switched == ("run-1", "run-2")
     assert paths.current == paths.checkpoint_of("run-2")
     checkpoint = tmp_path / "checkpoints" / "run-2"
-    assert (paths.current.spark, paths.current.local, paths.plan) == (
+    assert (paths.current.spark, paths.current.local, paths.current.plan) == (
         checkpoint / "checkpoint",
         checkpoint / "local",
         checkpoint / "plan.json",

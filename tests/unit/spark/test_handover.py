@@ -35,7 +35,7 @@ class Folder:
         self.paths = PipelinePaths(root / "pipeline")
         self.state = root / "state"
         self.record(0, 1, 2)
-        open_plan(self.paths.plan, "p", counting("old").fingerprint(), {"t": 2}, (2,), 2)
+        open_plan(self.paths.current.plan, "p", counting("old").fingerprint(), {"t": 2}, (2,), 2)
         self.spark(begun=2, committed=2)
 
     def record(self, *numbers: int) -> None:
@@ -70,18 +70,18 @@ def test_a_checkpoint_knows_the_topics_that_the_batches_before_it_have_read(fold
 
 
 def test_a_checkpoint_goes_on_after_the_last_batch_with_the_new_plan(folder: Folder) -> None:
-    old = stored_plan(folder.paths.plan)
+    old = stored_plan(folder.paths.current.plan)
     made = folder.make()
-    assert stored_plan(folder.paths.plan) == old, "nothing has changed for the stream"
+    assert stored_plan(folder.paths.current.plan) == old, "nothing has changed for the stream"
 
     handover.switch(folder.paths, "run")
     handover.switch(folder.paths, "run")  # once more
 
-    opened = open_plan(folder.paths.plan, "p", counting().fingerprint(), {"t": 2}, (2,), 8)
+    opened = open_plan(folder.paths.current.plan, "p", counting().fingerprint(), {"t": 2}, (2,), 8)
     assert opened == made == stored_plan(folder.paths.checkpoint_of("run").plan)
     assert (made.query_id, made.first_batch, made.shards) == ("run", 3, 2)
     handover.undo(folder.paths)
-    assert stored_plan(folder.paths.plan) == old
+    assert stored_plan(folder.paths.current.plan) == old
     assert not folder.paths.pointer.exists()
 
 
@@ -238,8 +238,8 @@ def test_to_start_over_everything_is_moved_away(tmp_path: Path, folder: Folder) 
     handover.switch(folder.paths, "run")
 
     with pytest.raises(IncompatibleCheckpointError, match=f"move {folder.paths.root} away"):
-        fitting_plan(folder.paths.plan, "p", counting("other").fingerprint(), {"t": 2}, (2,))
-    plan = stored_plan(folder.paths.plan)
+        fitting_plan(folder.paths.current.plan, "p", counting("other").fingerprint(), {"t": 2}, (2,))
+    plan = stored_plan(folder.paths.current.plan)
     assert plan is not None
-    write_plan(folder.paths.plan, plan)
-    assert stored_plan(folder.paths.plan) == plan
+    write_plan(folder.paths.current.plan, plan)
+    assert stored_plan(folder.paths.current.plan) == plan
