@@ -50,7 +50,7 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
     tick: bool
     """Whether tasks that depend on the clock run, with or without records."""
     ranges: list[Range]
-    """What is read, including global tables; partitions without records are absent."""
+    """The ranges to read, including those of global tables; partitions without records are absent."""
     end: Offsets
     """The position of every partition of the source after the batch, as in Spark's offset log."""
     previous: str

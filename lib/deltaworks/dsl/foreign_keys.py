@@ -34,7 +34,7 @@ _SUBSCRIPTION = "KTABLE-FK-JOIN-SUBSCRIPTION-"
 
 @dataclass(frozen=True)
 class _Join:
-    """What the nodes of one join have in common. Its methods connect them, in the order of Kafka Streams' numbers."""
+    """The inputs of a join. Its methods connect the nodes, in the order in which Kafka Streams numbers them."""
 
     left: Point
     right: Point

@@ -32,7 +32,7 @@ class BuilderConfig:
     record_cache: bool = True
     """Stores forward only the last update per key, at a commit; without it, every update."""
     explicit_names: Literal["stores", "all", "none"] = "stores"
-    """What the user must name: `stores`, `all` (exchanges too), `none` (names are generated as in Kafka Streams)."""
+    """Names that the user must give: `stores`, `all` (exchanges too), `none` (generated, as in Kafka Streams)."""
     optimize: bool = False
     """Exchanges of one stream are merged, and a self-join uses one store (`topology.optimization=all`)."""
     emit_interval: timedelta = timedelta(0)
@@ -51,7 +51,7 @@ class BuilderConfig:
 
 
 class Graph:
-    """What a `StreamsBuilder` has collected so far.
+    """The nodes, stores and problems that a `StreamsBuilder` has collected so far.
 
     Args:
         name: name of the topology, for messages.

@@ -1,4 +1,4 @@
-"""What to use instead of Kafka Streams' classes that do not exist here, for users who import them by habit."""
+"""Replacements for Kafka Streams' classes that do not exist here, for users who import them by habit."""
 
 from __future__ import annotations
 

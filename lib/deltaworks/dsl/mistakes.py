@@ -198,7 +198,7 @@ def _missing(handle: type, name: str) -> str:
 
 
 def _instead(handle: type, name: str) -> str | None:
-    """What to call instead of a name, which is already in snake case."""
+    """The replacement for a name that is already in snake case."""
     if hasattr(handle, name):
         return f"{name}(...)"
     if other := _OTHER_NAMES.get((handle.__name__, name)):

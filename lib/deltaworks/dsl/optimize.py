@@ -1,4 +1,4 @@
-"""What `optimize=True` does to a topology: exchanges are merged, and a stream joined with itself keeps one store.
+"""The changes of `optimize=True` to a topology: exchanges are merged, and a stream joined with itself keeps one store.
 
 Where several operators behind one change of key each make an exchange, one exchange is enough. It is placed right
 behind the operator that changes the key. The operators between that one and the former exchanges are now behind the

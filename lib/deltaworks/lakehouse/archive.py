@@ -173,7 +173,7 @@ def spans_of(transactions: Mapping[str, int]) -> dict[tuple[str, int], list[tupl
 def topic_steps(topics: Mapping[str, str]) -> dict[str, int]:
     """What a commit has to say about the topics whose records it holds: step -> version.
 
-    Offsets of a topic that was made anew are those of other records, so an archive holds one topic of each name.
+    Offsets of a topic that was recreated are those of other records, so an archive holds one topic of each name.
 
     Args:
         topics: their ids.

@@ -41,7 +41,7 @@ from deltaworks.topology import fingerprint
 CLOSE_RECORDS = 20_000
 """So far behind the stream a replay may be when the stream is stopped."""
 _ROUNDS = 8
-"""Of catching up; a stream that is faster than its replay is stopped all the same."""
+"""Rounds of catching up; then a stream that is faster than its replay is stopped all the same."""
 Report = Callable[[str], None]
 Process = Callable[[ReplayPlan], None]
 """Processes the batches of a plan that have not been processed."""
@@ -173,7 +173,7 @@ def _switch(
 
 
 def request_of(paths: ReplayPaths, plan: ReplayPlan) -> HandoverRequest:
-    """What is asked of the tables."""
+    """The request to hand over the tables."""
     approval = paths.read_state().approval
     return HandoverRequest(
         run_id=plan.run_id,

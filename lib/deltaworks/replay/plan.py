@@ -113,7 +113,7 @@ def extended(settings: Settings, pipeline: Pipeline, plan: ReplayPlan) -> Replay
 
 def require_same_stream(paths: PipelinePaths, plan: ReplayPlan) -> None:
     """Raises `ConflictError` if the pipeline was handed over, or back, since a replay was planned."""
-    checkpoint = stored_plan(paths.plan)
+    checkpoint = stored_plan(paths.current.plan)
     if checkpoint is None or checkpoint.query_id != plan.query_id:
         raise ConflictError(
             f"Run {plan.run_id} has processed the batches of query {plan.query_id}, but the stream is another one now.",
@@ -164,7 +164,7 @@ def _require_whole(request: ReplayRequest) -> None:
 
 
 def _checkpoint(paths: PipelinePaths, name: str) -> CheckpointPlan:
-    plan = stored_plan(paths.plan)
+    plan = stored_plan(paths.current.plan)
     if plan is None:
         raise ConfigurationError(
             f"Pipeline {name!r} has no checkpoint here, so there is no history to replay.",

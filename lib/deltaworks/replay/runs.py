@@ -33,7 +33,7 @@ def start(settings: Settings, request: ReplayRequest, *, run_id: str | None = No
     Raises:
         ConfigurationError: the request makes no sense, or the pipeline never ran.
         ConflictError: another run would publish some of the same.
-        KafkaTopicError: it would have to read what a topic held that was made anew since.
+        KafkaTopicError: it would have to read records of a topic that was recreated since.
     """
     own = PipelinePaths.of(settings, request.pipeline)
     pipeline = set_aside.applied(own, jobs.load(settings, request.pipeline))
@@ -93,7 +93,7 @@ def find(settings: Settings, run_id: str) -> tuple[ReplayPaths, ReplayPlan]:
 
 
 def all_unfinished(settings: Settings) -> list[tuple[ReplayPaths, ReplayPlan]]:
-    """Of all pipelines, oldest first."""
+    """The unfinished runs of all pipelines, oldest first."""
     names = sorted(path.parent.name for path in settings.pipelines.glob("*/replays"))
     found = [run for name in names for run in _runs(settings, name)]
     return sorted(found, key=lambda run: run[1].created_ms)

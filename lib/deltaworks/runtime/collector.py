@@ -90,7 +90,7 @@ class TaskCollector:
         self._exchanges = ExchangeOutput(self._task, batch_id)
 
     def step(self, batch_id: int) -> None:
-        """What follows is of this batch, one of several that are finished together."""
+        """Begins a batch, one of several that are finished together."""
         for sink in self._sinks:
             sink.step(batch_id)
         self._exchanges = ExchangeOutput(self._task, batch_id)

@@ -94,7 +94,7 @@ class HostedTask:
     local: LocalStore
     collector: TaskCollector
     overlay: Overlay | None
-    """What it has changed in the turns of a batch; only of tasks that have several."""
+    """Its changes in the turns of a batch, for tasks that take several turns."""
     kernel: Task | None = None
     """Its object caches are valid for the state `version`."""
     version: StateVersion | None = None
@@ -106,7 +106,7 @@ class HostedTask:
 
     @property
     def state(self) -> StateBackend:
-        """What its kernel reads."""
+        """The store that its kernel reads."""
         return self.local if self.overlay is None else self.overlay
 
     def forget(self) -> None:
@@ -145,7 +145,7 @@ class KafkaClients:
     limits: TopicLimits
     """Shared by all tasks of this process."""
     history: History
-    """Of its topics, where Kafka has them no longer."""
+    """Records of its topics that Kafka no longer has."""
 
     @classmethod
     def of(cls, config: HostConfig, pipeline: Pipeline, plan: Plan) -> KafkaClients:
@@ -249,7 +249,7 @@ class Worker:
             discard(global_path(root, stage))
 
     def task(self, stage: int, task: int) -> HostedTask:
-        """What belongs to a task, made on first use."""
+        """The collector, stores and kernel of a task, made on first use."""
         hosted = self._tasks.get((stage, task))
         if hosted is None:
             hosted = self._tasks[stage, task] = self._host(stage, task)

@@ -201,7 +201,7 @@ class Supervisor:
         self._leaving = True
 
     def _drain(self) -> None:
-        """What ends from now on is not restarted; the container kills drivers that do not stop."""
+        """Stops restarting drivers; the container kills those that do not stop."""
         if self._drained_by is None:
             _log.info("stopping %d drivers", len(self._held))
             self._drained_by = clock.ticks_s() + _DRAIN_S

@@ -45,7 +45,7 @@ class HandoverRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Who follows whom, and why."""
 
     run_id: str
-    """Of the replay: the query that follows."""
+    """Id of the replay, which is the query that follows."""
     predecessor: str
     """The query that the tables belong to."""
     pipeline: str
@@ -56,7 +56,7 @@ class HandoverRequest(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     requested_by: str
     approved_by: str | None = None
-    """Who said that it may be done; None: nobody was noted."""
+    """Who approved it; None: nobody is recorded."""
 
 
 class TableHandover(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,7 +73,7 @@ class TableHandover(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Handover(msgspec.Struct, frozen=True, kw_only=True):
-    """What was done, in one file."""
+    """The record of a handover, in one file."""
 
     request: HandoverRequest
     state: State

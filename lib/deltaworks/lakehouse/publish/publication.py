@@ -57,7 +57,7 @@ class PublicationRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What to publish."""
 
     run_id: str
-    """Of the replay; the query id of its staging tables."""
+    """Id of the replay, which is the query id of its staging tables."""
     pipeline: str
     code_version: str
     batches: tuple[int, int]
@@ -73,7 +73,7 @@ class PublicationRequest(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     requested_by: str
     approved_by: str | None = None
-    """Who said that it may be published; None: nobody was noted."""
+    """Who approved it; None: nobody is recorded."""
 
     @property
     def scope(self) -> Scope:
@@ -118,7 +118,7 @@ class Files(msgspec.Struct, frozen=True, kw_only=True):
     kept: str
     """Where the removed ones are found again; see `RetainedFiles`."""
     as_of_batch: int = -1
-    """Of a snapshot: the batch that it showed before."""
+    """The batch that a snapshot showed before."""
 
 
 class PublicationRecord(Publication, frozen=True, kw_only=True):
@@ -127,7 +127,7 @@ class PublicationRecord(Publication, frozen=True, kw_only=True):
     files: dict[str, Files]
 
     def save(self, publications: Path) -> None:
-        """Whoever reads it sees all of it."""
+        """Replaces the file atomically and durably."""
         replace_file(
             _path(publications, self.request.run_id),
             msgspec.json.format(msgspec.json.encode(self), indent=1),
@@ -252,7 +252,7 @@ def read(publications: Path, run_id: str) -> Publication | None:
 
 
 def _tables(committer: TableCommitter, request: PublicationRequest) -> list[OpenTable]:
-    """What a request concerns: snapshots, then the other tables."""
+    """The tables of a request: snapshots, then the others."""
     known = committer.tables
     if unknown := [name for name in request.tables if name not in known]:
         raise TableError(

@@ -137,7 +137,7 @@ def _halved(ranges: list[Range], most: int) -> list[Range]:
 
 
 def _read(path: Path, batch: int) -> OpenBatch:
-    """What is known; nothing of another batch, and nothing of a file that cannot be read: it is only counted anew."""
+    """Reads what is known of a batch. A file of another batch, or one that cannot be read, counts from the start."""
     try:
         found = msgspec.json.decode(path.read_bytes(), type=OpenBatch)
     except (FileNotFoundError, msgspec.DecodeError):

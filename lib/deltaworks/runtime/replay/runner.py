@@ -89,7 +89,7 @@ class ChunkRunner:
         return result
 
     def _complete(self, transactions: Sequence[LocalTransaction], changes_path: Path, version: StateVersion) -> None:
-        """What a cycle did not get to: the stores that lack its changes get them."""
+        """Completes a cycle that was interrupted: applies its changes to the stores that lack them."""
         if all(transaction.version() == version for transaction in transactions):
             return
         kept = msgspec.msgpack.decode(changes_path.read_bytes(), type=list[dict[str, StoreChanges]])
@@ -102,7 +102,7 @@ class ChunkRunner:
     def _process(
         self, chunk: TaskChunk, transactions: Sequence[LocalTransaction]
     ) -> tuple[ChunkResult, list[dict[str, StoreChanges]]]:
-        """What it has done, and what each member of a cycle has changed in its stores."""
+        """Runs the chunk; returns its result and what each member of a cycle has changed in its stores."""
         paths = self.work.paths
         with ExchangeWriter(paths.exchanges(chunk.commit_id), chunk.name) as exchanges, ExitStack() as opened:
             tables = self._global_tables(chunk, opened)
@@ -148,7 +148,7 @@ class ChunkRunner:
         return LocalStore(path, stores_of(self._plan.stages[task[0]]), durable=True)
 
     def _global_tables(self, chunk: TaskChunk, opened: ExitStack) -> GlobalTables | Layers | None:
-        """Those that its tasks may look something up in, as of the first step of the chunk."""
+        """The global tables that its tasks may look something up in, as of the first step of the chunk."""
         stages = {stage for stage, _ in chunk.members}
         if not self._plan.global_stages or not any(_reads_globals(self._plan.stages[stage]) for stage in stages):
             return None
@@ -214,7 +214,7 @@ class _Member:
         self.metrics = TaskMetrics()
 
     def begin(self, step: ChunkStep, globals_: Mapping[str, Store]) -> None:
-        """What follows is of this micro-batch."""
+        """Begins a micro-batch."""
         self._step, self._globals = step, globals_
         self._collector.step(step.batch)
 
