@@ -73,6 +73,8 @@ def test_a_zombie_that_wakes_up_commits_nothing_and_ends_itself(
         write(1_000)
         old = stack.enter_context(driver(settings, old_log, faults))
         until(lambda: at_work(1), "the first generation has processed everything", old_log)
+        if asleep_at is not None:  # else the second generation might be the first to reach that point
+            until((faults / "done" / asleep_at).exists, f"the first generation sleeps at {asleep_at}", old_log)
         for process in (asleep := processes.family(psutil.Process(old.pid))):
             with suppress(psutil.NoSuchProcess):  # a child that had done its work
                 process.send_signal(signal.SIGSTOP)
