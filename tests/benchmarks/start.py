@@ -229,7 +229,7 @@ def alone(clone: Clone, settings: Settings, job: str, options: Options) -> dict[
 
 
 def all_at_once(clone: Clone, settings: Settings, names: Sequence[str], options: Options) -> dict[str, float]:
-    """All streams, all killed, all started anew: until each has committed what has come since; then fed steadily."""
+    """All streams, all killed, all started again: until each has committed what has come since; then fed steadily."""
     samples = {name: Sample.of(settings, name) for name in names}
     for sample in samples.values():
         sample.more(_FIRST)

@@ -128,7 +128,7 @@ class SparkHost:
         self._shards = shards
         written = {*run.plan.sink_topics, *extra_topics, *filter(None, [run.dead_letter_topic])}
         written -= run.topic_partitions.keys()
-        self._begin_anew(run, written)
+        self._start_over(run, written)
         feeder = _Feeder(self._settings.bootstrap, self._paths)
         error: DeltaworksError | None = None
         todo = list(enumerate(run.batches))
@@ -190,7 +190,7 @@ class SparkHost:
             feeder.gate.touch()  # the planner looks at it, not at the drain file
             self._paths.drain(driver.generation).touch()
 
-    def _begin_anew(self, run: Run, written: set[str]) -> None:
+    def _start_over(self, run: Run, written: set[str]) -> None:
         # In a folder of its own: Spark may still write what it knew of the states of the query before.
         self._runs += 1
         self._name = f"case-{self._runs}"

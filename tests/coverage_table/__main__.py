@@ -1,6 +1,6 @@
 """`python -m tests.coverage_table`: writes `docs/kafka-streams.md`.
 
-`... api` reads the list of methods from the jars of Kafka Streams anew.
+`... api` reads the list of methods from the jars of Kafka Streams.
 `... prove KStream.filter [family]` looks for recorded cases that fail when something of ours is mutated.
 """
 

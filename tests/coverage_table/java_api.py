@@ -1,7 +1,7 @@
 """The public methods of Kafka Streams: read from its jars, kept as a list, so that a check needs no download.
 
 `kafka_streams_api.tsv` has a line per class and method: number of overloads, how many of them are deprecated.
-`python -m tests.coverage_table api` writes it anew; a test compares it with the jars.
+`python -m tests.coverage_table api` rewrites it; a test compares it with the jars.
 """
 
 from __future__ import annotations

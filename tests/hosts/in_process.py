@@ -55,7 +55,7 @@ class InProcessStream:
     kafka.write("words", RawRecord(b"a", b"1", 1_000))
     stream = InProcessStream(pipeline, settings, kafka=kafka)
     stream.run(stream.end())                       # one batch with everything
-    stream.lose_worker()                           # the next one opens its stores anew
+    stream.lose_worker()                           # the next one opens its stores again
     kafka.read("counts"), stream.settings.tables   # what came out; `stream.batches` has the record of its batches
     ```
 
@@ -222,10 +222,10 @@ class InProcessStream:
             topics={} if self.kafka is None else self.kafka.ids([topic for topic in end if topic != TICK]),
         )
 
-    def make_anew(self, topic: str) -> None:
+    def recreate(self, topic: str) -> None:
         """A topic is deleted and recreated, and somebody accepts that: it is read from its beginning."""
         assert self.kafka is not None
-        self.kafka.make_anew(topic)
+        self.kafka.recreate(topic)
         self.offsets = {**self.offsets, topic: dict.fromkeys(self.offsets[topic], 0)}
 
     @property

@@ -37,7 +37,7 @@ class MemoryKafka:
     made: dict[str, int] = field(default_factory=dict)
     """How often a topic was recreated."""
 
-    def make_anew(self, topic: str) -> None:
+    def recreate(self, topic: str) -> None:
         """Deletes a topic, and makes one of its name."""
         self.records.pop(topic, None)
         self.removed = {at: offset for at, offset in self.removed.items() if at[0] != topic}

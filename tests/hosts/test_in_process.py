@@ -105,7 +105,7 @@ def test_records_that_go_in_a_cycle_survive_failures(settings: Settings, seed: i
     stream.close()
 
 
-def test_a_cycle_that_cannot_write_to_kafka_begins_anew(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cycle_that_cannot_write_to_kafka_starts_over(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     kafka = MemoryKafka({"orders": 2, "users": 2, "out": 1})
     for number in range(8):
         write(kafka, "orders", (f"o{number}", f"u{number % 3}"))

@@ -237,7 +237,7 @@ def test_an_entry_that_is_wrong_ends_the_attempt_and_the_next_one_fills_the_stor
     stream.assert_exact()
 
 
-def test_a_store_that_was_thrown_away_meanwhile_is_opened_anew(stream: Counting) -> None:
+def test_a_store_that_was_thrown_away_meanwhile_is_opened_again(stream: Counting) -> None:
     stream.batch()
     stream.batch()
     path = local_path(stream.paths.current.local, 0, 0)

@@ -114,8 +114,8 @@ def test_a_broker_that_is_away_says_so() -> None:
     assert not admin.answers("127.0.0.1:1", timeout_s=0.5)
 
 
-def test_a_topic_that_was_made_anew_has_another_id(kafka: LiveStack) -> None:
-    name, other = kafka.topic("anew", partitions=3), kafka.topic("stays")
+def test_a_recreated_topic_has_another_id(kafka: LiveStack) -> None:
+    name, other = kafka.topic("recreated", partitions=3), kafka.topic("stays")
     client = admin.admin(kafka.bootstrap)
     before = admin.topic_states(client, [name, other, "nowhere"])
     admin.delete_topics(kafka.bootstrap, [name])

@@ -225,7 +225,7 @@ def test_each_postgres_works_with_passwords_and_without_a_socket(settings: Setti
     assert listening(found(mine, "postgres").pid) == {("127.0.0.1", mine.postgres_port)}
 
 
-def test_passwords_that_are_lost_are_set_anew(settings: Settings) -> None:
+def test_passwords_that_are_lost_are_set_again(settings: Settings) -> None:
     up(settings, only=["postgres"], tethered=True)
     down(settings)
     settings.pgpass.unlink()

@@ -19,7 +19,7 @@ class Hole(Enum):
     TAKEN_BACK = "a checkpoint that was rewound, restored or repaired"
     LOCAL_STORE = "a local store after a crash of the machine"
     FOREIGN_WRITER = "somebody else who writes our tables"
-    TOPIC_ANEW = "a topic that was deleted and recreated"
+    TOPIC_RECREATED = "a topic that was deleted and recreated"
     LATE_OR_OTHER_CODE = "a late writer, or other code in the middle of a batch"
     TWO_HOMES = "two homes at one Kafka, and markers that expire"
 

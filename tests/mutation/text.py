@@ -24,7 +24,7 @@ class TextMutation:
         function = self.function
         assert isinstance(function, FunctionType)
         text = textwrap.dedent(inspect.getsource(function))
-        assert text.count(self.right) == 1, f"{function.__qualname__} has changed: write its mutation anew"
+        assert text.count(self.right) == 1, f"{function.__qualname__} has changed: rewrite its mutation"
         compiled = compile(
             text.replace(self.right, self.wrong),
             f"<bug in {function.__qualname__}>",

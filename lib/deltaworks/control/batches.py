@@ -35,7 +35,7 @@ class BatchRecord(msgspec.Struct, frozen=True):
     """The ids of the topics in `offsets`; empty in records from before this field existed."""
 
 
-class MadeAnew(msgspec.Struct, frozen=True):
+class Recreated(msgspec.Struct, frozen=True):
     """A recreated topic: earlier batches read the old topic, later ones the new topic of the same name."""
 
     batch: int
@@ -50,13 +50,13 @@ class TopicsRead:
 
     ids: Mapping[str, str]
     """The topic ids of the last batches that read them; unknown ones are absent."""
-    anew: Mapping[str, MadeAnew]
+    recreated: Mapping[str, Recreated]
     """The topics that were recreated since the first batch."""
 
     def of(self, topics: Collection[str]) -> TopicsRead:
         """Only these."""
         ids = {topic: id for topic, id in self.ids.items() if topic in topics}
-        return TopicsRead(ids, {topic: made for topic, made in self.anew.items() if topic in topics})
+        return TopicsRead(ids, {topic: made for topic, made in self.recreated.items() if topic in topics})
 
 
 def record_of(
@@ -109,7 +109,7 @@ def topics_read(records: Iterable[BatchRecord]) -> TopicsRead:
             end of another.
     """
     ids: dict[str, str] = {}
-    anew: dict[str, MadeAnew] = {}
+    recreated: dict[str, Recreated] = {}
     clocks: dict[str, int] = {}
     ends: dict[str, dict[str, int]] = {}
     for record in records:
@@ -117,19 +117,19 @@ def topics_read(records: Iterable[BatchRecord]) -> TopicsRead:
             id, mine = record.topics.get(topic), ends.setdefault(topic, {})
             other = id is not None and id != ids.get(topic, id)
             if other or any(start < mine.get(partition, 0) for partition, (start, _) in parts.items()):
-                anew[topic] = MadeAnew(record.batch, clocks[topic])
+                recreated[topic] = Recreated(record.batch, clocks[topic])
                 mine.clear()
                 ids.pop(topic, None)
             if id is not None:
                 ids[topic] = id
             mine.update({partition: stop for partition, (_, stop) in parts.items()})
             clocks[topic] = record.wall_clock_ms
-    return TopicsRead(ids, anew)
+    return TopicsRead(ids, recreated)
 
 
-def is_before(record: BatchRecord, topic: str, anew: Mapping[str, MadeAnew]) -> bool:
+def is_before(record: BatchRecord, topic: str, recreated: Mapping[str, Recreated]) -> bool:
     """Whether a batch is older than the current topic."""
-    return topic in anew and record.batch < anew[topic].batch
+    return topic in recreated and record.batch < recreated[topic].batch
 
 
 def set_aside(directory: Path, first: int, to: Path) -> None:

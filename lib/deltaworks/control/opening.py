@@ -52,7 +52,7 @@ class GoOn:
 
 
 @dataclass(frozen=True)
-class BeginAnew:
+class ReplaceIntent:
     """Replace the intent of the open batch by compare and swap, since nothing of the batch is durable."""
 
     intent: Intent
@@ -65,7 +65,7 @@ class FinishFirst:
     intent: Intent
 
 
-Opening = GoOn | BeginAnew | FinishFirst
+Opening = GoOn | ReplaceIntent | FinishFirst
 
 
 def opening(intent: Intent | None, code: str, durable: Collection[str]) -> Opening:
@@ -78,7 +78,7 @@ def opening(intent: Intent | None, code: str, durable: Collection[str]) -> Openi
     """
     if intent is None or intent.code == code:
         return GoOn()
-    return FinishFirst(intent) if durable else BeginAnew(intent)
+    return FinishFirst(intent) if durable else ReplaceIntent(intent)
 
 
 def driver_command(name: str, generation: int) -> list[str]:

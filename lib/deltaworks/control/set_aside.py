@@ -173,9 +173,9 @@ def _processed_in(paths: PipelinePaths, plan: Plan, record: Coordinates) -> int 
     if _is_exchange(plan, record):
         last, batch = batches.last(paths.batches), batch_of(record.offset)
         return batch if last is not None and batch <= last.batch else None
-    anew = batches.topics_read(batches.read(paths.batches)).anew.get(record.topic)
+    recreated = batches.topics_read(batches.read(paths.batches)).recreated.get(record.topic)
     for each in batches.read(paths.batches):
-        if anew is not None and each.batch < anew.batch:
+        if recreated is not None and each.batch < recreated.batch:
             continue  # it read another record
         start, stop = each.offsets.get(record.topic, {}).get(str(record.partition), (0, 0))
         if start <= record.offset < stop:

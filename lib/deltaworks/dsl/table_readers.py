@@ -84,7 +84,7 @@ def ask_for_old_values(graph: Graph, table: str, *, force: bool) -> bool:
         case CogroupMerge():
             graph.old_values.update(node.parents)
         case TableJoinMerge():
-            # The results of a join are made anew from each side's old value.
+            # The results of a join are recomputed from each side's old value.
             graph.old_values.update(node.parents)
             for side in node.parents:
                 ask_for_old_values(graph, graph.node(side).parents[0], force=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from deltaworks.control.batches import BatchRecord, MadeAnew, is_before
+from deltaworks.control.batches import BatchRecord, Recreated, is_before
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.kafka import admin
 from deltaworks.kafka.admin import Position
@@ -89,14 +89,14 @@ def begun_later(
         )
     except NeedsAllHistory as reason:
         return msgspec.structs.replace(plan, needs_all=str(reason))
-    firsts = _first_offsets(records(), others, plan.anew)
+    firsts = _first_offsets(records(), others, plan.recreated)
     since_ms = from_ms - back_ms
     needed = dict(_needed(firsts, since_ms, plan, broker, archive))
-    latest = {topic: latest_before_ms(plan, pipeline, topic) for topic in plan.anew}
+    latest = {topic: latest_before_ms(plan, pipeline, topic) for topic in plan.recreated}
     lost = {topic for topic, latest_ms in latest.items() if latest_ms is None or latest_ms >= since_ms}
 
     def reads_any(record: BatchRecord) -> bool:
-        return _reads_any(record, needed, plan.anew, lost)
+        return _reads_any(record, needed, plan.recreated, lost)
 
     batch, left_out = _first_batch(records(), reads_any, plan.last_batch, whole)
     begin = LaterBegin(
@@ -109,13 +109,13 @@ def begun_later(
 
 
 def _first_offsets(
-    records: Iterator[BatchRecord], topics: Collection[str], anew: Mapping[str, MadeAnew]
+    records: Iterator[BatchRecord], topics: Collection[str], recreated: Mapping[str, Recreated]
 ) -> dict[Position, int]:
     """Where the stream began to read the current topics."""
     firsts: dict[Position, int] = {}
     for record in records:
         for topic in record.offsets.keys() & topics:
-            if is_before(record, topic, anew):
+            if is_before(record, topic, recreated):
                 continue
             for partition, (start, _) in record.offsets[topic].items():
                 firsts.setdefault((topic, int(partition)), start)
@@ -163,11 +163,11 @@ def _first_batch(
 
 
 def _reads_any(
-    record: BatchRecord, needed: Mapping[Position, int], anew: Mapping[str, MadeAnew], lost: Collection[str]
+    record: BatchRecord, needed: Mapping[Position, int], recreated: Mapping[str, Recreated], lost: Collection[str]
 ) -> bool:
     """Whether a batch has read needed records; for the time before a topic was recreated, whether it may have."""
     return any(
-        topic in lost if is_before(record, topic, anew) else stop > needed.get((topic, int(partition)), stop)
+        topic in lost if is_before(record, topic, recreated) else stop > needed.get((topic, int(partition)), stop)
         for topic, parts in record.offsets.items()
         for partition, (_, stop) in parts.items()
     )

@@ -12,7 +12,8 @@ from typing import Literal
 
 import msgspec
 
-from deltaworks.control.batches import MadeAnew
+from deltaworks import formats
+from deltaworks.control.batches import Recreated
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.errors import ConflictError
 from deltaworks.files import lock, replace_file
@@ -24,6 +25,8 @@ Order = Literal["recorded", "time"]
 Phase = Literal["plan", "run", "compare", "gate", "publish", "verify", "clean"]
 PHASES: tuple[Phase, ...] = ("plan", "run", "compare", "gate", "publish", "verify", "clean")
 """The phases, in the order in which a replay goes through them."""
+FORMAT = 1
+"""Version of the files of a run; it stands in the plan, which is read first."""
 
 
 class ReplayRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,7 +79,7 @@ class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The tables to publish."""
     topics: dict[str, str] = {}
     """The ids of the topics that its code reads, as far as the last batches recorded them."""
-    anew: dict[str, MadeAnew] = {}
+    recreated: dict[str, Recreated] = {}
     """Topics that were recreated after earlier batches had read them; see `replay.same_topics`."""
     gone: tuple[str, ...] = ()
     """Topics that Kafka no longer has in the form that the last batches read; only an archive is read for them."""
@@ -84,6 +87,7 @@ class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Where the run begins; None: with the first batch."""
     needs_all: str | None = None
     """Why the requested days depend on all history."""
+    format: int = FORMAT
 
     @property
     def extent(self) -> str:
@@ -190,8 +194,20 @@ class ReplayPaths:
         return self.root / "verdicts.json"
 
     def read_plan(self) -> ReplayPlan:
-        """The plan of the run."""
-        return msgspec.json.decode(self.plan.read_bytes(), type=ReplayPlan)
+        """The plan of the run.
+
+        Raises:
+            FileNotFoundError: there is no such run any more.
+            IncompatibleCheckpointError: another version of deltaworks wrote it, or it cannot be read.
+        """
+        return formats.decode(
+            self.plan.read_bytes(),
+            ReplayPlan,
+            FORMAT,
+            f"The plan of a replay {self.plan}",
+            other="finish or discard the replay with the version of deltaworks that began it",
+            damaged="bring the file back from a copy of the folder",
+        )
 
     def write_plan(self, plan: ReplayPlan) -> None:
         """Replaces the plan atomically."""

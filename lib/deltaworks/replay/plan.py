@@ -81,7 +81,7 @@ def make_plan(
         incomplete=tuple(topic for topic in thinned if not archive.is_whole(topic, ends.get(topic, {}))),
         tables=_tables(pipeline, plan, request),
         topics=dict(read.ids),
-        anew=dict(read.anew),
+        recreated=dict(read.recreated),
         gone=same_topics.gone(mine, read.ids, broker.topic_ids(mine)),
     )
 
@@ -104,7 +104,7 @@ def extended(settings: Settings, pipeline: Pipeline, plan: ReplayPlan) -> Replay
         records=records,
         end_offsets=ends,
         topics=dict(read.ids),
-        anew=dict(read.anew),
+        recreated=dict(read.recreated),
     )
     archive = ArchiveReader(settings.tables, Archives.of(pipeline.plan()), later.topics.get)
     same_topics.require_readable(later, pipeline, lambda: batches.read(paths.batches), archive)
@@ -191,7 +191,7 @@ def _extent(paths: PipelinePaths, name: str, read: TopicsRead) -> tuple[BatchRec
         for topic, parts in record.offsets.items():
             for partition, (start, stop) in parts.items():
                 records += stop - start
-                ends.setdefault(topic, {})[partition] = 0 if batches.is_before(record, topic, read.anew) else stop
+                ends.setdefault(topic, {})[partition] = 0 if batches.is_before(record, topic, read.recreated) else stop
     if first is None or last is None or not (ends or ticked):
         raise ConfigurationError(
             f"Pipeline {name!r} has not processed a record yet, so there is no history to replay.",

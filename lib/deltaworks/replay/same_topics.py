@@ -50,7 +50,7 @@ def latest_before_ms(plan: ReplayPlan, pipeline: Pipeline, topic: str) -> int | 
     limit = next((each.timestamps for each in pipeline.topics if each.name == topic), None)
     if limit is None or (limit.otherwise == "dead_letter" and pipeline.dead_letter_table in plan.tables):
         return None
-    return plan.anew[topic].before_ms + limit.max_ahead // timedelta(milliseconds=1)
+    return plan.recreated[topic].before_ms + limit.max_ahead // timedelta(milliseconds=1)
 
 
 def require_readable(
@@ -65,7 +65,7 @@ def require_readable(
         archive: archive of the pipeline, for the topics that the last batches read.
     """
     topology = pipeline.plan()
-    suspects = set(read_by(topology, {*plan.anew, *plan.gone}))
+    suspects = set(read_by(topology, {*plan.recreated, *plan.gone}))
     if not suspects:
         return
     for record in records():
@@ -74,7 +74,7 @@ def require_readable(
         for topic in sorted(suspects & record.offsets.keys()):
             if not _reads(plan, record.batch, topic):
                 continue
-            if is_before(record, topic, plan.anew):
+            if is_before(record, topic, plan.recreated):
                 raise _read_before(plan, pipeline, topic, record.batch)
             if topic in plan.gone and not _is_archived(plan, archive, topic, record.offsets[topic]):
                 raise _not_there(plan, topic, record.batch)
@@ -112,7 +112,7 @@ def _is_archived(plan: ReplayPlan, archive: ArchiveReader, topic: str, parts: Ma
 
 
 def _read_before(plan: ReplayPlan, pipeline: Pipeline, topic: str, batch: int) -> KafkaTopicError:
-    made = plan.anew[topic]
+    made = plan.recreated[topic]
     return KafkaTopicError(
         f"The topic '{topic}' was recreated before batch {made.batch}, and the replay needs what batch {batch} has "
         f"read of it before, on {day_of(made.before_ms)} or earlier. Those records are gone; at their offsets are "

@@ -73,7 +73,7 @@ class GlobalTables:
         Raises:
             StreamsError: a record failed, and the pipeline's error policy is to fail.
             KafkaReadError: the broker did not answer.
-            StateError: a store cannot be read or written, even after it was created anew.
+            StateError: a store cannot be read or written, even after it was recreated.
         """
         wanted = msgspec.msgpack.decode(position, type=Offsets)
         with alone(self._lock):

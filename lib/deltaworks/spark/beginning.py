@@ -19,7 +19,7 @@ from deltaworks.control.checkpoint import CheckpointPlan
 from deltaworks.control.done import Done, require_known
 from deltaworks.control.intents import Intent, Intents, token
 from deltaworks.control.lineage import Watch
-from deltaworks.control.opening import BeginAnew, FinishFirst
+from deltaworks.control.opening import FinishFirst, ReplaceIntent
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.control.topics import PreparedTopics
 from deltaworks.dsl.pipeline import Pipeline
@@ -201,11 +201,11 @@ class Beginning:
         match opening.opening(intent, self.code, durable):
             case FinishFirst() as first:
                 return first
-            case BeginAnew():
+            case ReplaceIntent():
                 _log.warning("batch %d was begun by the code %s; nothing of it is durable", intent.batch, intent.code)
-                anew = msgspec.structs.replace(intent, code=self.code, generation=self.generation)
-                intents.replace(intent, anew)
-                intent = anew
+                own = msgspec.structs.replace(intent, code=self.code, generation=self.generation)
+                intents.replace(intent, own)
+                intent = own
             case _:
                 pass
         current = self.paths.current

@@ -55,7 +55,7 @@ class _Plan:
 
     committed: int
     open: int | None
-    anew: bool = False
+    from_scratch: bool = False
     """Everything is moved away, including folders: Spark begins with the first batch."""
     away: dict[Path, str] = field(default_factory=dict)
     """What to move to the trash, and why."""
@@ -163,8 +163,8 @@ class _View:
         begun = self._offsets(0)
         if keep_open and begun == b"" and self._exists(self.checkpoint / OFFSETS / "0"):
             return self._completed(_Plan(_NONE, 0))
-        away = dict.fromkeys(layout.everything(self.checkpoint), "Spark begins anew")
-        return _Plan(_NONE, None, anew=True, away=away)
+        away = dict.fromkeys(layout.everything(self.checkpoint), "Spark starts over")
+        return _Plan(_NONE, None, from_scratch=True, away=away)
 
     def require_intents(self, plan: _Plan) -> None:
         """Raises if a committed batch is not in the plan and cannot run again as it was."""
@@ -313,7 +313,7 @@ def _carry_out(view: _View, plan: _Plan, trash: Path, mark: Path, boot_id: str |
         marked = Mark(batch=None if committed is None else batch, boot_id=marked.boot_id, files=kept)
         write_mark(mark, marked)
     folder = trash / datetime.fromtimestamp(clock.wall_s(), UTC).strftime("%Y%m%dT%H%M%S.%fZ")
-    if plan.anew:
+    if plan.from_scratch:
         make_folder(trash)
         view.checkpoint.rename(folder)
         sync_folder(view.checkpoint.parent)
@@ -367,5 +367,5 @@ def _told(view: _View, plan: _Plan) -> tuple[str, ...]:
     for why, paths in kinds.items():
         names = ", ".join(sorted(relative(view.checkpoint, path) for path in paths)[:5])
         told.append(f"{names}{' and others' if len(paths) > 5 else ''}: {why}: moved away")
-    told += [f"{relative(view.checkpoint, path)}: written anew" for path in list(plan.writes)[:5]]
+    told += [f"{relative(view.checkpoint, path)}: rewritten" for path in list(plan.writes)[:5]]
     return tuple(told)

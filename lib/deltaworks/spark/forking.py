@@ -271,7 +271,7 @@ def main(listener: str, title: str, *preloaded: str) -> None:
         importlib.import_module(module)
     threads = psutil.Process().num_threads()
     if threads > 1:
-        _log.warning("%s: the libraries have started %d threads, so each Python starts anew", title, threads - 1)
+        _log.warning("%s: the libraries have started %d threads, so processes are not forked", title, threads - 1)
         return
     setproctitle.setproctitle(title)
     gc.collect()

@@ -56,7 +56,7 @@ _REMEMBERED = ("spark.sql.ui.retainedExecutions", "spark.ui.retainedJobs", "spar
 """Spark keeps the plans and figures of the last thousand, also for a user interface that nobody sees: 60 MB."""
 
 _INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-"""A batch has a few rows. Spark would write Java for them anew in every batch and task, to find it compiled already."""
+"""A batch has a few rows. Spark would write Java for them in every batch and task, to find it compiled already."""
 
 
 def build(

@@ -309,7 +309,7 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     f"topic with {count} partitions",
                 )
             if state.id not in (known.get(topic, state.id), accepted.get(topic)):
-                raise self._made_anew(topic, known[topic], state.id)
+                raise self._recreated(topic, known[topic], state.id)
         return {topic: found[topic].id for topic in self._partitions}
 
     def _ids_after(self, before: Intent | None) -> Mapping[str, str]:
@@ -327,7 +327,7 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for topic in sorted(read):
             state = self._still_there(topic, found.get(topic))
             if state.id != intent.topics[topic]:
-                raise self._made_anew(topic, intent.topics[topic], state.id)
+                raise self._recreated(topic, intent.topics[topic], state.id)
 
     def _still_there(self, topic: str, state: TopicState | None) -> TopicState:
         if state is None:
@@ -338,7 +338,7 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         return state
 
-    def _made_anew(self, topic: str, was: str, now: str) -> KafkaTopicError:
+    def _recreated(self, topic: str, was: str, now: str) -> KafkaTopicError:
         return KafkaTopicError(
             f"The topic '{topic}' was deleted and recreated: its id was {was} and is {now}. "
             "Its offsets now belong to other records.",
@@ -349,12 +349,12 @@ class KafkaRangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _without_what_is_gone(self, start: Offsets, before: Intent | None, ids: Mapping[str, str]) -> Offsets:
         """Starts recreated topics at their beginning, and skips records that were given up."""
         known = self._ids_after(before)
-        anew = {topic for topic, id in ids.items() if id != known.get(topic, id)}
-        begins = self._offsets(OffsetSpec.earliest()) if anew else {}
+        recreated = {topic for topic, id in ids.items() if id != known.get(topic, id)}
+        begins = self._offsets(OffsetSpec.earliest()) if recreated else {}
         gone = self._config.accepted.begins
         return {
             topic: begins[topic]
-            if topic in anew
+            if topic in recreated
             else {p: max(offset, gone.get(topic, {}).get(p, 0)) for p, offset in parts.items()}
             for topic, parts in start.items()
         }

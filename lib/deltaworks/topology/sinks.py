@@ -43,7 +43,7 @@ class SinkTask:
     task: int
     """The task's number; two tasks never get the same record."""
     checkpoint: str
-    """A stream that begins with a new checkpoint counts its batches anew."""
+    """A stream that begins with a new checkpoint counts its batches from zero."""
     replay: str | None = None
     """The run of a replay; None: the live stream."""
 

@@ -176,12 +176,12 @@ MUTATIONS: dict[str, Mutation] = {
     "current code finishes a begun batch": Mutation(
         Hole.LATE_OR_OTHER_CODE,
         _current_code_finishes,
-        (f"{_OPENING}::test_a_batch_of_other_code_begins_anew_only_if_nothing_of_it_is_durable",),
+        (f"{_OPENING}::test_a_batch_of_other_code_is_replaced_only_if_nothing_of_it_is_durable",),
     ),
-    "a batch begins anew though it is durable in part": Mutation(
+    "a batch is replaced though it is durable in part": Mutation(
         Hole.LATE_OR_OTHER_CODE,
         _durable_parts_ignored,
-        (f"{_OPENING}::test_a_batch_of_other_code_begins_anew_only_if_nothing_of_it_is_durable",),
+        (f"{_OPENING}::test_a_batch_of_other_code_is_replaced_only_if_nothing_of_it_is_durable",),
     ),
     "intent replaced whatever it is by now": Mutation(
         Hole.LATE_OR_OTHER_CODE,
@@ -191,7 +191,7 @@ MUTATIONS: dict[str, Mutation] = {
     "archive of the code not verified": Mutation(
         Hole.LATE_OR_OTHER_CODE,
         _archive_not_verified,
-        (f"{_CODE}::test_an_archive_that_is_not_what_its_name_says_is_noticed_and_made_anew[changed]",),
+        (f"{_CODE}::test_an_archive_that_is_not_what_its_name_says_is_noticed_and_recreated[changed]",),
     ),
     "records set aside processed all the same": Mutation(
         Hole.LATE_OR_OTHER_CODE,

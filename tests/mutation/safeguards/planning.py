@@ -115,9 +115,9 @@ def _timestamps_not_limited(patch: Patch) -> None:
 
 MUTATIONS: dict[str, Mutation] = {
     "topic ids not compared": Mutation(
-        Hole.TOPIC_ANEW,
+        Hole.TOPIC_RECREATED,
         _topic_ids_not_compared,
-        (f"{_SOURCE}::test_a_topic_that_was_made_anew_is_refused_though_it_holds_more",),
+        (f"{_SOURCE}::test_a_recreated_topic_is_refused_though_it_holds_more",),
     ),
     "partitions of topics not counted": Mutation(
         Stall.PARTITIONS, _partitions_not_counted, (f"{_SOURCE}::test_a_topic_that_got_partitions_is_refused_at_once",)

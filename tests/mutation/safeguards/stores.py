@@ -81,7 +81,7 @@ def _damage_forgotten(patch: Patch) -> None:
     patch(local_files, "distrust", nothing)
 
 
-def _no_store_is_made_anew(patch: Patch) -> None:
+def _no_store_is_recreated(patch: Patch) -> None:
     from deltaworks.runtime.state.local_store import LocalStore
 
     def copy(path: Path, timed: Mapping[str, bool]) -> LocalStore:
@@ -120,7 +120,7 @@ MUTATIONS: dict[str, Mutation] = {
         _boot_ignored,
         (
             f"{_FILES}::test_after_a_crash_of_the_machine_no_page_is_believed",
-            f"{_FILES}::test_a_store_of_another_boot_or_format_is_refused_and_a_copy_made_anew",
+            f"{_FILES}::test_a_store_of_another_boot_or_format_is_refused_and_a_copy_recreated",
         ),
     ),
     "checksum of a local store not compared": Mutation(
@@ -141,10 +141,10 @@ MUTATIONS: dict[str, Mutation] = {
         _damage_forgotten,
         (f"{_FILES}::test_a_value_that_is_another_one_is_found_by_its_checksum",),
     ),
-    "a local store is never made anew": Mutation(
+    "a local store is never rebuilt": Mutation(
         Stall.CORRUPT_STORE,
-        _no_store_is_made_anew,
-        (f"{_FILES}::test_a_store_of_another_boot_or_format_is_refused_and_a_copy_made_anew",),
+        _no_store_is_recreated,
+        (f"{_FILES}::test_a_store_of_another_boot_or_format_is_refused_and_a_copy_recreated",),
     ),
     "the third attempt begins as the others": Mutation(
         Stall.CORRUPT_STORE,

@@ -101,10 +101,10 @@ class JobsUnderKills:
             f"reboot: {len(below)} processes killed, the stack is up after {time.monotonic() - begun:.0f} s", flush=True
         )
         for name in self.names:
-            self.until(lambda name=name: self._runs_anew(name, before[name]), f"{name} runs again")  # type: ignore[misc]
+            self.until(lambda name=name: self._runs_again(name, before[name]), f"{name} runs again")  # type: ignore[misc]
         print(f"reboot: all streams commit after {time.monotonic() - begun:.0f} s", flush=True)
 
-    def _runs_anew(self, name: str, before: int | None) -> bool:
+    def _runs_again(self, name: str, before: int | None) -> bool:
         beat, driver = heartbeat.read(self.settings.pipeline(name) / "heartbeat.json"), self.driver(name)
         at_work = beat is not None and beat.state == "running" and beat.batch_id is not None
         return at_work and beat is not None and driver not in (None, before) and beat.pid == driver

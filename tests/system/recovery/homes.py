@@ -131,7 +131,7 @@ class Home:
     def create(self, topic: str, partitions: int = 1) -> None:
         create_topics(self.settings.bootstrap, [TopicSpec(name=topic, partitions=partitions)])
 
-    def create_anew(self, topic: str) -> None:
+    def recreate(self, topic: str) -> None:
         """Another topic of the same name."""
         delete_topics(self.settings.bootstrap, [topic])
         self.create(topic)

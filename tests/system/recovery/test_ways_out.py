@@ -73,40 +73,40 @@ def test_a_second_home_a_copy_and_the_older_of_two_copies(kafka: LiveStack, tmp_
     assert second.committed("homes-out") == [*range(20), *range(30, 40)]
 
 
-def test_a_topic_that_is_made_anew_while_the_stream_is_down_and_while_it_runs(kafka: LiveStack, tmp_path: Path) -> None:
-    home = home_of(kafka, tmp_path, "anew")
+def test_a_topic_that_is_recreated_while_the_stream_is_down_and_while_it_runs(kafka: LiveStack, tmp_path: Path) -> None:
+    home = home_of(kafka, tmp_path, "recreated")
     with home.running() as stream:
-        home.send("anew-in", range(10))
-        stream.until(lambda: len(home.committed("anew-out")) == 10, "ten are there")
+        home.send("recreated-in", range(10))
+        stream.until(lambda: len(home.committed("recreated-out")) == 10, "ten are there")
         home.fail_at("driver.before_tasks")
-        home.send("anew-in", range(10, 15))
+        home.send("recreated-in", range(10, 15))
         stream.ends(-signal.SIGKILL)
 
     # A batch is open, and the new topic has more records than the old one had.
-    home.create_anew("anew-in")
-    home.send("anew-in", range(100, 130))
+    home.recreate("recreated-in")
+    home.send("recreated-in", range(100, 130))
     refused = home.catch_up(code=exits.CONFIG)
-    assert "The topic 'anew-in' was deleted and recreated" in refused.text
-    assert refused.command == ["accept", "anew", "--new-topic", "anew-in"]
-    assert home.committed("anew-out") == list(range(10))
+    assert "The topic 'recreated-in' was deleted and recreated" in refused.text
+    assert refused.command == ["accept", "recreated", "--new-topic", "recreated-in"]
+    assert home.committed("recreated-out") == list(range(10))
 
-    assert "will read anew-in from its beginning" in home.deltaworks(*refused.command).text
+    assert "will read recreated-in from its beginning" in home.deltaworks(*refused.command).text
     with home.running() as stream:
-        stream.until(lambda: len(home.committed("anew-out")) == 40, "the new topic is read")
-        assert home.committed("anew-out") == [*range(10), *range(100, 130)]
-        home.create_anew("anew-in")
+        stream.until(lambda: len(home.committed("recreated-out")) == 40, "the new topic is read")
+        assert home.committed("recreated-out") == [*range(10), *range(100, 130)]
+        home.recreate("recreated-in")
         refused = stream.ends(exits.CONFIG)
-    assert refused.command == ["accept", "anew", "--new-topic", "anew-in"]
+    assert refused.command == ["accept", "recreated", "--new-topic", "recreated-in"]
     home.deltaworks(*refused.command)
 
-    home.send("anew-in", range(200, 205))
+    home.send("recreated-in", range(200, 205))
     home.catch_up()
     assert "was not recreated" in home.deltaworks(*refused.command, code=exits.CONFIG).text
-    assert home.committed("anew-out") == [*range(10), *range(100, 130), *range(200, 205)]
+    assert home.committed("recreated-out") == [*range(10), *range(100, 130), *range(200, 205)]
 
-    paths = PipelinePaths.of(home.settings, "anew")
+    paths = PipelinePaths.of(home.settings, "recreated")
     read = batches.topics_read(batches.read(paths.batches))
-    assert read.ids == topic_ids(admin(kafka.bootstrap), ["anew-in"]) and read.anew.keys() == {"anew-in"}
+    assert read.ids == topic_ids(admin(kafka.bootstrap), ["recreated-in"]) and read.recreated.keys() == {"recreated-in"}
 
 
 def test_records_that_retention_has_removed_unread(kafka: LiveStack, tmp_path: Path) -> None:

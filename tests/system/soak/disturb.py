@@ -45,27 +45,27 @@ def tear_command_files(soak: Soak, rng: random.Random) -> str | None:
     return name
 
 
-def make_topic_anew(soak: Soak, rng: random.Random) -> str | None:
+def recreate_topic(soak: Soak, rng: random.Random) -> str | None:
     """A topic that was processed to its end is deleted and recreated, with fewer or more records than before."""
     soak.flow.without_notes()
     try:
         ends = {at: end for at, end in soak.ends().items() if at[0] == _TOPIC}
-        stream = soak.streams["soak_anew"]
+        stream = soak.streams["soak_recreated"]
         if not soak.until(lambda: soak.has_processed(stream.name, ends), 120.0, f"{stream.name} is at the end"):
             return None
         for message in soak.tail.read([_TOPIC]):
-            soak.models["soak_anew"].take(message)
+            soak.models["soak_recreated"].take(message)
         if rng.random() < 0.5:
-            return _anew(soak)
+            return _recreate(soak)
         with soak.stopped(stream.name):
-            return _anew(soak)
+            return _recreate(soak)
     finally:
         soak.flow.with_notes()
 
 
-def _anew(soak: Soak) -> str:
+def _recreate(soak: Soak) -> str:
     admin.delete_topics(soak.settings.bootstrap, [_TOPIC])
-    pipeline = soak.pipelines["soak_anew"]
+    pipeline = soak.pipelines["soak_recreated"]
     soak.until(
         lambda: admin.create_topics(soak.settings.bootstrap, admin.topic_specs(pipeline.topics)), 30.0, "recreated"
     )
@@ -99,7 +99,7 @@ def _optimized(soak: Soak, table: str) -> str | None:
     return table if DeltaTable(path).version() > before else None
 
 
-def deploy_anew(soak: Soak, rng: random.Random) -> str | None:
+def redeploy(soak: Soak, rng: random.Random) -> str | None:
     """The job is edited, and its driver killed within a batch; the next one runs the new code."""
     stream = chosen(soak, rng)
     if not at_work(soak, stream):

@@ -57,10 +57,10 @@ KINDS: Mapping[str, Kind] = {
     "local stores lost": Kind(storage.lose_local_stores),
     "local stores corrupt": Kind(storage.corrupt_local_stores),
     "command files empty or torn": Kind(disturb.tear_command_files, alone=False),
-    "topic deleted and recreated": Kind(disturb.make_topic_anew, may_refuse=True),
+    "topic deleted and recreated": Kind(disturb.recreate_topic, may_refuse=True),
     "OPTIMIZE while running": Kind(disturb.optimize_running, may_refuse=True),
     "OPTIMIZE while stopped": Kind(disturb.optimize_stopped, may_refuse=True),
-    "deployed anew within a batch": Kind(disturb.deploy_anew),
+    "redeployed within a batch": Kind(disturb.redeploy),
     "replay published": Kind(disturb.publish_replay),
     "replay rolled back": Kind(disturb.roll_back),
 }

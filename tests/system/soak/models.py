@@ -208,7 +208,7 @@ class Matches:
 
 @dataclass
 class Notes:
-    """`soak_anew`; a topic that was recreated begins at offset 0 again, and its notes are others."""
+    """`soak_recreated`; a topic that was recreated begins at offset 0 again, and its notes are others."""
 
     sources = ("soak-notes",)
     _notes: Counter[Row] = field(default_factory=Counter)

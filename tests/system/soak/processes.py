@@ -15,7 +15,7 @@ from tests.system.soak.soak import ROUND_S, Soak
 from tests.system.soak.streams import Stream
 
 _POINT_S = 25.0
-_KEPT = ("soak_ledger", "soak_matches", "soak_ledger", "soak_matches", "soak_anew")
+_KEPT = ("soak_ledger", "soak_matches", "soak_ledger", "soak_matches", "soak_recreated")
 """The large streams more often."""
 
 

@@ -35,7 +35,7 @@ _COMMAND_S = 600.0
 _POLL_S = 0.1
 _WIDE = "1000"
 """A message on one line: what it says to do is read from it."""
-NAMES = ("soak_ledger", "soak_matches", "soak_anew")
+NAMES = ("soak_ledger", "soak_matches", "soak_recreated")
 
 
 class NotRecoveredError(Exception):
@@ -81,7 +81,7 @@ class Soak:
         self.models: dict[str, Model] = {
             "soak_ledger": models.Ledger(),
             "soak_matches": models.Matches(),
-            "soak_anew": models.Notes(),
+            "soak_recreated": models.Notes(),
         }
         self.streams = {name: self._stream(name) for name in NAMES}
         self.tail = Tail(settings.bootstrap)
@@ -209,7 +209,7 @@ class Soak:
         temporary.replace(file)
         return ahead / 1e9
 
-    def boot_anew(self) -> None:
+    def reboot(self) -> None:
         """Another boot id."""
         self.boots += 1
         (self.shared / BOOT).write_text(f"soak-boot-{self.boots}")

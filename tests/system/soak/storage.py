@@ -24,7 +24,7 @@ def lose_power(soak: Soak, rng: random.Random) -> str | None:
     time.sleep(moment)
     with soak.stopped(politely=False):
         lost = soak.disk.lose_power(rng)
-        soak.boot_anew()
+        soak.reboot()
     for example in lost.examples:
         soak.record.note("lost by power", what=example)
     return f"{lost.entries} entries, bytes of {lost.files} files" if lost.entries or lost.files else None
@@ -117,7 +117,7 @@ def corrupt_local_stores(soak: Soak, rng: random.Random) -> str | None:
     """Some pages are garbage, a file is shorter, after a crash of the machine."""
     name, spoilt = rng.choice(NAMES), 0
     with soak.stopped(name, politely=False):
-        soak.boot_anew()
+        soak.reboot()
         for file in sorted(PipelinePaths.of(soak.settings, name).current.local.rglob("*")):
             size = file.stat().st_size if file.is_file() else 0
             if size < 8192 or rng.random() < 0.3:

@@ -52,7 +52,7 @@ def test_kinds_that_need_to_be_alone_are() -> None:
     ("text", "command"),
     [
         ("TableError: others wrote\n  Hint: deltaworks tables repair soak_hours", ("tables", "repair", "soak_hours")),
-        ("... Hint: deltaworks run soak_anew --take-over, if that is meant", ("run", "soak_anew", "--take-over")),
+        ("... Hint: deltaworks run soak_matches --take-over, if that is meant", ("run", "soak_matches", "--take-over")),
         ("Hint: does a second driver run? `deltaworks status`; `deltaworks stop orders`", ("stop", "orders")),
         ("Hint: bring the newest checkpoint back", None),
     ],

@@ -12,7 +12,7 @@ import pytest
 
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.testing import TopologyTestDriver
-from tests.system.soak.jobs import soak_anew, soak_ledger, soak_matches
+from tests.system.soak.jobs import soak_ledger, soak_matches, soak_recreated
 from tests.system.soak.models import Expected, Ledger, Matches, Message, Model, Notes, Row, compared
 from tests.system.soak.sample import Sample
 
@@ -24,7 +24,7 @@ TYPES: dict[str, Any] = {
     "soak-bids": soak_matches.Offer,
     "soak-parcels": soak_matches.Parcel,
     "soak-depots": soak_matches.Depot,
-    "soak-notes": soak_anew.Note,
+    "soak-notes": soak_recreated.Note,
 }
 
 
@@ -93,7 +93,7 @@ def _topic(driver: TopologyTestDriver, name: str) -> Iterator[Row]:
 
 @pytest.mark.parametrize(
     ("pipeline", "model"),
-    [(soak_ledger.pipeline, Ledger()), (soak_matches.pipeline, Matches()), (soak_anew.pipeline, Notes())],
+    [(soak_ledger.pipeline, Ledger()), (soak_matches.pipeline, Matches()), (soak_recreated.pipeline, Notes())],
     ids=lambda value: value.name if isinstance(value, Pipeline) else "",
 )
 def test_a_model_says_what_the_test_driver_does(pipeline: Pipeline, model: Model) -> None:

@@ -21,7 +21,7 @@ def test_what_was_accepted_stays(tmp_path: Path) -> None:
     assert accepted.read(path) == Accepted(topics={"c": "id"}, begins={"a": {"0": 40, "1": 3}, "b": {"0": 7}})
 
 
-def test_records_given_up_of_a_topic_say_nothing_of_the_one_that_was_made_anew(tmp_path: Path) -> None:
+def test_records_given_up_of_a_topic_say_nothing_of_the_one_that_was_recreated(tmp_path: Path) -> None:
     path = tmp_path / "accepted.json"
     accepted.add(path, topics={}, begins={"a": {"0": 40}, "b": {"0": 7}})
 

@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 
 from deltaworks.control import batches
-from deltaworks.control.batches import BatchRecord, MadeAnew, TopicsRead
+from deltaworks.control.batches import BatchRecord, Recreated, TopicsRead
 from deltaworks.files import replace_file
 
 
-def test_where_records_without_ids_go_back_a_topic_was_made_anew() -> None:
+def test_where_records_without_ids_go_back_a_topic_was_recreated() -> None:
     records = [
         BatchRecord(0, 10, {"t": {"0": (0, 5)}, "u": {"0": (0, 5)}}),
         BatchRecord(1, 20, {"t": {"0": (7, 9)}}),  # some were given up
         BatchRecord(2, 30, {"t": {"0": (0, 9)}, "u": {"0": (5, 6)}}, topics={"t": "id"}),
         BatchRecord(3, 40, {"t": {"0": (9, 10)}}, topics={"t": "id"}),
     ]
-    assert batches.topics_read(records) == TopicsRead({"t": "id"}, {"t": MadeAnew(2, 20)})
+    assert batches.topics_read(records) == TopicsRead({"t": "id"}, {"t": Recreated(2, 20)})
 
 
 def record(batch: int, wall_clock_ms: int = 0) -> BatchRecord:

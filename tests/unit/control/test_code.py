@@ -1,4 +1,4 @@
-"""Archives of the code: what is in them, when they are made anew, which of them may go."""
+"""Archives of the code: what is in them, when they are rebuilt, which of them may go."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_name_counts_as_much_as_a_content(settings: Settings) -> None:
 
 
 @pytest.mark.parametrize("harm", ["changed", "torn", "removed", "added", "manifest torn", "manifest gone"])
-def test_an_archive_that_is_not_what_its_name_says_is_noticed_and_made_anew(settings: Settings, harm: str) -> None:
+def test_an_archive_that_is_not_what_its_name_says_is_noticed_and_recreated(settings: Settings, harm: str) -> None:
     found = code.archive(settings)
     job, manifest = found.path / "jobs" / "p.py", found.path / "manifest.json"
     job.chmod(0o644)

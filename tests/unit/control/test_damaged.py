@@ -21,7 +21,8 @@ from deltaworks.control.lease import Holder, Lease, ProcessId, read_holder
 from deltaworks.control.observation import observe
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.errors import DeltaworksError, IncompatibleCheckpointError, TableError, TransientError
-from deltaworks.lakehouse.publish import ownership
+from deltaworks.lakehouse.publish import ownership, publication
+from deltaworks.replay.model import ReplayPaths
 from deltaworks.settings import Settings
 
 GARBAGE = bytes(range(256))
@@ -79,7 +80,7 @@ def test_a_tick_is_due_if_nobody_can_read_when(tmp_path: Path) -> None:
     each_torn(path, lambda: pytest.fail("never") if next_tick.read(path) != 0 else None)
 
 
-def test_a_plan_that_cannot_be_read_is_refused_and_not_made_anew(tmp_path: Path) -> None:
+def test_a_plan_that_cannot_be_read_is_refused_and_not_recreated(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     is_none(lambda: stored_plan(path))
     write_plan(path, PLAN)
@@ -139,8 +140,25 @@ def test_a_pointer_that_cannot_be_read_does_not_start_the_first_line(tmp_path: P
 def test_a_hand_over_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     record = tmp_path / "run.json"
     is_none(lambda: ownership.read(record))
-    record.write_text('{"request": {"run_id": "run"}}')
+    record.write_text('{"format": 1, "request": {"run_id": "run"}}')
     each_torn(record, lambda: refused(TableError, lambda: ownership.read(record)))
+
+
+RECORDS: dict[str, Callable[[Path], object]] = {
+    "handover.json": ownership.read,
+    "publication.json": lambda path: publication.read(path.parent, path.stem),
+    "plan.json": lambda path: ReplayPaths(path.parent, path).read_plan(),
+}
+
+
+@pytest.mark.parametrize("name", RECORDS)
+@pytest.mark.parametrize(("content", "written"), [(b'{"format": 2}', "2"), (b"{}", "None")])
+def test_what_another_version_has_written_down_of_a_replay_is_refused(
+    tmp_path: Path, name: str, content: bytes, written: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(IncompatibleCheckpointError, match=f"has format {written}; this deltaworks reads format 1"):
+        RECORDS[name](tmp_path / name)
 
 
 @pytest.mark.parametrize("content", [b"", bytes(20), b'{"id":"publish-1","ki', GARBAGE])

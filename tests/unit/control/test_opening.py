@@ -16,7 +16,15 @@ from deltaworks import exits
 from deltaworks.control import code
 from deltaworks.control.code import Code
 from deltaworks.control.intents import Intent
-from deltaworks.control.opening import BeginAnew, FinishFirst, GoOn, driver_command, finish_with, opening, records_named
+from deltaworks.control.opening import (
+    FinishFirst,
+    GoOn,
+    ReplaceIntent,
+    driver_command,
+    finish_with,
+    opening,
+    records_named,
+)
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.errors import (
     DeltaworksError,
@@ -60,8 +68,8 @@ def test_a_batch_of_the_same_code_or_none_at_all_goes_on() -> None:
     assert opening(intent("new"), "new", {"task 0-1"}) == GoOn()
 
 
-def test_a_batch_of_other_code_begins_anew_only_if_nothing_of_it_is_durable() -> None:
-    assert opening(intent(), "new", ()) == BeginAnew(intent())
+def test_a_batch_of_other_code_is_replaced_only_if_nothing_of_it_is_durable() -> None:
+    assert opening(intent(), "new", ()) == ReplaceIntent(intent())
     assert opening(intent(), "new", {"task 0-1"}) == FinishFirst(intent())
     assert opening(intent(), "new", {"table totals"}) == FinishFirst(intent())
 

@@ -85,7 +85,7 @@ def test_a_record_that_was_processed_cannot_be_set_aside(paths: PipelinePaths) -
     assert add(paths, Coordinates(f"{exchange}/1", 0, 5 << 32), Coordinates("in", 0, 11))
 
 
-def test_a_record_of_a_topic_that_was_made_anew_was_not_processed_with_the_one_before_it(paths: PipelinePaths) -> None:
+def test_a_record_of_a_recreated_topic_was_not_processed_with_the_one_before_it(paths: PipelinePaths) -> None:
     for batch, stop, id in [(4, 11, "before"), (5, 3, "now")]:
         ranges = [Range("in", 0, 0, stop)]
         batches.append(paths.batches, record_of(batch, 0, ranges, tick=False, topics={"in": id, "another": "x"}))

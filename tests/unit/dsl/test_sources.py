@@ -24,7 +24,7 @@ from deltaworks.testing.recorded import MicroBatch, run_recorded
 
 
 def times(extractor: TimestampExtractor, *timestamps_ms: int, wall_clock_ms: int = 0) -> list[int]:
-    """What becomes of records with these timestamps, each in a micro-batch of its own on a task built anew."""
+    """What becomes of records with these timestamps, each in a micro-batch of its own on a rebuilt task."""
     builder = StreamsBuilder()
     builder.stream("in", key=str, value=str, timestamp_extractor=extractor).to("out")
     batches = [

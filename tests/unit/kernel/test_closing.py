@@ -121,7 +121,7 @@ def test_sliding_windows_without_a_difference_fail_at_the_first_record() -> None
     ]
 
 
-def test_a_window_that_another_stream_of_the_cogroup_has_left_behind_is_begun_anew_by_every_record() -> None:
+def test_a_window_that_another_stream_of_the_cogroup_has_left_behind_is_begun_again_by_every_record() -> None:
     """The store drops what is older than its retention, also between two commits."""
     builder = StreamsBuilder(record_cache=False)
     stream = builder.stream("in", key=str, value=int)

@@ -141,7 +141,7 @@ def test_without_it_only_records_move_time(build: Build) -> None:
     assert driver.metrics.stream_time_ms == 5
 
 
-def test_time_goes_on_from_where_it_was_and_a_record_starts_it_anew() -> None:
+def test_time_goes_on_from_where_it_was_and_a_record_starts_it_again() -> None:
     driver = TopologyTestDriver(pipeline(window_close, idle_timeout=ms(50)))
     topic, out = driver.create_input_topic("in"), driver.create_output_topic("out")
     topic.pipe_input("k", "v", timestamp_ms=5)

@@ -63,7 +63,7 @@ def test_record_waits_no_longer_than_allowed() -> None:
     assert waiting.read() == ["b None"]
 
 
-def test_topic_that_had_a_record_is_waited_for_anew() -> None:
+def test_topic_that_had_a_record_is_waited_for_again() -> None:
     waiting = Waiting(ms(100))
     waiting.stream.pipe_input("k", "a", timestamp_ms=10)
     waiting.driver.advance_wall_clock_time(ms(100))

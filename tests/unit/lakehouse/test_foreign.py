@@ -197,7 +197,7 @@ def test_what_does_no_harm_is_tolerated(tmp_path: Path, what: str, is_running: b
 
 
 @pytest.mark.parametrize("what", ["optimize", "z-order"])
-def test_a_merge_and_a_snapshot_that_somebody_else_has_overtaken_are_made_anew(tmp_path: Path, what: str) -> None:
+def test_a_merge_and_a_snapshot_that_somebody_else_has_overtaken_are_recreated(tmp_path: Path, what: str) -> None:
     committer, expected = run(tmp_path, 1)
     tables = task_tables(tmp_path)
     for batch_id in range(1, 60):
@@ -365,7 +365,7 @@ def described(root: Path, name: str) -> tuple[Any, ...]:
 
 
 def compaction(path: Path) -> list[dict[str, Any]]:
-    """One page written anew, as Spark does it."""
+    """One page rewritten, as Spark does it."""
     log = DeltaLog(path)
     log.load()
     page = next(name for name in log.files if layout.is_page(name))

@@ -199,7 +199,7 @@ def test_a_torn_checkpoint_is_replaced_by_what_was_before_it(tmp_path: Path, tea
     again.refresh_snapshots(force=True)
 
 
-def test_a_torn_checkpoint_without_anything_before_it_is_an_error_and_nothing_is_made_anew(tmp_path: Path) -> None:
+def test_a_torn_checkpoint_without_anything_before_it_is_an_error_and_nothing_is_recreated(tmp_path: Path) -> None:
     run(tmp_path, BATCHES)[0].close()
     log = DeltaLog(tmp_path / "orders")
     log.load()

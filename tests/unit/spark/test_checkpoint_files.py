@@ -27,7 +27,7 @@ def test_all_that_spark_wrote_is_whole(checkpoint: Path) -> None:
     assert len(sums) > 20 and {crc_of(layout.owner_of_crc(path)) for path in sums} == {Crc.FITS}
 
 
-def test_what_is_written_anew_is_what_spark_writes(checkpoint: Path) -> None:
+def test_what_is_rewritten_is_what_spark_writes(checkpoint: Path) -> None:
     path = checkpoint / "offsets" / "1"
     offsets = layout.read_offsets(path)
     assert offsets is not None and offsets.encode() == path.read_bytes()

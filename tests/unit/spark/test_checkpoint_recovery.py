@@ -187,7 +187,7 @@ def test_the_first_batch_runs_again_with_empty_state(tmp_path: Path) -> None:
     home.require_readable(settled)
 
 
-def test_torn_offsets_of_the_first_batch_make_spark_begin_anew(tmp_path: Path) -> None:
+def test_torn_offsets_of_the_first_batch_make_spark_start_over(tmp_path: Path) -> None:
     home = Home(tmp_path, committed=-1, begun=0)
     emptied("offsets/0")(home.checkpoint)
     settled = home.settle()
@@ -203,7 +203,7 @@ def test_torn_offsets_of_an_open_batch_are_moved_away(tmp_path: Path) -> None:
     assert "offsets/9" in home.moved()
 
 
-def test_offsets_written_anew_have_the_clock_of_the_intent_and_sparks_settings(tmp_path: Path) -> None:
+def test_offsets_rewritten_have_the_clock_of_the_intent_and_sparks_settings(tmp_path: Path) -> None:
     home = Home(tmp_path)
     before = (home.checkpoint / "offsets/8").read_bytes()
     emptied("offsets/8")(home.checkpoint)
@@ -288,7 +288,7 @@ def test_checksums_are_not_synced_so_torn_ones_are_no_matter_after_a_loss_of_pow
     home.require_readable(settled)
 
 
-def test_power_lost_before_the_first_batch_was_synced_makes_spark_begin_anew(tmp_path: Path) -> None:
+def test_power_lost_before_the_first_batch_was_synced_makes_spark_start_over(tmp_path: Path) -> None:
     home = Home(tmp_path, committed=1)
     write_mark(home.mark, Mark(batch=None, boot_id="boot-1", files=[]))
     settled = home.settle("boot-2")

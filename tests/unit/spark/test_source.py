@@ -262,7 +262,7 @@ def begun(folder: Path, broker: Broker) -> Offsets:
     return first[0]
 
 
-def test_a_topic_that_was_made_anew_is_refused_though_it_holds_more(tmp_path: Path, broker: Broker) -> None:
+def test_a_recreated_topic_is_refused_though_it_holds_more(tmp_path: Path, broker: Broker) -> None:
     end = begun(tmp_path, broker)
     broker.ids["a"], broker.ends["a"] = "another", {"0": 5_000, "1": 0}
 
@@ -270,7 +270,7 @@ def test_a_topic_that_was_made_anew_is_refused_though_it_holds_more(tmp_path: Pa
         list(batches_of(KafkaRangesReader(config(str(tmp_path))), end))
 
 
-def test_a_batch_that_is_open_does_not_read_the_topic_that_was_made_anew(tmp_path: Path, broker: Broker) -> None:
+def test_a_batch_that_is_open_does_not_read_the_recreated_topic(tmp_path: Path, broker: Broker) -> None:
     planner = KafkaRangesReader(config(str(tmp_path), pipeline="words"))
     start = planner.initialOffset()
     end = planner.latestOffset(start, ReadMaxRows(100))
@@ -285,7 +285,7 @@ def test_a_batch_that_is_open_does_not_read_the_topic_that_was_made_anew(tmp_pat
         KafkaRangesReader(config(str(tmp_path), pipeline="words")).partitions(start, end)
 
 
-def test_a_topic_that_was_made_anew_and_accepted_is_read_from_its_beginning(tmp_path: Path, broker: Broker) -> None:
+def test_a_recreated_topic_that_was_accepted_is_read_from_its_beginning(tmp_path: Path, broker: Broker) -> None:
     end = begun(tmp_path, broker)
     broker.ids["a"], broker.begins["a"], broker.ends["a"] = "another", {"0": 1, "1": 0}, {"0": 3, "1": 0}
     accepted = Accepted(topics={"a": "another"})
@@ -316,7 +316,7 @@ def test_records_that_were_given_up_are_not_read(tmp_path: Path, broker: Broker)
     assert msgspec.msgpack.decode(after[1][0][4], type=BatchPlan).ranges == [Range("a", 0, 40, 50)]
 
 
-def test_a_topic_that_was_made_anew_and_is_empty_makes_no_batch(tmp_path: Path, broker: Broker) -> None:
+def test_an_empty_recreated_topic_makes_no_batch(tmp_path: Path, broker: Broker) -> None:
     end = begun(tmp_path, broker)
     broker.ids["a"], broker.ends["a"] = "another", {"0": 0, "1": 0}
     planner = KafkaRangesReader(config(str(tmp_path), accepted=Accepted(topics={"a": "another"})))

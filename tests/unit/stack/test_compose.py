@@ -146,7 +146,7 @@ def test_a_project_of_its_own_has_its_name_and_builds_the_image_from_a_clone(tmp
     assert own == clone
 
 
-def test_every_secret_has_no_default_and_is_made_anew() -> None:
+def test_every_secret_has_no_default_and_is_generated() -> None:
     made = dict(line.split("=", 1) for line in new_secrets().splitlines())
 
     assert set(re.findall(r"\$\{(\w+):\?", compose_file(HERE))) == set(SECRETS) == set(made)

@@ -59,7 +59,7 @@ def test_an_explicit_width_must_fit_the_join() -> None:
 
 
 def stream_join(*, left: bool, right: bool) -> Plan:
-    """A join of two streams, either of which may have been keyed anew."""
+    """A join of two streams, either of which may have new keys."""
     builder = StreamsBuilder("clicks")
     clicks, views = builder.stream("clicks", key=str, value=str), builder.stream("views", key=str, value=str)
     if left:

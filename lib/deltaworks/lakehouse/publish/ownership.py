@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from deltaworks import files
+from deltaworks import files, formats
 from deltaworks.clock import wall_ms
 from deltaworks.errors import TableError
 from deltaworks.files import replace_file
@@ -39,6 +39,8 @@ from deltaworks.lakehouse.writes import NewFile
 
 State = Literal["handing over", "handed over", "undoing", "undone"]
 _HANDED_OVER, _UNDONE = 1, 2
+FORMAT = 1
+"""Version of the record of a handover."""
 
 
 class HandoverRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,6 +83,7 @@ class Handover(msgspec.Struct, frozen=True, kw_only=True):
     begun_ms: int
     handed_over_ms: int | None = None
     undone_ms: int | None = None
+    format: int = FORMAT
 
 
 def hand_over(
@@ -251,14 +254,17 @@ def abandon(root: Path, tables: Iterable[str], run_id: str) -> None:
 def read(record: Path) -> Handover | None:
     """What was written down; None: nothing."""
     try:
-        return msgspec.json.decode(record.read_bytes(), type=Handover)
+        content = record.read_bytes()
     except FileNotFoundError:
         return None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise TableError(
-            f"{record} says which tables were handed over, and cannot be read: {error}",
-            hint="bring the file back from a copy of the folder",
-        ) from error
+    return formats.decode(
+        content,
+        Handover,
+        FORMAT,
+        f"The record of a handover {record}",
+        damaged="bring the file back from a copy of the folder",
+        error=TableError,
+    )
 
 
 def _is_there(root: Path, schema: TableSchema) -> bool:

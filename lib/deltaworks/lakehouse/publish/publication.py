@@ -28,6 +28,7 @@ from typing import Literal
 import msgspec
 import pyarrow as pa
 
+from deltaworks import formats
 from deltaworks.clock import wall_ms
 from deltaworks.errors import TableError
 from deltaworks.files import replace_file
@@ -50,6 +51,8 @@ from deltaworks.lakehouse.writes import NewFile
 from deltaworks.names import RUN
 
 State = Literal["publishing", "published", "rolling back", "rolled back"]
+FORMAT = 1
+"""Version of the record of a publication."""
 _MS_PER_DAY = 86_400_000
 
 
@@ -125,6 +128,7 @@ class PublicationRecord(Publication, frozen=True, kw_only=True):
     """A publication as it is written down."""
 
     files: dict[str, Files]
+    format: int = FORMAT
 
     def save(self, publications: Path) -> None:
         """Replaces the file atomically and durably."""
@@ -491,14 +495,17 @@ def _read(publications: Path, run_id: str) -> PublicationRecord | None:
 
 def _decoded(path: Path) -> PublicationRecord | None:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=PublicationRecord)
+        content = path.read_bytes()
     except FileNotFoundError:
         return None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise TableError(
-            f"{path} says what was published, and cannot be read: {error}",
-            hint="bring the file back from a copy of the folder; without it, nothing can be published or rolled back",
-        ) from error
+    return formats.decode(
+        content,
+        PublicationRecord,
+        FORMAT,
+        f"The record of a publication {path}",
+        damaged="bring the file back from a copy of the folder; without it, nothing can be published or rolled back",
+        error=TableError,
+    )
 
 
 def _path(publications: Path, run_id: str) -> Path:

@@ -94,7 +94,7 @@ def slice_it(path: Path, batch: int) -> None:
 
 
 def cut_in_two(intent: Intent) -> Intent:
-    """The intent of the first half of a batch; what it leaves is planned anew, in batches that grow step by step.
+    """The intent of the first half of a batch; what it leaves is planned again, in batches that grow step by step.
 
     Raises:
         IntentError: it reads a single record.

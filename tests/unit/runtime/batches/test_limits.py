@@ -151,7 +151,7 @@ def test_a_batch_has_records_if_there_are_any_and_no_more_than_it_may(
         assert batches <= 200
 
 
-def test_a_topic_that_was_made_anew_is_an_error() -> None:
+def test_a_recreated_topic_is_an_error() -> None:
     require_growing({"a": {"0": 5}}, {"a": {"0": 5}})
     with pytest.raises(KafkaReadError, match="a-0 ends at 3, read up to 5"):
         require_growing({"a": {"0": 5, "1": 0}}, {"a": {"0": 3, "1": 2}})

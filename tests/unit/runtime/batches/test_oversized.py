@@ -93,7 +93,7 @@ def test_a_batch_that_is_begun_again_and_again_is_taken_for_too_large(tmp_path: 
     assert [oversized.begun(path, 4).is_too_large for _ in range(5)] == [False, False, False, False, True]
 
 
-def test_a_batch_that_cannot_be_cut_runs_in_slices_and_begins_to_count_anew(tmp_path: Path) -> None:
+def test_a_batch_that_cannot_be_cut_runs_in_slices_and_begins_to_count_again(tmp_path: Path) -> None:
     path = tmp_path / "open.json"
     oversized.told(path, 4, MemoryError())
     oversized.slice_it(path, 4)

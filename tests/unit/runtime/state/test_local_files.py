@@ -195,7 +195,7 @@ def test_a_value_that_is_another_one_is_found_by_its_checksum(written: Written, 
             LocalStore(tmp_path / value.decode(), STORES)  # in another process, too
 
 
-def test_a_store_of_another_boot_or_format_is_refused_and_a_copy_made_anew(
+def test_a_store_of_another_boot_or_format_is_refused_and_a_copy_recreated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "0-0"
@@ -218,9 +218,9 @@ def test_a_store_of_another_boot_or_format_is_refused_and_a_copy_made_anew(
         kept.rename(path)
 
     monkeypatch.setattr(processes, "boot_id", lambda: "another boot")
-    anew = LocalStore.copy(path, STORES)
-    assert anew.version() == EMPTY
-    anew.close()
+    again = LocalStore.copy(path, STORES)
+    assert again.version() == EMPTY
+    again.close()
     assert [folder.name for folder in tmp_path.iterdir()] == ["0-0"], "nothing of the old one is left"
 
 

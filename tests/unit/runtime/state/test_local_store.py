@@ -129,7 +129,7 @@ def test_a_late_writer_changes_nothing(store: LocalStore) -> None:
     assert (store.version(), entries(store, "counts")) == (sixth, [(b"k", b"5"), (b"q", b"6")])
 
 
-def test_what_another_process_has_thrown_away_is_opened_anew(store: LocalStore, tmp_path: Path) -> None:
+def test_what_another_process_has_thrown_away_is_opened_again(store: LocalStore, tmp_path: Path) -> None:
     put(store, FIRST, None, counts=StoreChanges([(b"a", b"1")]))
     assert not store.refresh()
     discard(tmp_path / "0-0")

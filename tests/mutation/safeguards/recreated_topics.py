@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.mutation.mutation import Hole, Mutation, Patch, nothing
 
-_REPLAY = "tests/hosts/test_replay_of_a_topic_made_anew.py"
+_REPLAY = "tests/hosts/test_replay_of_a_recreated_topic.py"
 
 
 def _ids_not_recorded(patch: Patch) -> None:
@@ -83,44 +83,44 @@ _ARCHIVE = f"{_REPLAY}::test_an_archive_never_holds_two_topics_of_one_name"
 
 MUTATIONS: dict[str, Mutation] = {
     "ids of topics not recorded": Mutation(
-        Hole.TOPIC_ANEW,
+        Hole.TOPIC_RECREATED,
         _ids_not_recorded,
-        (f"{_REPLAY}::test_a_partition_of_which_nothing_was_read_yet_and_a_topic_made_anew_twice",),
+        (f"{_REPLAY}::test_a_partition_of_which_nothing_was_read_yet_and_a_topic_recreated_twice",),
     ),
     "a replay reads whatever is there": Mutation(
-        Hole.TOPIC_ANEW,
+        Hole.TOPIC_RECREATED,
         _replay_reads_whatever_is_there,
         (
             f"{_REPLAY}::test_what_was_read_before_is_not_read_from_the_topic_of_now",
-            f"{_REPLAY}::test_a_topic_that_is_made_anew_before_anybody_accepts_that_is_not_read",
+            f"{_REPLAY}::test_a_topic_that_is_recreated_before_anybody_accepts_that_is_not_read",
         ),
     ),
     "topics of a replay not compared again": Mutation(
-        Hole.TOPIC_ANEW,
+        Hole.TOPIC_RECREATED,
         _replay_not_compared_again,
-        (f"{_REPLAY}::test_what_is_made_anew_while_it_is_replayed_is_noticed",),
+        (f"{_REPLAY}::test_what_is_recreated_while_it_is_replayed_is_noticed",),
     ),
     "records that are lost taken for old": Mutation(
-        Hole.TOPIC_ANEW,
+        Hole.TOPIC_RECREATED,
         _lost_records_not_waited_for,
         (f"{_REPLAY}::test_where_nobody_knows_how_new_the_lost_records_were_no_day_can_be_replayed",),
     ),
     "a topic that is gone read in Kafka": Mutation(
-        Hole.TOPIC_ANEW,
+        Hole.TOPIC_RECREATED,
         _gone_topics_read_in_kafka,
-        (f"{_REPLAY}::test_an_archive_has_what_a_topic_held_that_was_made_anew",),
+        (f"{_REPLAY}::test_an_archive_has_what_a_topic_held_that_was_recreated",),
     ),
     "an archive of another topic read": Mutation(
-        Hole.TOPIC_ANEW,
+        Hole.TOPIC_RECREATED,
         _any_archive_read,
         ("tests/unit/runtime/test_history.py::test_a_stream_reads_no_archive_of_another_topic_of_that_name",),
     ),
-    "topics mixed in an archive": Mutation(Hole.TOPIC_ANEW, _archives_mixed, (_ARCHIVE,)),
-    "a topic accepted whose archive holds another": Mutation(Hole.TOPIC_ANEW, _archive_accepted, (_ARCHIVE,)),
+    "topics mixed in an archive": Mutation(Hole.TOPIC_RECREATED, _archives_mixed, (_ARCHIVE,)),
+    "a topic accepted whose archive holds another": Mutation(Hole.TOPIC_RECREATED, _archive_accepted, (_ARCHIVE,)),
     "a line goes on in any topic": Mutation(
-        Hole.TOPIC_ANEW,
+        Hole.TOPIC_RECREATED,
         _lines_go_on_anywhere,
         ("tests/unit/spark/test_source.py::test_a_line_goes_on_in_the_topics_that_the_batches_before_it_have_read",),
     ),
-    "records set aside of another topic": Mutation(Hole.TOPIC_ANEW, _set_aside_for_ever, (_ARCHIVE,)),
+    "records set aside of another topic": Mutation(Hole.TOPIC_RECREATED, _set_aside_for_ever, (_ARCHIVE,)),
 }

@@ -95,7 +95,7 @@ def test_what_was_read_before_is_not_read_from_the_topic_of_now(
     days = Days(tmp_path)
     for _ in range(3):
         days.run()
-    days.stream.make_anew("payments")
+    days.stream.recreate("payments")
     for _ in range(4):
         days.run()  # by now it holds more than the one before it
     beside = days.beside(monkeypatch)
@@ -111,7 +111,7 @@ def test_what_was_read_before_is_not_read_from_the_topic_of_now(
     assert error.hint == "days from 2026-03-05 on do not depend on them: --from 2026-03-05"
     run = beside.start(from_ms=day(4))
     assert run.plan.begin is not None and run.plan.begin.batch == 4
-    assert run.plan.anew.keys() == {"payments"} and run.plan.gone == ()
+    assert run.plan.recreated.keys() == {"payments"} and run.plan.gone == ()
     beside.advance(run, "compare")
     assert run.paths.read_state().differences == 0
 
@@ -121,7 +121,7 @@ def test_where_nobody_knows_how_new_the_lost_records_were_no_day_can_be_replayed
 ) -> None:
     days = Days(tmp_path, topics=())
     days.run()
-    days.stream.make_anew("payments")
+    days.stream.recreate("payments")
     for _ in range(4):
         days.run()
 
@@ -129,12 +129,12 @@ def test_where_nobody_knows_how_new_the_lost_records_were_no_day_can_be_replayed
 
 
 @pytest.mark.parametrize(("topology", "says"), [(with_names, "its table has rows"), (with_global_names, "")])
-def test_a_table_whose_topic_was_made_anew_is_not_filled_from_what_is_left(
+def test_a_table_whose_topic_was_recreated_is_not_filled_from_what_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topology: Callable[[StreamsBuilder], None], says: str
 ) -> None:
     days = Days(tmp_path, topology)
     days.run()
-    days.stream.make_anew("names")
+    days.stream.recreate("names")
     for _ in range(4):
         days.run()
 
@@ -142,24 +142,24 @@ def test_a_table_whose_topic_was_made_anew_is_not_filled_from_what_is_left(
     assert "'names' was recreated before batch 1" in str(error) and says in (error.hint or "")
 
 
-def test_a_partition_of_which_nothing_was_read_yet_and_a_topic_made_anew_twice(
+def test_a_partition_of_which_nothing_was_read_yet_and_a_topic_recreated_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     days = Days(tmp_path)
     days.run()
     days.run()
-    days.stream.make_anew("payments")
+    days.stream.recreate("payments")
     days.run(0)
     read = batches.topics_read(batches.read(days.stream.batches))
-    assert read.anew["payments"] == batches.MadeAnew(2, day(1))
-    days.stream.make_anew("payments")
+    assert read.recreated["payments"] == batches.Recreated(2, day(1))
+    days.stream.recreate("payments")
     days.run(1)  # no offset of partition 0 is read twice, and only the id tells
     for _ in range(2):
         days.kafka.write("payments", RawRecord(b"k", b"not read", 0), 0)
     beside = days.beside(monkeypatch)
 
     assert "before batch 3" in str(refused(beside))
-    assert batches.topics_read(batches.read(days.stream.batches)).anew["payments"] == batches.MadeAnew(3, day(2))
+    assert batches.topics_read(batches.read(days.stream.batches)).recreated["payments"] == batches.Recreated(3, day(2))
     plan = beside.start(from_ms=day(5)).plan
     assert plan.end_offsets["payments"] == {"0": 0, "1": 1}
 
@@ -173,17 +173,17 @@ def test_records_that_were_given_up_are_no_other_topic(tmp_path: Path, monkeypat
         days.stream.offsets["payments"][str(partition)] = 2
     days.run()
 
-    assert days.beside(monkeypatch).start().plan.anew == {}
+    assert days.beside(monkeypatch).start().plan.recreated == {}
 
 
-def test_a_topic_that_is_made_anew_before_anybody_accepts_that_is_not_read(
+def test_a_topic_that_is_recreated_before_anybody_accepts_that_is_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     days = Days(tmp_path)
     days.run()
     beside = days.beside(monkeypatch)
     run = beside.start()
-    days.kafka.make_anew("payments")
+    days.kafka.recreate("payments")
     for partition in range(2):
         for number in range(3):
             days.kafka.write("payments", RawRecord(b"k", b"new %d" % number, day(0)), partition)
@@ -194,7 +194,7 @@ def test_a_topic_that_is_made_anew_before_anybody_accepts_that_is_not_read(
     assert "No archive has all of that" in str(refused(beside))
 
 
-def test_what_is_made_anew_while_it_is_replayed_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_recreated_while_it_is_replayed_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     days = Days(tmp_path)
     days.run()
     beside = days.beside(monkeypatch)
@@ -206,12 +206,12 @@ def test_what_is_made_anew_while_it_is_replayed_is_noticed(tmp_path: Path, monke
         beside.advance(run, "run")
 
 
-def test_an_archive_has_what_a_topic_held_that_was_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_has_what_a_topic_held_that_was_recreated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     days = Days(tmp_path, archive=True)
     days.run()
     days.run()
     beside = days.beside(monkeypatch)
-    days.kafka.make_anew("payments")
+    days.kafka.recreate("payments")
     for partition in range(2):
         for number in range(3):
             days.kafka.write("payments", RawRecord(b"k", b"new %d" % number, day(0)), partition)
@@ -236,7 +236,7 @@ def test_an_archive_never_holds_two_topics_of_one_name(tmp_path: Path, monkeypat
     held = ArchiveReader(days.settings.tables, Archives.of(days.stream.plan), lambda topic: "payments-0")
     assert held.spans("payments", 0) == [(0, 1)]
     set_aside.add(days.stream.paths, days.pipeline, [Coordinates("payments", 0, 1)], by="me", reason="")
-    days.stream.make_anew("payments")
+    days.stream.recreate("payments")
     monkeypatch.setattr(jobs, "load", lambda settings, name: days.pipeline)
     monkeypatch.setattr(Settings, "from_environment", lambda: days.settings)
     monkeypatch.setattr(admin, "admin", lambda bootstrap: None)

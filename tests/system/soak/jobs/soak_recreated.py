@@ -23,7 +23,7 @@ def topology(builder: StreamsBuilder) -> None:
 
 
 pipeline = Pipeline(
-    name="soak_anew",
+    name="soak_recreated",
     topology=topology,
     topics=(Topic("soak-notes", 1),),
     record_cache=False,
