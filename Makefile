@@ -112,6 +112,11 @@ bom: .venv/.complete ## Write docs/bill-of-materials.json and docs/licences.md: 
 audit: .venv/.complete ## Ask the package index for known vulnerabilities of what is locked; needs the network
 	$(BIN)/python -m tooling.vulnerabilities
 
+.PHONY: docs
+docs: .venv/.complete ## Build the documentation site into build/site; checks every link; needs no network
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "build/site/index.html"
+
 .PHONY: docs-coverage
 docs-coverage: .venv/.complete ## Write docs/kafka-streams.md anew, from the mapping and the proofs in tests/coverage_table
 	$(BIN)/python -m tests.coverage_table

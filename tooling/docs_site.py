@@ -1,0 +1,229 @@
+"""What the documentation site needs besides its pages: generated pages, and links to files of the repository.
+
+MkDocs calls the functions named `on_...` (`hooks` in `mkdocs.yml`). The pages of the reference are made when the site
+is built, from the sources: settings, commands, and the public names with their docstrings.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Any
+
+import click
+import typer
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import File, Files
+
+import deltaworks
+import deltaworks.testing
+from deltaworks import settings as settings_module
+from deltaworks.cli import app as cli
+from deltaworks.settings import Settings
+
+ROOT = Path(__file__).parents[1]
+_OUTSIDE = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])+)\]\(((?:\.\./)+)([^)#\s]*)(#[^)\s]*)?\)")
+_VARIABLE = re.compile(r"\b[A-Z][A-Z_]{3,}\b")
+
+API: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
+    "streams": (
+        "Streams and tables",
+        "What reads topics, and the operators.",
+        (
+            *("StreamsBuilder", "KStream", "KTable", "GlobalKTable", "BranchedKStream"),
+            *("KGroupedStream", "KGroupedTable", "TimeWindowedKStream", "SessionWindowedKStream"),
+            *("CogroupedKStream", "TimeWindowedCogroupedKStream", "SessionWindowedCogroupedKStream"),
+            *("Materialized", "StreamPartitioner", "TopicNameExtractor", "RecordContext"),
+        ),
+    ),
+    "windows": (
+        "Windows and time",
+        "How time cuts a stream, and where a record's time comes from.",
+        (
+            *("TimeWindows", "SlidingWindows", "SessionWindows", "UnlimitedWindows", "JoinWindows", "Windowed"),
+            *("EmitStrategy", "Suppressed", "BufferConfig"),
+            *("TimestampExtractor", "ConsumedRecord", "Timestamps", "FailOnInvalidTimestamp"),
+            *("LogAndSkipOnInvalidTimestamp", "UsePartitionTimeOnInvalidTimestamp", "WallclockTimestampExtractor"),
+        ),
+    ),
+    "processors": (
+        "Processor API",
+        "Operators that you write, and topologies node by node.",
+        (
+            *("Processor", "FixedKeyProcessor", "ValueTransformer", "ProcessorContext", "FixedKeyProcessorContext"),
+            *("Record", "FixedKeyRecord", "RecordMetadata", "PunctuationType", "Punctuator", "Cancellable"),
+            *("Topology", "Plan"),
+        ),
+    ),
+    "stores": (
+        "State stores",
+        "Stores of processors.",
+        (
+            *("Stores", "StoreBuilder", "KeyValueStore", "TimestampedKeyValueStore", "VersionedKeyValueStore"),
+            *("WindowStore", "TimestampedWindowStore", "SessionStore", "ValueAndTimestamp", "VersionedRecord"),
+            *("OrderedBytes",),
+        ),
+    ),
+    "types": (
+        "Types and serdes",
+        "How keys and values become bytes and columns.",
+        (
+            *("Serde", "String", "Bytes", "Long", "Integer", "Short", "Double", "Float", "Boolean", "Uuid", "Void"),
+            *("Json", "ListOf", "DecimalText", "DecimalDigits", "ConnectDecimal", "Timestamp"),
+            *("TimeWindowed", "SessionWindowed"),
+        ),
+    ),
+    "pipelines": (
+        "Pipelines and sinks",
+        "A topology with a name and settings; sinks of your own.",
+        (
+            *("Pipeline", "Topic"),
+            *("Sink", "SinkTask", "SinkWriter", "SinkBatch", "SinkRecord"),
+        ),
+    ),
+    "errors": (
+        "Errors",
+        "What happens to records that fail, and the exceptions.",
+        (
+            *("ErrorPolicy", "ErrorHandler", "ErrorContext", "ErrorAction", "FailedRecord", "DeadLetterRecord"),
+            *("Response", "DeltaworksError", "ConfigurationError", "TopologyError", "TerminalError"),
+            *("TransientError", "IncompatibleCheckpointError", "LeaseError", "SerializationError", "SinkError"),
+            *("StackError", "StreamsError"),
+        ),
+    ),
+}
+"""Page of the API -> title, first sentence, public names of `deltaworks`. Those of `deltaworks.testing` have their own."""
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Adds the pages that are made from the sources."""
+    for path, text in pages().items():
+        files.append(File.generated(config, path, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
+    """Turns links to files of the repository into their names; a file that does not exist fails the build."""
+    try:
+        return without_outside_links(markdown, page.file.src_uri)
+    except ValueError as error:
+        raise PluginError(str(error)) from error
+
+
+def without_outside_links(markdown: str, page: str) -> str:
+    """The text of a page in which links out of `docs/` are the names of the files that they led to.
+
+    Raises:
+        ValueError: there is no such file.
+    """
+    here = (ROOT / "docs" / page).parent
+
+    def shown(link: re.Match[str]) -> str:
+        image, text, up, rest, _ = link.groups()
+        target = (here / up / rest).resolve()
+        if not target.exists():
+            raise ValueError(f"{page}: the link to {up}{rest} leads nowhere")
+        if target.is_relative_to(ROOT / "docs"):
+            return link[0]
+        name = f"`{target.relative_to(ROOT)}`"
+        return name if image or text.strip("`") in name else f"{text} ({name})"
+
+    return _OUTSIDE.sub(shown, markdown)
+
+
+def pages() -> dict[str, str]:
+    """The generated pages: path in the site -> Markdown."""
+    api = {f"reference/api/{page}.md": _api(title, about, "deltaworks", names) for page, (title, about, names) in API.items()}
+    testing = _api("Testing", "The test driver.", "deltaworks.testing", deltaworks.testing.__all__)
+    return {
+        "reference/settings.md": settings_page(),
+        "reference/cli.md": commands_page(),
+        **api,
+        "reference/api/testing.md": testing,
+    }
+
+
+def _api(title: str, about: str, module: str, names: tuple[str, ...] | list[str]) -> str:
+    parts = [f"# {title}\n\n{about} Import them from `{module}`.\n"]
+    for name in names:
+        found = getattr(deltaworks if module == "deltaworks" else deltaworks.testing, name)
+        home = getattr(found, "__module__", module)
+        parts.append(f"::: {home}.{name}\n")
+    return "\n".join(parts)
+
+
+def settings_page() -> str:
+    """All settings as a table."""
+    meanings = dict(_docstrings(settings_module, "Settings"))
+    rows = []
+    for field in fields(Settings):
+        text = meanings[field.name]
+        variable = ", ".join(f"`{name}`" for name in dict.fromkeys(_VARIABLE.findall(text)))
+        default = "" if field.default is MISSING or field.default in (None, ()) else f"`{_plain(field.default)}`"
+        rows.append(f"| {variable or '-'} | {default} | {text.replace('|', chr(92) + '|')} |")
+    return (
+        "# Settings\n\nSettings come from environment variables. They are read once, when a command starts; "
+        "the processes that it starts get the same ones.\n\n"
+        "| variable | default | meaning |\n|---|---|---|\n" + "\n".join(rows) + "\n"
+    )
+
+
+def _plain(value: object) -> str:
+    return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _docstrings(module: Any, name: str) -> Iterator[tuple[str, str]]:
+    """The fields of a class with the string literals below them."""
+    tree = ast.parse(Path(module.__file__).read_text())
+    body = next(node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name)
+    for field, after in zip(body, body[1:], strict=False):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(after, ast.Expr):
+            assert isinstance(after.value, ast.Constant)
+            yield field.target.id, " ".join(str(after.value.value).split())
+
+
+def commands_page() -> str:
+    """All commands with their arguments, options and exit codes."""
+    root = typer.main.get_command(cli.app)
+    assert isinstance(root, click.Group) or hasattr(root, "commands")
+    parts = [
+        "# Commands\n\nThe command is `deltaworks`; in a clone of the repository, `.venv/bin/deltaworks`.\n",
+        f"{exit_codes()}\n",
+    ]
+    for path, command in _commands(root, ()):
+        parts.append(f"## `deltaworks {' '.join(path)}`\n\n{_paragraphs(command.help or '')}\n")
+        rows = [_parameter(parameter) for parameter in command.params if not getattr(parameter, "hidden", False)]
+        if rows:
+            parts.append("| | default | meaning |\n|---|---|---|\n" + "\n".join(rows) + "\n")
+    return "\n".join(parts)
+
+
+def exit_codes() -> str:
+    """The sentence on exit codes in the documentation of the application."""
+    text = next(part for part in (cli.__doc__ or "").split("\n\n") if part.startswith("Exit codes"))
+    return " ".join(text.split())
+
+
+def _commands(group: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name, command in group.commands.items():
+        if command.hidden:
+            continue
+        if hasattr(command, "commands"):
+            yield from _commands(command, (*path, name))
+        else:
+            yield (*path, name), command
+
+
+def _paragraphs(text: str) -> str:
+    return "\n\n".join(" ".join(part.split()) for part in text.replace("\b", "").split("\n\n"))
+
+
+def _parameter(parameter: Any) -> str:
+    named = ", ".join(f"`{option}`" for option in (*parameter.opts, *parameter.secondary_opts))
+    is_option = parameter.param_type_name == "option"
+    default = parameter.default if is_option and parameter.default not in (None, False, ()) else ""
+    shown = f"`{default}`" if default != "" and not callable(default) else ""
+    return f"| {named if is_option else f'`{parameter.name.upper()}`'} | {shown} | {_paragraphs(getattr(parameter, 'help', '') or '')} |"
