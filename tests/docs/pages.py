@@ -16,6 +16,7 @@ import random
 import re
 import shlex
 import sys
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -35,7 +36,7 @@ from tests.unit.jobs.recomputing import micro_batches, random_cuts, rows_of, tab
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-_BLOCK = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^( *)```(\w+)[^\n]*\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 _ORDERS = 2_000
 
 
@@ -62,7 +63,7 @@ def blocks(text: str) -> list[Block]:
     found: list[Block] = []
     for match in _BLOCK.finditer(text):
         line = text.count("\n", 0, match.start()) + 2
-        block = Block(match[1], match[2], line, None, match.start(2), match.end(2))
+        block = Block(match[2], textwrap.dedent(match[3]), line, None, match.start(3), match.end(3))
         if block.language == "text" and found and not text[found[-1].stop + 3 : match.start()].strip():
             found[-1].shows = block
         else:
