@@ -10,10 +10,10 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import click
 import typer
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
@@ -136,7 +136,10 @@ def without_outside_links(markdown: str, page: str) -> str:
 
 def pages() -> dict[str, str]:
     """The generated pages: path in the site -> Markdown."""
-    api = {f"reference/api/{page}.md": _api(title, about, "deltaworks", names) for page, (title, about, names) in API.items()}
+    api = {
+        f"reference/api/{page}.md": _api(title, about, "deltaworks", names)
+        for page, (title, about, names) in API.items()
+    }
     testing = _api("Testing", "The test driver.", "deltaworks.testing", deltaworks.testing.__all__)
     return {
         "reference/settings.md": settings_page(),
@@ -179,7 +182,7 @@ def _docstrings(module: Any, name: str) -> Iterator[tuple[str, str]]:
     """The fields of a class with the string literals below them."""
     tree = ast.parse(Path(module.__file__).read_text())
     body = next(node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name)
-    for field, after in zip(body, body[1:], strict=False):
+    for field, after in pairwise(body):
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(after, ast.Expr):
             assert isinstance(after.value, ast.Constant)
             yield field.target.id, " ".join(str(after.value.value).split())
@@ -188,7 +191,6 @@ def _docstrings(module: Any, name: str) -> Iterator[tuple[str, str]]:
 def commands_page() -> str:
     """All commands with their arguments, options and exit codes."""
     root = typer.main.get_command(cli.app)
-    assert isinstance(root, click.Group) or hasattr(root, "commands")
     parts = [
         "# Commands\n\nThe command is `deltaworks`; in a clone of the repository, `.venv/bin/deltaworks`.\n",
         f"{exit_codes()}\n",
@@ -224,6 +226,7 @@ def _paragraphs(text: str) -> str:
 def _parameter(parameter: Any) -> str:
     named = ", ".join(f"`{option}`" for option in (*parameter.opts, *parameter.secondary_opts))
     is_option = parameter.param_type_name == "option"
-    default = parameter.default if is_option and parameter.default not in (None, False, ()) else ""
-    shown = f"`{default}`" if default != "" and not callable(default) else ""
-    return f"| {named if is_option else f'`{parameter.name.upper()}`'} | {shown} | {_paragraphs(getattr(parameter, 'help', '') or '')} |"
+    has_default = is_option and parameter.default not in (None, False, (), "") and not callable(parameter.default)
+    shown = f"`{parameter.default}`" if has_default else ""
+    meaning = _paragraphs(getattr(parameter, "help", "") or "")
+    return f"| {named if is_option else f'`{parameter.name.upper()}`'} | {shown} | {meaning} |"

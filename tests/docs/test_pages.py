@@ -22,7 +22,9 @@ def test_code_runs_and_prints_what_the_page_shows(page: Path) -> None:
 
 @pytest.mark.parametrize("page", pages(), ids=name)
 def test_commands_exist(page: Path) -> None:
-    found = [command for block in blocks(page.read_text()) if block.language == "console" for command in commands(block)]
+    found = [
+        command for block in blocks(page.read_text()) if block.language == "console" for command in commands(block)
+    ]
     assert [wrong for command in found if (wrong := problem(command)) is not None] == []
 
 
