@@ -95,7 +95,7 @@ API: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
         ),
     ),
 }
-"""Page of the API -> title, first sentence, public names of `deltaworks`. Those of `deltaworks.testing` have their own."""
+"""Page of the API -> title, first sentence, public names of `deltaworks`; those of `deltaworks.testing` follow."""
 
 
 def on_files(files: Files, config: Any) -> Files:

@@ -1,9 +1,8 @@
 """The code on the pages of the documentation: finds it, runs it, and compares what it prints with what the page shows.
 
-- ```` ```python ````: the blocks of a page are one module, run in order. What a block prints is in the ```` ```text ````
-  block right below it.
-- ```` ```sql ````: a query over the tables that `jobs/orders.py` makes of its sample data, with its result below it.
-- ```` ```console ````: commands; `deltaworks` and `make` are checked for their names, arguments and options.
+- `python`: the blocks of a page are one module, run in order. What a block prints is in the `text` block below it.
+- `sql`: a query over the tables that `jobs/orders.py` makes of its sample data, with its result below it.
+- `console`: commands; those of `deltaworks` and `make` are checked for their names, arguments and options.
 
 `python -m tests.docs` runs all pages and writes the results into them.
 """
