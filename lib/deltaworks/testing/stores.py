@@ -296,7 +296,8 @@ def other_kind(spec: StoreSpec, wanted: str) -> TypeError:
     types = f"key={type_name(spec.key.type)}, value={type_name(spec.value.type)}"
     method = _METHODS.get(spec.kind)
     hint = f"driver.{method}('{spec.name}', {types})" if method else f"driver.store('{spec.name}')"
-    return TypeError(f"store '{spec.name}' is a {spec.kind} store ({types}), not a {wanted} store.\n  Hint: {hint}")
+    kind = "key-value" if spec.kind == "lru" else spec.kind
+    return TypeError(f"store '{spec.name}' is a {kind} store ({types}), not a {wanted} store.\n  Hint: {hint}")
 
 
 _METHODS: dict[StoreKind, str] = {
