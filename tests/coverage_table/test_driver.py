@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
-from deltaworks import Plan, StreamsBuilder, WallclockTimestampExtractor
+from deltaworks import (
+    Materialized,
+    Plan,
+    SessionWindows,
+    StreamsBuilder,
+    TimeWindows,
+    WallclockTimestampExtractor,
+)
 from deltaworks.testing import TestInputTopic, TestOutputTopic, TestRecord, TopologyTestDriver
 from deltaworks.testing.clocks import EPOCH
 
@@ -142,6 +151,33 @@ def test_stores_can_be_read() -> None:
     driver.create_input_topic("numbers").pipe_key_value_list(PAIRS)
 
     assert driver.store("largest").all() == [("ann", 3), ("bob", 2)]
+
+
+def of_each_kind() -> TopologyTestDriver:
+    builder = StreamsBuilder()
+    numbers = builder.stream("numbers", key=str, value=int)
+    grouped = numbers.group_by_key()
+    grouped.count(store="key-value")
+    grouped.windowed_by(TimeWindows.of_size_with_no_grace(SECOND)).count(store="window")
+    grouped.windowed_by(SessionWindows.of_inactivity_gap_with_no_grace(SECOND)).count(store="session")
+    numbers.to_table(store=Materialized("versioned", history=SECOND))
+    return TopologyTestDriver(builder.build())
+
+
+VIEWS: dict[str, Callable[[TopologyTestDriver], list[Any]]] = {
+    "key-value": lambda driver: driver.key_value_store("key-value", key=str, value=int).all(),
+    "window": lambda driver: driver.window_store("window", key=str, value=int).all(),
+    "session": lambda driver: driver.session_store("session", key=str, value=int).all(),
+    "versioned": lambda driver: driver.versioned_store("versioned", key=str, value=int).all(),
+}
+
+
+@pytest.mark.parametrize("kind", VIEWS)
+def test_a_store_of_each_kind_can_be_read(kind: str) -> None:
+    driver = of_each_kind()
+    driver.create_input_topic("numbers").pipe_input("ann", 1)
+
+    assert [value for _, value in VIEWS[kind](driver)] == [1]
 
 
 def test_the_topics_that_were_written_are_known() -> None:

@@ -25,6 +25,8 @@ def type_name(kind: Any) -> str:
         return " | ".join(map(type_name, arguments))
     if origin is Literal:
         return f"Literal[{', '.join(map(repr, arguments))}]"
+    if isinstance(kind, list):  # the arguments of a Callable
+        return f"[{', '.join(map(type_name, kind))}]"
     if arguments:
         return f"{type_name(origin)}[{', '.join(map(type_name, arguments))}]"
     return str(getattr(kind, "__name__", kind))
