@@ -391,6 +391,7 @@ class TopologyTestDriver(Hinted):
             records_in=sum(stage.total.records_in for stage in self._all_stages),
             dropped=sum(stage.total.dropped for stage in self._all_stages),
             late=sum(stage.total.late for stage in self._all_stages),
+            lost_results=sum(stage.total.lost_results for stage in self._all_stages),
             dead_letters=sum(stage.total.dead_letters for stage in self._all_stages),
             stream_time_ms=max((stage.total.stream_time_ms for stage in self._stages), default=-1),
         )

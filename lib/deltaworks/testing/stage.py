@@ -80,6 +80,7 @@ class StageUnderTest:
         self.total.records_in += batch.records_in
         self.total.dropped += batch.dropped
         self.total.late += batch.late
+        self.total.lost_results += batch.lost_results
         self.total.dead_letters += batch.dead_letters
         self.total.stream_time_ms = batch.stream_time_ms
 
