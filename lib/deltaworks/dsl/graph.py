@@ -70,6 +70,8 @@ class Graph:
         """Name of an exchange -> the node before it and the source behind it."""
         self.mergeable_exchanges: list[str] = []
         """Sources behind exchanges that operators made for themselves, not the user."""
+        self.untyped: dict[object, Problem] = {}
+        """A type that nobody says -> the problem that was reported for it."""
         self.old_values: set[str] = set()
         """Tables that send old values."""
         self._nodes: dict[str, AnyNode] = {}
@@ -152,6 +154,18 @@ class Graph:
     def report(self, what: str, where: Origin | None, hint: str | None = None) -> None:
         """Keeps a problem; `build` raises all of them at once."""
         self.problems.append(Problem(what, str(where) if where else None, hint))
+
+    def report_untyped(self, cause: tuple[str, Origin, str], what: str, where: Origin, hint: str) -> None:
+        """Reports a type that nobody says, unless its operator was refused for another reason, or it is known already.
+
+        Args:
+            cause: the operator that makes the values, its line, and `key` or `value`.
+        """
+        told = self.untyped.values()
+        refused = any(each.where == str(cause[1]) for each in self.problems if each not in told)
+        if cause not in self.untyped and not refused:
+            self.report(what, where, hint)
+            self.untyped[cause] = self.problems[-1]
 
 
 def call_site() -> Origin:

@@ -15,7 +15,7 @@ from deltaworks.dsl.ktable import KTable
 from deltaworks.dsl.materialize import Grouping, table_source
 from deltaworks.dsl.materialized import Materialized, Stored
 from deltaworks.dsl.mistakes import check_function, check_partitioner, check_shape, named, need_handle, need_topics
-from deltaworks.dsl.point import Point, Typed, Unknown
+from deltaworks.dsl.point import Known, Point, Typed, Unknown
 from deltaworks.dsl.processing import process, process_values
 from deltaworks.serdes.inference import element, pair, returned
 from deltaworks.topology.nodes import (
@@ -47,7 +47,17 @@ VT = TypeVar("VT")
 KG = TypeVar("KG")
 VG = TypeVar("VG")
 
-_MERGED = "joins streams of different types", "bring both streams to one type"
+_ONE_TYPE = "bring both streams to one type first, with map_values(...) or map(...)"
+
+
+def _merged(one: Known, other: Known, where: Origin) -> Known:
+    """The type of two merged streams; where it is unknown, what is to blame."""
+    for each in (one, other):
+        if isinstance(each, Unknown):
+            return each
+    if one == other:
+        return one
+    return Unknown("merge", where, "joins streams of different types", lambda: _ONE_TYPE)
 
 
 class KStream(KStreamJoins[K, V]):
@@ -306,8 +316,8 @@ class KStream(KStreamJoins[K, V]):
         return KStream(
             at.then(
                 node,
-                key=at.key if at.key == of.key else Unknown("merge", where, *_MERGED),
-                value=at.value if at.value == of.value else Unknown("merge", where, *_MERGED),
+                key=_merged(at.key, of.key, where),
+                value=_merged(at.value, of.value, where),
                 rekeyed=of.rekeyed,
             )
         )

@@ -17,10 +17,13 @@ PREAMBLE = """
 from collections.abc import Iterator
 from datetime import timedelta
 from decimal import Decimal
+from functools import partial
+from typing import Optional
 
 import msgspec
 
 from deltaworks import BufferConfig, EmitStrategy, JoinWindows, Json, KStream, KTable, SessionWindows, SlidingWindows
+from deltaworks import KeyValueStore, StoreBuilder, Stores
 from deltaworks import StreamsBuilder, Suppressed, TimeWindows, UnlimitedWindows, ValueTransformer, Windowed
 
 
@@ -115,6 +118,18 @@ class Length(ValueTransformer[str, User | None, int]):
 users.transform_values(Length).filter(lambda _, length: length > 1)
 users.transform_values(Length).filter(lambda _, length: length.name)  # error: no attribute "name"
 """,
+    "types or None": """
+def named_user(order: Order) -> User | None:
+    return None
+
+by_user = orders.map_values(named_user, value=Optional[User])
+by_user.filter(lambda _, user: user.name != "")  # error: Item "None" of "User | None" has no attribute "name"
+orders.map_values(named_user, value=User)  # error: Argument 1 to "map_values"
+orders.map_values(str, value=Optional[User])  # error: Argument "value" to "map_values"
+keyed = Stores.key_value_store_builder(Stores.persistent_key_value_store("w"), key=Windowed[str], value=int)
+typed: StoreBuilder[KeyValueStore[Windowed[str], int]] = keyed
+other: StoreBuilder[KeyValueStore[str, int]] = keyed  # error: Incompatible types in assignment
+""",
     "select_key": """
 orders.select_key(lambda _, order: order.amount).filter(lambda amount, _: amount > 0)
 orders.select_key(lambda _, order: order.amount).filter(lambda a, _: a.order_id)  # error: no attribute "order_id"
@@ -162,6 +177,7 @@ class Names(FixedKeyProcessor[str, User, str]):
 orders.process(Amounts).filter(lambda key, amount: key > 1 and amount.is_signed())
 orders.process(Amounts).filter(lambda key, amount: key.isupper())  # error: no attribute "isupper"
 orders.process(lambda: Amounts()).map_values(lambda amount: amount.is_signed())
+orders.process(partial(Amounts)).filter(lambda key, amount: key.isupper())  # error: no attribute "isupper"
 orders.process_values(Names)  # error: Argument 1 to "process_values"
 users.to_stream().process_values(Names, "names").map_values(lambda name: name.upper())
 users.to_stream().process_values(Names).map_values(lambda name: name.amount)  # error: no attribute "amount"
