@@ -28,7 +28,7 @@ else:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         public = import_module("deltaworks.public")
         if name != "__all__" and name not in public.__all__:
-            raise import_module("deltaworks.dsl.kafka_names").missing(name)
+            raise import_module("deltaworks.dsl.kafka_names").missing(name, public.__all__)
         found = globals()[name] = getattr(public, name)
         return found
 

@@ -20,7 +20,8 @@ from deltaworks.topology.stages import StoreSpec
 
 N = TypeVar("N", bound=AnyNode)
 
-_PACKAGE = str(Path(__file__).parents[1])
+PACKAGE = str(Path(__file__).parents[1])
+"""The folder of our code: lines in it are not the user's."""
 GENERATED_STORE = re.compile(r"STATE-STORE-\d{10}$")
 """The end of a generated store name."""
 
@@ -171,7 +172,7 @@ class Graph:
 def call_site() -> Origin:
     """The line of the user's code that called into this package."""
     frame = sys._getframe(1)
-    while frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
+    while frame.f_code.co_filename.startswith(PACKAGE) and frame.f_back is not None:
         frame = frame.f_back
     file = frame.f_code.co_filename
     here = str(Path.cwd()) + "/"

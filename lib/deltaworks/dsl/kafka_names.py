@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import sys
+from collections.abc import Sequence
 
 _FUNCTION = "a function or a lambda does"
 _SERDES = "give types (key=str, value=Order), or serdes such as String(), Long(), Json(Order)"
@@ -39,14 +41,20 @@ INSTEAD = {
 """Class -> what to use instead."""
 
 
-def missing(name: str) -> Exception:
+def missing(name: str, public: Sequence[str]) -> Exception:
     """The error to raise for a name that the package does not have.
 
     `from deltaworks import ...` replaces an `AttributeError` with its own error, without our text. It asks through
     importlib, which tells it apart from `getattr`; that has to get an `AttributeError`.
+
+    Args:
+        public: the names that it has.
     """
-    if name not in INSTEAD:
+    if name in INSTEAD:
+        text = f"deltaworks has no '{name}'. Use instead: {INSTEAD[name]}"
+    elif near := difflib.get_close_matches(name, public, n=1):
+        text = f"deltaworks has no '{name}'. Did you mean: '{near[0]}'?"
+    else:
         return AttributeError(f"module 'deltaworks' has no attribute '{name}'")
-    text = f"deltaworks has no '{name}'. Use instead: {INSTEAD[name]}"
     asked_by = sys._getframe(2).f_globals.get("__name__", "")
     return ImportError(text) if "importlib" in asked_by else AttributeError(text)

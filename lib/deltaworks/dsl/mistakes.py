@@ -12,7 +12,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from deltaworks.dsl.graph import Graph, call_site
+from deltaworks.errors import Problem
 from deltaworks.topology.durations import wrong_duration
+from deltaworks.topology.java_names import instead
 from deltaworks.topology.nodes.base import Origin
 
 _AGGREGATE_FIRST = ("count(store='...')", "KTable")
@@ -67,7 +69,8 @@ class Handle:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
-            raise AttributeError(_missing(type(self), name))
+            kind = type(self)
+            raise _missing(kind, name, "operator", _instead(kind, _snake(name)))
 
 
 def need_handle(graph: Graph, given: Any, wanted: type[Handle], *, operator: str, where: Origin) -> None:
@@ -189,12 +192,32 @@ def _takes(signature: inspect.Signature, arguments: list[str]) -> bool:
     return True
 
 
-def _missing(handle: type, name: str) -> str:
+class Named(type):
+    """The class of classes that authors call: the error for a missing name says what to call instead."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(cls, name: str) -> NoReturn:
+            raise _missing(cls, name, "member", instead(cls, name))
+
+
+def problem_of(error: BaseException) -> Problem | None:
+    """What was told about a name that a class of ours does not have."""
+    told = vars(error).get(_PROBLEM)
+    return told if isinstance(told, Problem) else None
+
+
+_PROBLEM = "problem"
+
+
+def _missing(kind: type, name: str, what: str, hint: str | None) -> AttributeError:
     if name.startswith("_"):
-        return f"'{handle.__name__}' object has no attribute '{name}'"
-    hint = _instead(handle, re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower())
-    text = f"{handle.__name__} has no operator '{name}'.\n    at {call_site()}"
-    return f"{text}\n    Hint: {hint}" if hint else text
+        return AttributeError(f"'{kind.__name__}' object has no attribute '{name}'")
+    problem = Problem(f"{kind.__name__} has no {what} '{name}'.", str(call_site()), hint)
+    text = f"{problem.what}\n    at {problem.where}"
+    error = AttributeError(f"{text}\n    Hint: {hint}" if hint else text)
+    vars(error)[_PROBLEM] = problem
+    return error
 
 
 def _instead(handle: type, name: str) -> str | None:
@@ -203,22 +226,28 @@ def _instead(handle: type, name: str) -> str | None:
         return f"{name}(...)"
     if other := _OTHER_NAMES.get((handle.__name__, name)):
         return other
+    if near := instead(handle, name):
+        return near
     if handle.__name__ == "GlobalKTable":
         return "a global table can only be joined: stream.join_global(table, selector, joiner)"
     if handle.__name__ == "BranchedKStream":
         return "end the split with default_branch() or no_default_branch(), then take a branch: branches['name']"
-    handles = _handles(Handle)
+    known = handles(Handle)
     for way, leads_to in _WAYS.get(handle.__name__, ()):
-        if hasattr(handles[leads_to], name):
+        if hasattr(known[leads_to], name):
             return f"{way}.{name}(...)"
-    if handle.__name__ not in ("KStream", "KTable") and hasattr(handles["KStream"], name):
+    if handle.__name__ not in ("KStream", "KTable") and hasattr(known["KStream"], name):
         return "; ".join(f"{way}.to_stream().{name}(...)" for way, _ in _WAYS.get(handle.__name__, ())) or None
     return None
 
 
-def _handles(kind: type[Handle]) -> dict[str, type[Handle]]:
+def handles(kind: type[Handle]) -> dict[str, type[Handle]]:
     """All classes of that kind, by name."""
-    return {each.__name__: each for below in kind.__subclasses__() for each in (below, *_handles(below).values())}
+    return {each.__name__: each for below in kind.__subclasses__() for each in (below, *handles(below).values())}
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
 
 def named(given: Any) -> str:
