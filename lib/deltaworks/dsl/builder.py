@@ -19,7 +19,7 @@ from deltaworks.dsl.optimize import merge_exchanges, with_one_store
 from deltaworks.dsl.point import Point, Typed, settle
 from deltaworks.dsl.processing import add_store, check_supplier
 from deltaworks.dsl.state_stores import StoreBuilder
-from deltaworks.errors import Problem, TopologyError
+from deltaworks.errors import TopologyError
 from deltaworks.topology.checks import check
 from deltaworks.topology.nodes import ProcessorNode, Source, TableSource
 from deltaworks.topology.plan import Plan
@@ -85,11 +85,6 @@ class StreamsBuilder(Handle):
             record_cache=record_cache, explicit_names=explicit_names, optimize=optimize, emit_interval=emit_interval
         )
         self._graph = Graph(name, config)
-
-    @property
-    def problems(self) -> list[Problem]:
-        """What is wrong so far; `build` raises it, with what only the whole topology shows."""
-        return self._graph.problems
 
     def stream(
         self,

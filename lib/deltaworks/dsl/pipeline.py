@@ -158,7 +158,7 @@ class Pipeline:
             optimize=self.optimize,
             emit_interval=self.emit_interval,
         )
-        with failures.reported(self.name, builder.problems):
+        with failures.reported(self.name, builder._graph.problems):
             topology(builder)
         return builder.build()
 

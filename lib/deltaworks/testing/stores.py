@@ -6,6 +6,7 @@ its methods.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from deltaworks.kernel.stores.access import (
@@ -24,7 +25,7 @@ from deltaworks.kernel.stores.session import SessionStore
 from deltaworks.kernel.stores.versioned import VersionedStore
 from deltaworks.kernel.stores.window import WindowStore
 from deltaworks.serdes.windowed import Windowed
-from deltaworks.topology.state_stores import VersionedRecord
+from deltaworks.topology.state_stores import ValueAndTimestamp, VersionedRecord
 
 
 class TestKeyValueStore:
@@ -40,7 +41,7 @@ class TestKeyValueStore:
 
     def get(self, key: Any) -> Any | None:
         """The value of a key, None if there is none."""
-        return self.access.get(key)
+        return _plain(self.access.get(key))
 
     def put(self, key: Any, value: Any | None, timestamp_ms: int = 0) -> None:
         """Sets the value of a key; None deletes it. The time is for stores that keep one."""
@@ -55,15 +56,15 @@ class TestKeyValueStore:
 
     def range(self, from_key: Any | None, to_key: Any | None) -> list[tuple[Any, Any]]:
         """`(key, value)` of the keys between two keys, both inclusive; None: no bound."""
-        return list(self.access.range(from_key, to_key))
+        return _pairs(self.access.range(from_key, to_key))
 
     def prefix_scan(self, prefix: Any) -> list[tuple[Any, Any]]:
         """`(key, value)` of the keys whose bytes begin with those of `prefix`."""
-        return list(self.access.prefix_scan(prefix))
+        return _pairs(self.access.prefix_scan(prefix))
 
     def all(self) -> list[tuple[Any, Any]]:
         """`(key, value)` in the order of the key bytes."""
-        return list(self.access.all())
+        return _pairs(self.access.all())
 
     def all_with_timestamps(self) -> list[tuple[Any, Any, int]]:
         """`(key, value, timestamp_ms)` in the order of the key bytes; 0 where the store keeps no times."""
@@ -146,15 +147,15 @@ class TestWindowStore:
 
     def fetch(self, key: Any, start_ms: int) -> Any | None:
         """The value of a key in the window that starts then, None if there is none."""
-        return self.access.fetch(key, start_ms)
+        return _plain(self.access.fetch(key, start_ms))
 
     def fetch_range(self, key: Any, from_ms: int, to_ms: int) -> list[tuple[int, Any]]:
         """`(start_ms, value)` of the windows of a key that start in `[from_ms, to_ms]`, oldest first."""
-        return list(self.access.fetch_range(key, from_ms, to_ms))
+        return _pairs(self.access.fetch_range(key, from_ms, to_ms))
 
     def fetch_all(self, from_ms: int, to_ms: int) -> list[tuple[Windowed[Any], Any]]:
         """`(window, value)` of the windows of all keys that start in `[from_ms, to_ms]`."""
-        return list(self.access.fetch_all(from_ms, to_ms))
+        return _pairs(self.access.fetch_all(from_ms, to_ms))
 
     def put(self, key: Any, value: Any | None, start_ms: int, timestamp_ms: int = 0) -> None:
         """Sets the value of a key in a window; None deletes it. The time is for stores that keep one."""
@@ -165,11 +166,11 @@ class TestWindowStore:
 
     def all(self) -> list[tuple[Windowed[Any], Any]]:
         """`(window, value)` by segment of time, then in the order of the key bytes, then of starts."""
-        return list(self.access.all())
+        return _pairs(self.access.all())
 
     def all_with_timestamps(self) -> list[tuple[Windowed[Any], Any, int]]:
         """`(window, value, timestamp_ms)` in the order of `all`; 0 where the store keeps no times."""
-        return list(self.access.all_with_timestamps())
+        return self.access.rows()
 
     @property
     def keeps_timestamps(self) -> bool:
@@ -207,3 +208,12 @@ class TestSessionStore:
 
     def __len__(self) -> int:
         return len(self.all())
+
+
+def _plain(found: Any) -> Any:
+    """A value of any store, without its time."""
+    return found.value if isinstance(found, ValueAndTimestamp) else found
+
+
+def _pairs(rows: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    return [(key, _plain(found)) for key, found in rows]

@@ -270,7 +270,8 @@ per_hour.suppress(Suppressed.until_time_limit(timedelta(minutes=1), BufferConfig
 Suppressed.until_time_limit(60, BufferConfig.unbounded())  # error: Argument 1 to "until_time_limit" of "Suppressed"
 """,
     "stores": """
-from deltaworks import KeyValueStore, SessionStore, Stores, VersionedKeyValueStore, WindowStore
+from deltaworks import SessionStore, TimestampedKeyValueStore, TimestampedWindowStore
+from deltaworks import VersionedKeyValueStore, WindowStore
 
 counts = Stores.key_value_store_builder(Stores.persistent_key_value_store("counts"), str, int)
 builder.add_state_store(counts)
@@ -282,7 +283,23 @@ def use(
     windows: WindowStore[str, Order],
     sessions: SessionStore[str, Order],
     versions: VersionedKeyValueStore[str, User],
+    timed: TimestampedKeyValueStore[str, int],
+    timed_windows: TimestampedWindowStore[str, int],
 ) -> None:
+    count = timed.get("a")
+    count.value  # error: Item "None" of "ValueAndTimestamp[int] | None" has no attribute "value"
+    if count is not None:
+        count.value + count.timestamp_ms
+        count + 1  # error: No overload variant of "__add__"
+    timed.put("a", 1)  # error: Missing positional argument "timestamp_ms"
+    for key, found in timed.all():
+        key.upper(), found.value.bit_length()
+    in_window = timed_windows.fetch("a", 0)
+    if in_window is not None:
+        in_window.timestamp_ms + in_window.value
+    plain: KeyValueStore[str, int] = timed  # error: Incompatible types in assignment
+    with_times: TimestampedKeyValueStore[str, int] = kv  # error: Incompatible types in assignment
+    plain_windows: WindowStore[str, int] = timed_windows  # error: Incompatible types in assignment
     kv.put("a", None)
     kv.put("a", "b")  # error: Argument 2 to "put" of "KeyValueStore"
     kv.get("a") + 1  # error: Unsupported operand types for + ("None" and "int")

@@ -151,7 +151,8 @@ def test_what_was_wrong_before_is_told_too() -> None:
 def test_a_function_that_makes_a_low_level_topology_is_told_too() -> None:
     def topology() -> Topology:
         low_level: Any = Topology()
-        return low_level.addsource("in")
+        low_level.addsource("in")
+        return Topology()
 
     with pytest.raises(TopologyError, match=r"Topology has no operator 'addsource'\.\n    at .*\n    Hint: add_source"):
         Pipeline(name="orders", topology=topology).plan()
