@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeAlias
 
-from deltaworks.dsl.mistakes import Named
+from deltaworks.dsl.mistakes import Answering
 from deltaworks.dsl.point import Known, Point
 from deltaworks.serdes import Serde
 from deltaworks.topology.durations import milliseconds
@@ -16,7 +16,7 @@ from deltaworks.topology.stages import StoreKind, StoreSpec
 
 
 @dataclass(frozen=True)
-class Materialized(metaclass=Named):
+class Materialized(Answering):
     """A store in detail; where only its name matters, the name is enough.
 
     Args:

@@ -192,13 +192,21 @@ def _takes(signature: inspect.Signature, arguments: list[str]) -> bool:
     return True
 
 
-class Named(type):
-    """The class of classes that authors call: the error for a missing name says what to call instead."""
-
+class _Answering(type):
     if not TYPE_CHECKING:
 
         def __getattr__(cls, name: str) -> NoReturn:
             raise _missing(cls, name, "member", instead(cls, name))
+
+
+class Answering(metaclass=_Answering):
+    """Base of other classes that authors call: as `Handle`, also for names of the class itself."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            kind = type(self)
+            raise _missing(kind, name, "member", instead(kind, name))
 
 
 def problem_of(error: BaseException) -> Problem | None:

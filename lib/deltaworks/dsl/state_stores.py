@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any, Generic, TypeVar, get_args
 
 from deltaworks.dsl.graph import call_site
-from deltaworks.dsl.mistakes import Named, named
+from deltaworks.dsl.mistakes import Answering, named
 from deltaworks.dsl.point import Typed, is_serde
 from deltaworks.serdes import Bytes, Serde, SessionWindowed, Windowed, serde_for
 from deltaworks.serdes.inference import is_windowed, spelled
@@ -31,7 +31,7 @@ S = TypeVar("S")
 
 
 @dataclass(frozen=True)
-class StoreBuilder(Generic[S]):
+class StoreBuilder(Answering, Generic[S]):
     """A store to be added to a topology; made by `Stores`.
 
     Source: `StoreBuilder`; differs: `build` is the kernel's affair.
@@ -121,7 +121,7 @@ class SessionSupplier:
     retention_ms: int
 
 
-class Stores(metaclass=Named):
+class Stores(Answering):
     """Makes stores: a supplier says how a store keeps its entries, a builder adds the types.
 
     Our stores are in memory and durable at once, so the `in_memory_...` variants are the `persistent_...` ones.

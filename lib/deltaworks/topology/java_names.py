@@ -66,6 +66,11 @@ _INSTEAD: dict[str, dict[str, str]] = {
         "fetch_with_timestamp": "fetch(key, start_ms), which has .value and .timestamp_ms",
         "all_with_timestamps": "all(), whose values have .value and .timestamp_ms",
     },
+    "PunctuationType": {
+        "values": "list(PunctuationType): STREAM_TIME, WALL_CLOCK_TIME",
+        "value_of": "PunctuationType['STREAM_TIME']",
+    },
+    "Response": {"result": "action", "dead_letter_queue_records": "dead_letters"},
     "StoreBuilder": {
         "build": "builder.add_state_store(store); each task builds its own",
         "logging_enabled": "nothing: stores always come back",
@@ -88,13 +93,19 @@ _INSTEAD: dict[str, dict[str, str]] = {
     },
 }
 """Class -> name in snake case -> what to write."""
+_EXTRACTOR = "extractor(record, partition_time_ms)"
+_OF_EVERY_OBJECT = {"extract": _EXTRACTOR, "on_invalid_timestamp": _EXTRACTOR} | {
+    "equals": "one == other",
+    "hash_code": "hash(...)",
+    "to_string": "str(...)",
+}
 
 
 def instead(kind: type, name: str) -> str | None:
     """What to write for a member that a class of ours has not: its name here, or a similar one; None: unknown."""
     here = _STANDS_FOR.get(kind.__name__, kind.__name__)
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
-    if told := _INSTEAD.get(here, {}).get(snake):
+    if told := _INSTEAD.get(here, {}).get(snake) or _OF_EVERY_OBJECT.get(snake):
         return told
     public = [each for each in dir(kind) if not each.startswith("_")]
     near = (
