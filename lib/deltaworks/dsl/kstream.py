@@ -70,7 +70,7 @@ class KStream(KStreamJoins[K, V]):
     >>> from deltaworks.testing import TopologyTestDriver
     >>> builder = StreamsBuilder()
     >>> lines = builder.stream("lines", key=str, value=str)
-    >>> lines.flat_map_values(str.split, value=str).filter(lambda _, word: word != "the").to("words")
+    >>> lines.flat_map_values(str.split).filter(lambda _, word: word != "the").to("words")
     >>> driver = TopologyTestDriver(builder.build())
     >>> driver.create_input_topic("lines").pipe_input("page 1", "the old lighthouse")
     >>> driver.create_output_topic("words").read_key_values_to_list()
@@ -144,7 +144,8 @@ class KStream(KStreamJoins[K, V]):
         Shape: `KStream[K, V] -> KStream[K, VR]`; 1 record -> 1.
         Args:
             mapper: `value -> value`.
-            value: type or serde of the new value, if the mapper has no return annotation.
+            value: type or serde of the new value, if the mapper has no return annotation and is no builtin such as
+                `str.upper`. It must not contradict the annotation. `Optional[Order]` has the serde of `Order`.
             name: name of the node.
         State: none.
         Source: `KStream#mapValues`; differs: no.
@@ -418,8 +419,9 @@ class KStream(KStreamJoins[K, V]):
 
         Shape: `KStream[K, V] -> KStream[KR, VR]`; 1 record -> as many as it forwards.
         Args:
-            supplier: makes a `Processor` for each task; the class itself will do. If it has an
-                attribute `stores`, these `StoreBuilder`s are added and connected.
+            supplier: makes a `Processor` for each task: the class itself, `lambda: Name(...)`, `partial(Name, ...)` or
+                a function. It is also called while the topology is built, to see the class: its types are those of the
+                result, and the `StoreBuilder`s in its attribute `stores` are added and connected.
             stores: names of the stores that it may use; global ones need not be named.
             key: type or serde of the keys that it forwards, if its class does not say.
             value: type or serde of the values that it forwards, likewise.

@@ -94,7 +94,7 @@ _INSTEAD: dict[str, dict[str, str]] = {
 }
 """Class -> name in snake case -> what to write."""
 _EXTRACTOR = "extractor(record, partition_time_ms)"
-_OF_EVERY_OBJECT = {"extract": _EXTRACTOR, "on_invalid_timestamp": _EXTRACTOR} | {
+_OF_ANY_CLASS = {"extract": _EXTRACTOR, "on_invalid_timestamp": _EXTRACTOR} | {
     "equals": "one == other",
     "hash_code": "hash(...)",
     "to_string": "str(...)",
@@ -105,7 +105,7 @@ def instead(kind: type, name: str) -> str | None:
     """What to write for a member that a class of ours has not: its name here, or a similar one; None: unknown."""
     here = _STANDS_FOR.get(kind.__name__, kind.__name__)
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
-    if told := _INSTEAD.get(here, {}).get(snake) or _OF_EVERY_OBJECT.get(snake):
+    if told := _INSTEAD.get(here, {}).get(snake) or _OF_ANY_CLASS.get(snake):
         return told
     public = [each for each in dir(kind) if not each.startswith("_")]
     near = (
