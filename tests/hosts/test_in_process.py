@@ -168,7 +168,7 @@ def test_punctuators_run_in_ticks_also_in_tasks_that_have_never_had_a_record(set
 
 def test_idle_tasks_close_their_last_windows(settings: Settings) -> None:
     def topology(builder: StreamsBuilder) -> None:
-        windows = TimeWindows.of_size_with_no_grace(timedelta(seconds=10))
+        windows = TimeWindows(size=timedelta(seconds=10), grace=timedelta(0))
         builder.stream("in", key=str, value=int).group_by_key().windowed_by(windows).count(store="counts").to_delta("c")
 
     kafka = MemoryKafka({"in": 2})

@@ -45,13 +45,13 @@ builder = StreamsBuilder()
 users = builder.table("users", key=str, value=User, store="users")
 orders = builder.stream("orders", key=str, value=Json(Order))
 enriched = orders.join(users, enrich)
-hourly = TimeWindows.of_size_with_no_grace(timedelta(hours=1))
-sessions = SessionWindows.of_inactivity_gap_with_no_grace(timedelta(minutes=30))
+hourly = TimeWindows(size=timedelta(hours=1), grace=timedelta(0))
+sessions = SessionWindows(gap=timedelta(minutes=30), grace=timedelta(0))
 """
 
 SNIPPETS = {
     "joins of streams and global tables": """
-near = JoinWindows.of_time_difference_with_no_grace(timedelta(seconds=1))
+near = JoinWindows(difference=timedelta(seconds=1), grace=timedelta(0))
 orders.join_stream(orders, lambda one, two: one.amount + two.amount, near, store="a").filter(lambda _, n: n > 0)
 orders.join_stream(orders, lambda one, two: one.amuont, near, store="a")  # error: no attribute "amuont"
 orders.left_join_stream(orders, lambda one, two: two.amount, near, store="a")  # error: Item "None" of
@@ -171,7 +171,7 @@ builder.add_global_store(store, "t", Amounts, key=str, value=User)  # error: Arg
 """,
     "stream-stream joins": """
 shipments = builder.stream("shipments", key=str, value=User)
-near = JoinWindows.of_time_difference_with_no_grace(timedelta(hours=1))
+near = JoinWindows(difference=timedelta(hours=1), grace=timedelta(0))
 shipped = orders.join_stream(shipments, enrich, near, store="j")
 shipped.filter(lambda _, order: order.user != "")
 shipped.filter(lambda _, order: order.name != "")  # error: "Enriched" has no attribute "name"
@@ -227,10 +227,10 @@ orders.group_by_key().cogroup(collect).aggregate(list, store="ids").filter(lambd
 """,
     "windows": """
 grouped = orders.group_by_key()
-sliding = SlidingWindows.of_time_difference_with_no_grace(timedelta(hours=1))
+sliding = SlidingWindows(difference=timedelta(hours=1), grace=timedelta(0))
 grouped.windowed_by(sliding).count(store="a").filter(lambda key, count: key.end_ms - key.start_ms > count)
-grouped.windowed_by(UnlimitedWindows.of()).count(store="b").filter(lambda key, _: key.key.isupper())
-grouped.windowed_by(UnlimitedWindows.of()).count(store="b").filter(lambda key, _: key.isupper())  # error: "isupper"
+grouped.windowed_by(UnlimitedWindows()).count(store="b").filter(lambda key, _: key.key.isupper())
+grouped.windowed_by(UnlimitedWindows()).count(store="b").filter(lambda key, _: key.isupper())  # error: "isupper"
 grouped.windowed_by(sessions).emit_strategy(EmitStrategy.ON_WINDOW_CLOSE).count(store="c")
 grouped.windowed_by(sliding).emit_strategy("close")  # error: Argument 1 to "emit_strategy"
 grouped.windowed_by(timedelta(hours=1))  # error: No overload variant of "windowed_by"

@@ -47,9 +47,9 @@ from deltaworks.dsl import kafka_names
 from deltaworks.testing import TopologyTestDriver
 
 SECOND = timedelta(seconds=1)
-SECONDS = TimeWindows.of_size_with_no_grace(SECOND)
-NEAR = JoinWindows.of_time_difference_with_no_grace(SECOND)
-SESSIONS = SessionWindows.of_inactivity_gap_with_no_grace(SECOND)
+SECONDS = TimeWindows(size=SECOND, grace=timedelta(0))
+NEAR = JoinWindows(difference=SECOND, grace=timedelta(0))
+SESSIONS = SessionWindows(gap=SECOND, grace=timedelta(0))
 COUNTS = Stores.key_value_store_builder(Stores.persistent_key_value_store("counts"), str, int)
 FILE = str(Path(__file__)).removeprefix(f"{Path.cwd()}/")
 ASIDE = 'Hint: Pipeline(..., on_error="continue") sets such records aside as dead letters and goes on.'
@@ -312,7 +312,7 @@ def streams_of_several_builders_in_a_cogroup(shop: Shop) -> None:
 )
 def a_number_as_the_size_of_a_window(shop: Shop) -> None:
     size: Any = 60_000
-    TimeWindows.of_size_with_no_grace(size)  # here
+    TimeWindows(size=size, grace=timedelta(0))  # here
 
 
 @told(
@@ -323,7 +323,7 @@ def a_number_as_the_size_of_a_window(shop: Shop) -> None:
 )
 def a_text_as_a_duration(shop: Shop) -> None:
     gap: Any = "30m"
-    SessionWindows.of_inactivity_gap_with_no_grace(gap)  # here
+    SessionWindows(gap=gap, grace=timedelta(0))  # here
 
 
 @told(
@@ -354,7 +354,7 @@ def a_number_as_the_retention_of_windows(shop: Shop) -> None:
     ValueError,
 )
 def a_window_that_advances_by_more_than_its_size(shop: Shop) -> None:
-    SECONDS.advance_by(2 * SECOND)  # here
+    TimeWindows(size=SECOND, grace=timedelta(0), advance=2 * SECOND)  # here
 
 
 @told(
@@ -364,7 +364,7 @@ def a_window_that_advances_by_more_than_its_size(shop: Shop) -> None:
     ValueError,
 )
 def a_join_window_that_ends_before_it_begins(shop: Shop) -> None:
-    NEAR.before(-2 * SECOND)  # here
+    JoinWindows(before=-2 * SECOND, after=SECOND, grace=timedelta(0))  # here
 
 
 @told(
@@ -374,14 +374,14 @@ def a_join_window_that_ends_before_it_begins(shop: Shop) -> None:
     ValueError,
 )
 def an_instant_without_a_time_zone(shop: Shop) -> None:
-    UnlimitedWindows.start_on(datetime(2026, 1, 1))  # here
+    UnlimitedWindows(start=datetime(2026, 1, 1))  # here
 
 
 @told(
     """
-    windowed_by needs TimeWindows or SlidingWindows or SessionWindows or UnlimitedWindows, but got a JoinWindows.
+    windowed_by needs TimeWindows or SlidingWindows or SessionWindows or UnlimitedWindows or Windows, but got a JoinWindows.
       at {here}
-      Hint: windowed_by(TimeWindows.of_size_with_no_grace(timedelta(minutes=5)))
+      Hint: windowed_by(TimeWindows(size=timedelta(minutes=5), grace=timedelta(0)))
     """,
 )
 def windows_of_joins_for_groups(shop: Shop) -> None:
@@ -392,7 +392,7 @@ def windows_of_joins_for_groups(shop: Shop) -> None:
     """
     join_stream needs JoinWindows, but got a timedelta.
       at {here}
-      Hint: join_stream(other, joiner, JoinWindows.of_time_difference_with_no_grace(timedelta(minutes=5)))
+      Hint: join_stream(other, joiner, JoinWindows(difference=timedelta(minutes=5), grace=timedelta(0)))
     """,
 )
 def a_duration_in_place_of_join_windows(shop: Shop) -> None:
@@ -407,7 +407,7 @@ def a_duration_in_place_of_join_windows(shop: Shop) -> None:
     """,
 )
 def a_retention_shorter_than_the_windows(shop: Shop) -> None:
-    windows = SlidingWindows.of_time_difference_with_no_grace(SECOND)
+    windows = SlidingWindows(difference=SECOND, grace=timedelta(0))
     shop.orders.group_by_key().windowed_by(windows).count(store="counts", retention=SECOND)  # here
 
 
@@ -419,7 +419,7 @@ def a_retention_shorter_than_the_windows(shop: Shop) -> None:
     """,
 )
 def results_at_the_end_of_windows_that_never_end(shop: Shop) -> None:
-    forever = shop.orders.group_by_key().windowed_by(UnlimitedWindows.of())
+    forever = shop.orders.group_by_key().windowed_by(UnlimitedWindows())
     forever.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE).count(store="counts")  # here
 
 

@@ -34,7 +34,7 @@ def more_sinks(words: Words) -> None:
 
 
 def windowed(words: Words, size: timedelta, grace: timedelta = timedelta(0)) -> None:
-    words.group_by_key().windowed_by(TimeWindows.of_size_and_grace(size, grace)).count(store="counts")
+    words.group_by_key().windowed_by(TimeWindows(size=size, grace=grace)).count(store="counts")
 
 
 def test_it_is_json() -> None:
@@ -127,7 +127,7 @@ def test_the_number_in_a_generated_exchange_name_does_not_count() -> None:
             lambda words: windowed(words, TEN),
             lambda words: (
                 words.group_by_key()
-                .windowed_by(TimeWindows.of_size_with_no_grace(TEN))
+                .windowed_by(TimeWindows(size=TEN, grace=timedelta(0)))
                 .emit_strategy(EmitStrategy.ON_WINDOW_CLOSE)
                 .count(store="counts")
             ),

@@ -141,13 +141,26 @@ class WindowStore:
 
         For final results: just expired windows are still there, and spans may only move forward between two commits.
         """
-        codec, found = self.codec, dict[tuple[int, bytes], Entry]()
+        found: dict[tuple[int, bytes], Entry] = {}
         from_ms = max(from_ms, self.newest_ms - self.keeps_ms + 1, 0)
         if self._by_time is None:
             self._by_time = CommittedByTime(self._reader)
         for start_ms, data, raw in self._by_time.take(from_ms, to_ms):
-            found[start_ms, data[:-TIME_BYTES]] = codec.entry(raw)
-        for start_ms in self._starts_between(from_ms, to_ms):
+            found[start_ms, data[:-TIME_BYTES]] = self.codec.entry(raw)
+        return self._final_rows(found, self._starts_between(from_ms, to_ms))
+
+    def closed_at(self, start_ms: int) -> list[tuple[Any, int, Any, int]]:
+        """The same for one start; starts may come in any order."""
+        if start_ms < self.expired_before_ms:
+            return []
+        committed = self._reader.scan_time(start_ms, start_ms + 1)
+        found = {(start_ms, data[:-TIME_BYTES]): self.codec.entry(raw) for data, raw in committed}
+        return self._final_rows(found, [start_ms] if start_ms in self.windows else [])
+
+    def _final_rows(self, found: dict[tuple[int, bytes], Entry], changed: list[int]) -> list[tuple[Any, int, Any, int]]:
+        """Committed entries by start and bytes of the key, with the changes of some starts."""
+        codec = self.codec
+        for start_ms in changed:
             for cached_key, entry in self.windows[start_ms].updates.items():
                 found[start_ms, codec.cached_key_bytes(cached_key)] = entry
         return [
@@ -155,6 +168,14 @@ class WindowStore:
             for (start_ms, key), entry in sorted(found.items(), key=lambda item: item[0])
             if entry[0] is not None
         ]
+
+    def committed_starts(self) -> Iterator[int]:
+        """The starts at which something was committed, oldest first."""
+        from_ms = max(self.expired_before_ms, 0)
+        while (entry := next(self._reader.scan_time(from_ms, None), None)) is not None:
+            start_ms = int.from_bytes(entry[0][-TIME_BYTES:], "big")
+            yield start_ms
+            from_ms = start_ms + 1
 
     def index_keys(self) -> None:
         """Enables `starts` from now on."""
