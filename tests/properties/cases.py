@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import cast
 
@@ -23,6 +24,7 @@ from deltaworks import (
     Suppressed,
     TimeWindows,
     UnlimitedWindows,
+    Windows,
 )
 from deltaworks.kernel.records import Headers, RecordBatch
 from deltaworks.topology.windows import AnyWindows
@@ -221,6 +223,38 @@ def closed_windows(builder: StreamsBuilder) -> None:
         table.to_stream().to(name)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Uneven(Windows):
+    """Windows of 3, 7, 3, 7, ... ms, and a longer one around each pair, which overlaps the previous one."""
+
+    size: timedelta = timedelta(milliseconds=11)
+
+    def windows_for(self, timestamp_ms: int) -> Iterable[tuple[int, int]]:
+        pair_ms = timestamp_ms // 10 * 10
+        short = (pair_ms, pair_ms + 3) if timestamp_ms < pair_ms + 3 else (pair_ms + 3, pair_ms + 10)
+        around = (max(0, pair_ms - 1), pair_ms + 10)
+        return {short, around} if short[0] != around[0] else {short}
+
+
+def own_windows(builder: StreamsBuilder) -> None:
+    """Windows that differ in length."""
+    stream = builder.stream(TOPIC, key=str, value=int).map_values(failing, value=int)
+    sums = stream.group_by_key().windowed_by(Uneven(grace=ms(4))).reduce(sum_deleted_by_seven, store="sums")
+    sums.to_delta("sums")
+    sums.to_stream().to("sums")
+
+
+def closed_own_windows(builder: StreamsBuilder) -> None:
+    groups = builder.stream(TOPIC, key=str, value=int).map_values(failing, value=int).group_by_key()
+    for name, retention in (("closed", None), ("closed-kept", ms(40))):
+        counts = groups.windowed_by(Uneven(grace=ms(4))).emit_strategy(EmitStrategy.ON_WINDOW_CLOSE)
+        table = counts.aggregate(
+            lambda: 0, lambda _, value, total: total + (value or 0), value=int, store=name, retention=retention
+        )
+        table.to_delta(name.replace("-", "_"))
+        table.to_stream().to(name)
+
+
 def closed_sliding_windows(builder: StreamsBuilder) -> None:
     windows = SlidingWindows(difference=ms(6), grace=ms(3))
     groups = builder.stream(TOPIC, key=str, value=int).group_by_key()
@@ -291,6 +325,8 @@ SINGLE_INPUT: dict[str, Build] = {
     "own times": own_times,
     "sliding sum": sliding_sum,
     "unlimited list": unlimited_list,
+    "own windows": own_windows,
+    "closed own windows": closed_own_windows,
     "closed windows": closed_windows,
     "closed sliding windows": closed_sliding_windows,
     "closed sessions": closed_sessions,
@@ -298,6 +334,7 @@ SINGLE_INPUT: dict[str, Build] = {
     "cogroup": cogrouped(None),
     "cogroup in windows": cogrouped(TimeWindows(size=ms(6), grace=ms(3), advance=ms(2))),
     "cogroup in sliding windows": cogrouped(SlidingWindows(difference=ms(5), grace=ms(3))),
+    "cogroup in own windows": cogrouped(Uneven(grace=ms(3))),
     "cogroup in sessions": cogrouped(SessionWindows(gap=ms(3), grace=ms(3))),
     "joined streams": joined_streams,
     "waiting for versions": waiting_for_versions,

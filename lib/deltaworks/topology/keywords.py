@@ -1,4 +1,4 @@
-"""Values that are made with keywords, such as windows: a wrong call, or a name of Kafka Streams, shows the right call."""
+"""Values that are made with keywords, such as windows. A wrong call, or a name of Kafka Streams, shows a right one."""
 
 from __future__ import annotations
 

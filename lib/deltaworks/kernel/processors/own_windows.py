@@ -20,7 +20,8 @@ from deltaworks.topology.windows import Windows
 
 NO_START_MS = 1 << 63
 """Later than all starts."""
-_CHECKED_STARTS = 10_000
+CHECKED_STARTS = 10_000
+"""So many ends of windows are remembered."""
 
 Spans = dict[int, tuple[int, int]]
 """Start of a window -> its end, and the start of the next one."""
@@ -37,7 +38,7 @@ def spans_of(windows: Windows) -> Callable[[int], Spans]:
         found = windows.windows_of(timestamp_ms)
         for start_ms, end_ms in found:
             if start_ms not in checked:
-                if len(checked) >= _CHECKED_STARTS:
+                if len(checked) >= CHECKED_STARTS:
                     checked.clear()
                 checked[start_ms] = windows.end_of(start_ms)
             if checked[start_ms] != end_ms:
@@ -45,8 +46,8 @@ def spans_of(windows: Windows) -> Callable[[int], Spans]:
                     f"windows_for({timestamp_ms}) of {windows.name} ends the window at {start_ms} at {end_ms},"
                     f" windows_for({start_ms}) at {checked[start_ms]}"
                 )
-        following = [start_ms for start_ms, _ in found[1:]] + [NO_START_MS]
-        return {start_ms: (end_ms, next_ms) for (start_ms, end_ms), next_ms in zip(found, following, strict=True)}
+        following = (*(start_ms for start_ms, _ in found[1:]), NO_START_MS)
+        return {start_ms: (end_ms, next_ms) for (start_ms, end_ms), next_ms in zip(found, following, strict=False)}
 
     return spans
 
