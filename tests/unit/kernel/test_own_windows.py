@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -25,24 +24,10 @@ from deltaworks import (
 )
 from deltaworks.kernel.processors.own_windows import CHECKED_STARTS, NO_START_MS, spans_of
 from deltaworks.testing import TopologyTestDriver
+from tests.support.calendar_days import Days
 
 HOUR_MS = 3_600_000
 CLOSE = EmitStrategy.ON_WINDOW_CLOSE
-
-
-@dataclass(frozen=True, kw_only=True)
-class Days(Windows):
-    """The days of a time zone, which have 23 or 25 hours when the clocks change."""
-
-    zone: str
-    size: timedelta = timedelta(hours=25)
-
-    def windows_for(self, timestamp_ms: int) -> Iterable[tuple[int, int]]:
-        zone = ZoneInfo(self.zone)
-        day = datetime.fromtimestamp(timestamp_ms / 1000, zone).date()
-        midnights = (datetime.combine(date, time(), zone) for date in (day, day + timedelta(days=1)))
-        start_ms, end_ms = (int(midnight.timestamp()) * 1000 for midnight in midnights)
-        return [(max(0, start_ms), end_ms)]
 
 
 @dataclass(frozen=True, kw_only=True)
