@@ -11,6 +11,7 @@ import pytest
 
 import deltaworks as dw
 from deltaworks import testing
+from tests.support.calendar_days import Days
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
@@ -26,7 +27,15 @@ class Example:
     members: dict[str, Any]
 
 
+DAYS = Days(zone="Europe/Berlin", grace=SECOND)
+
 EXAMPLES = {
+    "Days": Example(
+        lambda: Days(zone="Europe/Berlin", grace=SECOND),
+        lambda: Days(zone="Europe/Berlin", grace=MINUTE),
+        "Days(size=datetime.timedelta(days=1, seconds=3600), grace=datetime.timedelta(seconds=1), zone='Europe/",
+        {"size": timedelta(hours=25), "grace": SECOND},
+    ),
     "TimeWindows": Example(
         lambda: dw.TimeWindows(size=MINUTE, grace=SECOND),
         lambda: dw.TimeWindows(size=MINUTE, grace=timedelta(0)),
@@ -79,7 +88,7 @@ EXAMPLES = {
         lambda: dw.TimeWindowed(dw.String(), MINUTE),
         lambda: dw.TimeWindowed(dw.String(), SECOND),
         "TimeWindowed(inner=String(), windows=datetime.timedelta(seconds=60))",
-        {"inner": dw.String(), "size_ms": 60_000},
+        {"inner": dw.String(), "windows": MINUTE},
     ),
     "SessionWindowed": Example(
         lambda: dw.SessionWindowed(dw.String()),
@@ -190,10 +199,20 @@ def test_a_buffer_has_the_bounds_it_is_given(how: str) -> None:
     assert (buffer.max_records, buffer.max_bytes, buffer.emits_early) == bounds
 
 
-def test_the_bounds_of_a_join_window_can_be_moved() -> None:
+def test_a_join_window_may_have_two_bounds() -> None:
     windows = dw.JoinWindows(before=MINUTE, after=SECOND, grace=timedelta(0))
 
-    assert (windows.before_ms, windows.after_ms) == (60_000, 1_000)
+    assert (windows.before, windows.after) == (MINUTE, SECOND)
+
+
+def test_own_windows_say_where_they_begin_and_end() -> None:
+    builder = dw.StreamsBuilder()
+    days = builder.stream("in", key=str, value=str).group_by_key().windowed_by(DAYS)
+    days.count(store="counts").to_delta("counts")
+    driver = testing.TopologyTestDriver(builder.build())
+    driver.create_input_topic("in").pipe_input("ann", "", timestamp_ms=1_774_785_600_000)
+
+    assert [key.end - key.start for key in driver.table("counts").rows] == [timedelta(hours=23)]
 
 
 def test_an_unlimited_window_starts_where_it_is_told() -> None:

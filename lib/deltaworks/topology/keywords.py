@@ -26,6 +26,11 @@ class _Keywords(ABCMeta):
         def __getattr__(cls, name: str) -> NoReturn:
             raise AttributeError(_missing(cls, name))
 
+        @property
+        def __signature__(cls) -> inspect.Signature:
+            parameters = list(inspect.signature(cls.__init__).parameters.values())
+            return inspect.Signature(parameters[1:])
+
 
 class Keywords(metaclass=_Keywords):
     """Base of values that are made with keywords.
@@ -77,7 +82,7 @@ def _code(value: Any) -> str:
 def _problem(cls: type[Keywords], given: tuple[Any, ...], named: Mapping[str, Any]) -> str | None:
     """What is wrong with the arguments of a call."""
     name = cls.__name__
-    parameters = list(inspect.signature(cls.__init__).parameters.values())[1:]
+    parameters = list(inspect.signature(cls).parameters.values())
     if any(parameter.kind is not inspect.Parameter.KEYWORD_ONLY for parameter in parameters):
         return None  # an author's class that has another form
     if given:

@@ -15,13 +15,15 @@ import pytest
 
 PREAMBLE = """
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 
 import msgspec
 
 from deltaworks import BufferConfig, EmitStrategy, JoinWindows, Json, KStream, KTable, SessionWindows, SlidingWindows
-from deltaworks import StreamsBuilder, Suppressed, TimeWindows, UnlimitedWindows, ValueTransformer, Windowed
+from deltaworks import StreamsBuilder, String, Suppressed, TimeWindowed, TimeWindows, UnlimitedWindows
+from deltaworks import ValueTransformer, Windowed, Windows
 
 
 class User(msgspec.Struct, frozen=True):
@@ -224,6 +226,53 @@ def collect(key: str, order: Order, ids: list[str]) -> list[str]:
     return [*ids, order.order_id]
 
 orders.group_by_key().cogroup(collect).aggregate(list, store="ids").filter(lambda _, ids: ids[0].isupper())
+""",
+    "calls of windows": """
+hour = timedelta(hours=1)
+TimeWindows(size=hour, grace=hour, advance=hour)
+TimeWindows(size=hour)  # error: Missing named argument "grace"
+TimeWindows(size=3_600_000, grace=hour)  # error: Argument "size" to "TimeWindows" has incompatible type "int"
+TimeWindows(hour, hour)  # error: Too many positional arguments for "TimeWindows"
+TimeWindows.of_size_with_no_grace(hour)  # error: "type[TimeWindows]" has no attribute "of_size_with_no_grace"
+SlidingWindows(difference=hour)  # error: Missing named argument "grace"
+SessionWindows(gap=hour, grace=hour, max_duration=hour)
+SessionWindows(gap=hour)  # error: Missing named argument "grace"
+UnlimitedWindows(start=5)  # error: Argument "start" to "UnlimitedWindows" has incompatible type "int"
+JoinWindows(before=hour, after=hour, grace=hour)
+JoinWindows(difference=hour)  # error: No overload variant of "JoinWindows" matches
+JoinWindows(before=hour, grace=hour)  # error: No overload variant of "JoinWindows" matches
+JoinWindows(difference=hour, after=hour, grace=hour)  # error: No overload variant of "JoinWindows" matches
+TimeWindowed(String(), hour)
+TimeWindowed(String(), hourly)
+TimeWindowed(String(), 3_600_000)  # error: Argument 2 to "TimeWindowed" has incompatible type "int"
+""",
+    "windows of an author": """
+@dataclass(frozen=True, kw_only=True)
+class Shifts(Windows):
+    hours: int
+    size: timedelta = timedelta(hours=12)
+
+    def windows_for(self, timestamp_ms: int) -> list[tuple[int, int]]:
+        return [(timestamp_ms // self.hours, timestamp_ms)]
+
+class Unfinished(Windows):
+    pass
+
+class Texts(Windows):
+    def windows_for(self, timestamp_ms: int) -> list[str]:  # error: Return type "list[str]" of "windows_for"
+        return []
+
+class Longer(TimeWindows):  # error: Cannot inherit from final class "TimeWindows"
+    pass
+
+grouped = orders.group_by_key()
+shifts = Shifts(hours=8, grace=timedelta(0))
+grouped.windowed_by(shifts).count(store="a").filter(lambda key, count: key.end_ms - key.start_ms > count)
+grouped.windowed_by(shifts).count(store="a").filter(lambda key, count: key.isupper())  # error: "isupper"
+grouped.cogroup(lambda _, order, n: n + 1, value=int).windowed_by(shifts).aggregate(int, store="b")
+TimeWindowed(String(), shifts)
+Shifts(hours=8)  # error: Missing named argument "grace"
+Unfinished(size=timedelta(1), grace=timedelta(0))  # error: Cannot instantiate abstract class "Unfinished"
 """,
     "windows": """
 grouped = orders.group_by_key()

@@ -42,9 +42,11 @@ from deltaworks import (
     TopologyError,
     UnlimitedWindows,
     WallclockTimestampExtractor,
+    Windows,
 )
 from deltaworks.dsl import kafka_names
 from deltaworks.testing import TopologyTestDriver
+from tests.support.calendar_days import Days
 
 SECOND = timedelta(seconds=1)
 SECONDS = TimeWindows(size=SECOND, grace=timedelta(0))
@@ -421,6 +423,101 @@ def a_retention_shorter_than_the_windows(shop: Shop) -> None:
 def results_at_the_end_of_windows_that_never_end(shop: Shop) -> None:
     forever = shop.orders.group_by_key().windowed_by(UnlimitedWindows())
     forever.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE).count(store="counts")  # here
+
+
+@told(
+    """
+    TimeWindows needs grace: for how long, in stream time, records may be late.
+        Hint: TimeWindows(size=timedelta(seconds=1), grace=timedelta(0)) drops late records; TimeWindows(size=timedelta(seconds=1), grace=timedelta(minutes=1)) takes those that are up to a minute late
+    """,
+    TypeError,
+)
+def windows_that_do_not_say_what_becomes_of_late_records(shop: Shop) -> None:
+    kind: Any = TimeWindows
+    kind(size=SECOND)  # here
+
+
+@told(
+    """
+    TimeWindows has no attribute 'ofSizeWithNoGrace'.
+        Hint: TimeWindows(size=timedelta(minutes=5), grace=timedelta(0))
+    """,
+    AttributeError,
+)
+def windows_made_as_in_java(shop: Shop) -> None:
+    kind: Any = TimeWindows
+    kind.ofSizeWithNoGrace(SECOND)  # here
+
+
+@told(
+    """
+    JoinWindows has no attribute 'of_time_difference_and_grace'.
+        Hint: JoinWindows(difference=timedelta(minutes=5), grace=timedelta(minutes=1))
+    """,
+    AttributeError,
+)
+def windows_of_joins_made_by_a_factory(shop: Shop) -> None:
+    kind: Any = JoinWindows
+    kind.of_time_difference_and_grace(SECOND, SECOND)  # here
+
+
+@told(
+    """
+    JoinWindows needs both before and after.
+        Hint: JoinWindows(before=timedelta(seconds=1), after=timedelta(0), grace=timedelta(0))
+    """,
+    TypeError,
+)
+def a_join_window_with_one_bound(shop: Shop) -> None:
+    kind: Any = JoinWindows
+    kind(before=SECOND, grace=timedelta(0))  # here
+
+
+@told(
+    """
+    TimeWindows cannot be subclassed: what Days adds would be ignored.
+        Hint: class Days(Windows), with windows_for(self, timestamp_ms), returns the windows of a timestamp
+    """,
+    TypeError,
+)
+def windows_of_the_kernel_with_another_meaning(shop: Shop) -> None:
+    kind: Any = TimeWindows
+    type("Days", (kind,), {})  # here
+
+
+@told(
+    """
+    Days needs grace: for how long, in stream time, records may be late.
+        Hint: Days(zone='Europe/Berlin', grace=timedelta(0)) drops late records; Days(zone='Europe/Berlin', grace=timedelta(minutes=1)) takes those that are up to a minute late
+    """,
+    TypeError,
+)
+def own_windows_that_do_not_say_what_becomes_of_late_records(shop: Shop) -> None:
+    kind: Any = Days
+    kind(zone="Europe/Berlin")  # here
+
+
+@told(
+    """
+    Days has windowsFor, which is called windows_for here.
+        Hint: def windows_for(self, timestamp_ms): return [(start_ms, end_ms)]
+    """,
+    TypeError,
+)
+def own_windows_written_as_in_java(shop: Shop) -> None:
+    kind: Any = Windows
+    type("Days", (kind,), {"windowsFor": lambda self, timestamp_ms: {}})  # here
+
+
+@told(
+    """
+    windowed_by needs TimeWindows or SlidingWindows or SessionWindows or UnlimitedWindows or Windows, but got the class Days.
+      at {here}
+      Hint: windowed_by(TimeWindows(size=timedelta(minutes=5), grace=timedelta(0)))
+    """,
+)
+def the_class_of_own_windows(shop: Shop) -> None:
+    shop.orders.group_by_key().windowed_by(Days)  # here
 
 
 @told(

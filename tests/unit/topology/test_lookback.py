@@ -23,6 +23,7 @@ from deltaworks import (
     WallclockTimestampExtractor,
 )
 from deltaworks.topology.lookback import NeedsAllHistory, lookback_ms, tables_from_the_beginning
+from tests.support.calendar_days import Days
 
 SECOND = timedelta(seconds=1)
 HOUR = TimeWindows(size=3600 * SECOND, grace=600 * SECOND)
@@ -73,6 +74,8 @@ def without_windows(table: Any) -> Any:
         (0, lambda b: words(b).join(table(b), lambda word, name: word + name, value=str).to_delta("t")),
         (0, lambda b: words(b).select_key(lambda k, v: v, key=str).repartition().to_delta("t")),
         (3_600_000, lambda b: hourly(b).to_delta("t")),
+        (25 * 3_600_000, lambda b: words(b).group_by_key().windowed_by(
+            Days(zone="Europe/Berlin", grace=SECOND)).count(store="d").to_delta("t")),
         (3_600_000, lambda b: hourly(b).suppress(CLOSED, store="held").to_delta("t")),
         (30_001, lambda b: words(b).group_by_key().windowed_by(
             SlidingWindows(difference=10 * SECOND, grace=timedelta(0))).count(store="s").to_delta("t")),
