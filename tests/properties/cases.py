@@ -225,15 +225,16 @@ def closed_windows(builder: StreamsBuilder) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Uneven(Windows):
-    """Windows of 3, 7, 3, 7, ... ms, and a longer one around each pair, which overlaps the previous one."""
+    """Windows of 3, 7, 3, 7, ... ms, and one of 20 ms that overlaps some of them; it begins earlier and ends later."""
 
-    size: timedelta = timedelta(milliseconds=11)
+    size: timedelta = timedelta(milliseconds=20)
 
     def windows_for(self, timestamp_ms: int) -> Iterable[tuple[int, int]]:
         pair_ms = timestamp_ms // 10 * 10
-        short = (pair_ms, pair_ms + 3) if timestamp_ms < pair_ms + 3 else (pair_ms + 3, pair_ms + 10)
-        around = (max(0, pair_ms - 1), pair_ms + 10)
-        return {short, around} if short[0] != around[0] else {short}
+        yield (pair_ms, pair_ms + 3) if timestamp_ms < pair_ms + 3 else (pair_ms + 3, pair_ms + 10)
+        long_ms = (timestamp_ms - 5) // 20 * 20 + 5
+        if long_ms > 0:
+            yield long_ms, long_ms + 20
 
 
 def own_windows(builder: StreamsBuilder) -> None:

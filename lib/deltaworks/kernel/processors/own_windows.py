@@ -1,7 +1,7 @@
 """Windows that an author writes, as `windowed_aggregates.py` needs them: the spans of a record, and which have closed.
 
 Kafka Streams takes all windows to be as long as the longest one when it forwards final results. Here each window is
-forwarded at its own end.
+forwarded at its own end, and kept until then, with `compatible_with_kafka` too.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from heapq import heappop, heappush
 from deltaworks.kernel.processors.window_clock import WindowClock
 from deltaworks.kernel.processors.wiring import Wiring
 from deltaworks.kernel.records import Headers
+from deltaworks.kernel.stores.state import NEVER
 from deltaworks.kernel.stores.window import WindowStore
 from deltaworks.serdes.change import Change
 from deltaworks.serdes.windowed import Windowed
@@ -60,8 +61,9 @@ class Closing:
     ) -> None:
         self._store, self._clock = store, clock
         self._forward, self._context = wiring.forward(node.name), wiring.context
-        self._grace_ms = windows.grace_ms
+        self._size_ms, self._grace_ms = windows.size_ms, windows.grace_ms
         self._emitted = wiring.emit_clock(node, final_after_ms=1)
+        self._keep_the_others()
         self._open: list[tuple[int, int]] = []
         """`(end, start)` of the windows to be forwarded, a heap."""
         self._known: set[int] = set()
@@ -91,6 +93,12 @@ class Closing:
         for closed_start_ms in sorted(ends_ms):
             for key, start_ms, value, time_ms in self._store.closed_at(closed_start_ms):
                 self._forward(Windowed(key, start_ms, ends_ms[start_ms]), Change(value), time_ms, headers)
+        self._keep_the_others()
+
+    def _keep_the_others(self) -> None:
+        """A window that is as long as possible, and starts earlier, has been forwarded; so have all shorter ones."""
+        emitted_ms = self._emitted.emitted_ms
+        self._store.forwarded_before(0 if emitted_ms == NEVER else emitted_ms - self._size_ms + 1)
 
     def _note(self, start_ms: int, end_ms: int, closed_ms: int) -> None:
         if end_ms > closed_ms and start_ms not in self._known:
