@@ -10,10 +10,9 @@ import sysconfig
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from types import TracebackType
 
-from deltaworks.dsl.graph import PACKAGE
+from deltaworks.dsl.graph import PACKAGE, line_of
 from deltaworks.dsl.mistakes import Handle, handles, problem_of
 from deltaworks.errors import DeltaworksError, Problem, TopologyError
 from deltaworks.topology.java_names import advice
@@ -53,7 +52,7 @@ def problem(error: Exception) -> Problem:
 def authors_line(error: BaseException) -> str | None:
     """The last line of the author's own code that a traceback leads through, such as `jobs/orders.py:41`."""
     if isinstance(error, SyntaxError) and error.filename:
-        return _place(error.filename, error.lineno)
+        return str(line_of(error.filename, error.lineno or 1))
     lines, trace = list[str](), error.__traceback__
     while trace is not None:
         if not trace.tb_frame.f_code.co_filename.startswith(_OTHERS):
@@ -63,11 +62,7 @@ def authors_line(error: BaseException) -> str | None:
 
 
 def _line(trace: TracebackType) -> str:
-    return _place(trace.tb_frame.f_code.co_filename, trace.tb_lineno)
-
-
-def _place(file: str, line: int | None) -> str:
-    return f"{file.removeprefix(f'{Path.cwd()}/')}:{line}"
+    return str(line_of(trace.tb_frame.f_code.co_filename, trace.tb_lineno))
 
 
 def _text(error: Exception) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Sequence
+from importlib import import_module
 
 _FUNCTION = "a function or a lambda does"
 _PROCESSOR = "a class: stream.process(Name); with arguments, process(lambda: Name(...))"
@@ -35,6 +35,8 @@ INSTEAD = {
     "LogAndContinueExceptionHandler": "Pipeline(..., on_error='continue')",
     "LogAndFailExceptionHandler": "Pipeline(..., on_error='fail'), the default",
     "Merger": _FUNCTION,
+    "MockFixedKeyProcessorContext": "a topology of one process_values(...) and deltaworks.testing.TopologyTestDriver",
+    "MockProcessorContext": "a topology of one process(...) and deltaworks.testing.TopologyTestDriver",
     "Named": "name='...' of each operator",
     "Predicate": _FUNCTION,
     "Printed": "print('label')",
@@ -56,6 +58,7 @@ INSTEAD = {
     "TableJoined": "join_foreign_key(..., name='...')",
     "TestInputTopic": "from deltaworks.testing import TestInputTopic",
     "TestOutputTopic": "from deltaworks.testing import TestOutputTopic",
+    "TestRecord": "from deltaworks.testing import TestRecord",
     "TopologyDescription": "the text of builder.build().describe()",
     "TopologyTestDriver": "from deltaworks.testing import TopologyTestDriver",
     "Transformer": "Processor",
@@ -69,25 +72,26 @@ INSTEAD = {
     "ValueTransformerWithKeySupplier": _PROCESSOR,
     "WindowBytesStoreSupplier": "Stores.persistent_window_store('name', timedelta(...), timedelta(...))",
     "WindowStoreIterator": _ITERATOR,
-    "WindowedSerdes": "TimeWindowed(serde, size_ms), SessionWindowed(serde)",
+    "WindowedSerdes": "TimeWindowed(serde, timedelta(minutes=5)), SessionWindowed(serde)",
 }
 """Class -> what to use instead."""
 
 
-def missing(name: str, public: Sequence[str]) -> Exception:
-    """The error to raise for a name that the package does not have.
+def missing(name: str, package: str = "deltaworks") -> Exception:
+    """The error to raise for a name that a package does not have: `deltaworks` or `deltaworks.testing`.
 
     `from deltaworks import ...` replaces an `AttributeError` with its own error, without our text. It asks through
     importlib, which tells it apart from `getattr`; that has to get an `AttributeError`.
-
-    Args:
-        public: the names that it has.
     """
-    if name in INSTEAD:
-        text = f"deltaworks has no '{name}'. Use instead: {INSTEAD[name]}"
-    elif near := difflib.get_close_matches(name, public, n=1):
-        text = f"deltaworks has no '{name}'. Did you mean: '{near[0]}'?"
+    public = import_module("deltaworks.public").__all__
+    instead = INSTEAD.get(name)
+    if package != "deltaworks" and instead is None and name in public:
+        instead = f"from deltaworks import {name}"
+    if instead is not None:
+        text = f"{package} has no '{name}'. Use instead: {instead}"
+    elif near := difflib.get_close_matches(name, import_module(package).__all__, n=1):
+        text = f"{package} has no '{name}'. Did you mean: '{near[0]}'?"
     else:
-        return AttributeError(f"module 'deltaworks' has no attribute '{name}'")
+        return AttributeError(f"module '{package}' has no attribute '{name}'")
     asked_by = sys._getframe(2).f_globals.get("__name__", "")
     return ImportError(text) if "importlib" in asked_by else AttributeError(text)

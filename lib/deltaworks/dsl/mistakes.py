@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from deltaworks.dsl.graph import Graph, call_site
 from deltaworks.errors import Problem
 from deltaworks.topology.durations import wrong_duration
 from deltaworks.topology.java_names import instead
 from deltaworks.topology.nodes.base import Origin
+from deltaworks.topology.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows, Windows
 
 _AGGREGATE_FIRST = ("count(store='...')", "KTable")
 _WAYS: dict[str, tuple[tuple[str, str], ...]] = {
@@ -63,14 +64,35 @@ _SUITABLE = {
 """The handle that is needed and the one that was given -> what to do."""
 
 
-class Handle:
-    """Base of the DSL's handles: the error for a missing name says what to call instead."""
+class Hinted:
+    """Base of classes whose error for a missing name says what to write instead."""
+
+    _other_names: ClassVar[Mapping[str, str]] = {}
+    """Name in snake case -> what to write instead, where `pipeInput` -> `pipe_input` and `getValue` -> `value` do not
+    find it."""
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
-            kind = type(self)
-            raise _missing(kind, name, "operator", _instead(kind, _snake(name)))
+            raise _missing(type(self), name)
+
+    @classmethod
+    def _instead(cls, name: str) -> str | None:
+        """The replacement for a name that is already in snake case."""
+        for each in (name, name.removeprefix("get_")):
+            if other := cls._other_names.get(each):
+                return other
+            if hasattr(cls, each):
+                return _as_used(cls, each)
+        return None
+
+
+class Handle(Hinted):
+    """Base of the DSL's handles, which know the way from one to another."""
+
+    @classmethod
+    def _instead(cls, name: str) -> str | None:
+        return _instead(cls, name)
 
 
 def need_handle(graph: Graph, given: Any, wanted: type[Handle], *, operator: str, where: Origin) -> None:
@@ -93,6 +115,19 @@ def need_value(graph: Graph, given: Any, wanted: type | tuple[type, ...], exampl
         kinds = wanted if isinstance(wanted, tuple) else (wanted,)
         names = " or ".join(kind.__name__ for kind in kinds)
         graph.refuse(f"{operator} needs {names}, but got {named(given)}.", call_site(), f"{operator}({example})")
+
+
+def need_windows(graph: Graph, windows: Any) -> None:
+    """Refuses what is not windows, and an author's windows whose state nobody could recognise after a restart."""
+    wanted = (TimeWindows, SlidingWindows, SessionWindows, UnlimitedWindows, Windows)
+    example = "TimeWindows(size=timedelta(minutes=5), grace=timedelta(0))"
+    need_value(graph, windows, wanted, example, "windowed_by")
+    if isinstance(windows, Windows) and " at 0x" in windows.name:
+        graph.report(
+            f"windowed_by: {windows.name} has a field without a lasting name, which tells a restart nothing.",
+            call_site(),
+            "give the field a value such as a text or a number, or a class of your own with __repr__",
+        )
 
 
 def need_topics(graph: Graph, topics: Iterable[Any], *, operator: str, where: Origin) -> None:
@@ -196,17 +231,15 @@ class _Answering(type):
     if not TYPE_CHECKING:
 
         def __getattr__(cls, name: str) -> NoReturn:
-            raise _missing(cls, name, "member", instead(cls, name))
+            raise _missing(cls, name)
 
 
-class Answering(metaclass=_Answering):
-    """Base of other classes that authors call: as `Handle`, also for names of the class itself."""
+class Answering(Hinted, metaclass=_Answering):
+    """Base of other classes that authors call; it answers for names of the class itself, too."""
 
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> NoReturn:
-            kind = type(self)
-            raise _missing(kind, name, "member", instead(kind, name))
+    @classmethod
+    def _instead(cls, name: str) -> str | None:
+        return instead(cls, name)
 
 
 def problem_of(error: BaseException) -> Problem | None:
@@ -218,9 +251,11 @@ def problem_of(error: BaseException) -> Problem | None:
 _PROBLEM = "problem"
 
 
-def _missing(kind: type, name: str, what: str, hint: str | None) -> AttributeError:
+def _missing(kind: type[Hinted], name: str) -> AttributeError:
     if name.startswith("_"):
         return AttributeError(f"'{kind.__name__}' object has no attribute '{name}'")
+    hint = kind._instead(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower())
+    what = "operator" if issubclass(kind, Handle) else "method"
     problem = Problem(f"{kind.__name__} has no {what} '{name}'.", str(call_site()), hint)
     text = f"{problem.what}\n    at {problem.where}"
     error = AttributeError(f"{text}\n    Hint: {hint}" if hint else text)
@@ -228,10 +263,14 @@ def _missing(kind: type, name: str, what: str, hint: str | None) -> AttributeErr
     return error
 
 
-def _instead(handle: type, name: str) -> str | None:
-    """The replacement for a name that is already in snake case."""
+def _as_used(kind: type, name: str) -> str:
+    """`name(...)` for a method, `name` for a property."""
+    return f"{name}(...)" if callable(getattr(kind, name)) else name
+
+
+def _instead(handle: type[Handle], name: str) -> str | None:
     if hasattr(handle, name):
-        return f"{name}(...)"
+        return _as_used(handle, name)
     if other := _OTHER_NAMES.get((handle.__name__, name)):
         return other
     if near := instead(handle, name):
@@ -243,7 +282,7 @@ def _instead(handle: type, name: str) -> str | None:
     known = handles(Handle)
     for way, leads_to in _WAYS.get(handle.__name__, ()):
         if hasattr(known[leads_to], name):
-            return f"{way}.{name}(...)"
+            return f"{way}.{_as_used(known[leads_to], name)}"
     if handle.__name__ not in ("KStream", "KTable") and hasattr(known["KStream"], name):
         return "; ".join(f"{way}.to_stream().{name}(...)" for way, _ in _WAYS.get(handle.__name__, ())) or None
     return None
@@ -252,10 +291,6 @@ def _instead(handle: type, name: str) -> str | None:
 def handles(kind: type[Handle]) -> dict[str, type[Handle]]:
     """All classes of that kind, by name."""
     return {each.__name__: each for below in kind.__subclasses__() for each in (below, *handles(below).values())}
-
-
-def _snake(name: str) -> str:
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
 
 def named(given: Any) -> str:

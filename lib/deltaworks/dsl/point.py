@@ -165,7 +165,7 @@ def _serde_of(given: Any) -> str:
     if is_windowed(given):
         inner = f"serde_for({spelled(get_args(given)[0])})" if get_args(given) else "String()"
         return (
-            f"TimeWindowed({inner}, size_ms) for keys of time windows, SessionWindowed({inner}) for those of sessions"
+            f"TimeWindowed({inner}, windows) for keys of time windows, SessionWindowed({inner}) for those of sessions"
         )
     return "give a msgspec.Struct, a dataclass, a builtin type, or a serde of your own"
 

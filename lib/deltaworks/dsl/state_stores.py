@@ -12,6 +12,7 @@ from deltaworks.dsl.mistakes import Answering, named
 from deltaworks.dsl.point import Typed, is_serde
 from deltaworks.serdes import Bytes, Serde, SessionWindowed, Windowed, serde_for
 from deltaworks.serdes.inference import is_windowed, spelled
+from deltaworks.serdes.windowed import FixedSize
 from deltaworks.topology.durations import milliseconds
 from deltaworks.topology.nodes.base import Origin
 from deltaworks.topology.stages import StoreSpec
@@ -391,7 +392,7 @@ def _window(supplier: WindowSupplier, key: Typed[Any], value: Typed[Any], *, tim
         key=_serde(supplier.name, "key", key),
         value=_serde(supplier.name, "value", value),
         retention_ms=supplier.retention_ms,
-        window_size_ms=supplier.window_size_ms,
+        windows=FixedSize(supplier.window_size_ms),
         timestamped=timestamped,
         retain_duplicates=supplier.retain_duplicates,
     )

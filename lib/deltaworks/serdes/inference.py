@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import re
 import types
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -16,12 +15,10 @@ from deltaworks.serdes.builtin_results import builtin_result
 from deltaworks.serdes.json import Json
 from deltaworks.serdes.primitives import Bytes, Double, Long, String
 from deltaworks.serdes.scalars import Uuid
+from deltaworks.serdes.type_names import type_name
 from deltaworks.serdes.windowed import Windowed
 
 _PRIMITIVES: dict[Any, Serde[Any]] = {str: String(), int: Long(), float: Double(), bytes: Bytes(), UUID: Uuid()}
-
-
-_MODULES = re.compile(r"[\w.<>]*\.(?=\w)")
 
 
 def serde_for(type: Any) -> Serde[Any] | None:
@@ -150,12 +147,9 @@ def contradicts(told: Any, given: Any) -> bool:
     return not related or (one is other and any(contradicts(*pair) for pair in parts))
 
 
-def spelled(type: Any) -> str:
-    """A type or serde as its user writes it, such as `Order` or `list[str]`."""
-    name: str | None = getattr(type, "__name__", None)
-    if name and not get_args(type):
-        return name
-    return repr(type) if isinstance(type, str) else _MODULES.sub("", repr(type))
+def spelled(given: Any) -> str:
+    """A type or serde as its user writes it, such as `Order`, `list[str]` or `Json(Order)`."""
+    return type_name(given) if get_args(given) or isinstance(given, type) else repr(given)
 
 
 def is_windowed(type: Any) -> bool:

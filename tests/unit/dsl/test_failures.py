@@ -96,8 +96,8 @@ CASES: dict[Callable[..., Any], tuple[str, str | None]] = {
         f"ImportError: deltaworks has no 'Consumed'. Use instead: {kafka_names.INSTEAD['Consumed']}.",
         None,
     ),
-    name_of_a_store: ("Stores has no member 'keyValueStoreBuilder'.", "key_value_store_builder(...)"),
-    details_of_a_store: ("Materialized has no member 'as_'.", "store='name', or Materialized('name', ...)"),
+    name_of_a_store: ("Stores has no method 'keyValueStoreBuilder'.", "key_value_store_builder(...)"),
+    details_of_a_store: ("Materialized has no method 'as_'.", "store='name', or Materialized('name', ...)"),
     in_a_helper: ("KeyError: topic.", None),
     in_the_standard_library: (
         "FileNotFoundError: [Errno 2] No such file or directory: '/nowhere/at/all'.",

@@ -150,10 +150,11 @@ def test_windowed_keys_that_are_passed_on_keep_their_serde(
     def same(key: Windowed[str], count: int) -> tuple[Windowed[str], int]:
         return key, count
 
-    group = orders.group_by_key().windowed_by(TimeWindows.of_size_with_no_grace(timedelta(seconds=1)))
+    windows = TimeWindows(size=timedelta(seconds=1), grace=timedelta(0))
+    group = orders.group_by_key().windowed_by(windows)
     group.count(store="a").to_stream().map(same).to("a")
 
-    assert sink(builder.build()).key == TimeWindowed(String(), 1_000)
+    assert sink(builder.build()).key == TimeWindowed(String(), windows)
 
 
 def test_an_unknown_type_is_no_problem_until_bytes_are_needed(
@@ -212,12 +213,13 @@ def test_counts_are_longs_and_windowed_keys_have_the_serde_of_their_windows(
     builder: StreamsBuilder, orders: KStream[str, Order]
 ) -> None:
     group = orders.group_by_key()
-    group.windowed_by(TimeWindows.of_size_with_no_grace(timedelta(seconds=1))).count(store="a").to_stream().to("a")
-    sessions = SessionWindows.of_inactivity_gap_with_no_grace(timedelta(seconds=1))
+    seconds = TimeWindows(size=timedelta(seconds=1), grace=timedelta(0))
+    group.windowed_by(seconds).count(store="a").to_stream().to("a")
+    sessions = SessionWindows(gap=timedelta(seconds=1), grace=timedelta(0))
     group.windowed_by(sessions).count(store="b").to_stream().to("b")
 
     a, b = (node for node in builder.build().nodes if isinstance(node, TopicSink))
-    assert (a.key, a.value) == (TimeWindowed(String(), 1_000), Long())
+    assert (a.key, a.value) == (TimeWindowed(String(), seconds), Long())
     assert (b.key, b.value) == (SessionWindowed(String()), Long())
 
 

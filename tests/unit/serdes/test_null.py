@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -33,7 +34,7 @@ from deltaworks.dsl.point import is_serde
 SERDES: list[Any] = [
     *(Boolean(), Bytes(), ConnectDecimal(2), DecimalText(), Double(), Float(), Integer(), Json(int)),
     *(ListOf(Long()), ListOf(String()), Long(), SessionWindowed(String()), Short(), String(), Timestamp()),
-    *(TimeWindowed(String(), 5), Uuid(), Void()),
+    *(TimeWindowed(String(), timedelta(milliseconds=5)), Uuid(), Void()),
 ]
 
 
@@ -49,7 +50,7 @@ def test_all_serdes_are_here() -> None:
     assert public - {"Serde"} == {type(serde).__name__ for serde in SERDES}
 
 
-@pytest.mark.parametrize("serde", [TimeWindowed(String(), 5), SessionWindowed(String())])
+@pytest.mark.parametrize("serde", [TimeWindowed(String(), timedelta(milliseconds=5)), SessionWindowed(String())])
 def test_a_window_without_a_key_is_refused(serde: Any) -> None:
     with pytest.raises(SerializationError, match="it has no key"):
         serde.serialize(Windowed(None, 0, 5))
