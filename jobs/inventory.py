@@ -17,7 +17,16 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from deltaworks import FixedKeyProcessor, FixedKeyRecord, Materialized, Pipeline, StreamsBuilder, TimeWindows, Topic
+from deltaworks import (
+    FixedKeyProcessor,
+    FixedKeyRecord,
+    Materialized,
+    Pipeline,
+    StreamsBuilder,
+    TimestampedWindowStore,
+    TimeWindows,
+    Topic,
+)
 
 HOUR, DAY, DAY_MS = timedelta(hours=1), timedelta(hours=24), 86_400_000
 HOURS = "inventory-customer-hours"
@@ -80,8 +89,9 @@ class LastDay(FixedKeyProcessor[str, Order, CustomerOrder]):
     """Adds up the hour of the order and the 23 before: a stream cannot join a windowed table but can read its store."""
 
     def process(self, record: FixedKeyRecord[str, Order]) -> None:
-        at_ms, windows = record.timestamp_ms, self.context.state_store(HOURS)
-        day = sum((hour for _, hour in windows.fetch_range(record.key, at_ms - DAY_MS, at_ms)), Summary())
+        hours: TimestampedWindowStore[str, Summary] = self.context.state_store(HOURS)
+        at_ms = record.timestamp_ms
+        day = sum((hour.value for _, hour in hours.fetch_range(record.key, at_ms - DAY_MS, at_ms)), Summary())
         self.context.forward(record.with_value(CustomerOrder(**msgspec.structs.asdict(record.value), day=day)))
 
 
@@ -100,7 +110,7 @@ def topology(builder: StreamsBuilder) -> None:
     stock.to_stream().filter(lambda _, stock: stock.level != stock.was).to("inventory-alerts")
 
     # Windows expire from their store; a plain table would keep every customer who ever ordered.
-    hours = orders.group_by_key().windowed_by(TimeWindows.of_size_and_grace(HOUR, HOUR))
+    hours = orders.group_by_key().windowed_by(TimeWindows(size=HOUR, grace=HOUR))
     hourly = hours.aggregate(Summary, lambda _, order, old: old + Summary(1, order.amount), store=HOURS, retention=DAY)
     hourly.to_delta("inventory_customer_hours")
     # Connected after the aggregate, so it runs after it: an order is in its own summary, unless late for its hour.

@@ -40,7 +40,7 @@ def positive_counts(builder: StreamsBuilder) -> None:
     orders.to_delta("orders")
     (
         orders.group_by_key()
-        .windowed_by(TimeWindows.of_size_with_no_grace(timedelta(seconds=10)))
+        .windowed_by(TimeWindows(size=timedelta(seconds=10), grace=timedelta(0)))
         .count(store="counts")
         .to_delta("order_counts")
     )
@@ -98,7 +98,7 @@ def test_keyed_table_is_a_snapshot_and_its_changes() -> None:
 
 def test_sessions_can_be_read_by_key() -> None:
     def sessions(builder: StreamsBuilder) -> None:
-        windows = SessionWindows.of_inactivity_gap_with_no_grace(timedelta(milliseconds=50))
+        windows = SessionWindows(gap=timedelta(milliseconds=50), grace=timedelta(0))
         builder.stream("in", key=str, value=str).group_by_key().windowed_by(windows).count(store="s").to_delta("s")
 
     driver = TopologyTestDriver(pipeline(sessions))
@@ -128,7 +128,7 @@ def test_record_crosses_an_exchange_before_pipe_input_returns() -> None:
 def test_output_topic_shows_what_the_topology_sent_and_not_what_was_piped_into_it() -> None:
     builder = StreamsBuilder()
     builder.stream("first", key=str, value=str).to("second")
-    builder.stream("second", key=str, value=str).map_values(str.upper, value=str).to("third")
+    builder.stream("second", key=str, value=str).map_values(str.upper).to("third")
     driver = TopologyTestDriver(builder.build())
 
     driver.create_input_topic("second").pipe_input("k", "piped")
@@ -187,7 +187,7 @@ def test_unknown_names_are_answered_with_the_known_ones() -> None:
 
 def test_plan_without_a_pipeline_can_be_tested(driver_for: Callable[[Plan], TopologyTestDriver]) -> None:
     builder = StreamsBuilder()
-    builder.stream("in", key=str, value=str).map_values(str.upper, value=str).to("out")
+    builder.stream("in", key=str, value=str).map_values(str.upper).to("out")
     driver = driver_for(builder.build())
 
     driver.create_input_topic("in").pipe_record(TestRecord("k", "shout", 7, (("h", b"1"),)))
