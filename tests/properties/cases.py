@@ -150,10 +150,10 @@ def joined_streams(builder: StreamsBuilder) -> None:
     def pair(one: int | None, other: int | None) -> int:
         return (-1 if one is None else failing(one)) * 100 + (-1 if other is None else other)
 
-    left.join_stream(right, pair, windows.before(ms(-1)), value=int, store="inner").to("inner")
-    left.left_join_stream(right, pair, windows.before(ms(7)), value=int, store="left").to("left")
-    left.outer_join_stream(right, pair, windows, value=int, store="outer").to("outer")
-    stream.join_stream(stream, pair, windows, value=int, store="self").to("self")
+    left.join(right, pair, windows.before(ms(-1)), value=int, store="inner").to("inner")
+    left.left_join(right, pair, windows.before(ms(7)), value=int, store="left").to("left")
+    left.outer_join(right, pair, windows, value=int, store="outer").to("outer")
+    stream.join(stream, pair, windows, value=int, store="self").to("self")
 
 
 def waiting_for_versions(builder: StreamsBuilder) -> None:

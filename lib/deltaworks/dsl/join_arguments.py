@@ -39,16 +39,16 @@ def check_stream_join(graph: Graph, other: Any, arguments: Mapping[str, Any], *,
     call = f"{operator}({_CALLS[kind]})"
     if operator.startswith("outer_") and kind != "KStream":
         hint = call.replace("outer_", "left_", 1)
-        graph.refuse(f"{operator} joins a stream with a stream only, but got {named(other)}.", where, hint)
+        graph.refuse(f"{operator} joins a stream with another stream only, but got {named(other)}.", where, hint)
     if kind == "GlobalKTable" and callable(given.get("windows")):
         graph.refuse(f"{operator} takes the joiner second, and the selector as a keyword.", where, call)
     needed = _NEEDED.get(kind)
     for name, value in given.items():
         if name not in (needed, _OPTIONAL.get(kind)):
             hint = f"select_key(selector).{call}" if name == "selector" else call
-            graph.refuse(f"{operator} with a {kind} takes no {name}, but got {named(value)}.", where, hint)
+            graph.refuse(f"{operator} with a {kind} takes no argument {name}, but got {named(value)}.", where, hint)
     if needed and needed not in given:
-        graph.refuse(f"{operator} with a {kind} needs {needed}=.", where, call)
+        graph.refuse(f"{operator} with a {kind} needs the argument {needed}.", where, call)
     if kind == "KStream":
         need_value(graph, given["windows"], JoinWindows, _CALLS[kind], operator)
 
