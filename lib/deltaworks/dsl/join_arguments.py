@@ -16,7 +16,7 @@ from deltaworks.topology.nodes.base import Origin
 
 _CALLS = {
     "KTable": "other, joiner",
-    "KStream": "other, joiner, JoinWindows.of_time_difference_with_no_grace(timedelta(minutes=5))",
+    "KStream": "other, joiner, JoinWindows(difference=timedelta(minutes=5), grace=timedelta(0))",
     "GlobalKTable": "other, joiner, selector=lambda key, value: key",
 }
 """What a stream is joined with -> the arguments of a valid call."""

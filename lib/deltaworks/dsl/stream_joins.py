@@ -130,7 +130,6 @@ def _add_window(
         key=key,
         value=value,
         retention_ms=windows.retention_ms,
-        window_size_ms=windows.size_ms,
     )
     at.graph.add_store(spec, join.where)
 

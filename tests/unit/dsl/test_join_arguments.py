@@ -12,9 +12,9 @@ import pytest
 from deltaworks import JoinWindows, Materialized, StreamsBuilder, TopologyError
 
 FILE = str(Path(__file__)).removeprefix(f"{Path.cwd()}/")
-NEAR = JoinWindows.of_time_difference_with_no_grace(timedelta(seconds=1))
+NEAR = JoinWindows(difference=timedelta(seconds=1), grace=timedelta(0))
 SECOND = timedelta(seconds=1)
-IN_WINDOWS = "other, joiner, JoinWindows.of_time_difference_with_no_grace(timedelta(minutes=5))"
+IN_WINDOWS = "other, joiner, JoinWindows(difference=timedelta(minutes=5), grace=timedelta(0))"
 BY_KEY = "other, joiner, selector=lambda key, value: key"
 
 
