@@ -48,6 +48,7 @@ from deltaworks.serdes import (
     Windowed,
 )
 from deltaworks.topology.columns import DecimalDigits
+from deltaworks.topology.docs import Doc
 from deltaworks.topology.error_handlers import (
     DeadLetterRecord,
     ErrorAction,
@@ -111,6 +112,7 @@ __all__ = [
     "DecimalDigits",
     "DecimalText",
     "DeltaworksError",
+    "Doc",
     "Double",
     "EmitStrategy",
     "ErrorAction",

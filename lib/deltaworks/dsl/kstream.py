@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -17,10 +17,10 @@ from deltaworks.dsl.materialized import Materialized, Stored
 from deltaworks.dsl.mistakes import check_function, check_partitioner, check_shape, named, need_handle, need_topics
 from deltaworks.dsl.point import Point, Typed, Unknown
 from deltaworks.dsl.processing import process, process_values
+from deltaworks.dsl.tables import delta_sink
 from deltaworks.serdes.inference import element, pair, returned
 from deltaworks.topology.nodes import (
     CustomSink,
-    DeltaSink,
     ExtractedTopicSink,
     Filter,
     FlatMap,
@@ -551,7 +551,15 @@ class KStream(KStreamJoins[K, V]):
         )
 
     def to_delta(
-        self, table: str, *, key: Typed[K] | None = None, value: Typed[V] | None = None, name: str | None = None
+        self,
+        table: str,
+        *,
+        key: str | Sequence[str] | None = None,
+        value: str | None = None,
+        doc: str | None = None,
+        key_type: Any = None,
+        value_type: Any = None,
+        name: str | None = None,
     ) -> None:
         """Appends every record to a Delta table, exactly once.
 
@@ -560,24 +568,30 @@ class KStream(KStreamJoins[K, V]):
 
         Args:
             table: name of the Delta table.
-            key: type of the key, if it is not known.
-            value: type of the value, if it is not known; its fields become the columns.
+            key: name of the key's column, or a sequence of names if the key has several: a tuple, or a type with
+                fields, whose columns have the names of the fields otherwise. If a field of the value has that name,
+                both are one column; a record in which they differ is a production error.
+            value: name of the value's column, if the value has no fields; the columns of a value with fields have
+                their names.
+            doc: description of the table, for its readers.
+            key_type: type of the key, if it is not known or `Annotated[str, Doc("...")]` says what it means.
+            value_type: likewise, of the value.
             name: name of the node.
         Source: none; in Kafka Streams a connector reads the output topic.
         """
-        where = call_site()
-        operator = f"to_delta('{table}')"
-        at = self._typed(key, value, operator, where)
-        at.then(
-            DeltaSink(
-                name=self._name(name, "KSTREAM-TODELTA-"),
-                parents=(at.node,),
-                table=table,
-                kind=TableKind.APPEND,
-                key=at.need(at.key, operator=operator, argument="key", where=where).type,
-                value=at.need(at.value, operator=operator, argument="value", where=where).type,
-                origin=where,
-            )
+        delta_sink(
+            self.at,
+            table,
+            TableKind.APPEND,
+            key=key,
+            value=value,
+            doc=doc,
+            key_type=key_type,
+            value_type=value_type,
+            known_key=self.at.key,
+            window_node=None,
+            name=self._name(name, "KSTREAM-TODELTA-"),
+            where=call_site(),
         )
 
     def sink(self, sink: Sink[K, V], *, name: str, in_replay: bool = False) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from deltaworks.dsl.graph import GENERATED_STORE, call_site
@@ -13,8 +13,9 @@ from deltaworks.dsl.suppress import suppress
 from deltaworks.dsl.table_joins import join_tables
 from deltaworks.dsl.table_readers import ask_for_old_values
 from deltaworks.dsl.table_views import filter_rows, map_rows, transform_rows
+from deltaworks.dsl.tables import delta_sink
 from deltaworks.serdes.inference import pair, returned
-from deltaworks.topology.nodes import DeltaSink, TableGroupBy, TableToStream
+from deltaworks.topology.nodes import TableGroupBy, TableToStream
 from deltaworks.topology.nodes.sinks import TableKind
 from deltaworks.topology.processors import ValueTransformer
 from deltaworks.topology.suppressed import Suppressed
@@ -348,7 +349,15 @@ class KTable(Handle, Generic[K, V]):
         return KStream(self.at.then(node))
 
     def to_delta(
-        self, table: str, *, key: Typed[K] | None = None, value: Typed[V] | None = None, name: str | None = None
+        self,
+        table: str,
+        *,
+        key: str | Sequence[str] | None = None,
+        value: str | None = None,
+        doc: str | None = None,
+        key_type: Any = None,
+        value_type: Any = None,
+        name: str | None = None,
     ) -> None:
         """Writes the table to Delta tables, exactly once.
 
@@ -361,28 +370,33 @@ class KTable(Handle, Generic[K, V]):
 
         Args:
             table: name of the Delta table.
-            key: type of the key, if it is not known; of the inner key if windowed.
-            value: type of the value, if it is not known; its fields become the columns.
+            key: name of the key's column, or a sequence of names if the key has several: a tuple, or a type with
+                fields, whose columns have the names of the fields otherwise. If a field of the value has that name,
+                both are one column; a record in which they differ is a production error.
+            value: name of the value's column, if the value has no fields; the columns of a value with fields have
+                their names.
+            doc: description of the table, for its readers.
+            key_type: type of the key, if it is not known or `Annotated[str, Doc("...")]` says what it means; of the
+                inner key if windowed.
+            value_type: likewise, of the value.
             name: name of the node.
 
         Source: none; in Kafka Streams a connector reads the topic of the table.
         """
-        where = call_site()
-        at, operator = self.at, f"to_delta('{table}')"
-        inner = getattr(at.key, "inner", at.key) if self.window_node else at.key
-        known_key = inner if key is None else at.key_or(key, operator=operator, where=where)
-        known_value = at.value_or(value, operator=operator, where=where)
-        at.graph.add(
-            DeltaSink(
-                name=at.graph.name_of(name, "KTABLE-TODELTA-"),
-                parents=(at.node,),
-                table=table,
-                kind=TableKind.WINDOWED if self.window_node else TableKind.CHANGELOG,
-                key=at.need(known_key, operator=operator, argument="key", where=where).type,
-                value=at.need(known_value, operator=operator, argument="value", where=where).type,
-                window_node=self.window_node,
-                origin=where,
-            )
+        at = self.at
+        delta_sink(
+            at,
+            table,
+            TableKind.WINDOWED if self.window_node else TableKind.CHANGELOG,
+            key=key,
+            value=value,
+            doc=doc,
+            key_type=key_type,
+            value_type=value_type,
+            known_key=getattr(at.key, "inner", at.key) if self.window_node else at.key,
+            window_node=self.window_node,
+            name=at.graph.name_of(name, "KTABLE-TODELTA-"),
+            where=call_site(),
         )
 
     def _join_foreign_key(

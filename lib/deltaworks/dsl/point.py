@@ -86,13 +86,24 @@ class Point:
             return self.value
         return self.settle(given, None, operator=operator, argument="value", where=where)
 
-    def need(self, known: Known, *, operator: str, argument: str, where: Origin) -> Serde[Any]:
-        """A serde; reports an unknown type as a problem of the topology."""
+    def need(
+        self, known: Known, *, operator: str, argument: str, where: Origin, keyword: str | None = None
+    ) -> Serde[Any]:
+        """A serde; reports an unknown type as a problem of the topology.
+
+        Args:
+            known: What is known.
+            operator: The operator that needs it.
+            argument: `key` or `value`.
+            where: The user's line.
+            keyword: The operator's argument for the type; None: as the argument.
+        """
         if isinstance(known, Unknown) and known.why:
+            here = "there or here" if keyword in (None, argument) else f"there, or {keyword}=... here"
             self.graph.report(
                 f"{operator} needs the type of the {argument}, but {known.operator} at {known.where} {known.why}.",
                 where,
-                f"{known.remedy}, or pass {argument}=..., such as {argument}=Json(Order), there or here",
+                f"{known.remedy}, or pass {argument}=..., such as {argument}=Json(Order), {here}",
             )
         return known
 
