@@ -74,6 +74,7 @@ def plan_of(case: Case, peek: Callable[[str, Any, Any], None], kept: type) -> Pl
         explicit_names=names,
         optimize=config.get("optimize", False),
         emit_interval=timedelta(milliseconds=config.get("emit_interval_ms", 0)),
+        compatible_with_kafka=True,
     )
     Interpreter(case, builder, peek, kept).build()
     return builder.build()

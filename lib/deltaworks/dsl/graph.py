@@ -37,6 +37,8 @@ class BuilderConfig:
     """Exchanges of one stream are merged, and a self-join uses one store (`topology.optimization=all`)."""
     emit_interval: timedelta = timedelta(0)
     """Wall-clock pause between two checks for closed windows and for records that stay without a partner."""
+    compatible_with_kafka: bool = False
+    """Windows that expire before they are forwarded are lost, as in Kafka Streams; else they are kept until then."""
 
     def __post_init__(self) -> None:
         if self.explicit_names not in ("stores", "all", "none"):

@@ -236,7 +236,8 @@ def _add_store(
     if emit is EmitStrategy.ON_WINDOW_CLOSE:
         # Among stores for final results, only those of time windows have a record cache in Kafka Streams.
         cached = spec.cached and isinstance(windows, TimeWindows)
-        spec = replace(spec, emits_final=True, cached=cached)
+        keeps = not at.graph.config.compatible_with_kafka
+        spec = replace(spec, emits_final=True, keeps_unforwarded=keeps, cached=cached)
     at.graph.add_store(spec, where)
     return spec.name
 

@@ -92,6 +92,10 @@ class Pipeline:
     """Merges exchanges, keeps one store for a self-join; as in `StreamsBuilder`."""
     emit_interval: timedelta = timedelta(0)
     """Wall-clock pause between two checks for results that the end of a window releases; as in `StreamsBuilder`."""
+    compatible_with_kafka: bool = False
+    """With `EmitStrategy.ON_WINDOW_CLOSE`, windows that leave their store before they are forwarded are lost, as in
+    Kafka Streams, and counted; by default, they are kept and forwarded. As in `StreamsBuilder`. A checkpoint keeps the
+    mode that it began with: another one is refused."""
     idle_timeout: timedelta | None = None
     """After this long without a record, a task's stream time follows the wall clock, so that its last windows close.
     In Kafka Streams the last windows wait for the next record."""
@@ -152,6 +156,7 @@ class Pipeline:
             explicit_names=self.explicit_names,
             optimize=self.optimize,
             emit_interval=self.emit_interval,
+            compatible_with_kafka=self.compatible_with_kafka,
         )
         topology(builder)
         return builder.build()

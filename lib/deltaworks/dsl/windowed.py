@@ -56,13 +56,14 @@ class TimeWindowedKStream(Handle, Generic[K, V]):
         """When results are forwarded: at every update, or once when the window has closed.
 
         A window has closed when its end (the millisecond after it for a sliding window) is `grace` ago in stream
-        time; the next record then sends its result. With the shortest retention (the default) a jump of stream time by
-        more than that loses results, as in Kafka Streams: keep windows longer if records may pause.
+        time; the next record then sends its result. The window is kept until then. In Kafka Streams it is lost if that
+        record is further ahead than the retention; `StreamsBuilder(compatible_with_kafka=True)` does the same.
 
         Args:
             emit: `EmitStrategy.ON_WINDOW_CLOSE` is refused on unlimited windows, which never close.
 
-        Source: `TimeWindowedKStream#emitStrategy`; differs: returns a new handle, and `emit_interval` is 0 by default.
+        Source: `TimeWindowedKStream#emitStrategy`; differs: returns a new handle, `emit_interval` is 0 by default, and
+        no result is lost by default.
         """
         need_value(self.grouping.at.graph, emit, EmitStrategy, "EmitStrategy.ON_WINDOW_CLOSE", "emit_strategy")
         if emit is EmitStrategy.ON_WINDOW_CLOSE and isinstance(self.windows, UnlimitedWindows):
@@ -193,11 +194,11 @@ class SessionWindowedKStream(Handle, Generic[K, V]):
         """When results are forwarded: at every update, or once when the session has closed.
 
         A session has closed when its last record is more than `gap + grace` ago in stream time; the next record then
-        sends its result. No tombstone is ever sent. With the shortest retention (the default) a jump of stream time by
-        more than that loses results, as in Kafka Streams: keep sessions longer if records may pause.
+        sends its result. No tombstone is ever sent. The session is kept until then. In Kafka Streams it is lost if that
+        record is further ahead than the retention; `StreamsBuilder(compatible_with_kafka=True)` does the same.
 
-        Source: `SessionWindowedKStream#emitStrategy`; differs: returns a new handle, and `emit_interval` is 0 by
-        default.
+        Source: `SessionWindowedKStream#emitStrategy`; differs: returns a new handle, `emit_interval` is 0 by default,
+        and no result is lost by default.
         """
         need_value(self.grouping.at.graph, emit, EmitStrategy, "EmitStrategy.ON_WINDOW_CLOSE", "emit_strategy")
         return SessionWindowedKStream(self.grouping, self.windows, emit)

@@ -311,6 +311,7 @@ class TopologyTestDriver:
             records_in=sum(stage.total.records_in for stage in self._all_stages),
             dropped=sum(stage.total.dropped for stage in self._all_stages),
             late=sum(stage.total.late for stage in self._all_stages),
+            lost_results=sum(stage.total.lost_results for stage in self._all_stages),
             dead_letters=sum(stage.total.dead_letters for stage in self._all_stages),
             stream_time_ms=max((stage.total.stream_time_ms for stage in self._stages), default=-1),
         )
@@ -462,6 +463,7 @@ class _StageUnderTest:
         self.total.records_in += batch.records_in
         self.total.dropped += batch.dropped
         self.total.late += batch.late
+        self.total.lost_results += batch.lost_results
         self.total.dead_letters += batch.dead_letters
         self.total.stream_time_ms = batch.stream_time_ms
 

@@ -59,6 +59,8 @@ class StoreSpec:
     """LRU stores: the maximum number of entries; above it, the least recently used one is removed."""
     emits_final: bool = False
     """Window and session stores: results are read back when their window closes, which may be after it has expired."""
+    keeps_unforwarded: bool = False
+    """Stores with `emits_final`: a window stays until it has been forwarded; else it expires as in Kafka Streams."""
     expired_stay_cached: bool = False
     """Only in tests: a record cache that is never full keeps showing entries that have left the store."""
     factory: Callable[[OrderedBytes], Any] | None = None

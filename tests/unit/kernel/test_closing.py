@@ -26,8 +26,16 @@ def ms(milliseconds: int) -> timedelta:
     return timedelta(milliseconds=milliseconds)
 
 
-def counts(windows: AnyWindows, emit: EmitStrategy, *, emit_interval: timedelta = timedelta(0)) -> Plan:
-    builder = StreamsBuilder(record_cache=False, emit_interval=emit_interval)
+def counts(
+    windows: AnyWindows,
+    emit: EmitStrategy,
+    *,
+    emit_interval: timedelta = timedelta(0),
+    compatible_with_kafka: bool = False,
+) -> Plan:
+    builder = StreamsBuilder(
+        record_cache=False, emit_interval=emit_interval, compatible_with_kafka=compatible_with_kafka
+    )
     groups = builder.stream("in", key=str, value=int).group_by_key()
     if isinstance(windows, SessionWindows):
         table = groups.windowed_by(windows).emit_strategy(emit).count(store="counts")
@@ -100,6 +108,19 @@ def test_the_pause_between_two_looks_for_closed_windows_survives_a_restart(windo
     assert parts.topic("counts") == whole.topic("counts")
     assert parts.stores == whole.stores
     assert {record.timestamp_ms for record in whole.topic("counts")} <= {20, 60, 100}
+
+
+@pytest.mark.parametrize("windows", [TEN, SLIDING, SESSIONS])
+def test_a_jump_of_stream_time_loses_no_result_unless_kafka_streams_is_imitated(windows: AnyWindows) -> None:
+    times_ms = (31, 32, 33, 500_000, 1_000_000)
+
+    kept = driven(counts(windows, CLOSE), *times_ms)
+    lost = driven(counts(windows, CLOSE, compatible_with_kafka=True), *times_ms)
+
+    all_results, some_results = len(sent(kept)), len(sent(lost))
+    assert all_results > some_results
+    assert kept.metrics.lost_results == 0
+    assert lost.metrics.lost_results == all_results - some_results
 
 
 def test_a_session_that_waits_for_its_final_result_is_not_kept_for_longer() -> None:

@@ -165,3 +165,25 @@ def test_what_state_depends_on_is_told_in_a_sentence_with_a_hint(
     for difference, part in zip(found, what, strict=True):
         assert part in difference.what
         assert difference.hint
+
+
+def closing(words: Words) -> None:
+    groups = words.group_by_key().windowed_by(TimeWindows.of_size_with_no_grace(TEN))
+    groups.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE).count(store="counts")
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_checkpoint_keeps_the_mode_in_which_it_forwards_closed_windows(before: bool) -> None:
+    def in_mode(topology: Callable[[Words], object], *, compatible_with_kafka: bool) -> dict[str, Any]:
+        builder = StreamsBuilder(compatible_with_kafka=compatible_with_kafka)
+        topology(builder.stream("words", key=str, value=str))
+        return builder.build().fingerprint()
+
+    first, second = (in_mode(closing, compatible_with_kafka=mode) for mode in (before, not before))
+    found = fingerprint.differences(first, second)
+    assert [each.what for each in found] == [f"compatible_with_kafka was {before}, is {not before}"]
+    assert found[0].hint == f"keep compatible_with_kafka={before} for this checkpoint"
+    assert fingerprint.differences(first, first) == ()
+
+    others = [in_mode(counted, compatible_with_kafka=mode) for mode in (True, False)]
+    assert fingerprint.differences(*others) == (), "nothing is forwarded when it closes"

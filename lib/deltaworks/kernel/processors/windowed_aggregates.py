@@ -142,21 +142,19 @@ def _emitting(
     """Forwards the windows with `end <= observed time - grace`, each once, by start, then bytes of the key."""
     forward, context = wiring.forward(node.name), wiring.context
     emitted = wiring.emit_clock(node, final_after_ms=1)
+    store.forwarded_before(0 if emitted.emitted_ms == NEVER else emitted.emitted_ms - size_ms + 1)
 
     def close(headers: Headers) -> None:
         closed_ms = clock.observed_ms - grace_ms
         if not emitted.due(closed_ms, context.wall_clock_ms):
             return
-        last_start_ms, from_ms = closed_ms - size_ms, 0
+        last_start_ms = closed_ms - size_ms
         if last_start_ms < 0:
             return
-        if emitted.emitted_ms != NEVER:
-            before_ms = max(0, emitted.emitted_ms - size_ms)
-            if before_ms // advance_ms == last_start_ms // advance_ms:
-                return
-            from_ms = before_ms + 1
+        if emitted.emitted_ms != NEVER and (emitted.emitted_ms - size_ms) // advance_ms == last_start_ms // advance_ms:
+            return
         emitted.emitted_ms = closed_ms
-        for key, start_ms, value, time_ms in store.closed(from_ms, last_start_ms):
+        for key, start_ms, value, time_ms in store.take_closed(last_start_ms):
             forward(Windowed(key, start_ms, start_ms + size_ms), Change(value), time_ms, headers)
 
     return close
