@@ -23,11 +23,11 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
-from deltaworks import Materialized, Pipeline, StreamsBuilder, Topic
+from deltaworks import Doc, Materialized, Pipeline, StreamsBuilder, Topic
 
 TOPICS = ("enrichment-orders", "enrichment-customers", "enrichment-checked", "enrichment-dead-letters")
 
@@ -36,10 +36,13 @@ class Order(msgspec.Struct, frozen=True):
     """A JSON value in `enrichment-orders`, keyed by order; a null value cancels the order."""
 
     order_id: str
+    """Number of the order."""
     customer_id: str | None
-    """None: a guest."""
+    """The customer; None: a guest."""
     amount: Decimal
+    """Price of the order in euros."""
     ordered_at: datetime
+    """When it was ordered."""
 
     def __post_init__(self) -> None:
         """Makes an invalid order fail to decode, so that it becomes a dead letter at the source."""
@@ -51,8 +54,11 @@ class Customer(msgspec.Struct, frozen=True):
     """A row of `enrichment-customers`, keyed by customer."""
 
     name: str
+    """Full name."""
     tier: Literal["gold", "silver", "basic"]
+    """Tier of the customer, by which offers are sent."""
     credit_limit: Decimal
+    """The largest order, in euros, that the customer may pay later."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.credit_limit < 1_000_000 or self.credit_limit != round(self.credit_limit, 2):
@@ -63,9 +69,17 @@ class CheckedOrder(Order, frozen=True):
     """An order with its customer and the answer whether it may be paid later."""
 
     customer_name: str | None
+    """Name of the customer; None: unknown."""
     tier: Literal["gold", "silver", "basic", "unknown"]
+    """Tier of the customer."""
     credit_limit: Decimal | None
+    """Credit limit of the customer in euros; None: unknown."""
     credit: Literal["approved", "rejected", "no credit"]
+    """Whether the order may be paid later; `no credit`: the customer is unknown."""
+
+
+CustomerId = Annotated[str, Doc("The customer.")]
+OrderKey = Annotated[str, Doc("The order in the key of the record; a later record with this key replaces it.")]
 
 
 def check(order: Order, customer: Customer | None) -> CheckedOrder:
@@ -89,7 +103,9 @@ def topology(builder: StreamsBuilder) -> None:
     # would forward nothing, and an order that met it meanwhile would keep it for ever.
     rows = Materialized("enrichment-customers", caching=False)
     customers = builder.table("enrichment-customers", key=str, value=Customer, store=rows, name="customers-source")
-    customers.to_delta("enrichment_customers")
+    customers.to_delta(
+        "enrichment_customers", key="customer_id", key_type=CustomerId, doc="The customers as they are now"
+    )
 
     # A guest's order has no key: a left join keeps it, while an inner join would drop it before the exchange.
     checked = (
@@ -99,12 +115,17 @@ def topology(builder: StreamsBuilder) -> None:
         .select_key(lambda _, order: order.order_id, key=str, name="by-order")
     )
     checked.to("enrichment-checked")
-    checked.to_delta("enrichment_checked")
+    checked.to_delta("enrichment_checked", key="order_id", doc="Every order, with its customer as known when it came")
 
     (
         orders.to_table(store="enrichment-orders")
         .left_join_foreign_key(customers, lambda _, order: order.customer_id, check, name="enrichment-current")
-        .to_delta("enrichment_current")
+        .to_delta(
+            "enrichment_current",
+            key="order_key",
+            key_type=OrderKey,
+            doc="The orders as they are now, with their customers as they are now",
+        )
     )
 
 

@@ -16,8 +16,10 @@ without payments, by the time of the payments; the wall clock only decides when 
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Annotated
 
 from deltaworks import (
+    Doc,
     Json,
     KeyValueStore,
     Pipeline,
@@ -31,6 +33,8 @@ from deltaworks import (
     WindowStore,
 )
 from jobs.model.fraud import Alert, Payment, Profile, Velocity, alerts
+
+UserId = Annotated[str, Doc("The user who paid.")]
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 MINUTE_MS, DAY_MS = 60_000, 86_400_000
@@ -96,7 +100,7 @@ def topology(builder: StreamsBuilder) -> None:
         .process(Watch, name="watch")
     )
     suspicious.to("fraud-alerts")
-    suspicious.to_delta("fraud_alerts")
+    suspicious.to_delta("fraud_alerts", key="user_id", key_type=UserId, doc="Payments that break a rule")
 
 
 pipeline = Pipeline(

@@ -15,17 +15,18 @@ from __future__ import annotations
 
 from datetime import timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Annotated, Any
 from zlib import crc32
 
 import msgspec
 
-from deltaworks import FixedKeyProcessor, FixedKeyRecord, KeyValueStore, Pipeline, Stores, StreamsBuilder, Topic
+from deltaworks import Doc, FixedKeyProcessor, FixedKeyRecord, KeyValueStore, Pipeline, Stores, StreamsBuilder, Topic
 from jobs.model.invoices import Invoice, Notification, Sale, SoldItem
 
 TOPICS = ("pos", "shipment", "notification", "hadoop-sink", "invoices-dead-letters")
 POINTS_PER_AMOUNT = Decimal("0.02")
 REMEMBERED_INVOICES = 10
+StoreId = Annotated[str, Doc("The store.")]
 
 
 def checked(store: str | None, invoice: Invoice) -> Invoice:
@@ -100,11 +101,16 @@ def topology(builder: StreamsBuilder) -> None:
         .process_values(AddUp)
     )
     notifications.to("notification", partitioner=by_customer)
-    notifications.to_delta("invoices_loyalty_points")
+    notifications.to_delta(
+        "invoices_loyalty_points",
+        key="store_id",
+        key_type=StoreId,
+        doc="Points that an invoice has earned for its customer",
+    )
 
     items = invoices.flat_map_values(masked_items, name="mask-and-flatten")
     items.to("hadoop-sink")
-    items.to_delta("invoices_line_items")
+    items.to_delta("invoices_line_items", key="store_id", doc="Sold items, without what would identify the customer")
 
 
 pipeline = Pipeline(

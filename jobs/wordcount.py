@@ -11,8 +11,12 @@ from __future__ import annotations
 
 import unicodedata
 from datetime import timedelta
+from typing import Annotated
 
-from deltaworks import Pipeline, StreamsBuilder, TimeWindows, Topic
+from deltaworks import Doc, Pipeline, StreamsBuilder, TimeWindows, Topic
+
+Word = Annotated[str, Doc("The word, in lower case.")]
+Count = Annotated[int, Doc("How often it was written.")]
 
 
 def words(line: str) -> list[str]:
@@ -35,11 +39,20 @@ def topology(builder: StreamsBuilder) -> None:
         .group_by(lambda _, word: word, key=str, name="by-word")
     )
     counts = by_word.count(store="wordcount-ever")
-    counts.to_delta("wordcount_counts")
+    counts.to_delta(
+        "wordcount_counts",
+        key="word",
+        value="count",
+        key_type=Word,
+        value_type=Count,
+        doc="How often each word is used",
+    )
     counts.to_stream().to("wordcount-counts")
 
     hours = TimeWindows.of_size_and_grace(timedelta(hours=1), timedelta(minutes=10))
-    by_word.windowed_by(hours).count(store="wordcount-hourly").to_delta("wordcount_hours")
+    by_word.windowed_by(hours).count(store="wordcount-hourly").to_delta(
+        "wordcount_hours", key="word", value="count", key_type=Word, value_type=Count, doc="The same for each hour"
+    )
 
 
 pipeline = Pipeline(

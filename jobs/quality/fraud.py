@@ -24,11 +24,11 @@ fraud_alerts: Suite = [
         why="All other rules hold in an empty table. Most payments are good, and some of them are suspicious.",
     ),
     one_row_per(
-        *("key", "rule", "payment_id", "timestamp", "payments"),
+        *("user_id", "rule", "payment_id", "timestamp", "payments"),
         why="A payment breaks a rule once: a second row is a batch that was written twice, or a repeated burst.",
     ),
     *never_null(
-        *("key", "rule", "payment_id", "amount", "country", "timestamp"),
+        *("user_id", "rule", "payment_id", "amount", "country", "timestamp"),
         *("payments", "total", "last_ms", "in_five_minutes", "in_hour_before"),
         why="The person who calls the user has to know the payment and why it is suspicious.",
     ),
@@ -86,26 +86,26 @@ fraud_alerts: Suite = [
         "a user's sum grows with every payment",
         "SELECT * FROM (SELECT *, lag(payments) OVER told AS payments_before, lag(total) OVER told AS total_before, "
         "lag(timestamp) OVER told AS before FROM {batch} "
-        "WINDOW told AS (PARTITION BY key ORDER BY timestamp, payments)) "
+        "WINDOW told AS (PARTITION BY user_id ORDER BY timestamp, payments)) "
         "WHERE timestamp - before < INTERVAL 1 DAY AND payments > payments_before AND total <= total_before",
         why="Each payment adds to it; a sum that stands still or falls has lost one.",
     ),
     never(
         "two payments never find the same profile",
-        "SELECT key, payments, total, last_ms FROM {batch} WHERE source_topic = 'payments' AND payments > 0 "
+        "SELECT user_id, payments, total, last_ms FROM {batch} WHERE source_topic = 'payments' AND payments > 0 "
         "GROUP BY ALL HAVING count(DISTINCT source_offset) > 1",
         why="Every payment changes the profile of its user; if it is unchanged, a payment was lost.",
     ),
     never(
         "alerts of one payment say the same of it",
         "SELECT source_partition, source_offset FROM {batch} WHERE source_topic = 'payments' GROUP BY ALL "
-        "HAVING count(DISTINCT (key, payment_id, amount, country, timestamp, payments, total, last_ms, "
+        "HAVING count(DISTINCT (user_id, payment_id, amount, country, timestamp, payments, total, last_ms, "
         "in_five_minutes, in_hour_before)) > 1",
         why="All rules judge a payment at once; if they differ, one of them looked at something else.",
     ),
     never(
         "the payments of a user are in one partition",
-        "SELECT key FROM {batch} WHERE source_topic = 'payments' GROUP BY key "
+        "SELECT user_id FROM {batch} WHERE source_topic = 'payments' GROUP BY user_id "
         "HAVING count(DISTINCT source_partition) > 1",
         why="Partitions follow from the user: a user in two of them has alerts for another user's payment.",
     ),

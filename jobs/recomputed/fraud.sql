@@ -108,7 +108,7 @@ FROM (
 -- 6. What must be in the tables and topics --------------------------------------------------------------------------
 
 CREATE OR REPLACE MACRO told(alert) AS {
-    'key': alert."user", 'payment_id': alert.payment_id, 'amount': money(alert.amount), 'country': alert.country,
+    'user_id': alert."user", 'payment_id': alert.payment_id, 'amount': money(alert.amount), 'country': alert.country,
     'rule': alert.rule, 'payments': alert.payments, 'total': money(alert.total), 'last_country': alert.last_country,
     'last_ms': alert.last_ms, 'in_five_minutes': alert.in_five_minutes, 'in_hour_before': alert.in_hour_before,
     'timestamp': instant(alert.timestamp_ms)};

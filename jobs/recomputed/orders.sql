@@ -134,7 +134,7 @@ GROUP BY user_id;
 -- 5. What must be in the tables and topics --------------------------------------------------------------------------
 
 CREATE OR REPLACE VIEW "expected enriched_orders" AS
-SELECT key_text AS key, order_id, user_id, user_name, user_country, money(amount) AS amount, type, item,
+SELECT key_text AS user_key, order_id, user_id, user_name, user_country, money(amount) AS amount, type, item,
     location, country, city, event_time, instant(timestamp_ms) AS timestamp, 'raw-orders' AS source_topic,
     "partition" AS source_partition, "offset" AS source_offset
 FROM enriched;
@@ -166,17 +166,17 @@ CREATE OR REPLACE VIEW final_before AS
 SELECT task, max(timestamp_ms) AS stream_time_ms FROM enriched GROUP BY task;
 
 CREATE OR REPLACE VIEW "expected order_counts" AS
-SELECT key_text AS key, instant(start_ms) AS window_start, instant(end_ms) AS window_end, orders AS value,
+SELECT key_text AS user_id, instant(start_ms) AS window_start, instant(end_ms) AS window_end, orders,
     instant(at_ms) AS timestamp, end_ms <= stream_time_ms - 300000 AS is_final
 FROM order_count_windows JOIN final_before ON task = partition_of(encode(key_text), getvariable('tasks'));
 
 CREATE OR REPLACE VIEW "expected user_revenue" AS
-SELECT key_text AS key, instant(start_ms) AS window_start, instant(end_ms) AS window_end, money(amount) AS value,
+SELECT key_text AS user_id, instant(start_ms) AS window_start, instant(end_ms) AS window_end, money(amount) AS revenue,
     instant(at_ms) AS timestamp, end_ms <= stream_time_ms - 300000 AS is_final
 FROM revenue_windows JOIN final_before ON task = partition_of(encode(key_text), getvariable('tasks'));
 
 CREATE OR REPLACE VIEW "expected user_sessions" AS
-SELECT user_id AS key, instant(start_ms) AS window_start, instant(end_ms) AS window_end, orders AS value,
+SELECT user_id, instant(start_ms) AS window_start, instant(end_ms) AS window_end, orders,
     instant(at_ms) AS timestamp, end_ms < stream_time_ms - session_retention_ms() AS is_final
 FROM sessions
 JOIN (SELECT target, max(timestamp_ms) AS stream_time_ms FROM hopped GROUP BY target)
@@ -184,19 +184,19 @@ JOIN (SELECT target, max(timestamp_ms) AS stream_time_ms FROM hopped GROUP BY ta
 
 -- A commit forwards the last update per key; a key that was neither there before nor is there now has none.
 CREATE OR REPLACE VIEW "expected users_changelog" AS
-SELECT key, fields.user_id, fields.name, fields.country, if(fields IS NULL, 'delete', 'upsert') AS op,
+SELECT user_id, fields.name, fields.country, if(fields IS NULL, 'delete', 'upsert') AS op,
     instant(timestamp_ms) AS timestamp, 'user-data' AS source_topic, "partition" AS source_partition,
     "offset" AS source_offset, batch AS batch_id
 FROM (
-    SELECT *, lag(fields) OVER (PARTITION BY key ORDER BY position) AS old
-    FROM (SELECT * EXCLUDE user_id, user_id AS key FROM user_updates
+    SELECT *, lag(fields) OVER (PARTITION BY user_id ORDER BY position) AS old
+    FROM (SELECT * FROM user_updates
           QUALIFY row_number() OVER (PARTITION BY user_id, batch ORDER BY position DESC) = 1)
 )
 WHERE fields IS NOT NULL OR old IS NOT NULL;
 
 CREATE OR REPLACE VIEW "expected users" AS
 SELECT * EXCLUDE op FROM (
-    SELECT * FROM "expected users_changelog" QUALIFY row_number() OVER (PARTITION BY key ORDER BY batch_id DESC) = 1
+    SELECT * FROM "expected users_changelog" QUALIFY row_number() OVER (PARTITION BY user_id ORDER BY batch_id DESC) = 1
 ) WHERE op = 'upsert';
 
 CREATE OR REPLACE VIEW "expected dead_letters" AS

@@ -54,8 +54,16 @@ DEFECTS = [
     ("enrichment_checked", f"UPDATE {{}} SET customer_name = NULL WHERE rowid = {KNOWN}", "unknown is who has no name"),
     ("enrichment_checked", f"UPDATE {{}} SET customer_id = NULL WHERE rowid = {KNOWN}", "a guest is unknown"),
     ("enrichment_checked", f"UPDATE {{}} SET amount = amount / 3 WHERE rowid = {ONE}", "whole cents"),
-    ("enrichment_checked", f"UPDATE {{}} SET key = customer_id WHERE rowid = {KNOWN}", "key and order_id"),
-    ("enrichment_checked", "UPDATE {} SET key = 'x' || key WHERE rowid % 9 = 0", "checked is in the table of orders"),
+    (
+        "enrichment_checked",
+        f"UPDATE {{}} SET order_id = NULL WHERE rowid = {KNOWN}",
+        "order_id values must never be null",
+    ),
+    (
+        "enrichment_checked",
+        "UPDATE {} SET order_id = 'x' || order_id WHERE rowid % 9 = 0",
+        "checked is in the table of orders",
+    ),
     (
         "enrichment_current_changelog",
         f"UPDATE {{}} SET amount = amount + 1 WHERE rowid = {KNOWN}",
@@ -81,14 +89,14 @@ DEFECTS = [
         f"UPDATE {{}} SET credit_limit = -1 WHERE rowid = {KNOWN}",
         "limits are between",
     ),
-    ("enrichment_customers", f"INSERT INTO {{}} FROM {{}} WHERE rowid = {ONE}", "key values must be unique"),
+    ("enrichment_customers", f"INSERT INTO {{}} FROM {{}} WHERE rowid = {ONE}", "customer_id values must be unique"),
     ("enrichment_customers", f"UPDATE {{}} SET credit_limit = 1 WHERE rowid = {ONE}", "that the changelog has"),
-    ("enrichment_current", f"INSERT INTO {{}} FROM {{}} WHERE rowid = {ONE}", "key values must be unique"),
+    ("enrichment_current", f"INSERT INTO {{}} FROM {{}} WHERE rowid = {ONE}", "order_key values must be unique"),
     ("enrichment_current", f"UPDATE {{}} SET credit = NULL WHERE rowid = {ONE}", "credit values must never be null"),
     ("enrichment_current", f"UPDATE {{}} SET amount = amount + 0.01 WHERE rowid = {ONE}", "that the changelog has"),
     (
         "enrichment_current_changelog",
-        "DELETE FROM {} WHERE batch_id = 11 AND key IN (SELECT key FROM {} WHERE batch_id < 11)",
+        "DELETE FROM {} WHERE batch_id = 11 AND order_key IN (SELECT order_key FROM {} WHERE batch_id < 11)",
         "as its customer is",
     ),
     (
