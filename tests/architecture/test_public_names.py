@@ -18,6 +18,7 @@ PUBLIC = [
     "DecimalDigits",
     "DecimalText",
     "DeltaworksError",
+    "Doc",
     "Double",
     "EmitStrategy",
     "ErrorAction",

@@ -168,8 +168,9 @@ class DeltaLog:
             raise TableError(
                 f"Delta table '{schema.name}' at {self.path} has other columns than the pipeline "
                 f"(table -> pipeline): {'; '.join(differences)}.",
-                hint="columns of a table keep their names and types: restore them, write to a table of another name, "
-                "or build the table again with the new columns: deltaworks replay <pipeline> --hand-over",
+                hint="a column that is renamed is another column: give the old names again (key= and value= of "
+                "to_delta, fields of the type), write to a table of another name, or build this one again with the new "
+                "columns: deltaworks replay <pipeline> --hand-over",
             )
 
     def describe(self, schema: TableSchema) -> None:

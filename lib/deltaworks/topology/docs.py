@@ -50,8 +50,8 @@ def _own_texts(kind: type) -> dict[str, str]:
     """The texts below the fields that a class itself declares; "" for a field without one, which hides a base's."""
     module = _source(kind.__module__)
     body = None if module is None else _body(module, kind.__qualname__.split("."))
-    own = inspect.get_annotations(kind)
-    return {} if body is None else {name: text for name, text in _fields(body) if name in own}
+    found = {} if body is None else dict(_fields(body))
+    return found if found.keys() == inspect.get_annotations(kind).keys() else {}  # else it is of another class
 
 
 def _fields(body: list[ast.stmt]) -> Iterator[tuple[str, str]]:

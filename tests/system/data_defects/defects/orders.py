@@ -90,7 +90,8 @@ DEFECTS = (
         "late orders counted twice",
         "order_counts",
         "UPDATE {} SET orders = orders + n FROM (SELECT user_key AS k, "
-        "time_bucket(INTERVAL 1 HOUR, timestamp) AS s, count(*) AS n FROM (SELECT *, max(timestamp) OVER (PARTITION BY source_partition ORDER BY source_offset) AS newest "
+        "time_bucket(INTERVAL 1 HOUR, timestamp) AS s, count(*) AS n FROM (SELECT *, "
+        "max(timestamp) OVER (PARTITION BY source_partition ORDER BY source_offset) AS newest "
         "FROM original_enriched_orders) WHERE timestamp < newest GROUP BY ALL) a "
         "WHERE k = {}.user_id AND s = window_start",
     ),
