@@ -38,6 +38,7 @@ from deltaworks import (
     WallclockTimestampExtractor,
 )
 from deltaworks.testing import TopologyTestDriver
+from deltaworks.testing.clocks import EPOCH
 from deltaworks.topology.nodes import Source
 
 Pairs = list[tuple[Any, Any]]
@@ -375,7 +376,7 @@ def times_with(extractor: TimestampExtractor) -> list[int]:
     def topology(builder: StreamsBuilder) -> None:
         builder.stream("words", key=str, value=str, timestamp_extractor=extractor).to("out")
 
-    driver = TopologyTestDriver(plan_of(topology), wall_clock_ms=9)
+    driver = TopologyTestDriver(plan_of(topology), initial_wall_clock=EPOCH + timedelta(milliseconds=9))
     for timestamp_ms in (5, -2):
         driver.create_input_topic("words").pipe_input("ann", "a", timestamp_ms=timestamp_ms)
     return [record.timestamp_ms for record in driver.create_output_topic("out").read_records_to_list()]

@@ -18,6 +18,7 @@ from deltaworks.dsl.mistakes import Handle, check_reads, need_topics
 from deltaworks.dsl.optimize import merge_exchanges, with_one_store
 from deltaworks.dsl.point import Point, Typed, settle
 from deltaworks.dsl.processing import add_store, check_supplier
+from deltaworks.dsl.shown import collected
 from deltaworks.dsl.state_stores import StoreBuilder
 from deltaworks.errors import TopologyError
 from deltaworks.topology.checks import check
@@ -93,6 +94,9 @@ class StreamsBuilder(Handle):
             compatible_with_kafka=compatible_with_kafka,
         )
         self._graph = Graph(name, config)
+
+    def __repr__(self) -> str:
+        return collected(self, self._graph)
 
     def stream(
         self,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, overload
 
+from deltaworks.dsl import shown
 from deltaworks.dsl.graph import call_site
 from deltaworks.dsl.ktable import KTable
 from deltaworks.dsl.materialize import Grouping, Wanted, cogrouped
@@ -54,6 +55,9 @@ class CogroupedKStream(Handle, Generic[K, VA]):
         self.streams = streams
         self.value = value
         self.where = where
+
+    def __repr__(self) -> str:
+        return shown.cogrouped(self, [grouping.at for grouping, _ in self.streams], self.value)
 
     def cogroup(self, group: KGroupedStream[K, V], aggregator: Callable[[K, V, VA], VA]) -> CogroupedKStream[K, VA]:
         """Adds a stream; a stream that is already there gets the new aggregator instead of its old one.
@@ -152,6 +156,10 @@ class TimeWindowedCogroupedKStream(Handle, Generic[K, VA]):
         self.cogroup = cogroup
         self.windows = windows
 
+    def __repr__(self) -> str:
+        streams = [grouping.at for grouping, _ in self.cogroup.streams]
+        return shown.cogrouped(self, streams, self.cogroup.value, repr(self.windows))
+
     def aggregate(
         self,
         initializer: Callable[[], VA],
@@ -199,6 +207,10 @@ class SessionWindowedCogroupedKStream(Handle, Generic[K, VA]):
     def __init__(self, cogroup: CogroupedKStream[K, VA], windows: SessionWindows) -> None:
         self.cogroup = cogroup
         self.windows = windows
+
+    def __repr__(self) -> str:
+        streams = [grouping.at for grouping, _ in self.cogroup.streams]
+        return shown.cogrouped(self, streams, self.cogroup.value, repr(self.windows))
 
     def aggregate(
         self,

@@ -161,6 +161,9 @@ def call_site() -> Origin:
     frame = sys._getframe(1)
     while frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
         frame = frame.f_back
-    file = frame.f_code.co_filename
-    here = str(Path.cwd()) + "/"
-    return Origin(file.removeprefix(here), frame.f_lineno)
+    return line_of(frame.f_code.co_filename, frame.f_lineno)
+
+
+def line_of(file: str, line: int) -> Origin:
+    """A line of the user's code; the file is relative to the working directory if it is below it."""
+    return Origin(file.removeprefix(str(Path.cwd()) + "/"), line)

@@ -12,6 +12,7 @@ from deltaworks.dsl.materialize import Grouping, Wanted, aggregated
 from deltaworks.dsl.materialized import Stored
 from deltaworks.dsl.mistakes import Handle, check_function, need_value
 from deltaworks.dsl.point import Typed
+from deltaworks.dsl.shown import handle
 from deltaworks.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
 from deltaworks.serdes import Long
 from deltaworks.serdes.inference import returned
@@ -41,6 +42,9 @@ class KGroupedStream(Handle, Generic[K, V]):
 
     def __init__(self, grouping: Grouping) -> None:
         self.grouping = grouping
+
+    def __repr__(self) -> str:
+        return handle(self, self.grouping.at)
 
     def count(self, *, store: Stored = "", name: str | None = None) -> KTable[K, int]:
         """Counts records per key.

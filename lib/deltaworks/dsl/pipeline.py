@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 from typing import Any, Literal
 
 from deltaworks.dsl.builder import StreamsBuilder
+from deltaworks.dsl.graph import line_of
 from deltaworks.dsl.mistakes import named
 from deltaworks.dsl.topology import Topology
 from deltaworks.errors import Problem, TopologyError
@@ -34,9 +35,9 @@ class Topic:
     """How far ahead of the clock its records may be, and what happens to others; None: any, as in Kafka Streams."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Pipeline:
-    """A topology with a name, and how it runs.
+    """A topology with a name, and how it runs. `pipeline.plan()` shows its flowchart in a notebook.
 
     ```python
     def topology(builder: StreamsBuilder) -> None:
@@ -102,6 +103,17 @@ class Pipeline:
     max_task_idle: timedelta | None = None
     """How long a task that reads several partitions waits for those that have no record at hand, so that a join sees
     the records of both sides in time order; None: it does not wait."""
+
+    def __repr__(self) -> str:
+        name = getattr(self.topology, "__qualname__", repr(self.topology))
+        code = getattr(self.topology, "__code__", None)
+        where = f" at {line_of(code.co_filename, code.co_firstlineno)}" if code else ""
+        rest = [
+            f"{each.name}={getattr(self, each.name)!r}"
+            for each in fields(self)
+            if each.name not in ("name", "topology") and getattr(self, each.name) != each.default
+        ]
+        return "; ".join([f"Pipeline '{self.name}', built by {name}{where}", *rest])
 
     @property
     def errors(self) -> ErrorPolicy:

@@ -12,6 +12,7 @@ from deltaworks.dsl.materialize import Grouping, Wanted, aggregated
 from deltaworks.dsl.materialized import Stored
 from deltaworks.dsl.mistakes import Handle, check_function, need_value
 from deltaworks.dsl.point import Typed
+from deltaworks.dsl.shown import handle
 from deltaworks.serdes import Long, Windowed
 from deltaworks.serdes.inference import returned
 from deltaworks.topology.nodes.aggregates import Aggregate, Count, Reduce
@@ -51,6 +52,9 @@ class TimeWindowedKStream(Handle, Generic[K, V]):
         self.grouping = grouping
         self.windows = windows
         self.emit = emit
+
+    def __repr__(self) -> str:
+        return handle(self, self.grouping.at, repr(self.windows))
 
     def emit_strategy(self, emit: EmitStrategy) -> TimeWindowedKStream[K, V]:
         """When results are forwarded: at every update, or once when the window has closed.
@@ -189,6 +193,9 @@ class SessionWindowedKStream(Handle, Generic[K, V]):
         self.grouping = grouping
         self.windows = windows
         self.emit = emit
+
+    def __repr__(self) -> str:
+        return handle(self, self.grouping.at, repr(self.windows))
 
     def emit_strategy(self, emit: EmitStrategy) -> SessionWindowedKStream[K, V]:
         """When results are forwarded: at every update, or once when the session has closed.

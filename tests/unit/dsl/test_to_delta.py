@@ -161,6 +161,9 @@ def test_a_key_and_a_field_of_one_name_are_one_column_and_a_record_in_which_they
     topic.pipe_input("ann", Order("ann", Decimal(1)), timestamp_ms=1)
     topic.pipe_input("ann", Order("bob", Decimal(2)), timestamp_ms=2)
     assert list(driver.table("hours").rows.values()) == [Order("ann", Decimal(1))]
+    assert [{*row} & {"key", "value", "user_id", "amount"} for row in driver.table("hours").to_dicts()] == [
+        {"user_id", "amount"}
+    ]
     topic.pipe_input("ann", None, timestamp_ms=3)
 
     assert [(row.key, row.value) for row in driver.table("appended").rows] == [

@@ -46,7 +46,7 @@ def test_what_the_job_writes_passes(count: int, batches: int, seed: int) -> None
 
 ONE = "(SELECT min(rowid) FROM {})"
 FINAL = "(SELECT min(rowid) FROM {} WHERE is_final)"
-OF_A_MERGE = "(SELECT max(rowid) FROM {} WHERE value > 2 AND NOT is_final)"
+OF_A_MERGE = "(SELECT max(rowid) FROM {} WHERE orders > 2 AND NOT is_final)"
 DEFECTS = [
     ("enriched_orders", f"INSERT INTO {{}} FROM {{}} WHERE rowid = {ONE}", "unique together: source_topic"),
     ("enriched_orders", f"UPDATE {{}} SET user_name = NULL WHERE rowid = {ONE}", "user_name values must never be null"),

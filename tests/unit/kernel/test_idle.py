@@ -27,6 +27,7 @@ from deltaworks import (
     Windowed,
 )
 from deltaworks.testing import TopologyTestDriver
+from deltaworks.testing.clocks import EPOCH
 
 Build = Callable[[KStream[str, str], StreamsBuilder], None]
 
@@ -181,7 +182,7 @@ def test_row_that_no_record_has_caused_comes_from_nowhere() -> None:
 
     driver = TopologyTestDriver(pipeline(build, idle_timeout=ms(50), on_error="continue"))
     topic = driver.create_input_topic("in")
-    topic.pipe_key_value_list([("a", "v"), ("b", "v"), ("b", "v")], start_ms=5)
+    topic.pipe_key_value_list([("a", "v"), ("b", "v"), ("b", "v")], start=EPOCH + ms(5))
 
     driver.advance_wall_clock_time(ms(50))
 

@@ -22,6 +22,11 @@ from deltaworks import (
     Windowed,
 )
 from deltaworks.testing import TestRecord, TopologyTestDriver
+from deltaworks.testing.clocks import EPOCH
+
+
+def ms(milliseconds: int) -> timedelta:
+    return timedelta(milliseconds=milliseconds)
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -97,7 +102,7 @@ def test_sessions_can_be_read_by_key() -> None:
         builder.stream("in", key=str, value=str).group_by_key().windowed_by(windows).count(store="s").to_delta("s")
 
     driver = TopologyTestDriver(pipeline(sessions))
-    topic = driver.create_input_topic("in", auto_advance=timedelta(milliseconds=30))
+    topic = driver.create_input_topic("in", advance=timedelta(milliseconds=30))
     topic.pipe_key_value_list([("a", "x"), ("a", "y"), ("b", "z")])
 
     assert driver.store("s").fetch("a") == [(Windowed("a", 0, 30), 2)]
@@ -194,7 +199,7 @@ def test_topic_clock_gives_the_timestamps() -> None:
     builder = StreamsBuilder()
     builder.stream("in", key=str, value=str).to("out")
     driver = TopologyTestDriver(builder.build())
-    topic = driver.create_input_topic("in", start_ms=100, auto_advance=timedelta(milliseconds=5))
+    topic = driver.create_input_topic("in", start=EPOCH + ms(100), advance=timedelta(milliseconds=5))
     out = driver.create_output_topic("out")
 
     topic.pipe_value_list(["a", "b"])
@@ -266,10 +271,10 @@ def test_driver_that_is_closed_takes_no_records_and_shows_its_results() -> None:
 
 def test_lists_of_records_may_have_times_of_their_own() -> None:
     driver = TopologyTestDriver(pipeline(checked))
-    topic = driver.create_input_topic("in", start_ms=1)
+    topic = driver.create_input_topic("in", start=EPOCH + ms(1))
 
-    topic.pipe_key_value_list([("a", 1), ("a", 2)], start_ms=10, advance=timedelta(milliseconds=5))
-    topic.pipe_value_list([3], start_ms=30)
+    topic.pipe_key_value_list([("a", 1), ("a", 2)], start=EPOCH + ms(10), advance=timedelta(milliseconds=5))
+    topic.pipe_value_list([3], start=EPOCH + ms(30))
     topic.pipe_value(4)
 
     assert [record.timestamp_ms for record in driver.create_output_topic("seen").read_records_to_list()] == [
