@@ -101,7 +101,7 @@ def joined(one: Visit, other: Visit) -> Visit:
 def topology(builder: StreamsBuilder) -> None:
     """Follows the picture above from top to bottom."""
     clicks = builder.stream("page-clicks", key=str, value=Click, name="clicks").filter(lambda _, click: bool(click))
-    hours = TimeWindows.of_size_and_grace(HOUR, GRACE)
+    hours = TimeWindows(size=HOUR, grace=GRACE)
     clicks.group_by_key().windowed_by(hours).count(store="clicks-per-page").to_delta(
         "clicks_pages", key="page", value="clicks", key_type=Page, value_type=Clicks, doc="Clicks on a page per hour"
     )
@@ -118,7 +118,7 @@ def topology(builder: StreamsBuilder) -> None:
         "clicks_late", key="user_id", key_type=UserId, doc="Clicks that came too late to be part of a visit"
     )
 
-    sessions = SessionWindows.of_inactivity_gap_and_grace(PAUSE, GRACE).max_duration(timedelta(hours=24))
+    sessions = SessionWindows(gap=PAUSE, grace=GRACE, max_duration=timedelta(hours=24))
     visits = arrivals["in-time"].map_values(visit_of).group_by_key().windowed_by(sessions)
     visits.reduce(joined, store="clicks-visits").to_delta(
         "clicks_visits",

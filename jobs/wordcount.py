@@ -49,9 +49,14 @@ def topology(builder: StreamsBuilder) -> None:
     )
     counts.to_stream().to("wordcount-counts")
 
-    hours = TimeWindows.of_size_and_grace(timedelta(hours=1), timedelta(minutes=10))
+    hours = TimeWindows(size=timedelta(hours=1), grace=timedelta(minutes=10))
     by_word.windowed_by(hours).count(store="wordcount-hourly").to_delta(
-        "wordcount_hours", key="word", value="count", key_type=Word, value_type=Count, doc="The same for each hour"
+        "wordcount_hours",
+        key="word",
+        value="count",
+        key_type=Word,
+        value_type=Count,
+        doc="How often each word is used in an hour",
     )
 
 

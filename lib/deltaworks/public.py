@@ -96,7 +96,14 @@ from deltaworks.topology.timestamps import (
     UsePartitionTimeOnInvalidTimestamp,
     WallclockTimestampExtractor,
 )
-from deltaworks.topology.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
+from deltaworks.topology.windows import (
+    EmitStrategy,
+    SessionWindows,
+    SlidingWindows,
+    TimeWindows,
+    UnlimitedWindows,
+    Windows,
+)
 
 __all__ = [
     "Boolean",
@@ -200,4 +207,5 @@ __all__ = [
     "WallclockTimestampExtractor",
     "WindowStore",
     "Windowed",
+    "Windows",
 ]

@@ -106,6 +106,7 @@ PUBLIC = [
     "WallclockTimestampExtractor",
     "WindowStore",
     "Windowed",
+    "Windows",
 ]
 
 

@@ -158,8 +158,8 @@ def of_each_kind() -> TopologyTestDriver:
     numbers = builder.stream("numbers", key=str, value=int)
     grouped = numbers.group_by_key()
     grouped.count(store="key-value")
-    grouped.windowed_by(TimeWindows.of_size_with_no_grace(SECOND)).count(store="window")
-    grouped.windowed_by(SessionWindows.of_inactivity_gap_with_no_grace(SECOND)).count(store="session")
+    grouped.windowed_by(TimeWindows(size=SECOND, grace=timedelta(0))).count(store="window")
+    grouped.windowed_by(SessionWindows(gap=SECOND, grace=timedelta(0))).count(store="session")
     numbers.to_table(store=Materialized("versioned", history=SECOND))
     return TopologyTestDriver(builder.build())
 

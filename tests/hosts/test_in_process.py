@@ -178,7 +178,7 @@ def test_punctuators_run_in_ticks_also_in_tasks_that_have_never_had_a_record(set
 
 def test_idle_tasks_close_their_last_windows(settings: Settings) -> None:
     def topology(builder: StreamsBuilder) -> None:
-        windows = TimeWindows.of_size_with_no_grace(timedelta(seconds=10))
+        windows = TimeWindows(size=timedelta(seconds=10), grace=timedelta(0))
         builder.stream("in", key=str, value=int).group_by_key().windowed_by(windows).count(store="counts").to_delta("c")
 
     kafka = MemoryKafka({"in": 2})
@@ -213,7 +213,7 @@ def test_a_topology_chooses_the_partitions_of_what_it_writes(settings: Settings)
 
 
 def closed_windows(builder: StreamsBuilder) -> None:
-    windows = TimeWindows.of_size_and_grace(timedelta(seconds=10), timedelta(0))
+    windows = TimeWindows(size=timedelta(seconds=10), grace=timedelta(0))
     groups = builder.stream("in", key=str, value=str).group_by_key().windowed_by(windows)
     table = groups.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE).count(store="counts")
     table.to_stream().select_key(lambda window, _: f"{window.key} {window.start_ms}", key=str).to("out")

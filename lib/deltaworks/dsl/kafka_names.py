@@ -38,7 +38,7 @@ INSTEAD = {
     "ValueJoiner": _FUNCTION,
     "ValueMapper": _FUNCTION,
     "ValueTransformerWithKey": "ValueTransformer",
-    "WindowedSerdes": "TimeWindowed(serde, size_ms), SessionWindowed(serde)",
+    "WindowedSerdes": "TimeWindowed(serde, timedelta(minutes=5)), SessionWindowed(serde)",
 }
 """Class -> what to use instead."""
 

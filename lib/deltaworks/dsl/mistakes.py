@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 from deltaworks.dsl.graph import Graph, call_site
 from deltaworks.topology.durations import wrong_duration
 from deltaworks.topology.nodes.base import Origin
+from deltaworks.topology.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows, Windows
 
 _AGGREGATE_FIRST = ("count(store='...')", "KTable")
 _WAYS: dict[str, tuple[tuple[str, str], ...]] = {
@@ -112,6 +113,19 @@ def need_value(graph: Graph, given: Any, wanted: type | tuple[type, ...], exampl
         kinds = wanted if isinstance(wanted, tuple) else (wanted,)
         names = " or ".join(kind.__name__ for kind in kinds)
         graph.refuse(f"{operator} needs {names}, but got {named(given)}.", call_site(), f"{operator}({example})")
+
+
+def need_windows(graph: Graph, windows: Any) -> None:
+    """Refuses what is not windows, and an author's windows whose state nobody could recognise after a restart."""
+    wanted = (TimeWindows, SlidingWindows, SessionWindows, UnlimitedWindows, Windows)
+    example = "TimeWindows(size=timedelta(minutes=5), grace=timedelta(0))"
+    need_value(graph, windows, wanted, example, "windowed_by")
+    if isinstance(windows, Windows) and " at 0x" in windows.name:
+        graph.report(
+            f"windowed_by: {windows.name} has a field without a lasting name, which tells a restart nothing.",
+            call_site(),
+            "give the field a value such as a text or a number, or a class of your own with __repr__",
+        )
 
 
 def need_topics(graph: Graph, topics: Iterable[Any], *, operator: str, where: Origin) -> None:

@@ -11,6 +11,7 @@ from deltaworks.dsl.graph import call_site
 from deltaworks.dsl.mistakes import named
 from deltaworks.dsl.point import Typed
 from deltaworks.serdes import Bytes, Serde, serde_for
+from deltaworks.serdes.windowed import FixedSize
 from deltaworks.topology.durations import milliseconds
 from deltaworks.topology.nodes.base import Origin
 from deltaworks.topology.stages import StoreSpec
@@ -385,7 +386,7 @@ def _window(supplier: WindowSupplier, key: Typed[Any], value: Typed[Any], *, tim
         key=_serde(supplier.name, "key", key),
         value=_serde(supplier.name, "value", value),
         retention_ms=supplier.retention_ms,
-        window_size_ms=supplier.window_size_ms,
+        windows=FixedSize(supplier.window_size_ms),
         timestamped=timestamped,
         retain_duplicates=supplier.retain_duplicates,
     )

@@ -16,7 +16,14 @@ from deltaworks.dsl.shown import handle
 from deltaworks.serdes import Long, Windowed
 from deltaworks.serdes.inference import returned
 from deltaworks.topology.nodes.aggregates import Aggregate, Count, Reduce
-from deltaworks.topology.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
+from deltaworks.topology.windows import (
+    EmitStrategy,
+    SessionWindows,
+    SlidingWindows,
+    TimeWindows,
+    UnlimitedWindows,
+    Windows,
+)
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -24,7 +31,7 @@ VA = TypeVar("VA")
 
 
 class TimeWindowedKStream(Handle, Generic[K, V]):
-    """A grouped stream cut into tumbling, hopping, sliding or unlimited windows; a handle, made by `windowed_by`.
+    """A grouped stream cut into windows of any kind but sessions; a handle, made by `windowed_by`.
 
     A record counts for a window `[start, end)` as long as stream time has not reached `end + grace`, for a sliding
     window `[first, last]` as long as stream time has not passed `last + grace`. Null keys are dropped; sliding
@@ -34,7 +41,7 @@ class TimeWindowedKStream(Handle, Generic[K, V]):
     >>> from deltaworks.testing import TopologyTestDriver
     >>> builder = StreamsBuilder()
     >>> clicks = builder.stream("clicks", key=str, value=str).group_by_key()
-    >>> minutes = TimeWindows.of_size_with_no_grace(timedelta(minutes=1))
+    >>> minutes = TimeWindows(size=timedelta(minutes=1), grace=timedelta(0))
     >>> clicks.windowed_by(minutes).count(store="clicks").to_delta("clicks")
     >>> driver = TopologyTestDriver(builder.build())
     >>> for time in (1_000, 59_999, 60_000, 2_000):  # the last one comes after its window has ended
@@ -46,7 +53,7 @@ class TimeWindowedKStream(Handle, Generic[K, V]):
     def __init__(
         self,
         grouping: Grouping,
-        windows: TimeWindows | UnlimitedWindows | SlidingWindows,
+        windows: TimeWindows | UnlimitedWindows | SlidingWindows | Windows,
         emit: EmitStrategy = EmitStrategy.ON_WINDOW_UPDATE,
     ) -> None:
         self.grouping = grouping
@@ -61,7 +68,8 @@ class TimeWindowedKStream(Handle, Generic[K, V]):
 
         A window has closed when its end (the millisecond after it for a sliding window) is `grace` ago in stream
         time; the next record then sends its result. The window is kept until then. In Kafka Streams it is lost if that
-        record is further ahead than the retention; `StreamsBuilder(compatible_with_kafka=True)` does the same.
+        record is further ahead than the retention; `StreamsBuilder(compatible_with_kafka=True)` does the same,
+        except with your own `Windows`.
 
         Args:
             emit: `EmitStrategy.ON_WINDOW_CLOSE` is refused on unlimited windows, which never close.
@@ -173,7 +181,7 @@ class SessionWindowedKStream(Handle, Generic[K, V]):
     >>> from deltaworks.testing import TopologyTestDriver
     >>> builder = StreamsBuilder()
     >>> clicks = builder.stream("clicks", key=str, value=str).group_by_key()
-    >>> visits = SessionWindows.of_inactivity_gap_and_grace(timedelta(seconds=30), timedelta(minutes=1))
+    >>> visits = SessionWindows(gap=timedelta(seconds=30), grace=timedelta(minutes=1))
     >>> clicks.windowed_by(visits).count(store="visits").to_stream().to("visits")
     >>> driver = TopologyTestDriver(builder.build())
     >>> for time in (0, 50_000, 25_000):  # the last one joins two sessions

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from deltaworks.serdes.base import Serde
+from deltaworks.serdes.windowed import WindowEnds
 from deltaworks.topology.nodes import AnyNode
 from deltaworks.topology.nodes.processor_api import FixedKeyProcessorNode, ProcessorNode
 from deltaworks.topology.nodes.repartition import ExchangeSink
@@ -47,8 +48,8 @@ class StoreSpec:
     retention_ms: int | None = None
     """Window and session stores: entries older than the newest one by more than this are gone. Versioned stores: how
     far back a version can be read or written."""
-    window_size_ms: int | None = None
-    """Window stores: the time from a window's start to its end."""
+    windows: WindowEnds | None = None
+    """Window stores: says where a window ends."""
     cached: bool = False
     """With a record cache, a commit forwards the last update per key; without, every update is forwarded at once."""
     timestamped: bool = True

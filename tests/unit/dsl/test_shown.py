@@ -12,7 +12,7 @@ import pytest
 from deltaworks import KStream, Pipeline, Processor, Record, StreamsBuilder, TimeWindows, Topic, Topology
 from deltaworks.dsl.mistakes import Handle
 
-HOURS = TimeWindows.of_size_with_no_grace(timedelta(hours=1))
+HOURS = TimeWindows(size=timedelta(hours=1), grace=timedelta(0))
 
 
 class Order(msgspec.Struct, frozen=True):

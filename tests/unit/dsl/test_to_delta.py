@@ -20,7 +20,7 @@ from deltaworks.topology.nodes.sinks import DeltaSink, TableKind
 from deltaworks.topology.table_columns import author_columns, comments
 
 Revenue = Annotated[Decimal, Doc("Sum in euros.")]
-HOURS = TimeWindows.of_size_with_no_grace(timedelta(hours=1))
+HOURS = TimeWindows(size=timedelta(hours=1), grace=timedelta(0))
 
 
 class Order(msgspec.Struct, frozen=True):

@@ -37,7 +37,7 @@ def plan() -> Plan:
     orders = builder.stream("orders", key=str, value=Order)
     orders.to_delta("orders")
     orders.to_table(store="last").to_delta("last")
-    orders.group_by_key().windowed_by(TimeWindows.of_size_with_no_grace(HOUR)).count(store="hours").to_delta("hours")
+    orders.group_by_key().windowed_by(TimeWindows(size=HOUR, grace=timedelta(0))).count(store="hours").to_delta("hours")
     return builder.build()
 
 

@@ -40,7 +40,7 @@ def positive_counts(builder: StreamsBuilder) -> None:
     orders.to_delta("orders")
     (
         orders.group_by_key()
-        .windowed_by(TimeWindows.of_size_with_no_grace(timedelta(seconds=10)))
+        .windowed_by(TimeWindows(size=timedelta(seconds=10), grace=timedelta(0)))
         .count(store="counts")
         .to_delta("order_counts")
     )
@@ -98,7 +98,7 @@ def test_keyed_table_is_a_snapshot_and_its_changes() -> None:
 
 def test_sessions_can_be_read_by_key() -> None:
     def sessions(builder: StreamsBuilder) -> None:
-        windows = SessionWindows.of_inactivity_gap_with_no_grace(timedelta(milliseconds=50))
+        windows = SessionWindows(gap=timedelta(milliseconds=50), grace=timedelta(0))
         builder.stream("in", key=str, value=str).group_by_key().windowed_by(windows).count(store="s").to_delta("s")
 
     driver = TopologyTestDriver(pipeline(sessions))

@@ -34,10 +34,10 @@ def plan() -> Plan:
     orders.to_table(store=Materialized("last", history=SECOND)).to_delta("last")
     grouped = orders.group_by_key()
     grouped.count(store="counts")
-    windows = TimeWindows.of_size_with_no_grace(SECOND)
+    windows = TimeWindows(size=SECOND, grace=timedelta(0))
     grouped.windowed_by(windows).count(store="seconds").to_delta("seconds")
-    grouped.windowed_by(SessionWindows.of_inactivity_gap_with_no_grace(SECOND)).count(store="visits")
-    near = JoinWindows.of_time_difference_with_no_grace(SECOND)
+    grouped.windowed_by(SessionWindows(gap=SECOND, grace=timedelta(0))).count(store="visits")
+    near = JoinWindows(difference=SECOND, grace=timedelta(0))
     orders.join_stream(orders, lambda one, _: one, near, store="pairs")
     return builder.build()
 

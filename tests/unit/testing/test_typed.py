@@ -53,9 +53,9 @@ def plan() -> Plan:
     amounts.to("amounts")
     grouped = orders.group_by_key()
     grouped.count(store="counts")
-    hours = grouped.windowed_by(TimeWindows.of_size_with_no_grace(HOUR)).count(store="hours")
+    hours = grouped.windowed_by(TimeWindows(size=HOUR, grace=timedelta(0))).count(store="hours")
     hours.to_stream().to("hours")
-    grouped.windowed_by(SessionWindows.of_inactivity_gap_with_no_grace(HOUR)).count(store="visits")
+    grouped.windowed_by(SessionWindows(gap=HOUR, grace=timedelta(0))).count(store="visits")
     builder.table("users", key=str, value=str, store=Materialized("users", history=HOUR))
     builder.add_state_store(
         Stores.key_value_store_builder(Stores.persistent_key_value_store("seen"), key=str, value=Order)

@@ -151,12 +151,22 @@ class WindowStore:
         Ordered by start, then bytes of the key. A window that has expired meanwhile is there if the store keeps it,
         else it is lost.
         """
-        codec, from_ms = self.codec, max(0, self._lose_expired(to_ms + 1))
+        from_ms = max(0, self._lose_expired(to_ms + 1))
         self._unforwarded_from_ms = to_ms + 1
-        return [
-            (codec.key_object(key), start_ms, codec.value_of_cached(entry[0]), entry[1])
-            for (start_ms, key), entry in self._written_between(from_ms, to_ms)
-        ]
+        return self._rows(self._written_between(from_ms, to_ms))
+
+    def closed_at(self, start_ms: int) -> list[tuple[Any, int, Any, int]]:
+        """The same for one start, in any order of starts; the caller says what has been forwarded."""
+        found = {(start_ms, data[:-TIME_BYTES]): raw for data, raw in self._reader.scan_time(start_ms, start_ms + 1)}
+        return self._rows(self._with_changes(found, [start_ms] if start_ms in self.windows else []))
+
+    def committed_starts(self) -> Iterator[int]:
+        """The starts at which something was committed, oldest first."""
+        from_ms = 0
+        while (entry := next(self._reader.scan_time(from_ms, None), None)) is not None:
+            start_ms = int.from_bytes(entry[0][-TIME_BYTES:], "big")
+            yield start_ms
+            from_ms = start_ms + 1
 
     def take_lost(self) -> int:
         """How many windows have expired before they were forwarded, since the last call."""
@@ -174,15 +184,28 @@ class WindowStore:
 
     def _written_between(self, from_ms: int, to_ms: int) -> list[tuple[tuple[int, bytes], Entry]]:
         """Windows that start in a span, also just expired ones. Spans may only move forward between two commits."""
-        codec, found = self.codec, dict[tuple[int, bytes], Entry]()
         if self._by_time is None:
             self._by_time = CommittedByTime(self._reader)
-        for start_ms, data, raw in self._by_time.take(from_ms, to_ms):
-            found[start_ms, data[:-TIME_BYTES]] = codec.entry(raw)
-        for start_ms in self._starts_between(from_ms, to_ms):
+        found = {(start_ms, data[:-TIME_BYTES]): raw for start_ms, data, raw in self._by_time.take(from_ms, to_ms)}
+        return self._with_changes(found, self._starts_between(from_ms, to_ms))
+
+    def _with_changes(
+        self, committed: dict[tuple[int, bytes], bytes], changed: list[int]
+    ) -> list[tuple[tuple[int, bytes], Entry]]:
+        """Committed entries by start and bytes of the key, with the changes of some starts."""
+        codec = self.codec
+        found = {at: codec.entry(raw) for at, raw in committed.items()}
+        for start_ms in changed:
             for cached_key, entry in self.windows[start_ms].updates.items():
                 found[start_ms, codec.cached_key_bytes(cached_key)] = entry
         return sorted(((at, entry) for at, entry in found.items() if entry[0] is not None), key=lambda item: item[0])
+
+    def _rows(self, found: list[tuple[tuple[int, bytes], Entry]]) -> list[tuple[Any, int, Any, int]]:
+        codec = self.codec
+        return [
+            (codec.key_object(key), start_ms, codec.value_of_cached(entry[0]), entry[1])
+            for (start_ms, key), entry in found
+        ]
 
     def index_keys(self) -> None:
         """Enables `starts` from now on."""
