@@ -23,7 +23,7 @@ def property_of(schema: TableSchema) -> str:
 
 def described(definition: Mapping[str, Any], schema: TableSchema) -> dict[str, Any]:
     """The definition with what `schema` says; unchanged if it says that already."""
-    ours = set(json.loads(definition["configuration"].get(PROPERTY, "[]")))
+    ours = _ours(definition)
     columns = json.loads(definition["schemaString"])
     changed = False
     for column in columns["fields"]:
@@ -47,3 +47,10 @@ def described(definition: Mapping[str, Any], schema: TableSchema) -> dict[str, A
         else definition["schemaString"],
         "configuration": {**definition["configuration"], PROPERTY: told},
     }
+
+
+def _ours(definition: Mapping[str, Any]) -> set[str]:
+    try:
+        return set(map(str, json.loads(definition["configuration"].get(PROPERTY, "[]"))))
+    except (ValueError, TypeError):
+        return set()  # somebody has changed the property

@@ -139,6 +139,29 @@ def test_a_property_that_another_writer_sets_meanwhile_stays(tmp_path: Path, mon
     assert log.definition["description"] == "Payments"
 
 
+def test_another_owner_brings_its_own_words(tmp_path: Path) -> None:
+    log = start(tmp_path / "production", replace(TOTALS, doc=None, key=str))
+    staged = start(tmp_path / "staging")
+
+    definition = log.owned_by("a replay", like=staged)
+
+    (schema,) = schemas(TOTALS)
+    assert definition["description"] == "Payments per user and hour"
+    assert descriptions.described(definition, schema) == definition
+
+
+@pytest.mark.parametrize("nonsense", ["", "ours", "3", '{"a": 1}'])
+def test_a_start_survives_a_property_that_somebody_has_changed(tmp_path: Path, nonsense: str) -> None:
+    start(tmp_path)
+    properties = {descriptions.PROPERTY: nonsense}
+    DeltaTable(tmp_path / "totals").alter.set_table_properties(properties, raise_if_not_exists=False)
+
+    log = start(tmp_path, generation=2)
+
+    (schema,) = schemas(TOTALS)
+    assert log.properties[descriptions.PROPERTY] == descriptions.property_of(schema)
+
+
 def test_another_writer_of_columns_is_refused_all_the_same(tmp_path: Path) -> None:
     log = start(tmp_path)
     fields = json.loads(log.schema_text)
