@@ -87,14 +87,14 @@ def everybody(builder: StreamsBuilder) -> GlobalKTable[str, str]:
 
 def test_map_values_gets_the_value_alone() -> None:
     def topology(builder: StreamsBuilder) -> None:
-        words(builder).map_values(str.upper, value=str).to("out")
+        words(builder).map_values(str.upper).to("out")
 
     assert outputs(topology, [("words", "k", "a")]) == [("k", "A")]
 
 
 def test_flat_map_values_gets_the_value_alone() -> None:
     def topology(builder: StreamsBuilder) -> None:
-        words(builder).flat_map_values(str.split, value=str).to("out")
+        words(builder).flat_map_values(str.split).to("out")
 
     assert outputs(topology, [("words", "k", "a b")]) == [("k", "a"), ("k", "b")]
 
@@ -108,7 +108,7 @@ def test_flat_map_values_with_key_gets_both() -> None:
 
 def test_map_values_of_a_table_gets_the_value_alone() -> None:
     def topology(builder: StreamsBuilder) -> None:
-        users(builder).map_values(str.upper, value=str).to_stream().to("out")
+        users(builder).map_values(str.upper).to_stream().to("out")
 
     assert outputs(topology, [("users", "ann", "x"), ("users", "ann", None)]) == [("ann", "X"), ("ann", None)]
 

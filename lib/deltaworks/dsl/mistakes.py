@@ -12,7 +12,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from deltaworks.dsl.graph import Graph, call_site
+from deltaworks.errors import Problem
 from deltaworks.topology.durations import wrong_duration
+from deltaworks.topology.java_names import instead
 from deltaworks.topology.nodes.base import Origin
 from deltaworks.topology.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows, Windows
 
@@ -72,7 +74,7 @@ class Hinted:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
-            raise AttributeError(_missing(type(self), name))
+            raise _missing(type(self), name)
 
     @classmethod
     def _instead(cls, name: str) -> str | None:
@@ -225,13 +227,40 @@ def _takes(signature: inspect.Signature, arguments: list[str]) -> bool:
     return True
 
 
-def _missing(kind: type[Hinted], name: str) -> str:
+class _Answering(type):
+    if not TYPE_CHECKING:
+
+        def __getattr__(cls, name: str) -> NoReturn:
+            raise _missing(cls, name)
+
+
+class Answering(Hinted, metaclass=_Answering):
+    """Base of other classes that authors call; it answers for names of the class itself, too."""
+
+    @classmethod
+    def _instead(cls, name: str) -> str | None:
+        return instead(cls, name)
+
+
+def problem_of(error: BaseException) -> Problem | None:
+    """What was told about a name that a class of ours does not have."""
+    told = vars(error).get(_PROBLEM)
+    return told if isinstance(told, Problem) else None
+
+
+_PROBLEM = "problem"
+
+
+def _missing(kind: type[Hinted], name: str) -> AttributeError:
     if name.startswith("_"):
-        return f"'{kind.__name__}' object has no attribute '{name}'"
+        return AttributeError(f"'{kind.__name__}' object has no attribute '{name}'")
     hint = kind._instead(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower())
     what = "operator" if issubclass(kind, Handle) else "method"
-    text = f"{kind.__name__} has no {what} '{name}'.\n    at {call_site()}"
-    return f"{text}\n    Hint: {hint}" if hint else text
+    problem = Problem(f"{kind.__name__} has no {what} '{name}'.", str(call_site()), hint)
+    text = f"{problem.what}\n    at {problem.where}"
+    error = AttributeError(f"{text}\n    Hint: {hint}" if hint else text)
+    vars(error)[_PROBLEM] = problem
+    return error
 
 
 def _as_used(kind: type, name: str) -> str:
@@ -244,22 +273,24 @@ def _instead(handle: type[Handle], name: str) -> str | None:
         return _as_used(handle, name)
     if other := _OTHER_NAMES.get((handle.__name__, name)):
         return other
+    if near := instead(handle, name):
+        return near
     if handle.__name__ == "GlobalKTable":
         return "a global table can only be joined: stream.join_global(table, selector, joiner)"
     if handle.__name__ == "BranchedKStream":
         return "end the split with default_branch() or no_default_branch(), then take a branch: branches['name']"
-    handles = _handles(Handle)
+    known = handles(Handle)
     for way, leads_to in _WAYS.get(handle.__name__, ()):
-        if hasattr(handles[leads_to], name):
-            return f"{way}.{_as_used(handles[leads_to], name)}"
-    if handle.__name__ not in ("KStream", "KTable") and hasattr(handles["KStream"], name):
+        if hasattr(known[leads_to], name):
+            return f"{way}.{_as_used(known[leads_to], name)}"
+    if handle.__name__ not in ("KStream", "KTable") and hasattr(known["KStream"], name):
         return "; ".join(f"{way}.to_stream().{name}(...)" for way, _ in _WAYS.get(handle.__name__, ())) or None
     return None
 
 
-def _handles(kind: type[Handle]) -> dict[str, type[Handle]]:
+def handles(kind: type[Handle]) -> dict[str, type[Handle]]:
     """All classes of that kind, by name."""
-    return {each.__name__: each for below in kind.__subclasses__() for each in (below, *_handles(below).values())}
+    return {each.__name__: each for below in kind.__subclasses__() for each in (below, *handles(below).values())}
 
 
 def named(given: Any) -> str:

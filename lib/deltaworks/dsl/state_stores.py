@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, get_args
 
 from deltaworks.dsl.graph import call_site
-from deltaworks.dsl.mistakes import named
-from deltaworks.dsl.point import Typed
-from deltaworks.serdes import Bytes, Serde, serde_for
+from deltaworks.dsl.mistakes import Answering, named
+from deltaworks.dsl.point import Typed, is_serde
+from deltaworks.serdes import Bytes, Serde, SessionWindowed, Windowed, serde_for
+from deltaworks.serdes.inference import is_windowed, spelled
 from deltaworks.serdes.windowed import FixedSize
 from deltaworks.topology.durations import milliseconds
 from deltaworks.topology.nodes.base import Origin
@@ -31,7 +32,7 @@ S = TypeVar("S")
 
 
 @dataclass(frozen=True)
-class StoreBuilder(Generic[S]):
+class StoreBuilder(Answering, Generic[S]):
     """A store to be added to a topology; made by `Stores`.
 
     Source: `StoreBuilder`; differs: `build` is the kernel's affair.
@@ -121,7 +122,7 @@ class SessionSupplier:
     retention_ms: int
 
 
-class Stores:
+class Stores(Answering):
     """Makes stores: a supplier says how a store keeps its entries, a builder adds the types.
 
     Our stores are in memory and durable at once, so the `in_memory_...` variants are the `persistent_...` ones.
@@ -258,6 +259,11 @@ class Stores:
     ) -> StoreBuilder[KeyValueStore[K, V]]:
         """A `KeyValueStore` of these types.
 
+        Args:
+            supplier: how it keeps its entries.
+            key: type or serde of the keys; `Windowed[str]` and the like may be keys, too.
+            value: type or serde of the values.
+
         Source: `Stores#keyValueStoreBuilder`; differs: no.
         """
         _supplier(supplier, KeyValueSupplier, "persistent_key_value_store('counts')")
@@ -393,15 +399,22 @@ def _window(supplier: WindowSupplier, key: Typed[Any], value: Typed[Any], *, tim
 
 
 def _serde(name: str, argument: str, given: Typed[Any]) -> Serde[Any]:
-    if hasattr(given, "serialize") and not isinstance(given, type):
+    if is_serde(given) and not isinstance(given, type):
         return given
-    found = serde_for(given)
+    found = _windowed(given) or serde_for(given)
     if found is None:
-        raise ValueError(
-            f"store '{name}': there is no serde for {argument}={getattr(given, '__name__', given)};"
-            " give a msgspec.Struct, a dataclass, a builtin type, or a serde of your own"
-        )
+        bare = given is Windowed
+        hint = "Windowed[str]" if bare else "a msgspec.Struct, a dataclass, a builtin type, or a serde of your own"
+        raise ValueError(f"store '{name}': there is no serde for {argument}={spelled(given)}; give {hint}")
     return found
+
+
+def _windowed(given: Any) -> Serde[Any] | None:
+    """A serde that keeps both bounds of a window, for windows of every kind; Kafka Streams' own keep less."""
+    if not is_windowed(given) or not get_args(given):
+        return None
+    inner = serde_for(get_args(given)[0])
+    return None if inner is None else SessionWindowed(inner)
 
 
 def _not_negative(name: str, what: str, duration: timedelta) -> int:

@@ -55,7 +55,7 @@ def _type(at: Point, given: Any, known: Known, operator: str, part: str, where: 
     argument = f"{part}_type"
     if given is not None:
         known = at.settle(given, None, operator=operator, argument=argument, where=where)
-    serde = at.need(known, operator=operator, argument=part, keyword=argument, where=where)
+    serde = at.need(known, operator=operator, argument=part, where=where)
     return serde.type if given is None or given is known else given
 
 

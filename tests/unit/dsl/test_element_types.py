@@ -18,10 +18,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
+from functools import partial
+from typing import Optional
 
 import msgspec
 
 from deltaworks import BufferConfig, EmitStrategy, JoinWindows, Json, KStream, KTable, SessionWindows, SlidingWindows
+from deltaworks import KeyValueStore, StoreBuilder, Stores
 from deltaworks import StreamsBuilder, String, Suppressed, TimeWindowed, TimeWindows, UnlimitedWindows
 from deltaworks import ValueTransformer, Windowed, Windows
 
@@ -117,6 +120,18 @@ class Length(ValueTransformer[str, User | None, int]):
 users.transform_values(Length).filter(lambda _, length: length > 1)
 users.transform_values(Length).filter(lambda _, length: length.name)  # error: no attribute "name"
 """,
+    "types or None": """
+def named_user(order: Order) -> User | None:
+    return None
+
+by_user = orders.map_values(named_user, value=Optional[User])
+by_user.filter(lambda _, user: user.name != "")  # error: Item "None" of "User | None" has no attribute "name"
+orders.map_values(named_user, value=User)  # error: Argument 1 to "map_values"
+orders.map_values(str, value=Optional[User])  # error: Argument "value" to "map_values"
+keyed = Stores.key_value_store_builder(Stores.persistent_key_value_store("w"), key=Windowed[str], value=int)
+typed: StoreBuilder[KeyValueStore[Windowed[str], int]] = keyed
+other: StoreBuilder[KeyValueStore[str, int]] = keyed  # error: Incompatible types in assignment
+""",
     "select_key": """
 orders.select_key(lambda _, order: order.amount).filter(lambda amount, _: amount > 0)
 orders.select_key(lambda _, order: order.amount).filter(lambda a, _: a.order_id)  # error: no attribute "order_id"
@@ -190,6 +205,7 @@ class Names(FixedKeyProcessor[str, User, str]):
 orders.process(Amounts).filter(lambda key, amount: key > 1 and amount.is_signed())
 orders.process(Amounts).filter(lambda key, amount: key.isupper())  # error: no attribute "isupper"
 orders.process(lambda: Amounts()).map_values(lambda amount: amount.is_signed())
+orders.process(partial(Amounts)).filter(lambda key, amount: key.isupper())  # error: no attribute "isupper"
 orders.process_values(Names)  # error: Argument 1 to "process_values"
 users.to_stream().process_values(Names, "names").map_values(lambda name: name.upper())
 users.to_stream().process_values(Names).map_values(lambda name: name.amount)  # error: no attribute "amount"
@@ -329,7 +345,8 @@ per_hour.suppress(Suppressed.until_time_limit(timedelta(minutes=1), BufferConfig
 Suppressed.until_time_limit(60, BufferConfig.unbounded())  # error: Argument 1 to "until_time_limit" of "Suppressed"
 """,
     "stores": """
-from deltaworks import KeyValueStore, SessionStore, Stores, VersionedKeyValueStore, WindowStore
+from deltaworks import SessionStore, TimestampedKeyValueStore, TimestampedWindowStore
+from deltaworks import VersionedKeyValueStore, WindowStore
 
 counts = Stores.key_value_store_builder(Stores.persistent_key_value_store("counts"), str, int)
 builder.add_state_store(counts)
@@ -341,7 +358,23 @@ def use(
     windows: WindowStore[str, Order],
     sessions: SessionStore[str, Order],
     versions: VersionedKeyValueStore[str, User],
+    timed: TimestampedKeyValueStore[str, int],
+    timed_windows: TimestampedWindowStore[str, int],
 ) -> None:
+    count = timed.get("a")
+    count.value  # error: Item "None" of "ValueAndTimestamp[int] | None" has no attribute "value"
+    if count is not None:
+        count.value + count.timestamp_ms
+        count + 1  # error: No overload variant of "__add__"
+    timed.put("a", 1)  # error: Missing positional argument "timestamp_ms"
+    for key, found in timed.all():
+        key.upper(), found.value.bit_length()
+    in_window = timed_windows.fetch("a", 0)
+    if in_window is not None:
+        in_window.timestamp_ms + in_window.value
+    plain: KeyValueStore[str, int] = timed  # error: Incompatible types in assignment
+    with_times: TimestampedKeyValueStore[str, int] = kv  # error: Incompatible types in assignment
+    plain_windows: WindowStore[str, int] = timed_windows  # error: Incompatible types in assignment
     kv.put("a", None)
     kv.put("a", "b")  # error: Argument 2 to "put" of "KeyValueStore"
     kv.get("a") + 1  # error: Unsupported operand types for + ("None" and "int")

@@ -31,7 +31,7 @@ def test_its_stage_gets_no_tasks() -> None:
 
 def test_rows_that_the_topology_writes_itself_are_there_for_the_next_record() -> None:
     builder = joined()
-    builder.stream("moves", key=str, value=str).map_values(str.upper, value=str).to("cities")
+    builder.stream("moves", key=str, value=str).map_values(str.upper).to("cities")
     driver = TopologyTestDriver(builder.build())
 
     driver.create_input_topic("moves").pipe_input("Utrecht", "nl")

@@ -42,6 +42,7 @@ from deltaworks import (
     TopologyError,
     UnlimitedWindows,
     WallclockTimestampExtractor,
+    Windowed,
     Windows,
 )
 from deltaworks.dsl import kafka_names
@@ -589,11 +590,120 @@ def a_stream_without_types(shop: Shop) -> None:
     """
     to('lengths') needs the type of the value, but map_values at {here} does not say what its function returns.
       at {here}
-      Hint: annotate what that function returns, or pass value=..., such as value=Json(Order), there or here
+      Hint: map_values(..., value=int)
     """,
 )
 def a_lambda_whose_type_nobody_knows(shop: Shop) -> None:
     shop.orders.map_values(lambda order: len(order)).to("lengths")  # here
+
+
+@told(
+    """
+    to('halves') needs the type of the value, but map_values at {first} does not say what its function returns.
+      at {here}
+      Hint: def half(...) -> str: ..., with the type that it returns; or map_values(..., value=str)
+    """,
+)
+def a_function_without_a_return_annotation(shop: Shop) -> None:
+    def half(order):  # type: ignore[no-untyped-def]
+        return order[: len(order) // 2]
+
+    halves = shop.orders.map_values(half)  # first
+    halves.to("halves")  # here
+    halves.to("copies")
+    halves.group_by_key().reduce(lambda old, new: new, store="last").to_stream().to("last")
+    halves.merge(shop.orders).to("all")
+
+
+@told(
+    """
+    to('out') needs the type of the value, but map_values at {here} does not say what its function returns.
+      at {here}
+      Hint: map_values(..., value=str), with the type that it returns
+    """,
+)
+def a_builtin_whose_result_depends_on_its_arguments(shop: Shop) -> None:
+    shop.orders.map_values(max).to("out")  # here
+
+
+@told(
+    """
+    to('out') needs the type of the value, but map_values at {here} has a function that returns None.
+      at {here}
+      Hint: return the value from that function
+    """,
+)
+def a_mapper_that_returns_nothing(shop: Shop) -> None:
+    def note(order: str) -> None:
+        print(order)
+
+    shop.orders.map_values(note).to("out")  # here
+
+
+@told(
+    """
+    to('out') needs the type of the value, but map_values at {here} makes complex, for which there is no serde.
+      at {here}
+      Hint: map_values(..., value=...): give a msgspec.Struct, a dataclass, a builtin type, or a serde of your own
+    """,
+)
+def a_result_that_no_serde_can_write(shop: Shop) -> None:
+    shop.orders.map_values(complex).to("out")  # here
+
+
+@told(
+    """
+    map_values: value=int, but its function returns str.
+      at {here}
+      Hint: value=str, or leave value= out
+    """,
+)
+def a_type_that_contradicts_the_annotation(shop: Shop) -> None:
+    shop.orders.map_values(str.upper, value=int).to("out")  # here
+
+
+@told(
+    """
+    process: value=str, but its class declares int.
+      at {here}
+      Hint: value=int, or leave value= out
+    """,
+)
+def a_type_that_contradicts_the_class_of_a_processor(shop: Shop) -> None:
+    shop.orders.process(Counting, value=str).to("out")  # here
+
+
+@told(
+    """
+    map_values: the mapper must be a function, but is 'upper'.
+      at {here}
+      Hint: lambda value: ...
+    """,
+)
+def a_text_as_a_mapper_whose_type_is_missing_too(shop: Shop) -> None:
+    shop.orders.map_values("upper").to("out")  # here
+
+
+@told(
+    """
+    process could not make a Processor: NameError: name 'Countin' is not defined.
+      at {here}
+      Hint: class Name(Processor[...]): ..., then process(Name); with arguments: lambda: Name(...)
+    """,
+)
+def a_supplier_that_fails(shop: Shop) -> None:
+    shop.orders.process(lambda: Countin()).to("out")  # type: ignore[name-defined]  # noqa: F821  # here
+
+
+@told(
+    """
+    stream: there is no serde for key=Windowed[str].
+      at {here}
+      Hint: TimeWindowed(serde_for(str), windows) for keys of time windows, SessionWindowed(serde_for(str)) for those of sessions
+    """,
+)
+def a_windowed_key_of_a_topic(shop: Shop) -> None:
+    shop.builder.stream("hourly", key=Windowed[str], value=int).to("out")  # here
 
 
 @told(
@@ -622,7 +732,7 @@ def a_text_as_a_type(shop: Shop) -> None:
     """
     to('out') needs the type of the value, but merge at {here} joins streams of different types.
       at {here}
-      Hint: bring both streams to one type, or pass value=..., such as value=Json(Order), there or here
+      Hint: bring both streams to one type first, with map_values(...) or map(...)
     """,
 )
 def two_streams_of_different_types_merged(shop: Shop) -> None:

@@ -116,10 +116,7 @@ MISTAKES: list[tuple[Callable[[KStream[str, Order], Any], Any], str, str]] = [
     (
         lambda stream, _: stream.map_values(lambda order: order.amount).to_delta("t"),
         "to_delta('t') needs the type of the value, but map_values at ",
-        (
-            "annotate what that function returns, or pass value=..., such as value=Json(Order), there, "
-            "or value_type=... here"
-        ),
+        "map_values(..., value=Decimal)",
     ),
 ]
 

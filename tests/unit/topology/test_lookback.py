@@ -70,7 +70,7 @@ def without_windows(table: Any) -> Any:
 @pytest.mark.parametrize(
     ("ms", "build"),
     [
-        (0, lambda b: words(b).map_values(str.upper, value=str).to_delta("t")),
+        (0, lambda b: words(b).map_values(str.upper).to_delta("t")),
         (0, lambda b: words(b).join(table(b), lambda word, name: word + name, value=str).to_delta("t")),
         (0, lambda b: words(b).select_key(lambda k, v: v, key=str).repartition().to_delta("t")),
         (3_600_000, lambda b: hourly(b).to_delta("t")),
