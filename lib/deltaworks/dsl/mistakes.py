@@ -18,6 +18,7 @@ from deltaworks.topology.java_names import instead
 from deltaworks.topology.nodes.base import Origin
 from deltaworks.topology.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows, Windows
 
+_JOIN_GLOBAL = "join(global_table, joiner, selector=lambda key, value: key)"
 _AGGREGATE_FIRST = ("count(store='...')", "KTable")
 _WAYS: dict[str, tuple[tuple[str, str], ...]] = {
     "KStream": (("group_by_key()", "KGroupedStream"), ("to_table(store='...')", "KTable")),
@@ -32,8 +33,18 @@ _WAYS: dict[str, tuple[tuple[str, str], ...]] = {
 }
 """Handle -> calls that lead to another handle; the hint shows the first one that has the missing operator."""
 
+
+def _joins(other: str, needed: str, kinds: tuple[str, ...]) -> dict[tuple[str, str], str]:
+    """Names of joins that say what is joined -> the join."""
+    return {
+        (handle, f"{kind}join_{other}{key}"): f"{way}{kind}join{key}(other, joiner, {needed})"
+        for handle, way in (("KStream", ""), ("KTable", "to_stream()."))
+        for kind in kinds
+        for key in ("", "_with_key")
+    }
+
+
 _OTHER_NAMES = {
-    ("KStream", "outer_join"): "outer_join_stream(other, joiner, windows): a stream has outer joins with streams only",
     ("KStream", "transform"): "process(...)",
     ("KStream", "transform_values"): "process_values(...)",
     ("KStream", "flat_transform"): "process(...)",
@@ -45,19 +56,20 @@ _OTHER_NAMES = {
     ("KTable", "aggregate"): "group_by(lambda key, value: (group, value)).aggregate(...)",
     ("KTable", "count"): "group_by(lambda key, value: (group, value)).count(...)",
     ("KTable", "reduce"): "group_by(lambda key, value: (group, value)).reduce(...)",
-    ("KTable", "left_join_global"): "to_stream().left_join_global(...)",
+    ("KTable", "join_foreign_key"): "join(other, joiner, foreign_key=lambda key, value: value)",
+    ("KTable", "left_join_foreign_key"): "left_join(other, joiner, foreign_key=lambda key, value: value)",
     ("StreamsBuilder", "ktable"): "table(...)",
     ("StreamsBuilder", "kstream"): "stream(...)",
+    **_joins("stream", "windows", ("", "left_", "outer_")),
+    **_joins("global", "selector=lambda key, value: key", ("", "left_")),
 }
 """Handle and name -> what to call here, where the rules below do not find it."""
 
 _SUITABLE = {
-    ("KTable", "KStream"): "to_table(store='...') makes a table; join_stream(other, joiner, windows) joins two streams",
-    ("KTable", "GlobalKTable"): "stream.join_global(table, selector, joiner) joins a global table",
+    ("KTable", "KStream"): "stream.join(table, joiner) joins its rows; stream.to_table(store='...') makes a table",
+    ("KTable", "GlobalKTable"): f"table.to_stream().{_JOIN_GLOBAL}",
     ("KStream", "KTable"): "table.to_stream() is the stream of its updates; stream.join(table, joiner) joins its rows",
-    ("KStream", "GlobalKTable"): "stream.join_global(table, selector, joiner) joins a global table",
-    ("GlobalKTable", "KTable"): "join(table, joiner) joins by the stream's key; builder.global_table(...) by any key",
-    ("GlobalKTable", "KStream"): "join_stream(other, joiner, windows) joins two streams",
+    ("KStream", "GlobalKTable"): f"stream.{_JOIN_GLOBAL}",
     ("KGroupedStream", "KStream"): "stream.group_by_key() groups it",
     ("KGroupedStream", "KTable"): "table.to_stream().group_by_key() groups its updates",
 }
@@ -276,7 +288,7 @@ def _instead(handle: type[Handle], name: str) -> str | None:
     if near := instead(handle, name):
         return near
     if handle.__name__ == "GlobalKTable":
-        return "a global table can only be joined: stream.join_global(table, selector, joiner)"
+        return f"a global table can only be joined: stream.{_JOIN_GLOBAL}"
     if handle.__name__ == "BranchedKStream":
         return "end the split with default_branch() or no_default_branch(), then take a branch: branches['name']"
     known = handles(Handle)

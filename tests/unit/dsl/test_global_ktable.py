@@ -13,8 +13,8 @@ def joined(topic: str = "cities") -> StreamsBuilder:
     builder = StreamsBuilder()
     cities = builder.global_table(topic, key=str, value=str, store="cities")
     orders = builder.stream("orders", key=str, value=str)
-    with_country = orders.left_join_global(
-        cities, lambda _, city: city or None, lambda city, country: f"{city} {country}", value=str
+    with_country = orders.left_join(
+        cities, lambda city, country: f"{city} {country}", selector=lambda _, city: city or None, value=str
     )
     with_country.to("out")
     return builder
