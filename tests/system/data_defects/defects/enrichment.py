@@ -29,7 +29,7 @@ DEFECTS = (
         "wrong join: guests are somebody",
         CHECKED,
         "UPDATE {} SET customer_name = c.name, tier = c.tier, credit_limit = c.credit_limit, credit = 'approved' "
-        "FROM (FROM enrichment_customers LIMIT 1) c WHERE customer_id IS NULL",
+        "FROM (FROM enrichment_customers LIMIT 1) c WHERE {}.customer_id IS NULL",
     ),
     defect("key mixed up: by customer", CHECKED, "UPDATE {} SET order_id = customer_id WHERE customer_id IS NOT NULL"),
     defect(
