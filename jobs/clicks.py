@@ -17,6 +17,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from deltaworks import (
+    DeadLetters,
     EmitStrategy,
     FixedKeyProcessor,
     FixedKeyRecord,
@@ -24,7 +25,6 @@ from deltaworks import (
     SessionWindows,
     StreamsBuilder,
     TimeWindows,
-    Topic,
 )
 
 HOUR, PAUSE, GRACE = timedelta(hours=1), timedelta(minutes=30), timedelta(minutes=30)
@@ -112,10 +112,8 @@ def topology(builder: StreamsBuilder) -> None:
 pipeline = Pipeline(
     name="clicks",
     topology=topology,
-    topics=(Topic("page-clicks"), Topic("clicks-visits"), Topic("clicks-dead-letters")),
     on_error="continue",
-    dead_letter_topic="clicks-dead-letters",
-    dead_letter_table="clicks_dead_letters",
+    dead_letters=DeadLetters(topic="clicks-dead-letters", table="clicks_dead_letters"),
     max_trigger_interval=timedelta(seconds=5),
     cores=1,
 )

@@ -27,9 +27,7 @@ from typing import Literal
 
 import msgspec
 
-from deltaworks import Materialized, Pipeline, StreamsBuilder, Topic
-
-TOPICS = ("enrichment-orders", "enrichment-customers", "enrichment-checked", "enrichment-dead-letters")
+from deltaworks import DeadLetters, Materialized, Pipeline, StreamsBuilder
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -111,11 +109,8 @@ def topology(builder: StreamsBuilder) -> None:
 pipeline = Pipeline(
     name="enrichment",
     topology=topology,
-    topics=tuple(map(Topic, TOPICS)),
     on_error="continue",
-    dead_letter_topic="enrichment-dead-letters",
-    dead_letters_keep_bytes=True,
-    dead_letter_table="enrichment_dead_letters",
+    dead_letters=DeadLetters(topic="enrichment-dead-letters", table="enrichment_dead_letters", keep_bytes=True),
     max_trigger_interval=timedelta(seconds=5),
     cores=1,
 )

@@ -18,6 +18,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from deltaworks import (
+    DeadLetters,
     Json,
     KeyValueStore,
     Pipeline,
@@ -27,7 +28,6 @@ from deltaworks import (
     Record,
     Stores,
     StreamsBuilder,
-    Topic,
     WindowStore,
 )
 from jobs.model.fraud import Alert, Payment, Profile, Velocity, alerts
@@ -102,11 +102,8 @@ def topology(builder: StreamsBuilder) -> None:
 pipeline = Pipeline(
     name="fraud",
     topology=topology,
-    topics=(Topic("payments"), Topic("fraud-alerts"), Topic("fraud-dead-letters")),
     on_error="continue",
-    dead_letter_topic="fraud-dead-letters",
-    dead_letters_keep_bytes=True,
-    dead_letter_table="fraud_dead_letters",
+    dead_letters=DeadLetters(topic="fraud-dead-letters", table="fraud_dead_letters", keep_bytes=True),
     max_trigger_interval=timedelta(seconds=5),
     cores=1,
 )

@@ -17,11 +17,18 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from deltaworks import FixedKeyProcessor, FixedKeyRecord, Materialized, Pipeline, StreamsBuilder, TimeWindows, Topic
+from deltaworks import (
+    DeadLetters,
+    FixedKeyProcessor,
+    FixedKeyRecord,
+    Materialized,
+    Pipeline,
+    StreamsBuilder,
+    TimeWindows,
+)
 
 HOUR, DAY, DAY_MS = timedelta(hours=1), timedelta(hours=24), 86_400_000
 HOURS = "inventory-customer-hours"
-TOPICS = ("movements", "orders", "alerts", "customer-orders", "dead-letters")
 Pieces = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 Instant = Annotated[datetime, msgspec.Meta(tz=True)]
 Level = Literal["ok", "low", "negative"]
@@ -112,11 +119,8 @@ def topology(builder: StreamsBuilder) -> None:
 pipeline = Pipeline(
     name="inventory",
     topology=topology,
-    topics=tuple(Topic(f"inventory-{name}") for name in TOPICS),
     on_error="continue",
-    dead_letter_topic="inventory-dead-letters",
-    dead_letters_keep_bytes=True,
-    dead_letter_table="inventory_dead_letters",
+    dead_letters=DeadLetters(topic="inventory-dead-letters", table="inventory_dead_letters", keep_bytes=True),
     max_trigger_interval=timedelta(seconds=5),
     cores=1,
 )

@@ -20,10 +20,9 @@ from zlib import crc32
 
 import msgspec
 
-from deltaworks import FixedKeyProcessor, FixedKeyRecord, KeyValueStore, Pipeline, Stores, StreamsBuilder, Topic
+from deltaworks import DeadLetters, FixedKeyProcessor, FixedKeyRecord, KeyValueStore, Pipeline, Stores, StreamsBuilder
 from jobs.model.invoices import Invoice, Notification, Sale, SoldItem
 
-TOPICS = ("pos", "shipment", "notification", "hadoop-sink", "invoices-dead-letters")
 POINTS_PER_AMOUNT = Decimal("0.02")
 REMEMBERED_INVOICES = 10
 
@@ -110,11 +109,8 @@ def topology(builder: StreamsBuilder) -> None:
 pipeline = Pipeline(
     name="invoices",
     topology=topology,
-    topics=tuple(map(Topic, TOPICS)),
     on_error="continue",
-    dead_letter_topic="invoices-dead-letters",
-    dead_letters_keep_bytes=True,
-    dead_letter_table="invoices_dead_letters",
+    dead_letters=DeadLetters(topic="invoices-dead-letters", table="invoices_dead_letters", keep_bytes=True),
     max_trigger_interval=timedelta(seconds=5),
     cores=1,
 )

@@ -17,10 +17,9 @@ from typing import Literal
 
 import msgspec
 
-from deltaworks import Json, Pipeline, SessionWindows, StreamsBuilder, TimeWindows, Topic
+from deltaworks import DeadLetters, Json, Pipeline, SessionWindows, StreamsBuilder, TimeWindows
 
 GRACE = timedelta(minutes=5)
-TOPICS = ("raw-orders", "user-data", "enriched-orders", "premium-orders", "standard-orders", "orders-dead-letters")
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -112,10 +111,7 @@ def topology(builder: StreamsBuilder) -> None:
 pipeline = Pipeline(
     name="orders",
     topology=topology,
-    topics=tuple(map(Topic, TOPICS)),  # not compacted: the expected results are recomputed from every update
     on_error="continue",
-    dead_letter_topic="orders-dead-letters",
-    dead_letters_keep_bytes=True,
-    dead_letter_table="dead_letters",
+    dead_letters=DeadLetters(topic="orders-dead-letters", table="dead_letters", keep_bytes=True),
     max_trigger_interval=timedelta(seconds=5),
 )

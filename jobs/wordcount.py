@@ -12,7 +12,7 @@ from __future__ import annotations
 import unicodedata
 from datetime import timedelta
 
-from deltaworks import Pipeline, StreamsBuilder, TimeWindows, Topic
+from deltaworks import DeadLetters, Pipeline, StreamsBuilder, TimeWindows
 
 
 def words(line: str) -> list[str]:
@@ -45,10 +45,8 @@ def topology(builder: StreamsBuilder) -> None:
 pipeline = Pipeline(
     name="wordcount",
     topology=topology,
-    topics=(Topic("wordcount-lines"), Topic("wordcount-counts"), Topic("wordcount-dead-letters")),
     on_error="continue",  # a line that is not UTF-8 becomes a dead letter
-    dead_letter_topic="wordcount-dead-letters",
-    dead_letter_table="wordcount_dead_letters",
+    dead_letters=DeadLetters(topic="wordcount-dead-letters", table="wordcount_dead_letters"),
     max_trigger_interval=timedelta(seconds=5),
     cores=1,
 )

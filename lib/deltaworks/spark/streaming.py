@@ -167,7 +167,10 @@ class StreamDriver:
         """
         try:
             self._health.write("starting")
-            self._topics = topics.prepare(self._settings.bootstrap, self._pipeline, self._plan)
+            begun_before = self._paths.current.plan.exists()
+            self._topics = topics.prepare(self._settings.bootstrap, self._pipeline, self._plan, begun=begun_before)
+            for topic in self._topics.empty:
+                _log.warning("topic '%s' did not exist and was created; check its spelling if it should have", topic)
             beginning = Beginning(
                 self._pipeline, self._plan, self._settings, self._paths, self._topics, self._generation, self._code
             )

@@ -123,7 +123,7 @@ class TopologyTestDriver:
             raise TypeError(_no_plan(topology))
         plan = topology.plan() if isinstance(topology, Pipeline) else topology
         if isinstance(topology, Pipeline):
-            dead_letter_topic = dead_letter_topic or topology.dead_letter_topic
+            dead_letter_topic = dead_letter_topic or topology.dead_letters.topic
             errors = errors or topology.errors
             idle_timeout = topology.idle_timeout if idle_timeout is None else idle_timeout
             max_task_idle = topology.max_task_idle if max_task_idle is None else max_task_idle
