@@ -83,7 +83,7 @@ def joined(one: Visit, other: Visit) -> Visit:
 
 def topology(builder: StreamsBuilder) -> None:
     """Follows the picture above from top to bottom."""
-    clicks = builder.stream("page-clicks", key=str, value=Click, name="clicks").filter(lambda _, click: bool(click))
+    clicks = builder.stream("page-clicks", key=str, value=Click, on_null="skip", name="clicks")
     hours = TimeWindows.of_size_and_grace(HOUR, GRACE)
     clicks.group_by_key().windowed_by(hours).count(store="clicks-per-page").to_delta("clicks_pages")
 

@@ -2,7 +2,7 @@
 Rules: `model/fraud.py`. Sample data: `sample_data/fraud.py`. Expected results: `recomputed/fraud.sql`.
 
 ```
-payments -> decode -> watch -> fraud-alerts, fraud_alerts
+payments -> watch -> fraud-alerts, fraud_alerts
                        |- fraud-profiles  what a user has paid, and where and when last
                        |- fraud-minutes   number of payments per user and minute
                        '- fraud-bursts    alerts that wait for the clock, so that a burst gives one alert
@@ -19,7 +19,6 @@ from datetime import timedelta
 
 from deltaworks import (
     DeadLetters,
-    Json,
     KeyValueStore,
     Pipeline,
     Processor,
@@ -88,11 +87,10 @@ class Watch(Processor[str, Payment, str, Alert]):
 
 
 def topology(builder: StreamsBuilder) -> None:
-    """Reads bytes first, so that a payment without a user or content is dropped and is not an error."""
+    """Payments without content or a user are dropped, which is not an error."""
     suspicious = (
-        builder.stream("payments", key=str, value=bytes, name="payments-source")
-        .filter(lambda user, content: bool(user and content))
-        .map_values(Json(Payment).deserialize, name="decode-payment")
+        builder.stream("payments", key=str, value=Payment, on_null="skip_empty", name="payments-source")
+        .filter(lambda user, _: bool(user))
         .process(Watch, name="watch")
     )
     suspicious.to("fraud-alerts")

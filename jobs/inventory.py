@@ -94,8 +94,7 @@ class LastDay(FixedKeyProcessor[str, Order, CustomerOrder]):
 
 def topology(builder: StreamsBuilder) -> None:
     movements = builder.stream("inventory-movements", key=str, value=Movement, name="movements-source")
-    orders = builder.stream("inventory-orders", key=str, value=Order, name="orders-source")
-    orders = orders.filter(lambda _, order: order is not None, name="with-content")
+    orders = builder.stream("inventory-orders", key=str, value=Order, on_null="skip", name="orders-source")
     every_update = Materialized("inventory-stock", caching=False)  # otherwise alerts between two commits are lost
     stock = (
         orders.map_values(lambda order: Movement("sale", order.shelf, order.pieces, order.ordered_at), value=Movement)

@@ -86,11 +86,8 @@ def masked_items(invoice: Invoice) -> list[SoldItem]:
 
 def topology(builder: StreamsBuilder) -> None:
     """Follows the picture above from top to bottom."""
-    invoices = (
-        builder.stream("pos", key=str, value=Invoice, name="pos-source")
-        .filter(lambda _, invoice: invoice is not None)
-        .map_values_with_key(checked, name="check-invoice")
-    )
+    invoices = builder.stream("pos", key=str, value=Invoice, on_null="skip", name="pos-source")
+    invoices = invoices.map_values_with_key(checked, name="check-invoice")
     invoices.filter(lambda _, invoice: invoice.delivery_type == "HOME-DELIVERY").to("shipment")
 
     notifications = (

@@ -1,11 +1,11 @@
 """Orders of a shop: joined with their users, split by tier, counted and summed per user. The manual by example.
 
 ```
-raw-orders -> decode -> join users -> enriched-orders, enriched_orders
-user-data  -> users ------^            |-> premium-orders (10 % off), standard-orders
-                                       |-> order_counts   (per user and hour)
-                                       |-> user_revenue   (per user, 5 minutes, every minute)
-                                       '-> user_sessions  (per user, 30 minutes of silence end a session)
+raw-orders -> join users -> enriched-orders, enriched_orders
+user-data  -> users --^            |-> premium-orders (10 % off), standard-orders
+                                   |-> order_counts   (per user and hour)
+                                   |-> user_revenue   (per user, 5 minutes, every minute)
+                                   '-> user_sessions  (per user, 30 minutes of silence end a session)
 ```
 """
 
@@ -17,7 +17,7 @@ from typing import Literal
 
 import msgspec
 
-from deltaworks import DeadLetters, Json, Pipeline, SessionWindows, StreamsBuilder, TimeWindows
+from deltaworks import DeadLetters, Pipeline, SessionWindows, StreamsBuilder, TimeWindows
 
 GRACE = timedelta(minutes=5)
 
@@ -72,11 +72,8 @@ def topology(builder: StreamsBuilder) -> None:
     """Follows the picture above from top to bottom."""
     users = builder.table("user-data", key=str, value=User, store="users", name="users-source")
     users.to_delta("users")
-    # Reads bytes first, so that an order without content is dropped and only existing content can fail to decode.
     enriched = (
-        builder.stream("raw-orders", key=str, value=bytes, name="orders-source")
-        .filter(lambda _, content: bool(content))
-        .map_values(Json(Order).deserialize, name="decode-order")
+        builder.stream("raw-orders", key=str, value=Order, on_null="skip_empty", name="orders-source")
         .filter(lambda _, order: order.amount > 0)
         .join(users, enrich, name="join-user")
     )

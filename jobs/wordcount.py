@@ -29,8 +29,7 @@ def words(line: str) -> list[str]:
 def topology(builder: StreamsBuilder) -> None:
     """Splits each line into words; every word counts for ever and in its hour."""
     by_word = (
-        builder.stream("wordcount-lines", key=bytes, value=str, name="lines")
-        .filter(lambda _, line: bool(line))  # a record may have no value
+        builder.stream("wordcount-lines", key=bytes, value=str, on_null="skip", name="lines")
         .flat_map_values(words, value=str, name="words")
         .group_by(lambda _, word: word, key=str, name="by-word")
     )

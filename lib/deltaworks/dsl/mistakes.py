@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -171,6 +171,13 @@ def check_reads(graph: Graph, extractor: Any, offset_reset: Any, *, operator: st
             where,
             "leave it out, and the host decides",
         )
+
+
+def check_choice(graph: Graph, given: Any, choices: Sequence[str], what: str, where: Origin) -> None:
+    """Reports an argument that is none of several texts."""
+    if given not in choices:
+        shown = ", ".join(map(repr, choices[:-1])) + f" or {choices[-1]!r}"
+        graph.report(f"{what} is {shown}, not {given!r}.", where, f"leave it out for {choices[0]!r}")
 
 
 def check_duration(graph: Graph, given: Any, what: str, *, where: Origin) -> bool:

@@ -287,7 +287,10 @@ def test_one_payment_can_break_every_rule() -> None:
     assert bank.look() == ["HIGH_VELOCITY"]
 
 
-@pytest.mark.parametrize(("key", "content"), [(None, b"{}"), (b"", b"{}"), (b"ann", None), (b"ann", b"")])
+PAYMENT = b'{"payment_id":"p-1","amount":"10.00","country":"DE"}'
+
+
+@pytest.mark.parametrize(("key", "content"), [(None, PAYMENT), (b"", PAYMENT), (b"ann", None), (b"ann", b"")])
 def test_a_payment_of_nobody_or_without_content_is_dropped(key: bytes | None, content: bytes | None) -> None:
     bank = Bank()
 
@@ -297,6 +300,14 @@ def test_a_payment_of_nobody_or_without_content_is_dropped(key: bytes | None, co
     assert bank.driver.store("fraud-profiles").all() == []
 
 
+def test_a_payment_of_nobody_that_does_not_decode_is_a_dead_letter() -> None:
+    bank = Bank()
+
+    bank.payments.pipe_raw(None, b"{}")
+
+    assert [letter.operator for letter in bank.driver.dead_letters] == ["payments-source"]
+
+
 @pytest.mark.parametrize("amount", ["0", "-1.00", "NaN", "Infinity", "1000000", "1e400", "12,50", None])
 def test_what_nobody_can_pay_is_a_dead_letter_and_spoils_no_average(amount: object) -> None:
     bank = Bank()
@@ -304,7 +315,7 @@ def test_what_nobody_can_pay_is_a_dead_letter_and_spoils_no_average(amount: obje
     bank.pay(amount=amount)
 
     (letter,) = bank.driver.dead_letters
-    assert (letter.operator, letter.error_class) == ("decode-payment", "deltaworks.errors.SerializationError")
+    assert (letter.operator, letter.error_class) == ("payments-source", "deltaworks.errors.SerializationError")
     assert bank.driver.store("fraud-profiles").all() == []
 
 

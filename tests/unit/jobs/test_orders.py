@@ -200,7 +200,7 @@ def test_an_order_that_does_not_decode_becomes_a_dead_letter_as_it_was_read(cont
 
     (letter,) = shop.driver.dead_letters
     assert (letter.key, letter.value, letter.timestamp_ms) == (b"ann", content, 7)
-    assert (letter.source.topic, letter.operator) == ("raw-orders", "decode-order")
+    assert (letter.source.topic, letter.operator) == ("raw-orders", "orders-source")
     assert letter.error_class == "deltaworks.errors.SerializationError"
 
 
@@ -212,7 +212,7 @@ def test_a_field_of_the_wrong_type_makes_a_dead_letter(field: dict[str, Any]) ->
 
     shop.order(**field)
 
-    assert shop.operators_of_dead_letters() == ["decode-order"]
+    assert shop.operators_of_dead_letters() == ["orders-source"]
 
 
 def test_a_key_that_does_not_decode_makes_a_dead_letter_at_the_source() -> None:
