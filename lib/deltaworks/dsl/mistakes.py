@@ -15,6 +15,8 @@ from deltaworks.dsl.graph import Graph, call_site
 from deltaworks.topology.durations import wrong_duration
 from deltaworks.topology.nodes.base import Origin
 
+MAX_SCALE = 38
+"""The digits of the widest DECIMAL column."""
 _AGGREGATE_FIRST = ("count(store='...')", "KTable")
 _WAYS: dict[str, tuple[tuple[str, str], ...]] = {
     "KStream": (("group_by_key()", "KGroupedStream"), ("to_table(store='...')", "KTable")),
@@ -29,6 +31,10 @@ _WAYS: dict[str, tuple[tuple[str, str], ...]] = {
 }
 """Handle -> calls that lead to another handle; the hint shows the first one that has the missing operator."""
 
+_NO_LONGER_SMALLEST = (
+    "table.to_stream().group_by(...).{0}(...) takes every update that ever was; of the rows that are in a group now, "
+    "nobody knows the next one when the {0} leaves"
+)
 _OTHER_NAMES = {
     ("KStream", "outer_join"): "outer_join_stream(other, joiner, windows): a stream has outer joins with streams only",
     ("KStream", "transform"): "process(...)",
@@ -42,6 +48,12 @@ _OTHER_NAMES = {
     ("KTable", "aggregate"): "group_by(lambda key, value: (group, value)).aggregate(...)",
     ("KTable", "count"): "group_by(lambda key, value: (group, value)).count(...)",
     ("KTable", "reduce"): "group_by(lambda key, value: (group, value)).reduce(...)",
+    ("KTable", "sum"): "group_by(lambda key, value: (group, value)).sum(...)",
+    ("KTable", "mean"): "group_by(lambda key, value: (group, value)).mean(...)",
+    ("KTable", "min"): _NO_LONGER_SMALLEST.format("min"),
+    ("KTable", "max"): _NO_LONGER_SMALLEST.format("max"),
+    ("KGroupedTable", "min"): _NO_LONGER_SMALLEST.format("min"),
+    ("KGroupedTable", "max"): _NO_LONGER_SMALLEST.format("max"),
     ("KTable", "left_join_global"): "to_stream().left_join_global(...)",
     ("StreamsBuilder", "ktable"): "table(...)",
     ("StreamsBuilder", "kstream"): "stream(...)",
@@ -180,12 +192,27 @@ def check_choice(graph: Graph, given: Any, choices: Sequence[str], what: str, wh
         graph.report(f"{what} is {shown}, not {given!r}.", where, f"leave it out for {choices[0]!r}")
 
 
+def check_scale(graph: Graph, scale: Any, *, operator: str, where: Origin) -> None:
+    """Reports a number of digits after the point that is none."""
+    if not isinstance(scale, int) or isinstance(scale, bool) or not 0 <= scale <= MAX_SCALE:
+        what = f"{operator}: scale= is {named(scale)}, not a number of digits from 0 to {MAX_SCALE}."
+        graph.report(what, where, "leave it out for 18")
+
+
 def check_duration(graph: Graph, given: Any, what: str, *, where: Origin) -> bool:
     """Whether an argument is a `timedelta`; reports any other type."""
     fits = isinstance(given, timedelta)
     if not fits:
         graph.report(f"{wrong_duration(given, what)}.", where)
     return fits
+
+
+def takes(function: Any, names: str) -> bool:
+    """Whether a function can be called with these arguments; True if it does not declare its parameters."""
+    try:
+        return _takes(inspect.signature(function), names.split(", ") if names else [])
+    except (TypeError, ValueError):
+        return True
 
 
 def _takes(signature: inspect.Signature, arguments: list[str]) -> bool:

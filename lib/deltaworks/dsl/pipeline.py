@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 from deltaworks.dsl.builder import StreamsBuilder
 from deltaworks.dsl.graph import call_site
-from deltaworks.dsl.mistakes import named
+from deltaworks.dsl.mistakes import named, takes
 from deltaworks.dsl.topology import Topology
 from deltaworks.errors import Problem, TopologyError
 from deltaworks.names import PIPELINE, TABLE, TOPIC
@@ -53,6 +55,7 @@ class DeadLetters:
     fails later; so does a pipeline without this setting."""
 
 
+_log = logging.getLogger(__name__)
 _GONE = {
     "dead_letter_topic": "dead_letters=DeadLetters(topic={!r})",
     "dead_letter_table": "dead_letters=DeadLetters(table={!r})",
@@ -98,6 +101,13 @@ class Pipeline:
     archive: bool = False
     """Keeps the records of the topics that it reads, as they were in Kafka, in Delta tables `<topic>_archive` (all that
     match a pattern in one table), for replays of what Kafka has removed since. Topics of global tables have none."""
+    on_start: Callable[[], None] | None = None
+    """Called in the driver of the stream at each start, after every check and before the first batch. If it raises, the
+    stream does not start."""
+    on_stop: Callable[[BaseException | None], None] | None = None
+    """Called in the driver when the stream has ended, once for each `on_start` that has returned, with the error that
+    ended it; None: it was stopped or has caught up. It is not called if the process is killed (SIGKILL, a loss of
+    power), so nothing may depend on it. A batch that failed runs again at the next start."""
     trigger_interval: timedelta = timedelta(seconds=1)
     """Time from the start of one micro-batch to the start of the next."""
     max_trigger_interval: timedelta | None = None
@@ -130,6 +140,29 @@ class Pipeline:
                 hint = _GONE[gone].format(arguments[gone])
                 raise TypeError(f"Pipeline has no argument '{gone}'.\n    at {call_site()}\n    Hint: {hint}")
             return super().__new__(cls)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """A run of the stream: `on_start` before it, `on_stop` after it; for hosts.
+
+        If the run has failed, an error in `on_stop` is logged and does not replace the failure.
+        """
+        if self.on_start is not None:
+            self.on_start()
+        try:
+            yield
+        except BaseException as failure:
+            self._stopped_by(failure)
+            raise
+        if self.on_stop is not None:
+            self.on_stop(None)
+
+    def _stopped_by(self, failure: BaseException) -> None:
+        if self.on_stop is not None:
+            try:
+                self.on_stop(failure)
+            except Exception:
+                _log.exception("on_stop of pipeline '%s' failed after the stream had failed", self.name)
 
     @property
     def errors(self) -> ErrorPolicy:
@@ -229,6 +262,8 @@ class Pipeline:
                 f"dead_letters= is {named(dead_letters)}, not DeadLetters.",
                 hint=f"dead_letters=DeadLetters(topic='{self.name}-dead-letters', table='dead_letters')",
             )
+        for hook, names in (("on_start", ""), ("on_stop", "error")):
+            yield from _uncallable(hook, getattr(self, hook), names)
         for topic in topics:
             if not isinstance(topic, Topic):
                 yield Problem(f"topics=(...) holds {named(topic)}, not a Topic.", hint=f"topics=(Topic({topic!r}),)")
@@ -269,3 +304,10 @@ class Pipeline:
             yield Problem("idle_timeout is not positive.", hint="leave it out, so that only records move time")
         if self.max_task_idle is not None and self.max_task_idle < timedelta(0):
             yield Problem("max_task_idle is negative.", hint="leave it out, so that a task does not wait")
+
+
+def _uncallable(hook: str, function: Any, names: str) -> Iterator[Problem]:
+    if function is None or (callable(function) and takes(function, names)):
+        return
+    what = "a function with other parameters" if callable(function) else named(function)
+    yield Problem(f"{hook}= is {what}; it is called with ({names}).", hint=f"def {hook}({names}) -> None: ...")

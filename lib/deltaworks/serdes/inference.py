@@ -27,7 +27,7 @@ def serde_for(type: Any) -> Serde[Any] | None:
     >>> serde_for(int | None)
     Long()
     """
-    type = _without_none(type)
+    type = without_none(type)
     if type in _PRIMITIVES:
         return _PRIMITIVES[type]
     if type in (Any, object, None, types.NoneType, inspect.Parameter.empty) or isinstance(type, TypeVar):
@@ -65,7 +65,7 @@ def pair(type: Any) -> tuple[Any, Any]:
     return (args[0], args[1]) if get_origin(type) is tuple and len(args) == 2 else (None, None)
 
 
-def _without_none(type: Any) -> Any:
+def without_none(type: Any) -> Any:
     """`X` of `X | None`, of `Annotated[X, ...]` and of a `NewType` over `X`."""
     while True:
         if get_origin(type) is Annotated:

@@ -178,7 +178,7 @@ class StreamDriver:
             if isinstance(begun, Intent):
                 return begun
             self._begin(begun, finish_batch=finish_batch)
-            with self._session(begun.checkpoint) as spark:
+            with self._pipeline.running(), self._session(begun.checkpoint) as spark:
                 self._run_query(spark, begun, until_caught_up=until_caught_up or finish_batch)
         except BaseException as error:
             if self._batch is not None and oversized.told(self._paths.current.open_batch, self._batch, error):
@@ -274,7 +274,8 @@ class StreamDriver:
         source = self._source(routing, begun)
         self._planner = KafkaRangesReader(source)
         config = HostConfig(
-            pipeline=cloudpickle.dumps(self._pipeline),  # type: ignore[no-untyped-call]
+            # Hooks belong to the driver: what they hold need not be sent to workers.
+            pipeline=cloudpickle.dumps(replace(self._pipeline, on_start=None, on_stop=None)),  # type: ignore[no-untyped-call]
             bootstrap=self._settings.bootstrap,
             query_id=checkpoint.query_id,
             generation=self._generation,

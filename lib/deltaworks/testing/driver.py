@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from types import MappingProxyType
@@ -79,7 +79,8 @@ class TopologyTestDriver:
     earlier results can still be read. With `"continue"` the record goes to `dead_letters`, and to the pipeline's
     dead letter topic if it has one.
 
-    **The end.** `close()`, or a `with` block, closes the processors that you wrote. The fixture `driver_for` of the
+    **The end.** `close()`, or a `with` block, closes the processors that you wrote and calls the pipeline's `on_stop`;
+    its `on_start` is called when the driver is made. The fixture `driver_for` of the
     pytest plugin does it for you.
 
     **What it does not simulate.** Partitions: every topic has one, and every stage has one task, so co-partitioning
@@ -152,6 +153,10 @@ class TopologyTestDriver:
         self._waits = max_task_idle is not None
         self._one_task = one_task
         self._failure: Exception | None = None
+        self._running: AbstractContextManager[None] = (
+            topology.running() if isinstance(topology, Pipeline) else nullcontext()
+        )
+        self._running.__enter__()
 
     def create_input_topic(
         self,
@@ -287,11 +292,19 @@ class TopologyTestDriver:
                 self._run_until_idle()
 
     def close(self) -> None:
-        """Closes the users' processors, unless one has failed; the output can still be read."""
-        if self._failure is None:
-            for stage in self._all_stages:
-                stage.task.close()
-            self._failure = ValueError("the test driver is closed")
+        """Closes the users' processors, unless one has failed, then calls `on_stop`; output can still be read."""
+        failure, running = self._failure, self._running
+        self._running = nullcontext()
+        try:
+            if failure is None:
+                self._failure = ValueError("the test driver is closed")
+                for stage in self._all_stages:
+                    stage.task.close()
+        except Exception as error:
+            failure = error
+            raise
+        finally:
+            running.__exit__(None if failure is None else type(failure), failure, None)
 
     def __enter__(self) -> Self:
         return self

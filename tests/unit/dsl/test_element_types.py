@@ -50,6 +50,31 @@ sessions = SessionWindows.of_inactivity_gap_with_no_grace(timedelta(minutes=30))
 """
 
 SNIPPETS = {
+    "numbers of grouped streams and tables": """
+grouped, hours, visits = orders.group_by_key(), orders.group_by_key().windowed_by(hourly), orders.group_by_key()
+revenue: KTable[str, Decimal] = grouped.sum(lambda order: order.amount, value=Decimal, store="a")
+grouped.sum(lambda order: order.amuont, store="a")  # error: no attribute "amuont"
+per_hour: KTable[Windowed[str], Decimal] = hours.max(lambda order: order.amount, store="b")
+grouped.sum(store="c")  # error: Missing positional argument "selector"
+grouped.mean(store="c")  # error: No overload
+first: KTable[str, str] = grouped.min(lambda order: order.order_id, store="d")
+grouped.min(lambda order: order, store="d")  # error: type variable "C"
+lengths: KTable[str, Decimal] = grouped.mean(lambda order: len(order.order_id), value=int, store="e")
+halves: KTable[str, float] = grouped.mean(lambda order: 0.5, value=float, store="f")
+numbers = builder.stream("numbers", key=str, value=int).group_by_key()
+totals: KTable[str, int] = numbers.sum(store="g")
+wrong: KTable[str, int] = numbers.mean(store="h")  # error: Incompatible types in assignment
+in_sessions: KTable[Windowed[str], Decimal] = numbers.windowed_by(sessions).mean(store="i")
+regrouped = users.group_by(lambda _, user: (user.name, user), key=str, value=User)
+users.group_by(lambda _, user: (user.name, 1), key=str, value=int).sum(store="l").filter(lambda _, n: n > 0)
+letters: KTable[str, int] = regrouped.sum(lambda user: len(user.name), value=int, store="j")
+regrouped.max(lambda user: user.name, store="k")  # error: no attribute "max"
+regrouped.sum(lambda user: 0.5, value=float, store="k")  # error: No overload
+""",
+    "null values": """
+builder.stream("nulls", key=str, value=Order, on_null="skip").map_values(lambda order: order.amount)
+builder.stream("nulls", key=str, value=Order, on_null="drop")  # error: incompatible type "Literal['drop']"
+""",
     "joins of streams and global tables": """
 near = JoinWindows.of_time_difference_with_no_grace(timedelta(seconds=1))
 orders.join_stream(orders, lambda one, two: one.amount + two.amount, near, store="a").filter(lambda _, n: n > 0)
