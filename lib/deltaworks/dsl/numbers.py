@@ -136,12 +136,18 @@ def selected(
 def check_ordered(at: Point, known: Known, operator: str, where: Origin) -> None:
     """Reports values of a type that has no order."""
     kind = without_none(getattr(known, "type", None))
-    if isinstance(kind, type) and all("__lt__" not in vars(each) for each in kind.__mro__ if each is not object):
+    if isinstance(kind, type) and not _has_order(kind):
         at.graph.report(
             f"{operator} compares values, but those of {known.name} have no order.",
             where,
             f"{operator}(lambda order: order.amount, value=Decimal, store='...')",
         )
+
+
+def _has_order(kind: type) -> bool:
+    if issubclass(kind, msgspec.Struct):
+        return bool(kind.__struct_config__.order)
+    return any("__lt__" in vars(each) for each in kind.__mro__ if each is not object)
 
 
 def sums(numbers: Numbers) -> Aggregate:

@@ -58,7 +58,7 @@ per_hour: KTable[Windowed[str], Decimal] = hours.max(lambda order: order.amount,
 grouped.sum(store="c")  # error: Missing positional argument "selector"
 grouped.mean(store="c")  # error: No overload
 first: KTable[str, str] = grouped.min(lambda order: order.order_id, store="d")
-grouped.min(lambda order: order, store="d")  # error: type variable "C"
+grouped.min(lambda order: order, store="d")  # error: has incompatible type
 lengths: KTable[str, Decimal] = grouped.mean(lambda order: len(order.order_id), value=int, store="e")
 halves: KTable[str, float] = grouped.mean(lambda order: 0.5, value=float, store="f")
 numbers = builder.stream("numbers", key=str, value=int).group_by_key()
