@@ -34,9 +34,9 @@ from jobs.model.fraud import Alert, Payment, Profile, Velocity, alerts
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 MINUTE_MS, DAY_MS = 60_000, 86_400_000
 
-PROFILES = Stores.key_value_store_builder(Stores.persistent_key_value_store("fraud-profiles"), str, Profile)
-MINUTES = Stores.window_store_builder(Stores.persistent_window_store("fraud-minutes", 2 * HOUR, MINUTE), str, int)
-BURSTS = Stores.key_value_store_builder(Stores.persistent_key_value_store("fraud-bursts"), str, Record[str, Alert])
+PROFILES = Stores.key_value("fraud-profiles", key=str, value=Profile)
+MINUTES = Stores.window("fraud-minutes", key=str, value=int, window_size=MINUTE, retention=2 * HOUR)
+BURSTS = Stores.key_value("fraud-bursts", key=str, value=Record[str, Alert])
 
 
 class Watch(Processor[str, Payment, str, Alert]):

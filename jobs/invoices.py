@@ -57,9 +57,7 @@ class Account(msgspec.Struct, frozen=True):
 class AddUp(FixedKeyProcessor[str, Invoice, Notification]):
     """Credits each invoice once to the account of its customer and notifies the customer."""
 
-    stores = (
-        Stores.key_value_store_builder(Stores.persistent_key_value_store("invoices-accounts"), key=str, value=Account),
-    )
+    stores = (Stores.key_value("invoices-accounts", key=str, value=Account),)
 
     def process(self, record: FixedKeyRecord[str, Invoice]) -> None:
         accounts: KeyValueStore[str, Account] = self.context.state_store("invoices-accounts")

@@ -53,8 +53,8 @@ class Counts:
 
 class Count(Processor[str, str, str, int]):
     stores = (
-        Stores.custom_store_builder("second", lambda entries: Counts("second", entries)),
-        Stores.custom_store_builder("first", lambda entries: Counts("first", entries)),
+        Stores.custom("second", lambda entries: Counts("second", entries)),
+        Stores.custom("first", lambda entries: Counts("first", entries)),
     )
 
     def process(self, record: Record[str, str]) -> None:
@@ -118,7 +118,7 @@ class Broken(Counts):
 
 
 class CountBroken(Processor[str, str, str, int]):
-    stores = (Stores.custom_store_builder("first", lambda entries: Broken("first", entries)),)
+    stores = (Stores.custom("first", lambda entries: Broken("first", entries)),)
 
     def process(self, record: Record[str, str]) -> None:
         self.context.forward(record.with_value(1))

@@ -17,6 +17,7 @@ from deltaworks.dsl.materialized import Materialized, Stored
 from deltaworks.dsl.mistakes import check_function, check_partitioner, check_shape, named, need_handle, need_topics
 from deltaworks.dsl.point import Point, Typed, Unknown
 from deltaworks.dsl.processing import process, process_values
+from deltaworks.dsl.state_stores import StoreBuilder
 from deltaworks.serdes.inference import element, pair, returned
 from deltaworks.topology.nodes import (
     CustomSink,
@@ -399,7 +400,7 @@ class KStream(KStreamJoins[K, V]):
     def process(
         self,
         supplier: Callable[[], Processor[K, V, KR, VR]],
-        *stores: str,
+        *stores: str | StoreBuilder[Any],
         key: Typed[KR] | None = None,
         value: Typed[VR] | None = None,
         name: str | None = None,
@@ -409,8 +410,9 @@ class KStream(KStreamJoins[K, V]):
         Shape: `KStream[K, V] -> KStream[KR, VR]`; 1 record -> as many as it forwards.
         Args:
             supplier: makes a `Processor` for each task; the class itself will do. If it has an
-                attribute `stores`, these `StoreBuilder`s are added and connected.
-            stores: names of the stores that it may use; global ones need not be named.
+                attribute `stores`, the stores declared there are added and connected.
+            stores: the stores that it may use: names, or declarations such as `Stores.key_value(...)`, which are
+                added; global ones need not be named.
             key: type or serde of the keys that it forwards, if its class does not say.
             value: type or serde of the values that it forwards, likewise.
             name: name of the node.
@@ -435,7 +437,7 @@ class KStream(KStreamJoins[K, V]):
     def process_values(
         self,
         supplier: Callable[[], FixedKeyProcessor[K, V, VR]],
-        *stores: str,
+        *stores: str | StoreBuilder[Any],
         value: Typed[VR] | None = None,
         name: str | None = None,
     ) -> KStream[K, VR]:

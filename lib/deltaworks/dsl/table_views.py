@@ -75,7 +75,7 @@ def map_rows(
 def transform_rows(
     at: Point,
     supplier: Callable[[], ValueTransformer[Any, Any, Any]],
-    connected: Sequence[str],
+    connected: Sequence[str | StoreBuilder[Any]],
     *,
     value: Typed[Any] | None,
     store: Stored,

@@ -69,7 +69,7 @@ regrouped = users.group_by(lambda _, user: (user.name, user), key=str, value=Use
 users.group_by(lambda _, user: (user.name, 1), key=str, value=int).sum(store="l").filter(lambda _, n: n > 0)
 letters: KTable[str, int] = regrouped.sum(lambda user: len(user.name), value=int, store="j")
 regrouped.max(lambda user: user.name, store="k")  # error: no attribute "max"
-regrouped.sum(lambda user: 0.5, value=float, store="k")  # error: No overload
+regrouped.sum(lambda user: 0.5, value=float, store="k")  # error: cannot be "float"
 """,
     "null values": """
 builder.stream("nulls", key=str, value=Order, on_null="skip").map_values(lambda order: order.amount)
@@ -191,7 +191,7 @@ orders.process_values(Names)  # error: Argument 1 to "process_values"
 users.to_stream().process_values(Names, "names").map_values(lambda name: name.upper())
 users.to_stream().process_values(Names).map_values(lambda name: name.amount)  # error: no attribute "amount"
 enriched.process(Amounts)
-store = Stores.key_value_store_builder(Stores.lru_map("s", 5), str, Order)
+store = Stores.lru("s", key=str, value=Order, max_entries=5)
 builder.add_global_store(store, "t", Amounts, key=str, value=User)  # error: Argument 3 to "add_global_store"
 """,
     "stream-stream joins": """
@@ -281,10 +281,11 @@ Suppressed.until_time_limit(60, BufferConfig.unbounded())  # error: Argument 1 t
     "stores": """
 from deltaworks import KeyValueStore, SessionStore, Stores, VersionedKeyValueStore, WindowStore
 
-counts = Stores.key_value_store_builder(Stores.persistent_key_value_store("counts"), str, int)
+counts = Stores.key_value("counts", key=str, value=int, caching=True)
 builder.add_state_store(counts)
-builder.add_state_store(Stores.persistent_key_value_store("counts"))  # error: Argument 1 to "add_state_store"
-Stores.window_store_builder(Stores.persistent_key_value_store("w"), str, int)  # error: Argument 1 to
+builder.add_state_store("counts")  # error: Argument 1 to "add_state_store"
+Stores.window("w", key=str, value=int)  # error: Missing named argument "window_size"
+Stores.key_value("w", key=str, value=int, cached=True)  # error: Unexpected keyword argument "cached"
 
 def use(
     kv: KeyValueStore[str, int],
@@ -327,7 +328,7 @@ builder.stream("a", key=str, value=Order, timestamp_extractor=lambda record, tim
 versioned = builder.table("b", key=str, value=User, store=Materialized("b", history=timedelta(hours=1)))
 versioned.filter(lambda _, user: user.name != "")
 Materialized("b", history=60)  # error: Argument "history" to "Materialized"
-orders.group_by_key().count(store=Stores.persistent_key_value_store("b"))  # error: Argument "store" to "count"
+orders.group_by_key().count(store=Stores.key_value("b", key=str, value=int))  # error: Argument "store" to "count"
 orders.join(users, enrich, grace=60)  # error: Argument "grace" to "join" of "KStreamJoins"
 orders.to(lambda key, order, context: "out")  # error: Argument 1 to "to" of "KStream"
 orders.to_extracted(lambda key, order, context: order.order_id)

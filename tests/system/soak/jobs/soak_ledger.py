@@ -30,7 +30,7 @@ from deltaworks import (
 PARTITIONS = 3
 HOURS = TimeWindows.of_size_and_grace(timedelta(hours=1), timedelta(minutes=10))
 VISITS = SessionWindows.of_inactivity_gap_and_grace(timedelta(minutes=10), timedelta(minutes=30))
-WAITING = Stores.key_value_store_builder(Stores.persistent_key_value_store("soak-waiting"), str, int)
+WAITING = Stores.key_value("soak-waiting", key=str, value=int)
 
 
 class Entry(msgspec.Struct, frozen=True):
