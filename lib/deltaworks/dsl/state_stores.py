@@ -105,7 +105,7 @@ class Stores(metaclass=_Missing):
 
         Source: `Stores#persistentKeyValueStore`, `#inMemoryKeyValueStore`, `#keyValueStoreBuilder`; differs: no.
         """
-        return _declared(name, "key-value", key, value, options)
+        return _declared(name, "key-value", key, value, options, timestamped=False)
 
     @staticmethod
     def timestamped_key_value(
@@ -136,7 +136,7 @@ class Stores(metaclass=_Missing):
         """
         if max_entries < 0:
             raise ValueError(f"store '{name}' cannot keep {max_entries} entries")
-        return _declared(name, "lru", key, value, options, max_entries=max_entries)
+        return _declared(name, "lru", key, value, options, timestamped=False, max_entries=max_entries)
 
     @staticmethod
     def versioned(
@@ -183,7 +183,8 @@ class Stores(metaclass=_Missing):
         always come in the order of persistent stores.
         """
         times = _window_times(name, window_size, retention)
-        return _declared(name, "window", key, value, options, **times, retain_duplicates=retain_duplicates)
+        extra = {"retain_duplicates": retain_duplicates, "timestamped": False}
+        return _declared(name, "window", key, value, options, **times, **extra)
 
     @staticmethod
     def timestamped_window(
