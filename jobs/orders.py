@@ -91,10 +91,9 @@ def topology(builder: StreamsBuilder) -> None:
         .to_delta("order_counts")
     )
     (
-        enriched.map_values(lambda order: order.amount, value=Decimal)
-        .group_by_key()
+        enriched.group_by_key()
         .windowed_by(TimeWindows.of_size_and_grace(timedelta(minutes=5), GRACE).advance_by(timedelta(minutes=1)))
-        .reduce(lambda total, amount: total + amount, store="revenue-store")
+        .sum(lambda order: order.amount, value=Decimal, store="revenue-store")
         .to_delta("user_revenue")
     )
     (  # Keyed by the user in the order, not in its key: records move to the task that owns this user.
