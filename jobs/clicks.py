@@ -84,7 +84,7 @@ def joined(one: Visit, other: Visit) -> Visit:
 def topology(builder: StreamsBuilder) -> None:
     """Follows the picture above from top to bottom."""
     clicks = builder.stream("page-clicks", key=str, value=Click, on_null="skip", name="clicks")
-    hours = TimeWindows.of_size_and_grace(HOUR, GRACE)
+    hours = TimeWindows(size=HOUR, grace=GRACE)
     clicks.group_by_key().windowed_by(hours).count(store="clicks-per-page").to_delta("clicks_pages")
 
     arrivals = (  # A click without a user then has no key and ends at the exchange.
@@ -97,7 +97,7 @@ def topology(builder: StreamsBuilder) -> None:
     )
     arrivals["late"].to_delta("clicks_late")
 
-    sessions = SessionWindows.of_inactivity_gap_and_grace(PAUSE, GRACE).max_duration(timedelta(hours=24))
+    sessions = SessionWindows(gap=PAUSE, grace=GRACE, max_duration=timedelta(hours=24))
     visits = arrivals["in-time"].map_values(visit_of).group_by_key().windowed_by(sessions)
     visits.reduce(joined, store="clicks-visits").to_delta("clicks_visits")
     (  # Visits that have ended wait for the next click of any user, at most a week.

@@ -106,7 +106,7 @@ def topology(builder: StreamsBuilder) -> None:
     stock.to_stream().filter(lambda _, stock: stock.level != stock.was).to("inventory-alerts")
 
     # Windows expire from their store; a plain table would keep every customer who ever ordered.
-    hours = orders.group_by_key().windowed_by(TimeWindows.of_size_and_grace(HOUR, HOUR))
+    hours = orders.group_by_key().windowed_by(TimeWindows(size=HOUR, grace=HOUR))
     hourly = hours.aggregate(Summary, lambda _, order, old: old + Summary(1, order.amount), store=HOURS, retention=DAY)
     hourly.to_delta("inventory_customer_hours")
     # Connected after the aggregate, so it runs after it: an order is in its own summary, unless late for its hour.

@@ -86,19 +86,19 @@ def topology(builder: StreamsBuilder) -> None:
 
     (
         enriched.group_by_key()
-        .windowed_by(TimeWindows.of_size_and_grace(timedelta(hours=1), GRACE))
+        .windowed_by(TimeWindows(size=timedelta(hours=1), grace=GRACE))
         .count(store="order-count-store")
         .to_delta("order_counts")
     )
     (
         enriched.group_by_key()
-        .windowed_by(TimeWindows.of_size_and_grace(timedelta(minutes=5), GRACE).advance_by(timedelta(minutes=1)))
+        .windowed_by(TimeWindows(size=timedelta(minutes=5), grace=GRACE, advance=timedelta(minutes=1)))
         .sum(lambda order: order.amount, value=Decimal, store="revenue-store")
         .to_delta("user_revenue")
     )
     (  # Keyed by the user in the order, not in its key: records move to the task that owns this user.
         enriched.group_by(lambda _, order: order.user_id, key=str, name="by-user")
-        .windowed_by(SessionWindows.of_inactivity_gap_and_grace(timedelta(minutes=30), timedelta(minutes=30)))
+        .windowed_by(SessionWindows(gap=timedelta(minutes=30), grace=timedelta(minutes=30)))
         .count(store="session-store")
         .to_delta("user_sessions")
     )

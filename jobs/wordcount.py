@@ -37,7 +37,7 @@ def topology(builder: StreamsBuilder) -> None:
     counts.to_delta("wordcount_counts")
     counts.to_stream().to("wordcount-counts")
 
-    hours = TimeWindows.of_size_and_grace(timedelta(hours=1), timedelta(minutes=10))
+    hours = TimeWindows(size=timedelta(hours=1), grace=timedelta(minutes=10))
     by_word.windowed_by(hours).count(store="wordcount-hourly").to_delta("wordcount_hours")
 
 

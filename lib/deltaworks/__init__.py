@@ -4,8 +4,8 @@ Where to begin; the `help` of each name has an example:
 
 - `StreamsBuilder` reads topics and makes `KStream`, `KTable` and `GlobalKTable`, which have the operators.
 - `group_by_key` and `group_by` return `KGroupedStream` and `KGroupedTable`; `windowed_by` adds time windows
-  (`TimeWindows`, `SlidingWindows`, `UnlimitedWindows`) or sessions (`SessionWindows`); `cogroup` aggregates several
-  streams; `JoinWindows` is for stream-stream joins, `Suppressed` for final results.
+  (`TimeWindows`, `SlidingWindows`, `UnlimitedWindows`, your own `Windows`) or sessions (`SessionWindows`); `cogroup`
+  aggregates several streams; `JoinWindows` is for stream-stream joins, `Suppressed` for final results.
 - `Processor`, `FixedKeyProcessor` and `ValueTransformer` are operators that you write. `Stores` makes their stores, and
   `Topology` connects them node by node.
 - Types are given as Python types (`str`, `Order`) or as serdes (`Long()`, `Json(Order)`).

@@ -95,7 +95,14 @@ from deltaworks.topology.timestamps import (
     UsePartitionTimeOnInvalidTimestamp,
     WallclockTimestampExtractor,
 )
-from deltaworks.topology.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
+from deltaworks.topology.windows import (
+    EmitStrategy,
+    SessionWindows,
+    SlidingWindows,
+    TimeWindows,
+    UnlimitedWindows,
+    Windows,
+)
 
 __all__ = [
     "Boolean",
@@ -199,4 +206,5 @@ __all__ = [
     "WallclockTimestampExtractor",
     "WindowStore",
     "Windowed",
+    "Windows",
 ]

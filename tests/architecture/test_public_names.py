@@ -105,6 +105,7 @@ PUBLIC = [
     "WallclockTimestampExtractor",
     "WindowStore",
     "Windowed",
+    "Windows",
 ]
 
 

@@ -116,31 +116,31 @@ def filter_topic(builder: StreamsBuilder) -> None:
 
 
 def window_count(builder: StreamsBuilder) -> None:
-    windows = TimeWindows.of_size_and_grace(timedelta(seconds=10), timedelta(seconds=5))
+    windows = TimeWindows(size=timedelta(seconds=10), grace=timedelta(seconds=5))
     bids = builder.stream("bids", key=str, value=Json(Bid))
     bids.group_by_key().windowed_by(windows).count(store="counts").to_delta("counts")
 
 
 def window_count_to_topic(builder: StreamsBuilder) -> None:
-    windows = TimeWindows.of_size_and_grace(timedelta(seconds=10), timedelta(seconds=5))
+    windows = TimeWindows(size=timedelta(seconds=10), grace=timedelta(seconds=5))
     bids = builder.stream("bids", key=str, value=Json(Bid))
     bids.group_by_key().windowed_by(windows).count(store="counts").to_stream().to("counts")
 
 
 def hopping_sum(builder: StreamsBuilder) -> None:
-    windows = TimeWindows.of_size_and_grace(timedelta(seconds=10), timedelta(seconds=5))
+    windows = TimeWindows(size=timedelta(seconds=10), grace=timedelta(seconds=5), advance=timedelta(seconds=2))
     bids = builder.stream("bids", key=str, value=Json(Bid))
     (
         bids.map_values(lambda bid: bid.price, value=int)
         .group_by_key()
-        .windowed_by(windows.advance_by(timedelta(seconds=2)))
+        .windowed_by(windows)
         .reduce(lambda total, price: total + price, store="sums")
         .to_delta("sums")
     )
 
 
 def session_count(builder: StreamsBuilder) -> None:
-    windows = SessionWindows.of_inactivity_gap_and_grace(timedelta(seconds=2), timedelta(seconds=5))
+    windows = SessionWindows(gap=timedelta(seconds=2), grace=timedelta(seconds=5))
     bids = builder.stream("bids", key=str, value=Json(Bid))
     bids.group_by_key().windowed_by(windows).count(store="sessions").to_delta("sessions")
 
@@ -166,7 +166,7 @@ def stateless_chain(builder: StreamsBuilder) -> None:
 
 def stream_stream_join(builder: StreamsBuilder) -> None:
     """About one partner per record."""
-    windows = JoinWindows.of_time_difference_and_grace(timedelta(milliseconds=500), timedelta(seconds=5))
+    windows = JoinWindows(difference=timedelta(milliseconds=500), grace=timedelta(seconds=5))
     bids = builder.stream("bids", key=str, value=Json(Bid))
     clicks = builder.stream("clicks", key=str, value=Json(Auction))
     (
@@ -188,7 +188,7 @@ def table_table_join(builder: StreamsBuilder) -> None:
 
 
 def suppressed_count(builder: StreamsBuilder) -> None:
-    windows = TimeWindows.of_size_and_grace(timedelta(seconds=2), timedelta(seconds=5))
+    windows = TimeWindows(size=timedelta(seconds=2), grace=timedelta(seconds=5))
     bids = builder.stream("bids", key=str, value=Json(Bid))
     counts = bids.group_by_key().windowed_by(windows).count(store="counts")
     final = counts.suppress(Suppressed.until_window_closes(BufferConfig.unbounded()), store="final")
@@ -197,14 +197,14 @@ def suppressed_count(builder: StreamsBuilder) -> None:
 
 def emitted_on_close(builder: StreamsBuilder) -> None:
     """The same results as `suppressed_count`, by `emit_strategy`."""
-    windows = TimeWindows.of_size_and_grace(timedelta(seconds=2), timedelta(seconds=5))
+    windows = TimeWindows(size=timedelta(seconds=2), grace=timedelta(seconds=5))
     bids = builder.stream("bids", key=str, value=Json(Bid)).group_by_key()
     counts = bids.windowed_by(windows).emit_strategy(EmitStrategy.ON_WINDOW_CLOSE).count(store="counts")
     counts.to_stream().to("final")
 
 
 def sliding_count(builder: StreamsBuilder) -> None:
-    windows = SlidingWindows.of_time_difference_and_grace(timedelta(seconds=2), timedelta(seconds=5))
+    windows = SlidingWindows(difference=timedelta(seconds=2), grace=timedelta(seconds=5))
     bids = builder.stream("bids", key=str, value=Json(Bid)).group_by_key()
     bids.windowed_by(windows).count(store="counts").to_stream().to("counts")
 

@@ -72,13 +72,13 @@ def filter_topology(builder: StreamsBuilder) -> None:
 
 def count_topology(builder: StreamsBuilder) -> None:
     """Bids per auction in windows of 10 s, with 5 s of grace."""
-    windows = TimeWindows.of_size_and_grace(timedelta(seconds=10), timedelta(seconds=5))
+    windows = TimeWindows(size=timedelta(seconds=10), grace=timedelta(seconds=5))
     _bids(builder).group_by_key().windowed_by(windows).count(store="bid-counts").to_stream().to(OUTPUT)
 
 
 def session_topology(builder: StreamsBuilder) -> None:
     """Bids per auction in sessions that end after 2 s without a bid, with 10 s of grace."""
-    windows = SessionWindows.of_inactivity_gap_and_grace(timedelta(seconds=2), timedelta(seconds=10))
+    windows = SessionWindows(gap=timedelta(seconds=2), grace=timedelta(seconds=10))
     _bids(builder).group_by_key().windowed_by(windows).count(store="bid-sessions").to_stream().to(OUTPUT)
 
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from deltaworks import DeltaworksError, Plan, StreamsBuilder, StreamsError
 from deltaworks.testing import TopologyTestDriver
+from deltaworks.testing.clocks import instant_at
 from tests.conformance.inputs import Case, errors_of, initial_wall_clock_ms, record_of
 from tests.conformance.low_level import low_level_plan
 from tests.conformance.outputs import output_row, store_names, store_rows
@@ -74,6 +75,7 @@ def plan_of(case: Case, peek: Callable[[str, Any, Any], None], kept: type) -> Pl
         explicit_names=names,
         optimize=config.get("optimize", False),
         emit_interval=timedelta(milliseconds=config.get("emit_interval_ms", 0)),
+        compatible_with_kafka=True,
     )
     Interpreter(case, builder, peek, kept).build()
     return builder.build()
@@ -88,7 +90,7 @@ class _Run:
         config = case.get("config", {})
         self.driver = TopologyTestDriver(
             plan,
-            wall_clock_ms=initial_wall_clock_ms(case),
+            initial_wall_clock=instant_at(initial_wall_clock_ms(case)),
             errors=errors_of(case),
             dead_letter_topic=config.get("dlq_topic"),
             expired_stay_cached=as_kafka_driver,

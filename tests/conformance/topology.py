@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import deltaworks as dw
@@ -256,24 +256,24 @@ def _windows(window: Node) -> Any:
     grace = _ms(window.get("grace_ms", 0))
     match window["type"]:
         case "tumbling":
-            return dw.TimeWindows.of_size_and_grace(_ms(window["size_ms"]), grace)
+            return dw.TimeWindows(size=_ms(window["size_ms"]), grace=grace)
         case "hopping":
-            windows = dw.TimeWindows.of_size_and_grace(_ms(window["size_ms"]), grace)
-            return windows.advance_by(_ms(window["advance_ms"]))
+            size, advance = _ms(window["size_ms"]), _ms(window["advance_ms"])
+            return dw.TimeWindows(size=size, grace=grace, advance=advance)
         case "sliding":
-            return dw.SlidingWindows.of_time_difference_and_grace(_ms(window["diff_ms"]), grace)
+            return dw.SlidingWindows(difference=_ms(window["diff_ms"]), grace=grace)
         case "session":
-            return dw.SessionWindows.of_inactivity_gap_and_grace(_ms(window["gap_ms"]), grace)
+            return dw.SessionWindows(gap=_ms(window["gap_ms"]), grace=grace)
         case "unlimited":
-            return dw.UnlimitedWindows.start_on_ms(window["start_ms"])
+            return dw.UnlimitedWindows(start=datetime.fromtimestamp(0, UTC) + _ms(window["start_ms"]))
         case kind:
             raise ValueError(f"{kind} windows")
 
 
 def _join_windows(node: Node) -> dw.JoinWindows:
     window = node["window"]
-    windows = dw.JoinWindows.of_time_difference_and_grace(_ms(window["after_ms"]), _ms(window.get("grace_ms", 0)))
-    return windows.before(_ms(window["before_ms"]))
+    grace = _ms(window.get("grace_ms", 0))
+    return dw.JoinWindows(before=_ms(window["before_ms"]), after=_ms(window["after_ms"]), grace=grace)
 
 
 def _suppressed(node: Node) -> dw.Suppressed[Any]:

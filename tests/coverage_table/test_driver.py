@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
-from deltaworks import Plan, StreamsBuilder, WallclockTimestampExtractor
+from deltaworks import (
+    Materialized,
+    Plan,
+    SessionWindows,
+    StreamsBuilder,
+    TimeWindows,
+    WallclockTimestampExtractor,
+)
 from deltaworks.testing import TestInputTopic, TestOutputTopic, TestRecord, TopologyTestDriver
+from deltaworks.testing.clocks import EPOCH
 
 PAIRS = [("ann", 1), ("bob", 2), ("ann", 3)]
 SECOND = timedelta(seconds=1)
@@ -23,7 +33,10 @@ def plan() -> Plan:
 
 def topics() -> tuple[TestInputTopic[str, int], TestOutputTopic[str, int]]:
     driver = TopologyTestDriver(plan())
-    return driver.create_input_topic("numbers"), driver.create_output_topic("out")
+    return (
+        driver.create_input_topic("numbers", key=str, value=int),
+        driver.create_output_topic("out", key=str, value=int),
+    )
 
 
 def filled() -> TestOutputTopic[str, int]:
@@ -78,14 +91,14 @@ def test_the_clock_of_a_topic_can_be_moved() -> None:
 
 def test_the_clock_of_a_topic_starts_where_it_is_told() -> None:
     driver = TopologyTestDriver(plan())
-    driver.create_input_topic("numbers", start_ms=7_000).pipe_input("ann", 1)
+    driver.create_input_topic("numbers", start=EPOCH + 7 * SECOND).pipe_input("ann", 1)
 
     assert driver.create_output_topic("out").read_record().timestamp_ms == 7_000
 
 
 def test_the_clock_of_a_topic_goes_on_by_itself() -> None:
     driver = TopologyTestDriver(plan())
-    driver.create_input_topic("numbers", auto_advance=SECOND).pipe_value_list([1, 2])
+    driver.create_input_topic("numbers", advance=SECOND).pipe_value_list([1, 2])
 
     assert [record.timestamp_ms for record in driver.create_output_topic("out").read_records_to_list()] == [0, 1_000]
 
@@ -140,6 +153,33 @@ def test_stores_can_be_read() -> None:
     assert driver.store("largest").all() == [("ann", 3), ("bob", 2)]
 
 
+def of_each_kind() -> TopologyTestDriver:
+    builder = StreamsBuilder()
+    numbers = builder.stream("numbers", key=str, value=int)
+    grouped = numbers.group_by_key()
+    grouped.count(store="key-value")
+    grouped.windowed_by(TimeWindows(size=SECOND, grace=timedelta(0))).count(store="window")
+    grouped.windowed_by(SessionWindows(gap=SECOND, grace=timedelta(0))).count(store="session")
+    numbers.to_table(store=Materialized("versioned", history=SECOND))
+    return TopologyTestDriver(builder.build())
+
+
+VIEWS: dict[str, Callable[[TopologyTestDriver], list[Any]]] = {
+    "key-value": lambda driver: driver.key_value_store("key-value", key=str, value=int).all(),
+    "window": lambda driver: driver.window_store("window", key=str, value=int).all(),
+    "session": lambda driver: driver.session_store("session", key=str, value=int).all(),
+    "versioned": lambda driver: driver.versioned_store("versioned", key=str, value=int).all(),
+}
+
+
+@pytest.mark.parametrize("kind", VIEWS)
+def test_a_store_of_each_kind_can_be_read(kind: str) -> None:
+    driver = of_each_kind()
+    driver.create_input_topic("numbers").pipe_input("ann", 1)
+
+    assert [value for _, value in VIEWS[kind](driver)] == [1]
+
+
 def test_the_topics_that_were_written_are_known() -> None:
     driver = TopologyTestDriver(plan())
     driver.create_input_topic("numbers").pipe_key_value_list(PAIRS)
@@ -164,7 +204,7 @@ def test_records_are_counted() -> None:
 def test_the_wall_clock_starts_where_it_is_told() -> None:
     builder = StreamsBuilder()
     builder.stream("numbers", key=str, value=int, timestamp_extractor=WallclockTimestampExtractor()).to("out")
-    driver = TopologyTestDriver(builder.build(), wall_clock_ms=9)
+    driver = TopologyTestDriver(builder.build(), initial_wall_clock=EPOCH + timedelta(milliseconds=9))
     driver.create_input_topic("numbers").pipe_input("ann", 1)
 
     assert driver.create_output_topic("out").read_record().timestamp_ms == 9
@@ -201,13 +241,13 @@ def test_a_value_can_be_piped() -> None:
 
 def test_a_list_has_times() -> None:
     numbers, out = topics()
-    numbers.pipe_key_value_list([("ann", 1), ("bob", 2)], start_ms=5, advance=SECOND)
+    numbers.pipe_key_value_list([("ann", 1), ("bob", 2)], start=EPOCH + timedelta(milliseconds=5), advance=SECOND)
 
     assert [record.timestamp_ms for record in out.read_records_to_list()] == [5, 1_005]
 
 
 def test_a_list_of_values_has_times() -> None:
     numbers, out = topics()
-    numbers.pipe_value_list([1, 2], start_ms=5, advance=SECOND)
+    numbers.pipe_value_list([1, 2], start=EPOCH + timedelta(milliseconds=5), advance=SECOND)
 
     assert [record.timestamp_ms for record in out.read_records_to_list()] == [5, 1_005]

@@ -22,6 +22,7 @@ from deltaworks import (
     ValueTransformer,
 )
 from deltaworks.testing import TopologyTestDriver
+from deltaworks.testing.clocks import EPOCH
 from deltaworks.topology.nodes import Source
 
 SECOND = timedelta(seconds=1)
@@ -125,7 +126,7 @@ def driver_of(supplier: Callable[[], Any], *stores: str, fixed_key: bool = False
         for _ in stores:
             builder.add_state_store(counts())
         words.process(supplier, *stores, key=str, value=str).to("out")
-    return TopologyTestDriver(builder.build(), wall_clock_ms=7)
+    return TopologyTestDriver(builder.build(), initial_wall_clock=EPOCH + timedelta(milliseconds=7))
 
 
 def seen(driver: TopologyTestDriver, *timestamps_ms: int, value: str = "a") -> list[Any]:

@@ -38,6 +38,7 @@ from deltaworks import (
     WallclockTimestampExtractor,
 )
 from deltaworks.testing import TopologyTestDriver
+from deltaworks.testing.clocks import EPOCH
 from deltaworks.topology.nodes import Source
 
 Pairs = list[tuple[Any, Any]]
@@ -182,7 +183,7 @@ def streams_joined(join: Callable[[KStream[str, str], KStream[str, str], JoinWin
 
     def topology(builder: StreamsBuilder) -> None:
         right = builder.stream("right", key=str, value=str)
-        join(words(builder), right, JoinWindows.of_time_difference_with_no_grace(MINUTE)).to("out")
+        join(words(builder), right, JoinWindows(difference=MINUTE, grace=timedelta(0))).to("out")
 
     driver = driver_of(topology)
     for topic, key, minute in [("words", "bob", 0), ("right", "cid", 0), ("words", "ann", 5), ("right", "ann", 5)]:
@@ -217,7 +218,7 @@ def test_outer_join_of_streams_gets_the_values_alone() -> None:
 
 
 def _named(builder: StreamsBuilder, operator: str) -> None:
-    windows = JoinWindows.of_time_difference_with_no_grace(MINUTE)
+    windows = JoinWindows(difference=MINUTE, grace=timedelta(0))
     match operator:
         case "stream":
             builder.stream("words", key=str, value=str, name="given").foreach(print)
@@ -245,7 +246,7 @@ def test_a_node_has_the_name_it_is_given(operator: str) -> None:
 
 def test_a_store_of_a_join_has_the_name_it_is_given() -> None:
     def topology(builder: StreamsBuilder) -> None:
-        windows = JoinWindows.of_time_difference_with_no_grace(MINUTE)
+        windows = JoinWindows(difference=MINUTE, grace=timedelta(0))
         words(builder).join_stream(words(builder), pair, windows, store="given").foreach(print)
 
     assert [store.name.partition("-")[0] for store in plan_of(topology).stores] == ["given", "given"]
@@ -293,7 +294,7 @@ def test_a_store_has_the_serdes_it_is_given() -> None:
 
 def test_a_retention_may_be_longer_than_its_windows() -> None:
     def topology(builder: StreamsBuilder) -> None:
-        windowed = words(builder).group_by_key().windowed_by(TimeWindows.of_size_with_no_grace(MINUTE))
+        windowed = words(builder).group_by_key().windowed_by(TimeWindows(size=MINUTE, grace=timedelta(0)))
         windowed.count(store=Materialized("counts", retention=timedelta(days=1)))
 
     driver = driver_of(topology)
@@ -375,7 +376,7 @@ def times_with(extractor: TimestampExtractor) -> list[int]:
     def topology(builder: StreamsBuilder) -> None:
         builder.stream("words", key=str, value=str, timestamp_extractor=extractor).to("out")
 
-    driver = TopologyTestDriver(plan_of(topology), wall_clock_ms=9)
+    driver = TopologyTestDriver(plan_of(topology), initial_wall_clock=EPOCH + timedelta(milliseconds=9))
     for timestamp_ms in (5, -2):
         driver.create_input_topic("words").pipe_input("ann", "a", timestamp_ms=timestamp_ms)
     return [record.timestamp_ms for record in driver.create_output_topic("out").read_records_to_list()]

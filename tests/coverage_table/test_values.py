@@ -11,6 +11,7 @@ import pytest
 
 import deltaworks as dw
 from deltaworks import testing
+from tests.support.calendar_days import Days
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
@@ -26,24 +27,32 @@ class Example:
     members: dict[str, Any]
 
 
+DAYS = Days(zone="Europe/Berlin", grace=SECOND)
+
 EXAMPLES = {
+    "Days": Example(
+        lambda: Days(zone="Europe/Berlin", grace=SECOND),
+        lambda: Days(zone="Europe/Berlin", grace=MINUTE),
+        "Days(size=datetime.timedelta(days=1, seconds=3600), grace=datetime.timedelta(seconds=1), zone='Europe/",
+        {"size": timedelta(hours=25), "grace": SECOND},
+    ),
     "TimeWindows": Example(
-        lambda: dw.TimeWindows.of_size_and_grace(MINUTE, SECOND),
-        lambda: dw.TimeWindows.of_size_with_no_grace(MINUTE),
-        "TimeWindows(size_ms=60000, advance_ms=60000, grace_ms=1000)",
-        {"size_ms": 60_000, "advance_ms": 60_000, "grace_ms": 1_000},
+        lambda: dw.TimeWindows(size=MINUTE, grace=SECOND),
+        lambda: dw.TimeWindows(size=MINUTE, grace=timedelta(0)),
+        "TimeWindows(size=timedelta(minutes=1), grace=timedelta(seconds=1))",
+        {"size": MINUTE, "advance": MINUTE, "grace": SECOND},
     ),
     "SessionWindows": Example(
-        lambda: dw.SessionWindows.of_inactivity_gap_and_grace(MINUTE, SECOND),
-        lambda: dw.SessionWindows.of_inactivity_gap_with_no_grace(MINUTE),
-        "SessionWindows(gap_ms=60000, grace_ms=1000",
-        {"gap_ms": 60_000, "grace_ms": 1_000},
+        lambda: dw.SessionWindows(gap=MINUTE, grace=SECOND),
+        lambda: dw.SessionWindows(gap=MINUTE, grace=timedelta(0)),
+        "SessionWindows(gap=timedelta(minutes=1), grace=timedelta(seconds=1))",
+        {"gap": MINUTE, "grace": SECOND},
     ),
     "JoinWindows": Example(
-        lambda: dw.JoinWindows.of_time_difference_and_grace(MINUTE, SECOND),
-        lambda: dw.JoinWindows.of_time_difference_with_no_grace(MINUTE),
-        "JoinWindows(before_ms=60000, after_ms=60000, grace_ms=1000)",
-        {"before_ms": 60_000, "after_ms": 60_000, "grace_ms": 1_000, "size_ms": 120_000},
+        lambda: dw.JoinWindows(difference=MINUTE, grace=SECOND),
+        lambda: dw.JoinWindows(difference=MINUTE, grace=timedelta(0)),
+        "JoinWindows(difference=timedelta(minutes=1), grace=timedelta(seconds=1))",
+        {"before": MINUTE, "after": MINUTE, "grace": SECOND, "size_ms": 120_000},
     ),
     "BufferConfig": Example(
         lambda: dw.BufferConfig.of_max_records(2).with_max_bytes(3),
@@ -52,16 +61,16 @@ EXAMPLES = {
         {"max_records": 2, "max_bytes": 3, "emits_early": True},
     ),
     "SlidingWindows": Example(
-        lambda: dw.SlidingWindows.of_time_difference_and_grace(MINUTE, SECOND),
-        lambda: dw.SlidingWindows.of_time_difference_with_no_grace(MINUTE),
-        "SlidingWindows(difference_ms=60000, grace_ms=1000)",
-        {"difference_ms": 60_000, "grace_ms": 1_000},
+        lambda: dw.SlidingWindows(difference=MINUTE, grace=SECOND),
+        lambda: dw.SlidingWindows(difference=MINUTE, grace=timedelta(0)),
+        "SlidingWindows(difference=timedelta(minutes=1), grace=timedelta(seconds=1))",
+        {"difference": MINUTE, "grace": SECOND},
     ),
     "UnlimitedWindows": Example(
-        lambda: dw.UnlimitedWindows.start_on_ms(5),
-        lambda: dw.UnlimitedWindows.start_on_ms(6),
-        "UnlimitedWindows(start_ms=5)",
-        {"start_ms": 5, "grace_ms": 0},
+        lambda: dw.UnlimitedWindows(start=datetime(2026, 1, 1, tzinfo=UTC)),
+        lambda: dw.UnlimitedWindows(start=datetime(2026, 1, 2, tzinfo=UTC)),
+        "UnlimitedWindows(start=datetime(2026, 1, 1, 0, 0, tzinfo=UTC))",
+        {"start": datetime(2026, 1, 1, tzinfo=UTC), "grace_ms": 0},
     ),
     "Windowed": Example(
         lambda: dw.Windowed("ann", 1_000, 2_000),
@@ -76,10 +85,10 @@ EXAMPLES = {
         },
     ),
     "TimeWindowed": Example(
-        lambda: dw.TimeWindowed(dw.String(), 60_000),
-        lambda: dw.TimeWindowed(dw.String(), 1),
-        "TimeWindowed(inner=String(), size_ms=60000)",
-        {"inner": dw.String(), "size_ms": 60_000},
+        lambda: dw.TimeWindowed(dw.String(), MINUTE),
+        lambda: dw.TimeWindowed(dw.String(), SECOND),
+        "TimeWindowed(inner=String(), windows=datetime.timedelta(seconds=60))",
+        {"inner": dw.String(), "windows": MINUTE},
     ),
     "SessionWindowed": Example(
         lambda: dw.SessionWindowed(dw.String()),
@@ -162,13 +171,13 @@ def test_a_member_is_what_was_given(member: str) -> None:
 
 @pytest.mark.parametrize("name", ["TimeWindows", "SlidingWindows", "SessionWindows"])
 def test_windows_may_have_no_grace(name: str) -> None:
-    assert EXAMPLES[name].other().grace_ms == 0
+    assert EXAMPLES[name].other().grace == timedelta(0)
 
 
 @pytest.mark.parametrize("kind", ["time", "session"])
 def test_a_windowed_key_travels(kind: str) -> None:
     key = dw.Windowed("ann", 1_000, 61_000)
-    serde = dw.TimeWindowed(dw.String(), 60_000) if kind == "time" else dw.SessionWindowed(dw.String())
+    serde = dw.TimeWindowed(dw.String(), MINUTE) if kind == "time" else dw.SessionWindowed(dw.String())
 
     assert serde.deserialize(serde.serialize(key)) == key
 
@@ -190,18 +199,28 @@ def test_a_buffer_has_the_bounds_it_is_given(how: str) -> None:
     assert (buffer.max_records, buffer.max_bytes, buffer.emits_early) == bounds
 
 
-def test_the_bounds_of_a_join_window_can_be_moved() -> None:
-    windows = dw.JoinWindows.of_time_difference_with_no_grace(MINUTE).after(SECOND)
+def test_a_join_window_may_have_two_bounds() -> None:
+    windows = dw.JoinWindows(before=MINUTE, after=SECOND, grace=timedelta(0))
 
-    assert (windows.before_ms, windows.after_ms) == (60_000, 1_000)
+    assert (windows.before, windows.after) == (MINUTE, SECOND)
+
+
+def test_own_windows_say_where_they_begin_and_end() -> None:
+    builder = dw.StreamsBuilder()
+    days = builder.stream("in", key=str, value=str).group_by_key().windowed_by(DAYS)
+    days.count(store="counts").to_delta("counts")
+    driver = testing.TopologyTestDriver(builder.build())
+    driver.create_input_topic("in").pipe_input("ann", "", timestamp_ms=1_774_785_600_000)
+
+    assert [key.end - key.start for key in driver.table("counts").rows] == [timedelta(hours=23)]
 
 
 def test_an_unlimited_window_starts_where_it_is_told() -> None:
-    assert dw.UnlimitedWindows.start_on(datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)).start_ms == 1_000
+    assert dw.UnlimitedWindows(start=datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)).start_ms == 1_000
 
 
 def test_an_unlimited_window_starts_with_the_epoch() -> None:
-    assert dw.UnlimitedWindows.of().start_ms == 0
+    assert dw.UnlimitedWindows().start_ms == 0
 
 
 CHANGES: dict[str, tuple[Callable[[Any], Any], Any]] = {

@@ -32,7 +32,7 @@ def topology(builder: StreamsBuilder) -> None:
     builder.table("rows", key=str, value=Decimal, store="rows").to_delta("rows", name="rows-sink")
     (
         amounts.group_by_key()
-        .windowed_by(TimeWindows.of_size_with_no_grace(timedelta(minutes=1)))
+        .windowed_by(TimeWindows(size=timedelta(minutes=1), grace=timedelta(0)))
         .aggregate(lambda: Decimal(0), lambda _, amount, total: amount, value=Json(Decimal), store="last")
         .to_delta("windows", name="windows-sink")
     )

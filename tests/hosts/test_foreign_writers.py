@@ -29,7 +29,7 @@ KEYS = 20
 
 def topology(builder: StreamsBuilder) -> None:
     grouped = builder.stream("in", key=str, value=str).group_by_key()
-    windows = TimeWindows.of_size_with_no_grace(timedelta(hours=1))
+    windows = TimeWindows(size=timedelta(hours=1), grace=timedelta(0))
     grouped.windowed_by(windows).count(store="w").to_delta("per_hour")
 
 

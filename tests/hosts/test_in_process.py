@@ -13,7 +13,17 @@ import msgspec
 import pytest
 from deltalake import DeltaTable
 
-from deltaworks import Pipeline, Processor, PunctuationType, Record, Stores, StreamsBuilder, TimeWindows, Topic
+from deltaworks import (
+    EmitStrategy,
+    Pipeline,
+    Processor,
+    PunctuationType,
+    Record,
+    Stores,
+    StreamsBuilder,
+    TimeWindows,
+    Topic,
+)
 from deltaworks.errors import KafkaWriteError
 from deltaworks.settings import Settings
 from deltaworks.spark.source import TICK
@@ -168,7 +178,7 @@ def test_punctuators_run_in_ticks_also_in_tasks_that_have_never_had_a_record(set
 
 def test_idle_tasks_close_their_last_windows(settings: Settings) -> None:
     def topology(builder: StreamsBuilder) -> None:
-        windows = TimeWindows.of_size_with_no_grace(timedelta(seconds=10))
+        windows = TimeWindows(size=timedelta(seconds=10), grace=timedelta(0))
         builder.stream("in", key=str, value=int).group_by_key().windowed_by(windows).count(store="counts").to_delta("c")
 
     kafka = MemoryKafka({"in": 2})
@@ -199,4 +209,40 @@ def test_a_topology_chooses_the_partitions_of_what_it_writes(settings: Settings)
     assert [(p, record.value) for p, _, record in kafka.read("out")] == [
         (value % 3, number(value)) for value in (0, 3, 1, 4, 2, 5)
     ]
+    stream.close()
+
+
+def closed_windows(builder: StreamsBuilder) -> None:
+    windows = TimeWindows(size=timedelta(seconds=10), grace=timedelta(0))
+    groups = builder.stream("in", key=str, value=str).group_by_key().windowed_by(windows)
+    table = groups.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE).count(store="counts")
+    table.to_stream().select_key(lambda window, _: f"{window.key} {window.start_ms}", key=str).to("out")
+
+
+@pytest.mark.parametrize("compatible_with_kafka", [False, True])
+@pytest.mark.parametrize("emit_interval", [timedelta(0), timedelta(minutes=1)])
+def test_a_jump_of_stream_time_loses_no_final_result_unless_kafka_streams_is_imitated(
+    settings: Settings, compatible_with_kafka: bool, emit_interval: timedelta
+) -> None:
+    kafka = MemoryKafka({"in": 1, "out": 1})
+    options = {"compatible_with_kafka": compatible_with_kafka, "emit_interval": emit_interval}
+    stream = InProcessStream(pipeline(closed_windows, **options), settings, kafka=kafka)
+    day_ms = 86_400_000
+    for time_ms in (1_000, 2_000, 12_000, day_ms, day_ms + 1_000, 2 * day_ms, 3 * day_ms):
+        kafka.write("in", RawRecord(b"a", b"x", time_ms))
+        stream.run(stream.end(), ["task.processed", "store.after_append"])
+        stream.lose_worker()
+    for minutes in (2, 4):  # the pause between two checks is over
+        kafka.write("in", RawRecord(b"a", b"x", (2 + minutes) * day_ms))
+        stream.run(stream.end(), wall_ms=stream.clock(stream.batch_id) + minutes * 60_000)
+
+    found = dict(sent(kafka, "out"))
+    all_results = {
+        f"a {start_ms}".encode(): number(count)
+        for start_ms, count in [(0, 2), (10_000, 1), (day_ms, 2), (2 * day_ms, 1), (3 * day_ms, 1), (4 * day_ms, 1)]
+    }
+    if compatible_with_kafka:
+        assert found.items() < all_results.items()
+    else:
+        assert found == all_results
     stream.close()

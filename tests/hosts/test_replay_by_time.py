@@ -46,7 +46,7 @@ def prices(builder: StreamsBuilder) -> None:
     words.join(names, lambda word, name: f"{name}:{word}", value=str).group_by(
         lambda _, text: text, key=str, name="by-text"
     ).count(store="counts").to_delta("counts")
-    windows = TimeWindows.of_size_with_no_grace(timedelta(seconds=10))
+    windows = TimeWindows(size=timedelta(seconds=10), grace=timedelta(0))
     words.group_by_key().windowed_by(windows).count(store="windows").to_delta("windows")
 
 

@@ -38,7 +38,7 @@ def day(number: int) -> int:
 
 def hours(builder: StreamsBuilder) -> None:
     payments = builder.stream("payments", key=str, value=str)
-    windows = TimeWindows.of_size_and_grace(timedelta(hours=1), timedelta(0))
+    windows = TimeWindows(size=timedelta(hours=1), grace=timedelta(0))
     payments.group_by_key().windowed_by(windows).count(store="hours-store").to_delta("hours")
 
 

@@ -48,12 +48,12 @@ def topology(size: int = 1, *, gap: timedelta = 2 * MINUTE) -> Callable[[Streams
         )
         payments.to_delta("named")
         by_key = payments.group_by_key()
-        by_key.windowed_by(TimeWindows.of_size_and_grace(6 * HOUR, HOUR).advance_by(2 * HOUR)).reduce(
+        by_key.windowed_by(TimeWindows(size=6 * HOUR, grace=HOUR, advance=2 * HOUR)).reduce(
             lambda all_of_them, payment: f"{all_of_them} {payment}", store="exchanges-store"
         ).to_delta("exchanges")
         moved = payments.group_by(lambda _, payment: payment.partition(":")[0], key=str, name="by-name")
-        moved.windowed_by(TimeWindows.of_size_and_grace(HOUR, HOUR)).count(store="hours-store").to_delta("hours")
-        sessions = SessionWindows.of_inactivity_gap_and_grace(gap, HOUR)
+        moved.windowed_by(TimeWindows(size=HOUR, grace=HOUR)).count(store="hours-store").to_delta("hours")
+        sessions = SessionWindows(gap=gap, grace=HOUR)
         by_key.windowed_by(sessions).count(store="visits-store").to_delta("visits")
 
     return build

@@ -40,7 +40,7 @@ def topology(builder: StreamsBuilder) -> None:
     by_account.reduce(lambda total, amount: total + amount{bug}, store="balances").to_delta("balances")
     (
         amounts.group_by(lambda key, _: key.upper(), key=str, name="by-account")
-        .windowed_by(TimeWindows.of_size_with_no_grace(timedelta(hours=1)))
+        .windowed_by(TimeWindows(size=timedelta(hours=1), grace=timedelta(0)))
         .reduce(lambda total, amount: total + amount{bug}, store="totals")
         .to_delta("totals")
     )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from datetime import timedelta
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import cast
 
 import msgspec
@@ -23,6 +24,7 @@ from deltaworks import (
     Suppressed,
     TimeWindows,
     UnlimitedWindows,
+    Windows,
 )
 from deltaworks.kernel.records import Headers, RecordBatch
 from deltaworks.topology.windows import AnyWindows
@@ -54,7 +56,7 @@ def sum_deleted_by_seven(old: int, new: int) -> int:
 
 def hopping_sum(builder: StreamsBuilder) -> None:
     stream = builder.stream(TOPIC, key=str, value=int).map_values(failing, value=int)
-    windows = TimeWindows.of_size_and_grace(ms(10), ms(4)).advance_by(ms(4))
+    windows = TimeWindows(size=ms(10), grace=ms(4), advance=ms(4))
     table = (
         stream.group_by_key()
         .windowed_by(windows)
@@ -66,7 +68,7 @@ def hopping_sum(builder: StreamsBuilder) -> None:
 
 def session_list(builder: StreamsBuilder) -> None:
     stream = builder.stream(TOPIC, key=str, value=int)
-    windows = SessionWindows.of_inactivity_gap_and_grace(ms(5), ms(6))
+    windows = SessionWindows(gap=ms(5), grace=ms(6))
     stream.group_by_key().windowed_by(windows).aggregate(
         list[int | None],
         lambda _, value, values: [*values, value],
@@ -77,7 +79,7 @@ def session_list(builder: StreamsBuilder) -> None:
 
 
 def session_count(builder: StreamsBuilder) -> None:
-    windows = SessionWindows.of_inactivity_gap_with_no_grace(ms(3))
+    windows = SessionWindows(gap=ms(3), grace=timedelta(0))
     table = builder.stream(TOPIC, key=str, value=int).group_by_key().windowed_by(windows).count(store="sessions")
     table.to_delta("sessions")
     table.to_stream().to("sessions")
@@ -145,13 +147,15 @@ def joined_streams(builder: StreamsBuilder) -> None:
     stream = builder.stream(TOPIC, key=str, value=int)
     left = stream.filter(lambda _, value: value is None or value % 3 != 0)
     right = stream.filter(lambda _, value: value is None or value % 2 == 0)
-    windows = JoinWindows.of_time_difference_and_grace(ms(4), ms(3))
+    windows = JoinWindows(difference=ms(4), grace=ms(3))
 
     def pair(one: int | None, other: int | None) -> int:
         return (-1 if one is None else failing(one)) * 100 + (-1 if other is None else other)
 
-    left.join_stream(right, pair, windows.before(ms(-1)), value=int, store="inner").to("inner")
-    left.left_join_stream(right, pair, windows.before(ms(7)), value=int, store="left").to("left")
+    later = JoinWindows(before=ms(-1), after=ms(4), grace=ms(3))
+    earlier = JoinWindows(before=ms(7), after=ms(4), grace=ms(3))
+    left.join_stream(right, pair, later, value=int, store="inner").to("inner")
+    left.left_join_stream(right, pair, earlier, value=int, store="left").to("left")
     left.outer_join_stream(right, pair, windows, value=int, store="outer").to("outer")
     stream.join_stream(stream, pair, windows, value=int, store="self").to("self")
 
@@ -174,10 +178,10 @@ def suppressed(builder: StreamsBuilder) -> None:
     stream = builder.stream(TOPIC, key=str, value=int)
     grouped = stream.group_by_key()
     closed = Suppressed.until_window_closes(BufferConfig.unbounded())
-    hopping = TimeWindows.of_size_and_grace(ms(10), ms(3)).advance_by(ms(5))
+    hopping = TimeWindows(size=ms(10), grace=ms(3), advance=ms(5))
     counts = grouped.windowed_by(hopping).count(store="counts").suppress(closed, store="closing")
     counts.to_delta("counts")
-    sessions = SessionWindows.of_inactivity_gap_and_grace(ms(3), ms(4))
+    sessions = SessionWindows(gap=ms(3), grace=ms(4))
     strict = Suppressed.until_window_closes(BufferConfig.of_max_records(2).shut_down_when_full())
     visits = grouped.windowed_by(sessions).count(store="sessions").suppress(strict, store="closing-sessions")
     visits.to_stream().to("visits")
@@ -194,14 +198,14 @@ BY_UPDATE: dict[str, Build] = {"suppressed": suppressed}
 
 def sliding_sum(builder: StreamsBuilder) -> None:
     stream = builder.stream(TOPIC, key=str, value=int).map_values(failing, value=int)
-    windows = SlidingWindows.of_time_difference_and_grace(ms(7), ms(5))
+    windows = SlidingWindows(difference=ms(7), grace=ms(5))
     table = stream.group_by_key().windowed_by(windows).reduce(sum_deleted_by_seven, store="sums")
     table.to_delta("sums")
     table.filter(lambda _, total: total > 20).to_stream().to("large")
 
 
 def unlimited_list(builder: StreamsBuilder) -> None:
-    windows = UnlimitedWindows.start_on_ms(10)
+    windows = UnlimitedWindows(start=datetime.fromtimestamp(0.01, UTC))
     builder.stream(TOPIC, key=str, value=int).group_by_key().windowed_by(windows).aggregate(
         list[int | None], lambda _, value, values: [*values, value], value=Json(list[int | None]), store="all"
     ).to_delta("all")
@@ -209,7 +213,7 @@ def unlimited_list(builder: StreamsBuilder) -> None:
 
 def closed_windows(builder: StreamsBuilder) -> None:
     groups = builder.stream(TOPIC, key=str, value=int).map_values(failing, value=int).group_by_key()
-    windows = TimeWindows.of_size_and_grace(ms(10), ms(4)).advance_by(ms(4))
+    windows = TimeWindows(size=ms(10), grace=ms(4), advance=ms(4))
     for name, retention in (("closed", None), ("closed-kept", ms(40))):
         counts = groups.windowed_by(windows).emit_strategy(EmitStrategy.ON_WINDOW_CLOSE)
         table = counts.aggregate(
@@ -219,8 +223,41 @@ def closed_windows(builder: StreamsBuilder) -> None:
         table.to_stream().to(name)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Uneven(Windows):
+    """Windows of 3, 7, 3, 7, ... ms, and one of 20 ms that overlaps some of them; it begins earlier and ends later."""
+
+    size: timedelta = timedelta(milliseconds=20)
+
+    def windows_for(self, timestamp_ms: int) -> Iterable[tuple[int, int]]:
+        pair_ms = timestamp_ms // 10 * 10
+        yield (pair_ms, pair_ms + 3) if timestamp_ms < pair_ms + 3 else (pair_ms + 3, pair_ms + 10)
+        long_ms = (timestamp_ms - 5) // 20 * 20 + 5
+        if long_ms > 0:
+            yield long_ms, long_ms + 20
+
+
+def own_windows(builder: StreamsBuilder) -> None:
+    """Windows that differ in length."""
+    stream = builder.stream(TOPIC, key=str, value=int).map_values(failing, value=int)
+    sums = stream.group_by_key().windowed_by(Uneven(grace=ms(4))).reduce(sum_deleted_by_seven, store="sums")
+    sums.to_delta("sums")
+    sums.to_stream().to("sums")
+
+
+def closed_own_windows(builder: StreamsBuilder) -> None:
+    groups = builder.stream(TOPIC, key=str, value=int).map_values(failing, value=int).group_by_key()
+    for name, retention in (("closed", None), ("closed-kept", ms(40))):
+        counts = groups.windowed_by(Uneven(grace=ms(4))).emit_strategy(EmitStrategy.ON_WINDOW_CLOSE)
+        table = counts.aggregate(
+            lambda: 0, lambda _, value, total: total + (value or 0), value=int, store=name, retention=retention
+        )
+        table.to_delta(name.replace("-", "_"))
+        table.to_stream().to(name)
+
+
 def closed_sliding_windows(builder: StreamsBuilder) -> None:
-    windows = SlidingWindows.of_time_difference_and_grace(ms(6), ms(3))
+    windows = SlidingWindows(difference=ms(6), grace=ms(3))
     groups = builder.stream(TOPIC, key=str, value=int).group_by_key()
     table = groups.windowed_by(windows).emit_strategy(EmitStrategy.ON_WINDOW_CLOSE).count(store="closed")
     table.to_delta("closed")
@@ -228,7 +265,7 @@ def closed_sliding_windows(builder: StreamsBuilder) -> None:
 
 
 def closed_sessions(builder: StreamsBuilder) -> None:
-    windows = SessionWindows.of_inactivity_gap_and_grace(ms(4), ms(3))
+    windows = SessionWindows(gap=ms(4), grace=ms(3))
     groups = builder.stream(TOPIC, key=str, value=int).map_values(failing, value=int).group_by_key()
     for name, retention in (("closed", None), ("closed-kept", ms(40))):
         table = (
@@ -241,7 +278,7 @@ def closed_sessions(builder: StreamsBuilder) -> None:
 
 
 def short_sessions(builder: StreamsBuilder) -> None:
-    windows = SessionWindows.of_inactivity_gap_and_grace(ms(5), ms(9)).max_duration(ms(8))
+    windows = SessionWindows(gap=ms(5), grace=ms(9), max_duration=ms(8))
     table = builder.stream(TOPIC, key=str, value=int).group_by_key().windowed_by(windows).count(store="sessions")
     table.to_delta("sessions")
     table.to_stream().to("sessions")
@@ -282,21 +319,24 @@ def own_times(builder: StreamsBuilder) -> None:
     checked.to(
         "placed", partitioner=lambda topic, key, value, partitions: None if value is None else value % partitions
     )
-    checked.group_by_key().windowed_by(TimeWindows.of_size_with_no_grace(ms(8))).count(store="own").to_delta("own")
+    checked.group_by_key().windowed_by(TimeWindows(size=ms(8), grace=timedelta(0))).count(store="own").to_delta("own")
 
 
 SINGLE_INPUT: dict[str, Build] = {
     "own times": own_times,
     "sliding sum": sliding_sum,
     "unlimited list": unlimited_list,
+    "own windows": own_windows,
+    "closed own windows": closed_own_windows,
     "closed windows": closed_windows,
     "closed sliding windows": closed_sliding_windows,
     "closed sessions": closed_sessions,
     "short sessions": short_sessions,
     "cogroup": cogrouped(None),
-    "cogroup in windows": cogrouped(TimeWindows.of_size_and_grace(ms(6), ms(3)).advance_by(ms(2))),
-    "cogroup in sliding windows": cogrouped(SlidingWindows.of_time_difference_and_grace(ms(5), ms(3))),
-    "cogroup in sessions": cogrouped(SessionWindows.of_inactivity_gap_and_grace(ms(3), ms(3))),
+    "cogroup in windows": cogrouped(TimeWindows(size=ms(6), grace=ms(3), advance=ms(2))),
+    "cogroup in sliding windows": cogrouped(SlidingWindows(difference=ms(5), grace=ms(3))),
+    "cogroup in own windows": cogrouped(Uneven(grace=ms(3))),
+    "cogroup in sessions": cogrouped(SessionWindows(gap=ms(3), grace=ms(3))),
     "joined streams": joined_streams,
     "waiting for versions": waiting_for_versions,
     "hopping sum": hopping_sum,

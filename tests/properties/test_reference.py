@@ -28,7 +28,7 @@ def plan(shape: Shape) -> Plan:
     stream.to("seen")
     if shape.exchange:
         stream = stream.select_key(lambda _, value: reference.new_key(value), key=str)
-    windows = TimeWindows.of_size_and_grace(ms(shape.size_ms), ms(shape.grace_ms)).advance_by(ms(shape.advance_ms))
+    windows = TimeWindows(size=ms(shape.size_ms), grace=ms(shape.grace_ms), advance=ms(shape.advance_ms))
     texts = stream.group_by_key(name="exchange").windowed_by(windows)
     table = texts.aggregate(str, lambda _, value, text: reference.added(text, value), value=str, store="texts")
     named = table.to_stream().map(lambda window, text: (f"{window.key}@{window.start_ms}", text), key=str, value=str)
@@ -45,7 +45,7 @@ def entering(shape: Shape, builder: StreamsBuilder) -> KStream[str, str]:
             return builder.stream(LEFT, key=str, value=str).left_join(table, reference.pair, value=str)
         case Entry.STREAMS:
             left, right = builder.stream(LEFT, key=str, value=str), builder.stream(RIGHT, key=str, value=str)
-            near = JoinWindows.of_time_difference_and_grace(ms(shape.size_ms), ms(shape.grace_ms))
+            near = JoinWindows(difference=ms(shape.size_ms), grace=ms(shape.grace_ms))
             return left.join_stream(right, reference.pair, near, value=str, store="pairs")
 
 

@@ -28,7 +28,7 @@ def streams_and_global_table(builder: StreamsBuilder) -> None:
     rows = builder.global_table("rows", key=str, value=int, store="rows")
     stream = builder.stream(TOPIC, key=str, value=int)
     rekeyed = stream.select_key(lambda key, value: "ab"[value % 2] if value is not None else key, key=str)
-    windows = JoinWindows.of_time_difference_and_grace(cases.ms(5), cases.ms(4))
+    windows = JoinWindows(difference=cases.ms(5), grace=cases.ms(4))
     joined = rekeyed.outer_join_stream(
         rekeyed.filter(lambda _, value: value is not None and value % 3 == 0),
         lambda one, other: (one or 0) * 100 + (other or 0),

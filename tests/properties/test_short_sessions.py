@@ -20,7 +20,7 @@ from tests.properties.cases import ms
 )
 @example(times_ms=[7, 11, 15, 0, 4, 8], gap_ms=5, longest_ms=10)
 def test_no_session_is_longer_than_the_longest_duration(times_ms: list[int], gap_ms: int, longest_ms: int) -> None:
-    windows = SessionWindows.of_inactivity_gap_and_grace(ms(gap_ms), ms(100)).max_duration(ms(longest_ms))
+    windows = SessionWindows(gap=ms(gap_ms), grace=ms(100), max_duration=ms(longest_ms))
     builder = StreamsBuilder()
     groups = builder.stream("in", key=str, value=int).group_by_key()
     groups.windowed_by(windows).count(store="sessions").to_delta("sessions")

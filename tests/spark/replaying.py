@@ -29,7 +29,7 @@ def _words(builder: StreamsBuilder) -> None:
     names = builder.global_table("names", key=str, value=str, store="names")
     (
         words.group_by(lambda _, word: word, key=str, name="by-word")
-        .windowed_by(TimeWindows.of_size_and_grace(10 * SECOND, 5 * SECOND))
+        .windowed_by(TimeWindows(size=10 * SECOND, grace=5 * SECOND))
         .count(store="word-counts")
         .to_delta("word_counts")
     )

@@ -109,4 +109,5 @@ def progress(seen: Observation) -> str:
     return (
         f"{text}, batch {beat.batch_id}, lag {lag}, {beat.records_per_second:,.0f} records/s; "
         f"so far {beat.records_total:,} records, {beat.dead_letters:,} dead letters"
+        + (f", {beat.lost_results:,} final results lost" if beat.lost_results else "")
     )

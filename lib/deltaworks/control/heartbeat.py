@@ -46,6 +46,8 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
     """Values per task, `stage-task`."""
     dropped_records: int = 0
     late_records: int = 0
+    lost_results: int = 0
+    """Final results of windows that expired before they were forwarded; only with `compatible_with_kafka`."""
     dead_letters: int = 0
     state_entries: int = 0
     stale_snapshots: list[str] = []

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 from deltaworks.dsl.graph import call_site
 from deltaworks.dsl.mistakes import Handle, check_function
 from deltaworks.dsl.point import Point
+from deltaworks.dsl.shown import handle
 from deltaworks.topology.nodes import Branch, Passthrough
 from deltaworks.topology.nodes.base import Origin
 
@@ -45,6 +46,10 @@ class BranchedKStream(Handle, Generic[K, V]):
         self.node = node
         self.where = where
         self.branches = branches
+
+    def __repr__(self) -> str:
+        names = ", ".join(name for name, _, _ in self.branches)
+        return handle(self, self.at, f"branches: {names or 'none'}; not ended")
 
     def branch(self, predicate: Callable[[K, V], bool], *, name: str) -> BranchedKStream[K, V]:
         """Adds a branch for the records that match the predicate and that no earlier branch took.

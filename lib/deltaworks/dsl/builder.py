@@ -18,6 +18,7 @@ from deltaworks.dsl.mistakes import Handle, check_choice, check_reads, need_topi
 from deltaworks.dsl.optimize import merge_exchanges, with_one_store
 from deltaworks.dsl.point import Point, Typed, settle
 from deltaworks.dsl.processing import add_store, check_supplier
+from deltaworks.dsl.shown import collected
 from deltaworks.dsl.state_stores import StoreBuilder
 from deltaworks.errors import TopologyError
 from deltaworks.topology.checks import check
@@ -59,6 +60,9 @@ class StreamsBuilder(Handle):
         optimize: repartitions of one stream are merged, and a stream joined with itself keeps one store.
         emit_interval: wall-clock pause between two checks for results that the end of a window releases; 0: no
             pause. Kafka Streams: one second.
+        compatible_with_kafka: with `EmitStrategy.ON_WINDOW_CLOSE`, a window that leaves its store before it is
+            forwarded is lost, as in Kafka Streams: a jump of stream time that is longer than the retention loses the
+            open windows. They are counted in `TaskMetrics.lost_results`. By default, they are kept and forwarded.
 
     >>> builder = StreamsBuilder("shout")
     >>> builder.stream("in", key=str, value=str).map_values(str.upper, value=str).to("out")
@@ -82,11 +86,19 @@ class StreamsBuilder(Handle):
         explicit_names: Literal["stores", "all", "none"] = "stores",
         optimize: bool = False,
         emit_interval: timedelta = timedelta(0),
+        compatible_with_kafka: bool = False,
     ) -> None:
         config = BuilderConfig(
-            record_cache=record_cache, explicit_names=explicit_names, optimize=optimize, emit_interval=emit_interval
+            record_cache=record_cache,
+            explicit_names=explicit_names,
+            optimize=optimize,
+            emit_interval=emit_interval,
+            compatible_with_kafka=compatible_with_kafka,
         )
         self._graph = Graph(name, config)
+
+    def __repr__(self) -> str:
+        return collected(self, self._graph)
 
     def stream(
         self,

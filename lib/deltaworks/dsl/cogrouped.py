@@ -6,17 +6,25 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, overload
 
+from deltaworks.dsl import shown
 from deltaworks.dsl.graph import call_site
 from deltaworks.dsl.ktable import KTable
 from deltaworks.dsl.materialize import Grouping, Wanted, cogrouped
 from deltaworks.dsl.materialized import Stored
-from deltaworks.dsl.mistakes import Handle, check_function, need_handle, need_value
+from deltaworks.dsl.mistakes import Handle, check_function, need_handle, need_windows
 from deltaworks.dsl.point import Typed
 from deltaworks.serdes import Windowed
 from deltaworks.serdes.inference import returned
 from deltaworks.topology.nodes.aggregates import Aggregate
 from deltaworks.topology.nodes.base import Origin
-from deltaworks.topology.windows import AnyWindows, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
+from deltaworks.topology.windows import (
+    AnyWindows,
+    SessionWindows,
+    SlidingWindows,
+    TimeWindows,
+    UnlimitedWindows,
+    Windows,
+)
 
 if TYPE_CHECKING:
     from deltaworks.dsl.grouped import KGroupedStream
@@ -54,6 +62,9 @@ class CogroupedKStream(Handle, Generic[K, VA]):
         self.streams = streams
         self.value = value
         self.where = where
+
+    def __repr__(self) -> str:
+        return shown.cogrouped(self, [grouping.at for grouping, _ in self.streams], self.value)
 
     def cogroup(self, group: KGroupedStream[K, V], aggregator: Callable[[K, V, VA], VA]) -> CogroupedKStream[K, VA]:
         """Adds a stream; a stream that is already there gets the new aggregator instead of its old one.
@@ -100,7 +111,7 @@ class CogroupedKStream(Handle, Generic[K, VA]):
 
     @overload
     def windowed_by(
-        self, windows: TimeWindows | UnlimitedWindows | SlidingWindows
+        self, windows: TimeWindows | UnlimitedWindows | SlidingWindows | Windows
     ) -> TimeWindowedCogroupedKStream[K, VA]: ...
 
     @overload
@@ -115,17 +126,15 @@ class CogroupedKStream(Handle, Generic[K, VA]):
         when it is final for all streams.
 
         Args:
-            windows: `TimeWindows`, `SlidingWindows`, `SessionWindows` or `UnlimitedWindows`.
+            windows: `TimeWindows`, `SlidingWindows`, `SessionWindows`, `UnlimitedWindows` or your own `Windows`.
 
         Source: `CogroupedKStream#windowedBy`; differs: no.
         """
-        wanted = (TimeWindows, SlidingWindows, SessionWindows, UnlimitedWindows)
-        example = "TimeWindows.of_size_with_no_grace(timedelta(minutes=5))"
-        need_value(self.streams[0][0].at.graph, windows, wanted, example, "windowed_by")
+        need_windows(self.streams[0][0].at.graph, windows)
         match windows:
             case SessionWindows():
                 return SessionWindowedCogroupedKStream(self, windows)
-            case TimeWindows() | UnlimitedWindows() | SlidingWindows():
+            case _:
                 return TimeWindowedCogroupedKStream(self, windows)
 
 
@@ -137,7 +146,7 @@ class TimeWindowedCogroupedKStream(Handle, Generic[K, VA]):
     >>> builder = StreamsBuilder()
     >>> ins, outs = (builder.stream(topic, key=str, value=str).group_by_key() for topic in ("ins", "outs"))
     >>> inside = ins.cogroup(lambda *_: _[2] + 1, value=int).cogroup(outs, lambda *_: _[2] - 1)
-    >>> day = TimeWindows.of_size_with_no_grace(timedelta(days=1))
+    >>> day = TimeWindows(size=timedelta(days=1), grace=timedelta(0))
     >>> inside.windowed_by(day).aggregate(lambda: 0, store="inside").to_delta("inside")
     >>> driver = TopologyTestDriver(builder.build())
     >>> for topic in ("ins", "ins", "outs"):
@@ -147,10 +156,14 @@ class TimeWindowedCogroupedKStream(Handle, Generic[K, VA]):
     """
 
     def __init__(
-        self, cogroup: CogroupedKStream[K, VA], windows: TimeWindows | UnlimitedWindows | SlidingWindows
+        self, cogroup: CogroupedKStream[K, VA], windows: TimeWindows | UnlimitedWindows | SlidingWindows | Windows
     ) -> None:
         self.cogroup = cogroup
         self.windows = windows
+
+    def __repr__(self) -> str:
+        streams = [grouping.at for grouping, _ in self.cogroup.streams]
+        return shown.cogrouped(self, streams, self.cogroup.value, repr(self.windows))
 
     def aggregate(
         self,
@@ -187,7 +200,7 @@ class SessionWindowedCogroupedKStream(Handle, Generic[K, VA]):
     >>> builder = StreamsBuilder()
     >>> clicks, buys = (builder.stream(topic, key=str, value=str).group_by_key() for topic in ("clicks", "buys"))
     >>> visits = clicks.cogroup(lambda *_: _[2] + "c", value=str).cogroup(buys, lambda *_: _[2] + "b")
-    >>> sessions = visits.windowed_by(SessionWindows.of_inactivity_gap_with_no_grace(timedelta(minutes=5)))
+    >>> sessions = visits.windowed_by(SessionWindows(gap=timedelta(minutes=5), grace=timedelta(0)))
     >>> sessions.aggregate(str, lambda _, left, right: left + right, store="visits").to_delta("visits")
     >>> driver = TopologyTestDriver(builder.build())
     >>> driver.create_input_topic("clicks").pipe_input("ann", "", timestamp_ms=0)
@@ -199,6 +212,10 @@ class SessionWindowedCogroupedKStream(Handle, Generic[K, VA]):
     def __init__(self, cogroup: CogroupedKStream[K, VA], windows: SessionWindows) -> None:
         self.cogroup = cogroup
         self.windows = windows
+
+    def __repr__(self) -> str:
+        streams = [grouping.at for grouping, _ in self.cogroup.streams]
+        return shown.cogrouped(self, streams, self.cogroup.value, repr(self.windows))
 
     def aggregate(
         self,

@@ -6,6 +6,7 @@ from typing import Generic, TypeVar
 
 from deltaworks.dsl.mistakes import Handle
 from deltaworks.dsl.point import Point
+from deltaworks.dsl.shown import handle, stored
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -40,6 +41,9 @@ class GlobalKTable(Handle, Generic[K, V]):
         self.at = at
         self.store = store
         self._named = named
+
+    def __repr__(self) -> str:
+        return handle(self, self.at, stored(self.store))
 
     @property
     def queryable_store_name(self) -> str | None:

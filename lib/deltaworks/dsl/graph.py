@@ -37,6 +37,8 @@ class BuilderConfig:
     """Exchanges of one stream are merged, and a self-join uses one store (`topology.optimization=all`)."""
     emit_interval: timedelta = timedelta(0)
     """Wall-clock pause between two checks for closed windows and for records that stay without a partner."""
+    compatible_with_kafka: bool = False
+    """Windows that expire before they are forwarded are lost, as in Kafka Streams; else they are kept until then."""
 
     def __post_init__(self) -> None:
         if self.explicit_names not in ("stores", "all", "none"):
@@ -159,6 +161,9 @@ def call_site() -> Origin:
     frame = sys._getframe(1)
     while frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
         frame = frame.f_back
-    file = frame.f_code.co_filename
-    here = str(Path.cwd()) + "/"
-    return Origin(file.removeprefix(here), frame.f_lineno)
+    return line_of(frame.f_code.co_filename, frame.f_lineno)
+
+
+def line_of(file: str, line: int) -> Origin:
+    """A line of the user's code; the file is relative to the working directory if it is below it."""
+    return Origin(file.removeprefix(str(Path.cwd()) + "/"), line)

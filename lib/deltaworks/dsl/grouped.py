@@ -10,14 +10,22 @@ from deltaworks.dsl.graph import call_site
 from deltaworks.dsl.ktable import KTable
 from deltaworks.dsl.materialize import Grouping, Wanted, aggregated
 from deltaworks.dsl.materialized import Stored
-from deltaworks.dsl.mistakes import check_function, need_value
+from deltaworks.dsl.mistakes import check_function, need_windows
 from deltaworks.dsl.number_aggregates import NumberAggregates
 from deltaworks.dsl.point import Typed
+from deltaworks.dsl.shown import handle
 from deltaworks.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
 from deltaworks.serdes import Long
 from deltaworks.serdes.inference import returned
 from deltaworks.topology.nodes.aggregates import Aggregate, Count, Reduce
-from deltaworks.topology.windows import AnyWindows, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
+from deltaworks.topology.windows import (
+    AnyWindows,
+    SessionWindows,
+    SlidingWindows,
+    TimeWindows,
+    UnlimitedWindows,
+    Windows,
+)
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -42,6 +50,9 @@ class KGroupedStream(NumberAggregates[K, V], Generic[K, V]):
 
     def __init__(self, grouping: Grouping) -> None:
         self.grouping = grouping
+
+    def __repr__(self) -> str:
+        return handle(self, self.grouping.at)
 
     def count(self, *, store: Stored = "", name: str | None = None) -> KTable[K, int]:
         """Counts records per key.
@@ -132,7 +143,9 @@ class KGroupedStream(NumberAggregates[K, V], Generic[K, V]):
         return aggregated(self.grouping, wanted)
 
     @overload
-    def windowed_by(self, windows: TimeWindows | UnlimitedWindows | SlidingWindows) -> TimeWindowedKStream[K, V]: ...
+    def windowed_by(
+        self, windows: TimeWindows | UnlimitedWindows | SlidingWindows | Windows
+    ) -> TimeWindowedKStream[K, V]: ...
 
     @overload
     def windowed_by(self, windows: SessionWindows) -> SessionWindowedKStream[K, V]: ...
@@ -141,15 +154,14 @@ class KGroupedStream(NumberAggregates[K, V], Generic[K, V]):
         """Cuts the stream of each key by time.
 
         Args:
-            windows: `TimeWindows` (tumbling, hopping), `SlidingWindows`, `SessionWindows` or `UnlimitedWindows`.
+            windows: `TimeWindows` (tumbling, hopping), `SlidingWindows`, `SessionWindows`, `UnlimitedWindows` or your
+                own `Windows`.
 
         Source: `KGroupedStream#windowedBy`; differs: no.
         """
-        wanted = (TimeWindows, SlidingWindows, SessionWindows, UnlimitedWindows)
-        example = "TimeWindows.of_size_with_no_grace(timedelta(minutes=5))"
-        need_value(self.grouping.at.graph, windows, wanted, example, "windowed_by")
+        need_windows(self.grouping.at.graph, windows)
         match windows:
             case SessionWindows():
                 return SessionWindowedKStream(self.grouping, windows)
-            case TimeWindows() | UnlimitedWindows() | SlidingWindows():
+            case _:
                 return TimeWindowedKStream(self.grouping, windows)

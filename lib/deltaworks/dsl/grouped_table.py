@@ -15,6 +15,7 @@ from deltaworks.dsl.materialized import Materialized, Stored, own_store
 from deltaworks.dsl.mistakes import Handle, check_function, check_scale
 from deltaworks.dsl.number_aggregates import E, divided
 from deltaworks.dsl.point import Known, Point, Typed
+from deltaworks.dsl.shown import handle
 from deltaworks.serdes import Long
 from deltaworks.serdes.inference import returned
 from deltaworks.topology.nodes import TableAggregate
@@ -54,6 +55,9 @@ class KGroupedTable(Handle, Generic[K, V]):
     def __init__(self, at: Point, name: str | None) -> None:
         self._at = at
         self._name = name
+
+    def __repr__(self) -> str:
+        return handle(self, self._at)
 
     def count(self, *, store: Stored = "", name: str | None = None) -> KTable[K, int]:
         """Counts the rows per group. A group whose last row has left keeps a count of 0.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 
 _FUNCTION = "a function or a lambda does"
 _SERDES = "give types (key=str, value=Order), or serdes such as String(), Long(), Json(Order)"
@@ -18,6 +19,8 @@ INSTEAD = {
     "KeyValue": "a tuple: (key, value)",
     "KeyValueMapper": _FUNCTION,
     "Merger": _FUNCTION,
+    "MockFixedKeyProcessorContext": "a topology of one process_values(...) and deltaworks.testing.TopologyTestDriver",
+    "MockProcessorContext": "a topology of one process(...) and deltaworks.testing.TopologyTestDriver",
     "Named": "name='...' of each operator",
     "Predicate": _FUNCTION,
     "Printed": "print('label')",
@@ -30,23 +33,27 @@ INSTEAD = {
     "TableJoined": "join_foreign_key(..., name='...')",
     "TestInputTopic": "from deltaworks.testing import TestInputTopic",
     "TestOutputTopic": "from deltaworks.testing import TestOutputTopic",
+    "TestRecord": "from deltaworks.testing import TestRecord",
     "TopologyTestDriver": "from deltaworks.testing import TopologyTestDriver",
     "ValueJoiner": _FUNCTION,
     "ValueMapper": _FUNCTION,
     "ValueTransformerWithKey": "ValueTransformer",
-    "WindowedSerdes": "TimeWindowed(serde, size_ms), SessionWindowed(serde)",
+    "WindowedSerdes": "TimeWindowed(serde, timedelta(minutes=5)), SessionWindowed(serde)",
 }
 """Class -> what to use instead."""
 
 
-def missing(name: str) -> Exception:
-    """The error to raise for a name that the package does not have.
+def missing(name: str, package: str = "deltaworks") -> Exception:
+    """The error to raise for a name that a package does not have: `deltaworks` or `deltaworks.testing`.
 
     `from deltaworks import ...` replaces an `AttributeError` with its own error, without our text. It asks through
     importlib, which tells it apart from `getattr`; that has to get an `AttributeError`.
     """
-    if name not in INSTEAD:
-        return AttributeError(f"module 'deltaworks' has no attribute '{name}'")
-    text = f"deltaworks has no '{name}'. Use instead: {INSTEAD[name]}"
+    instead = INSTEAD.get(name)
+    if package != "deltaworks" and instead is None and name in import_module("deltaworks.public").__all__:
+        instead = f"from deltaworks import {name}"
+    if instead is None:
+        return AttributeError(f"module '{package}' has no attribute '{name}'")
+    text = f"{package} has no '{name}'. Use instead: {instead}"
     asked_by = sys._getframe(2).f_globals.get("__name__", "")
     return ImportError(text) if "importlib" in asked_by else AttributeError(text)

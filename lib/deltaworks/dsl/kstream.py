@@ -17,6 +17,7 @@ from deltaworks.dsl.materialized import Materialized, Stored
 from deltaworks.dsl.mistakes import check_function, check_partitioner, check_shape, named, need_handle, need_topics
 from deltaworks.dsl.point import Point, Typed, Unknown
 from deltaworks.dsl.processing import process, process_values
+from deltaworks.dsl.shown import handle
 from deltaworks.dsl.state_stores import StoreBuilder
 from deltaworks.serdes.inference import element, pair, returned
 from deltaworks.topology.nodes import (
@@ -70,6 +71,9 @@ class KStream(KStreamJoins[K, V]):
     Args:
         at: where its records come out.
     """
+
+    def __repr__(self) -> str:
+        return handle(self, self.at)
 
     def filter(self, predicate: Callable[[K, V], bool], *, name: str | None = None) -> KStream[K, V]:
         """Keeps the records for which the predicate holds.

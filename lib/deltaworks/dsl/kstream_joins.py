@@ -385,7 +385,7 @@ class KStreamJoins(Handle, Generic[K, V]):
         operator += "_with_key" if given is joiner else ""
         check_shape(self.at.graph, given, "joiner", "value, other", operator, where)
         need_handle(self.at.graph, other, type(self), operator=operator, where=where)
-        example = "other, joiner, JoinWindows.of_time_difference_with_no_grace(timedelta(minutes=5))"
+        example = "other, joiner, JoinWindows(difference=timedelta(minutes=5), grace=timedelta(0))"
         need_value(self.at.graph, windows, JoinWindows, example, operator)
         join = StreamJoin(
             operator=operator,

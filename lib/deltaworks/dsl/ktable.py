@@ -9,6 +9,7 @@ from deltaworks.dsl.graph import GENERATED_STORE, call_site
 from deltaworks.dsl.materialized import Stored
 from deltaworks.dsl.mistakes import Handle, check_function, need_handle, need_value
 from deltaworks.dsl.point import Point, Typed
+from deltaworks.dsl.shown import handle, stored
 from deltaworks.dsl.state_stores import StoreBuilder
 from deltaworks.dsl.suppress import suppress
 from deltaworks.dsl.table_joins import join_tables
@@ -54,6 +55,9 @@ class KTable(Handle, Generic[K, V]):
     def __init__(self, at: Point, *, window_node: str | None = None) -> None:
         self.at = at
         self.window_node = window_node
+
+    def __repr__(self) -> str:
+        return handle(self, self.at, stored(next(iter(self.at.graph.node(self.at.node).fills), None)))
 
     @property
     def queryable_store_name(self) -> str | None:

@@ -14,6 +14,7 @@ from deltaworks.dsl.materialized import Materialized, Stored, rows_spec, store_s
 from deltaworks.dsl.mistakes import check_duration
 from deltaworks.dsl.point import Known, Point
 from deltaworks.serdes import SessionWindowed, TimeWindowed
+from deltaworks.serdes.windowed import LAST_END_MS
 from deltaworks.topology.nodes import (
     CogroupMerge,
     SessionAggregate,
@@ -26,13 +27,13 @@ from deltaworks.topology.nodes.aggregates import Aggregation, Reduce
 from deltaworks.topology.nodes.base import Origin
 from deltaworks.topology.stages import StoreKind
 from deltaworks.topology.windows import (
-    NO_END_MS,
     AnyWindows,
     EmitStrategy,
     SessionWindows,
     SlidingWindows,
     TimeWindows,
     UnlimitedWindows,
+    Windows,
 )
 
 _MILLISECOND = timedelta(milliseconds=1)
@@ -146,7 +147,7 @@ def aggregate_node(
         return StreamAggregate(**fields)
     fields |= {"emit": emit, "emit_interval_ms": emit_interval_ms}
     match windows:
-        case TimeWindows() | UnlimitedWindows():
+        case TimeWindows() | UnlimitedWindows() | Windows():
             return WindowAggregate(windows=windows, **fields)
         case SlidingWindows():
             return SlidingAggregate(windows=windows, **fields)
@@ -191,16 +192,10 @@ def _windowed_key(key: Known, windows: AnyWindows | None) -> Known:
     match windows:
         case None:
             return key
-        case TimeWindows(size_ms):
-            return TimeWindowed(key, size_ms)
-        case SlidingWindows(difference_ms):
-            return TimeWindowed(key, difference_ms)
-        case UnlimitedWindows():
-            return TimeWindowed(key, NO_END_MS)
         case SessionWindows():
             return SessionWindowed(key)
         case _:
-            assert_never(windows)
+            return TimeWindowed(key, windows)
 
 
 def _add_store(
@@ -213,7 +208,7 @@ def _add_store(
 ) -> str:
     operator, where = wanted.operator, wanted.where
     kind: StoreKind = "key-value" if kept.history is None else "versioned"
-    retention_ms, size_ms = kept.history_ms, None
+    retention_ms = kept.history_ms
     if windows is not None:
         if kept.history is not None:
             at.graph.report(
@@ -221,7 +216,7 @@ def _add_store(
                 where,
                 "leave out history=; retention= says how long windows are kept",
             )
-        kind, size_ms, least_ms, what = _needs(windows)
+        kind, least_ms, what = _needs(windows)
         retention_ms = _retention(at, wanted, least_ms, what, retention or kept.retention)
     spec = store_spec(
         at,
@@ -231,28 +226,29 @@ def _add_store(
         operator=operator,
         where=where,
         retention_ms=retention_ms,
-        window_size_ms=size_ms,
+        windows=None if isinstance(windows, SessionWindows) else windows,
     )
     if emit is EmitStrategy.ON_WINDOW_CLOSE:
         # Among stores for final results, only those of time windows have a record cache in Kafka Streams.
-        cached = spec.cached and isinstance(windows, TimeWindows)
-        spec = replace(spec, emits_final=True, cached=cached)
+        cached = spec.cached and isinstance(windows, TimeWindows | Windows)
+        # There, final results of windows that differ in length are wrong anyway.
+        keeps = isinstance(windows, Windows) or not at.graph.config.compatible_with_kafka
+        spec = replace(spec, emits_final=True, keeps_unforwarded=keeps, cached=cached)
     at.graph.add_store(spec, where)
     return spec.name
 
 
-def _needs(windows: AnyWindows) -> tuple[StoreKind, int | None, int, str]:
-    """Kind of the store, size of its windows, their minimum retention, and the reason for it."""
+def _needs(windows: AnyWindows) -> tuple[StoreKind, int, str]:
+    """Kind of the store, its minimum retention, and the reason for it."""
     match windows:
-        case TimeWindows(size_ms, _, grace_ms):
-            return "window", size_ms, size_ms + grace_ms, "size plus grace"
-        case SlidingWindows(difference_ms, grace_ms):
-            least_ms = 2 * difference_ms + grace_ms
-            return "window", difference_ms, least_ms, "2 * time difference plus grace"
+        case TimeWindows() | Windows():
+            return "window", windows.size_ms + windows.grace_ms, "size plus grace"
+        case SlidingWindows():
+            return "window", 2 * windows.difference_ms + windows.grace_ms, "2 * time difference plus grace"
         case UnlimitedWindows():
-            return "window", NO_END_MS, NO_END_MS, "they never end"
-        case SessionWindows(gap_ms, grace_ms):
-            return "session", None, gap_ms + grace_ms, "gap plus grace"
+            return "window", LAST_END_MS, "they never end"
+        case SessionWindows():
+            return "session", windows.gap_ms + windows.grace_ms, "gap plus grace"
         case _:
             assert_never(windows)
 
@@ -289,7 +285,7 @@ def _retention(at: Point, wanted: Wanted, least_ms: int, what: str, retention: t
             f" need {least_ms} ms ({what}).",
             wanted.where,
             "leave it out"
-            if least_ms == NO_END_MS
+            if least_ms == LAST_END_MS
             else f"retention=timedelta(milliseconds={least_ms}) or more, or leave it out",
         )
     return retention_ms

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from deltaworks.dsl.point import Known, Point
 from deltaworks.serdes import Serde
+from deltaworks.serdes.windowed import WindowEnds
 from deltaworks.topology.durations import milliseconds
 from deltaworks.topology.nodes.base import Origin
 from deltaworks.topology.stages import StoreKind, StoreSpec
@@ -83,7 +84,7 @@ def store_spec(
     operator: str,
     where: Origin,
     retention_ms: int | None = None,
-    window_size_ms: int | None = None,
+    windows: WindowEnds | None = None,
 ) -> StoreSpec:
     """The store of a node that is connected at a point."""
     key, value = kept.key or at.key, kept.value or value
@@ -93,7 +94,7 @@ def store_spec(
         key=at.need(key, operator=operator, argument="key", where=where),
         value=at.need(value, operator=operator, argument="value", where=where),
         retention_ms=retention_ms,
-        window_size_ms=window_size_ms,
+        windows=windows,
         migrate=kept.migrate,
         cached=kind != "versioned" and (at.graph.config.record_cache if kept.caching is None else kept.caching),
     )

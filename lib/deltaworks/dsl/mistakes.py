@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from deltaworks.dsl.graph import Graph, call_site
 from deltaworks.topology.durations import wrong_duration
 from deltaworks.topology.nodes.base import Origin
+from deltaworks.topology.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows, Windows
 
 MAX_SCALE = 38
 """The digits of the widest DECIMAL column."""
@@ -73,13 +74,35 @@ _SUITABLE = {
 """The handle that is needed and the one that was given -> what to do."""
 
 
-class Handle:
-    """Base of the DSL's handles: the error for a missing name says what to call instead."""
+class Hinted:
+    """Base of classes whose error for a missing name says what to write instead."""
+
+    _other_names: ClassVar[Mapping[str, str]] = {}
+    """Name in snake case -> what to write instead, where `pipeInput` -> `pipe_input` and `getValue` -> `value` do not
+    find it."""
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
             raise AttributeError(_missing(type(self), name))
+
+    @classmethod
+    def _instead(cls, name: str) -> str | None:
+        """The replacement for a name that is already in snake case."""
+        for each in (name, name.removeprefix("get_")):
+            if other := cls._other_names.get(each):
+                return other
+            if hasattr(cls, each):
+                return _as_used(cls, each)
+        return None
+
+
+class Handle(Hinted):
+    """Base of the DSL's handles, which know the way from one to another."""
+
+    @classmethod
+    def _instead(cls, name: str) -> str | None:
+        return _instead(cls, name)
 
 
 def need_handle(graph: Graph, given: Any, wanted: type[Handle], *, operator: str, where: Origin) -> None:
@@ -102,6 +125,19 @@ def need_value(graph: Graph, given: Any, wanted: type | tuple[type, ...], exampl
         kinds = wanted if isinstance(wanted, tuple) else (wanted,)
         names = " or ".join(kind.__name__ for kind in kinds)
         graph.refuse(f"{operator} needs {names}, but got {named(given)}.", call_site(), f"{operator}({example})")
+
+
+def need_windows(graph: Graph, windows: Any) -> None:
+    """Refuses what is not windows, and an author's windows whose state nobody could recognise after a restart."""
+    wanted = (TimeWindows, SlidingWindows, SessionWindows, UnlimitedWindows, Windows)
+    example = "TimeWindows(size=timedelta(minutes=5), grace=timedelta(0))"
+    need_value(graph, windows, wanted, example, "windowed_by")
+    if isinstance(windows, Windows) and " at 0x" in windows.name:
+        graph.report(
+            f"windowed_by: {windows.name} has a field without a lasting name, which tells a restart nothing.",
+            call_site(),
+            "give the field a value such as a text or a number, or a class of your own with __repr__",
+        )
 
 
 def need_topics(graph: Graph, topics: Iterable[Any], *, operator: str, where: Origin) -> None:
@@ -223,18 +259,23 @@ def _takes(signature: inspect.Signature, arguments: list[str]) -> bool:
     return True
 
 
-def _missing(handle: type, name: str) -> str:
+def _missing(kind: type[Hinted], name: str) -> str:
     if name.startswith("_"):
-        return f"'{handle.__name__}' object has no attribute '{name}'"
-    hint = _instead(handle, re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower())
-    text = f"{handle.__name__} has no operator '{name}'.\n    at {call_site()}"
+        return f"'{kind.__name__}' object has no attribute '{name}'"
+    hint = kind._instead(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower())
+    what = "operator" if issubclass(kind, Handle) else "method"
+    text = f"{kind.__name__} has no {what} '{name}'.\n    at {call_site()}"
     return f"{text}\n    Hint: {hint}" if hint else text
 
 
-def _instead(handle: type, name: str) -> str | None:
-    """The replacement for a name that is already in snake case."""
+def _as_used(kind: type, name: str) -> str:
+    """`name(...)` for a method, `name` for a property."""
+    return f"{name}(...)" if callable(getattr(kind, name)) else name
+
+
+def _instead(handle: type[Handle], name: str) -> str | None:
     if hasattr(handle, name):
-        return f"{name}(...)"
+        return _as_used(handle, name)
     if other := _OTHER_NAMES.get((handle.__name__, name)):
         return other
     if handle.__name__ == "GlobalKTable":
@@ -244,7 +285,7 @@ def _instead(handle: type, name: str) -> str | None:
     handles = _handles(Handle)
     for way, leads_to in _WAYS.get(handle.__name__, ()):
         if hasattr(handles[leads_to], name):
-            return f"{way}.{name}(...)"
+            return f"{way}.{_as_used(handles[leads_to], name)}"
     if handle.__name__ not in ("KStream", "KTable") and hasattr(handles["KStream"], name):
         return "; ".join(f"{way}.to_stream().{name}(...)" for way, _ in _WAYS.get(handle.__name__, ())) or None
     return None

@@ -6,12 +6,12 @@ import inspect
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 from deltaworks.dsl.builder import StreamsBuilder
-from deltaworks.dsl.graph import call_site
+from deltaworks.dsl.graph import call_site, line_of
 from deltaworks.dsl.mistakes import named, takes
 from deltaworks.dsl.topology import Topology
 from deltaworks.errors import Problem, TopologyError
@@ -64,9 +64,9 @@ _GONE = {
 """Arguments of earlier versions -> what to write instead."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Pipeline:
-    """A topology with a name, and how it runs.
+    """A topology with a name, and how it runs. `pipeline.plan()` shows its flowchart in a notebook.
 
     ```python
     def topology(builder: StreamsBuilder) -> None:
@@ -125,6 +125,10 @@ class Pipeline:
     """Merges exchanges, keeps one store for a self-join; as in `StreamsBuilder`."""
     emit_interval: timedelta = timedelta(0)
     """Wall-clock pause between two checks for results that the end of a window releases; as in `StreamsBuilder`."""
+    compatible_with_kafka: bool = False
+    """With `EmitStrategy.ON_WINDOW_CLOSE`, windows that leave their store before they are forwarded are lost, as in
+    Kafka Streams, and counted; by default, they are kept and forwarded. As in `StreamsBuilder`. A checkpoint keeps the
+    mode that it began with: another one is refused."""
     idle_timeout: timedelta | None = None
     """After this long without a record, a task's stream time follows the wall clock, so that its last windows close.
     In Kafka Streams the last windows wait for the next record."""
@@ -163,6 +167,17 @@ class Pipeline:
                 self.on_stop(failure)
             except Exception:
                 _log.exception("on_stop of pipeline '%s' failed after the stream had failed", self.name)
+
+    def __repr__(self) -> str:
+        name = getattr(self.topology, "__qualname__", repr(self.topology))
+        code = getattr(self.topology, "__code__", None)
+        where = f" at {line_of(code.co_filename, code.co_firstlineno)}" if code else ""
+        rest = [
+            f"{each.name}={getattr(self, each.name)!r}"
+            for each in fields(self)
+            if each.name not in ("name", "topology") and getattr(self, each.name) != each.default
+        ]
+        return "; ".join([f"Pipeline '{self.name}', built by {name}{where}", *rest])
 
     @property
     def errors(self) -> ErrorPolicy:
@@ -217,6 +232,7 @@ class Pipeline:
             explicit_names=self.explicit_names,
             optimize=self.optimize,
             emit_interval=self.emit_interval,
+            compatible_with_kafka=self.compatible_with_kafka,
         )
         topology(builder)
         return builder.build()

@@ -12,6 +12,7 @@ from deltaworks.dsl.graph import call_site
 from deltaworks.dsl.mistakes import named
 from deltaworks.dsl.point import Typed
 from deltaworks.serdes import Bytes, Serde, serde_for
+from deltaworks.serdes.windowed import FixedSize
 from deltaworks.topology.durations import milliseconds
 from deltaworks.topology.nodes.base import Origin
 from deltaworks.topology.stages import StoreKind, StoreSpec
@@ -312,12 +313,12 @@ def _named(name: Any) -> str:
     return name
 
 
-def _window_times(name: str, window_size: timedelta, retention: timedelta) -> dict[str, int]:
+def _window_times(name: str, window_size: timedelta, retention: timedelta) -> dict[str, Any]:
     retention_ms = _not_negative(name, "the retention", retention)
     size_ms = _not_negative(name, "the window size", window_size)
     if size_ms > retention_ms:
         raise ValueError(f"store '{name}' keeps {retention_ms} ms, which is less than a window of {size_ms} ms")
-    return {"retention_ms": retention_ms, "window_size_ms": size_ms}
+    return {"retention_ms": retention_ms, "windows": FixedSize(size_ms)}
 
 
 def _serde(name: str, argument: str, given: Typed[Any]) -> Serde[Any]:

@@ -143,7 +143,6 @@ def _add_window(at: Point, node: str, store: str, join: StreamJoin, key: Serde[A
         key=key,
         value=value,
         retention_ms=join.windows.retention_ms,
-        window_size_ms=join.windows.size_ms,
     )
     at.graph.add_store(spec, join.where)
 

@@ -10,6 +10,7 @@ from deltaworks.dsl.graph import BuilderConfig, Graph, call_site
 from deltaworks.dsl.mistakes import Handle, check_partitioner, check_reads, need_topics
 from deltaworks.dsl.point import Typed, settle
 from deltaworks.dsl.processing import add_store, check_supplier, makes_fixed_keys, own_stores
+from deltaworks.dsl.shown import collected
 from deltaworks.dsl.state_stores import StoreBuilder
 from deltaworks.errors import TopologyError
 from deltaworks.topology.checks import check
@@ -64,6 +65,9 @@ class Topology(Handle):
         """Pairs of processor and store."""
         self._read_only: dict[str, str] = {}
         """Store that is filled from a topic -> the processor that fills it."""
+
+    def __repr__(self) -> str:
+        return collected(self, self._graph)
 
     def add_source(
         self,

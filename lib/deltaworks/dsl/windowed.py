@@ -13,10 +13,18 @@ from deltaworks.dsl.materialized import Stored
 from deltaworks.dsl.mistakes import check_function, need_value
 from deltaworks.dsl.number_aggregates import NumberAggregates
 from deltaworks.dsl.point import Typed
+from deltaworks.dsl.shown import handle
 from deltaworks.serdes import Long, Windowed
 from deltaworks.serdes.inference import returned
 from deltaworks.topology.nodes.aggregates import Aggregate, Count, Reduce
-from deltaworks.topology.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
+from deltaworks.topology.windows import (
+    EmitStrategy,
+    SessionWindows,
+    SlidingWindows,
+    TimeWindows,
+    UnlimitedWindows,
+    Windows,
+)
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -24,7 +32,7 @@ VA = TypeVar("VA")
 
 
 class TimeWindowedKStream(NumberAggregates[Windowed[K], V], Generic[K, V]):
-    """A grouped stream cut into tumbling, hopping, sliding or unlimited windows; a handle, made by `windowed_by`.
+    """A grouped stream cut into windows of any kind but sessions; a handle, made by `windowed_by`.
 
     A record counts for a window `[start, end)` as long as stream time has not reached `end + grace`, for a sliding
     window `[first, last]` as long as stream time has not passed `last + grace`. Null keys are dropped; sliding
@@ -34,7 +42,7 @@ class TimeWindowedKStream(NumberAggregates[Windowed[K], V], Generic[K, V]):
     >>> from deltaworks.testing import TopologyTestDriver
     >>> builder = StreamsBuilder()
     >>> clicks = builder.stream("clicks", key=str, value=str).group_by_key()
-    >>> minutes = TimeWindows.of_size_with_no_grace(timedelta(minutes=1))
+    >>> minutes = TimeWindows(size=timedelta(minutes=1), grace=timedelta(0))
     >>> clicks.windowed_by(minutes).count(store="clicks").to_delta("clicks")
     >>> driver = TopologyTestDriver(builder.build())
     >>> for time in (1_000, 59_999, 60_000, 2_000):  # the last one comes after its window has ended
@@ -46,24 +54,29 @@ class TimeWindowedKStream(NumberAggregates[Windowed[K], V], Generic[K, V]):
     def __init__(
         self,
         grouping: Grouping,
-        windows: TimeWindows | UnlimitedWindows | SlidingWindows,
+        windows: TimeWindows | UnlimitedWindows | SlidingWindows | Windows,
         emit: EmitStrategy = EmitStrategy.ON_WINDOW_UPDATE,
     ) -> None:
         self.grouping = grouping
         self.windows = windows
         self.emit = emit
 
+    def __repr__(self) -> str:
+        return handle(self, self.grouping.at, repr(self.windows))
+
     def emit_strategy(self, emit: EmitStrategy) -> TimeWindowedKStream[K, V]:
         """When results are forwarded: at every update, or once when the window has closed.
 
         A window has closed when its end (the millisecond after it for a sliding window) is `grace` ago in stream
-        time; the next record then sends its result. With the shortest retention (the default) a jump of stream time by
-        more than that loses results, as in Kafka Streams: keep windows longer if records may pause.
+        time; the next record then sends its result. The window is kept until then. In Kafka Streams it is lost if that
+        record is further ahead than the retention; `StreamsBuilder(compatible_with_kafka=True)` does the same,
+        except with your own `Windows`.
 
         Args:
             emit: `EmitStrategy.ON_WINDOW_CLOSE` is refused on unlimited windows, which never close.
 
-        Source: `TimeWindowedKStream#emitStrategy`; differs: returns a new handle, and `emit_interval` is 0 by default.
+        Source: `TimeWindowedKStream#emitStrategy`; differs: returns a new handle, `emit_interval` is 0 by default, and
+        no result is lost by default.
         """
         need_value(self.grouping.at.graph, emit, EmitStrategy, "EmitStrategy.ON_WINDOW_CLOSE", "emit_strategy")
         if emit is EmitStrategy.ON_WINDOW_CLOSE and isinstance(self.windows, UnlimitedWindows):
@@ -172,7 +185,7 @@ class SessionWindowedKStream(NumberAggregates[Windowed[K], V], Generic[K, V]):
     >>> from deltaworks.testing import TopologyTestDriver
     >>> builder = StreamsBuilder()
     >>> clicks = builder.stream("clicks", key=str, value=str).group_by_key()
-    >>> visits = SessionWindows.of_inactivity_gap_and_grace(timedelta(seconds=30), timedelta(minutes=1))
+    >>> visits = SessionWindows(gap=timedelta(seconds=30), grace=timedelta(minutes=1))
     >>> clicks.windowed_by(visits).count(store="visits").to_stream().to("visits")
     >>> driver = TopologyTestDriver(builder.build())
     >>> for time in (0, 50_000, 25_000):  # the last one joins two sessions
@@ -193,15 +206,18 @@ class SessionWindowedKStream(NumberAggregates[Windowed[K], V], Generic[K, V]):
         self.windows = windows
         self.emit = emit
 
+    def __repr__(self) -> str:
+        return handle(self, self.grouping.at, repr(self.windows))
+
     def emit_strategy(self, emit: EmitStrategy) -> SessionWindowedKStream[K, V]:
         """When results are forwarded: at every update, or once when the session has closed.
 
         A session has closed when its last record is more than `gap + grace` ago in stream time; the next record then
-        sends its result. No tombstone is ever sent. With the shortest retention (the default) a jump of stream time by
-        more than that loses results, as in Kafka Streams: keep sessions longer if records may pause.
+        sends its result. No tombstone is ever sent. The session is kept until then. In Kafka Streams it is lost if that
+        record is further ahead than the retention; `StreamsBuilder(compatible_with_kafka=True)` does the same.
 
-        Source: `SessionWindowedKStream#emitStrategy`; differs: returns a new handle, and `emit_interval` is 0 by
-        default.
+        Source: `SessionWindowedKStream#emitStrategy`; differs: returns a new handle, `emit_interval` is 0 by default,
+        and no result is lost by default.
         """
         need_value(self.grouping.at.graph, emit, EmitStrategy, "EmitStrategy.ON_WINDOW_CLOSE", "emit_strategy")
         return SessionWindowedKStream(self.grouping, self.windows, emit)

@@ -55,6 +55,8 @@ class TaskMetrics:
     """Records that an operator skipped by its rules (a null key, a null value) or because of a failure."""
     late: int = 0
     """Records that came after their window had closed, counted per window."""
+    lost_results: int = 0
+    """Windows that left their store before they were forwarded; only with `compatible_with_kafka`."""
     dead_letters: int = 0
     stream_time_ms: int = -1
     """The largest timestamp the task has ever seen; -1 before the first record."""
@@ -67,6 +69,7 @@ class TaskMetrics:
             records_in=earlier.records_in + self.records_in,
             dropped=earlier.dropped + self.dropped,
             late=earlier.late + self.late,
+            lost_results=earlier.lost_results + self.lost_results,
             dead_letters=earlier.dead_letters + self.dead_letters,
             stream_time_ms=self.stream_time_ms,
         )

@@ -22,7 +22,9 @@ from deltaworks.kernel.records import Collector, Coordinates, Headers, RecordBat
 from deltaworks.kernel.stores.access import StoreAccess, access
 from deltaworks.kernel.stores.build import Store, build_store
 from deltaworks.kernel.stores.custom import CustomStore
+from deltaworks.kernel.stores.session import SessionStore
 from deltaworks.kernel.stores.state import NEVER, StateBackend, StoreChanges
+from deltaworks.kernel.stores.window import WindowStore
 from deltaworks.kernel.task_times import ACTIVE, STREAM, STREAM_WHEN_ACTIVE, TASK_STORE, TaskTimes
 from deltaworks.topology.nodes.sinks import TableKind
 from deltaworks.topology.stages import Stage
@@ -273,6 +275,8 @@ class Task:
             except SerializationError as error:
                 raise self._not_kept(name, error) from error
             self._times.advance(f"newest/{name}", store.newest_ms)
+            if isinstance(store, WindowStore | SessionStore):
+                self._context.metrics.lost_results += store.take_lost()
             if changed is not None:
                 changes[name] = changed
         times = self._times.take_changes()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections import deque
@@ -23,6 +24,7 @@ from deltaworks.runtime.messages import TaskResult
 _RATE_WINDOW_S = 60.0
 _LAG_SAMPLES = 512
 _LAG_EVERY_S = 1.0
+_log = logging.getLogger(__name__)
 
 
 class Rate:
@@ -96,6 +98,7 @@ class _Totals:
     records: int = 0
     dropped: int = 0
     late: int = 0
+    lost_results: int = 0
     dead_letters: int = 0
     skipped_transactions: int = 0
     openings: dict[str, int] = field(default_factory=dict)
@@ -113,6 +116,7 @@ class _Totals:
         counts, name = result.counts, f"{result.stage}-{result.task}"
         self.dropped += counts.dropped
         self.late += counts.late
+        self.lost_results += counts.lost_results
         self.dead_letters += counts.dead_letters
         self.skipped_transactions += result.skipped_transaction
         self.openings[result.recovery] = self.openings.get(result.recovery, 0) + 1
@@ -177,6 +181,16 @@ class Health:
         self._totals.add(intent)
         for result in results:
             self._totals.add_task(result)
+            if lost := result.counts.lost_results:
+                _log.warning(
+                    "batch %d, task %d-%d: %d final results are lost, as in Kafka Streams: stream time went further "
+                    "than their store keeps windows. A longer retention= keeps them; so does the pipeline without "
+                    "compatible_with_kafka=True, with a new checkpoint.",
+                    intent.batch,
+                    result.stage,
+                    result.task,
+                    lost,
+                )
 
     def batch_ended(self, batch_id: int, records: int, seconds: float, stale_snapshots: list[str]) -> None:
         """Says so."""
@@ -226,6 +240,7 @@ class Health:
                 stream_time_ms=totals.stream_time_ms,
                 dropped_records=totals.dropped,
                 late_records=totals.late,
+                lost_results=totals.lost_results,
                 dead_letters=totals.dead_letters,
                 state_entries=sum(totals.state_entries.values()),
                 store_openings=totals.openings,

@@ -75,6 +75,7 @@ class TaskCounts(msgspec.Struct, frozen=True, array_like=True):
     records_in: int
     dropped: int
     late: int
+    lost_results: int
     dead_letters: int
     sent: int
     stream_time_ms: int

@@ -237,6 +237,7 @@ class _TaskRun:
             records_in=metrics.records_in,
             dropped=metrics.dropped,
             late=metrics.late,
+            lost_results=metrics.lost_results,
             dead_letters=metrics.dead_letters,
             sent=hosted.collector.sent,
             stream_time_ms=metrics.stream_time_ms,

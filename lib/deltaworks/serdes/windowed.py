@@ -5,7 +5,8 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Generic, TypeVar
+from functools import cached_property
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -15,9 +16,11 @@ from deltaworks.serdes.primitives import unreadable
 K = TypeVar("K")
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
+_MILLISECOND = timedelta(milliseconds=1)
 _TIME = struct.Struct(">q")
 _TIMES = struct.Struct(">qq")
-_MAX_MS = 2**63 - 1
+LAST_END_MS = 2**63 - 1
+"""End of a window that never ends."""
 
 
 class Windowed(msgspec.Struct, Generic[K], frozen=True, order=True):
@@ -47,12 +50,55 @@ class Windowed(msgspec.Struct, Generic[K], frozen=True, order=True):
         return f"[{self.key}@{self.start_ms}/{self.end_ms}]"
 
 
+class WindowEnds(Protocol):
+    """What says where a window ends."""
+
+    def end_of(self, start_ms: int, /) -> int:
+        """The end of the window that starts then."""
+
+
+@dataclass(frozen=True)
+class FixedSize:
+    """Windows of one length, of which no more is known."""
+
+    size_ms: int
+
+    def end_of(self, start_ms: int) -> int:
+        """The end of the window that starts then; there is no time after the largest timestamp."""
+        return min(start_ms + self.size_ms, LAST_END_MS)
+
+
 @dataclass(frozen=True)
 class TimeWindowed(Generic[K]):
-    """The inner key, then the start (8 bytes, big-endian); the end follows from the size (`TimeWindowedSerde`)."""
+    """The inner key, then the start (8 bytes, big-endian); the end follows from the windows (`TimeWindowedSerde`).
+
+    Args:
+        inner: serde of the key.
+        windows: what the key was windowed by, or how long each window is.
+
+    >>> from deltaworks import String
+    >>> TimeWindowed(String(), timedelta(minutes=1)).deserialize(b"ann" + bytes(8))
+    Windowed(key='ann', start_ms=0, end_ms=60000)
+    """
 
     inner: Serde[K]
-    size_ms: int
+    windows: timedelta | WindowEnds
+
+    def __post_init__(self) -> None:
+        if isinstance(self.windows, timedelta):
+            if self.windows <= timedelta(0) or self.windows % _MILLISECOND:
+                raise ValueError(f"the size of a window must be whole milliseconds, at least one, not {self.windows}")
+        elif not hasattr(self.windows, "end_of"):
+            number = isinstance(self.windows, int | float)
+            example = f"timedelta(milliseconds={self.windows})" if number else "timedelta(minutes=5)"
+            raise TypeError(f"TimeWindowed needs the windows or their size, such as {example}, not {self.windows!r}")
+
+    @cached_property
+    def ends(self) -> WindowEnds:
+        """Says where a window ends."""
+        if isinstance(self.windows, timedelta):
+            return FixedSize(self.windows // _MILLISECOND)
+        return self.windows
 
     @property
     def name(self) -> str:
@@ -73,7 +119,7 @@ class TimeWindowed(Generic[K]):
         if len(data) < _TIME.size:
             raise unreadable(data, self.name)
         (start_ms,) = _TIME.unpack_from(data, len(data) - _TIME.size)
-        return Windowed(self.inner.deserialize(data[: -_TIME.size]), start_ms, min(start_ms + self.size_ms, _MAX_MS))
+        return Windowed(self.inner.deserialize(data[: -_TIME.size]), start_ms, self.ends.end_of(start_ms))
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,8 @@
 `TopologyTestDriver` feeds records one by one; `recorded` runs micro-batches as a host recorded them, on many tasks.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from deltaworks.testing.driver import TopologyTestDriver
 from deltaworks.testing.memory_tables import AppendTable, KeyedTable, WindowTable
 from deltaworks.testing.stores import (
@@ -26,3 +28,12 @@ __all__ = [
     "TopologyTestDriver",
     "WindowTable",
 ]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if not name[:1].isupper():  # perhaps a module: Python asks here first
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from deltaworks.dsl.kafka_names import missing
+
+        raise missing(name, "deltaworks.testing")

@@ -3,51 +3,44 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
-from datetime import timedelta
-from types import MappingProxyType
-from typing import Any, Self, assert_never
+from datetime import datetime, timedelta
+from typing import Any, ClassVar, Self, TypeVar, overload
 
+from deltaworks.dsl.mistakes import Hinted
 from deltaworks.dsl.pipeline import Pipeline
+from deltaworks.dsl.point import Typed
 from deltaworks.kernel.errors import ErrorPolicy
-from deltaworks.kernel.idling import Idling
 from deltaworks.kernel.records import Coordinates, DeadLetter, RecordBatch
-from deltaworks.kernel.stores.build import Store
-from deltaworks.kernel.stores.custom import CustomStore
-from deltaworks.kernel.stores.join_window import JoinWindowStore
-from deltaworks.kernel.stores.key_value import KeyValueStore
-from deltaworks.kernel.stores.lru import LruStore
-from deltaworks.kernel.stores.memory import MemoryState
-from deltaworks.kernel.stores.session import SessionStore
-from deltaworks.kernel.stores.subscriptions import SubscriptionStore
-from deltaworks.kernel.stores.suppress import SuppressBuffer
-from deltaworks.kernel.stores.time_ordered import TimeOrderedStore
-from deltaworks.kernel.stores.versioned import VersionedStore
-from deltaworks.kernel.stores.waiting_list import WaitingList
-from deltaworks.kernel.stores.window import WindowStore
 from deltaworks.kernel.task import Task, TaskMetrics
-from deltaworks.serdes.base import Serde
 from deltaworks.testing.capture import Capture, Topics
+from deltaworks.testing.clocks import EPOCH, instant_at, instant_ms
 from deltaworks.testing.memory_tables import TablesInMemory
+from deltaworks.testing.stage import StageUnderTest, with_expired
 from deltaworks.testing.stores import (
-    TestJoinStore,
     TestKeyValueStore,
     TestSessionStore,
     TestVersionedStore,
     TestWindowStore,
+    other_kind,
+    view_of,
 )
 from deltaworks.testing.topics import RawRecord, TestInputTopic, TestOutputTopic
+from deltaworks.testing.typed import check_store_type, topic_serde
 from deltaworks.topology.durations import milliseconds
 from deltaworks.topology.nodes import CustomSink, ExtractedTopicSink, Source, TopicSink
 from deltaworks.topology.plan import Plan
 from deltaworks.topology.sinks import SinkRecord
-from deltaworks.topology.stages import Stage
 from deltaworks.topology.timestamps import ConsumedRecord
 
+K = TypeVar("K")
+V = TypeVar("V")
+S = TypeVar("S")
 
-class TopologyTestDriver:
+
+class TopologyTestDriver(Hinted):
     """Runs a topology without Kafka, Spark or Delta Lake, to test what it computes.
 
     Write records into input topics; when `pipe_input` returns, the topology has processed the record completely:
@@ -55,15 +48,19 @@ class TopologyTestDriver:
 
     ```python
     driver = TopologyTestDriver(pipeline)
-    orders = driver.create_input_topic("raw-orders")
-    premium = driver.create_output_topic("premium-orders")
+    orders = driver.create_input_topic("raw-orders", key=str, value=Order)
+    premium = driver.create_output_topic("premium-orders", key=str, value=Order)
 
     orders.pipe_input("ann", Order(amount=100, tier="PREMIUM"), timestamp_ms=5_000)
 
     assert premium.read_key_value() == ("ann", Order(amount=90, tier="PREMIUM"))
-    assert driver.store("order-count-store").fetch("ann", 0) == 1
+    assert driver.window_store("order-count-store", key=str, value=int).fetch("ann", 0) == 1
     assert driver.table("order_counts").rows == {Windowed("ann", 0, 3_600_000): 1}
     ```
+
+    **Types.** Topics and stores have the serdes of the topology. With `key=` and `value=` a type checker knows their
+    types too, and the driver refuses types that the topology does not have there. Without them, and in `store`,
+    everything is `Any`.
 
     **Order.** While a topic has unread records, the driver takes the one with the lowest timestamp, sends it through
     its stage, commits (so record caches are flushed), and appends the output to exchanges and to topics that the
@@ -71,9 +68,10 @@ class TopologyTestDriver:
 
     Records of global tables are applied at once.
 
-    **Time.** Stream time comes from the records. The wall clock starts at `wall_clock_ms` and moves only by
-    `advance_wall_clock_time`. With an `idle_timeout`, stream time follows the wall clock once it has moved by that much
-    without a record.
+    **Time.** Stream time comes from the records. The wall clock starts at `initial_wall_clock` and moves only by
+    `advance_wall_clock_time`. Every input topic has a clock for records without a timestamp: it starts at `start` and
+    moves by `advance` with each such record. All clocks start at 1970-01-01 in UTC unless the test sets them. With an
+    `idle_timeout`, stream time follows the wall clock once it has moved by that much without a record.
 
     **Errors.** With `on_error="fail"` a bad record raises `StreamsError` from `pipe_input`, and the driver stops;
     earlier results can still be read. With `"continue"` the record goes to `dead_letters`, and to the pipeline's
@@ -88,14 +86,28 @@ class TopologyTestDriver:
     record cache the stream forwards fewer updates; tables and stores end up the same. Crashes, restarts,
     transactions, Parquet and Delta commits: see `deltaworks.testing.recorded` for micro-batches on several tasks.
 
-    Source: `TopologyTestDriver`; differs: tables, dead letters.
+    Source: `TopologyTestDriver`; differs: tables, dead letters; the wall clock starts in 1970, not now.
     """
+
+    _other_names: ClassVar[dict[str, str]] = {
+        "state_store": "store(name)",
+        "all_state_stores": "stores",
+        "timestamped_key_value_store": "key_value_store(name, key=..., value=...).all_with_timestamps()",
+        "timestamped_window_store": "window_store(name, key=..., value=...).all_with_timestamps()",
+        "versioned_key_value_store": "versioned_store(name, key=..., value=...)",
+        "key_value_store": "key_value_store(name, key=..., value=...)",
+        "window_store": "window_store(name, key=..., value=...)",
+        "session_store": "session_store(name, key=..., value=...)",
+        "produced_topic_names": "produced_topics",
+        "pipe_input": "create_input_topic(topic).pipe_input(key, value)",
+        "read_output": "create_output_topic(topic).read_record()",
+    }
 
     def __init__(
         self,
         topology: Pipeline | Plan,
         *,
-        wall_clock_ms: int = 0,
+        initial_wall_clock: datetime = EPOCH,
         errors: ErrorPolicy | None = None,
         set_aside: Collection[str] = (),
         dead_letter_topic: str | None = None,
@@ -107,7 +119,7 @@ class TopologyTestDriver:
         """
         Args:
             topology: A pipeline, or the plan that `StreamsBuilder.build` returned.
-            wall_clock_ms: Where the wall clock starts.
+            initial_wall_clock: Where the wall clock starts.
             errors: Replaces the pipeline's `on_error` and handlers; a plan alone fails on every error.
             set_aside: Records that become dead letters instead of being processed, as `TOPIC-0@OFFSET`; see the command
                 `deltaworks set-aside`.
@@ -122,6 +134,7 @@ class TopologyTestDriver:
         """
         if not isinstance(topology, Pipeline | Plan):
             raise TypeError(_no_plan(topology))
+        wall_clock_ms = instant_ms(initial_wall_clock, "initial_wall_clock=")
         plan = topology.plan() if isinstance(topology, Pipeline) else topology
         if isinstance(topology, Pipeline):
             dead_letter_topic = dead_letter_topic or topology.dead_letters.topic
@@ -132,17 +145,17 @@ class TopologyTestDriver:
         self._topics = Topics()
         self._tables = TablesInMemory(plan.tables)
         self._capture = Capture(self._topics, self._tables, dead_letter_topic)
-        stages = [_with_expired(stage) for stage in plan.stages] if expired_stay_cached else plan.stages
+        stages = [with_expired(stage) for stage in plan.stages] if expired_stay_cached else plan.stages
         idle_timeout_ms = None if idle_timeout is None else milliseconds(idle_timeout, "idle_timeout")
         max_task_idle_ms = None if max_task_idle is None else milliseconds(max_task_idle, "max_task_idle")
         errors = errors or ErrorPolicy()
         errors = replace(errors, set_aside=errors.set_aside | frozenset(map(Coordinates.of, set_aside)))
         self._global_stages = [
-            _StageUnderTest(stage, self._capture, errors, wall_clock_ms) for stage in plan.global_stages
+            StageUnderTest(stage, self._capture, errors, wall_clock_ms) for stage in plan.global_stages
         ]
         global_stores = {name: store for stage in self._global_stages for name, store in stage.task.stores.items()}
         self._stages = [
-            _StageUnderTest(
+            StageUnderTest(
                 stage, self._capture, errors, wall_clock_ms, idle_timeout_ms, global_stores, max_task_idle_ms
             )
             for stage in stages
@@ -158,23 +171,55 @@ class TopologyTestDriver:
         )
         self._running.__enter__()
 
+    def __repr__(self) -> str:
+        metrics = self.metrics
+        counted = f"{metrics.records_in} records in, {metrics.dropped} dropped, {metrics.late} late"
+        return f"TopologyTestDriver of {self._plan!r}; {counted}; wall clock at {instant_at(self._wall_clock_ms)}"
+
+    @overload
     def create_input_topic(
         self,
         topic: str,
         *,
-        key: Serde[Any] | None = None,
-        value: Serde[Any] | None = None,
-        start_ms: int = 0,
-        auto_advance: timedelta = timedelta(0),
+        key: Typed[K],
+        value: Typed[V],
+        start: datetime = ...,
+        advance: timedelta = ...,
+    ) -> TestInputTopic[K, V]: ...
+
+    @overload
+    def create_input_topic(
+        self,
+        topic: str,
+        *,
+        key: Typed[Any] | None = None,
+        value: Typed[Any] | None = None,
+        start: datetime = ...,
+        advance: timedelta = ...,
+    ) -> TestInputTopic[Any, Any]: ...
+
+    def create_input_topic(
+        self,
+        topic: str,
+        *,
+        key: Typed[Any] | None = None,
+        value: Typed[Any] | None = None,
+        start: datetime = EPOCH,
+        advance: timedelta = timedelta(0),
     ) -> TestInputTopic[Any, Any]:
         """Returns a topic to write into.
 
         Args:
             topic: A topic that the topology reads.
-            key: Serde of its keys; None: the one that the topology reads it with.
-            value: Serde of its values, likewise.
-            start_ms: Where its clock starts, for records without a timestamp.
-            auto_advance: By how much the clock moves with each of them.
+            key: Type of its keys, which the topology must have there, or a serde for other bytes; None: the serde that
+                the topology reads it with.
+            value: Type or serde of its values, likewise.
+            start: Where its clock starts, for records without a timestamp.
+            advance: By how much the clock moves with each of them.
+
+        Raises:
+            KeyError: The topology does not read the topic.
+            TypeError: The topology reads it with other types.
         """
         plan = self._plan
         all_stages = (*plan.global_stages, *plan.stages)
@@ -184,34 +229,49 @@ class TopologyTestDriver:
         return TestInputTopic(
             topic,
             lambda record: self._pipe(topic, record),
-            key or source.key,
-            value or source.value,
-            start_ms,
-            auto_advance,
+            topic_serde(key, source.key, topic, "key"),
+            topic_serde(value, source.value, topic, "value"),
+            start,
+            advance,
         )
 
+    @overload
+    def create_output_topic(self, topic: str, *, key: Typed[K], value: Typed[V]) -> TestOutputTopic[K, V]: ...
+
+    @overload
     def create_output_topic(
-        self, topic: str, *, key: Serde[Any] | None = None, value: Serde[Any] | None = None
+        self, topic: str, *, key: Typed[Any] | None = None, value: Typed[Any] | None = None
+    ) -> TestOutputTopic[Any, Any]: ...
+
+    def create_output_topic(
+        self, topic: str, *, key: Typed[Any] | None = None, value: Typed[Any] | None = None
     ) -> TestOutputTopic[Any, Any]:
         """Returns a topic to read from its beginning.
 
         Args:
             topic: A topic that the topology writes, or any name if one of its functions names topics; the dead letter
-                topic needs both serdes.
-            key: Serde of its keys; None: the one that the topology writes it with.
-            value: Serde of its values, likewise.
+                topic needs both types.
+            key: Type of its keys, which the topology must have there, or a serde for other bytes; None: the serde that
+                the topology writes it with.
+            value: Type or serde of its values, likewise.
+
+        Raises:
+            KeyError: The topology does not write the topic.
+            TypeError: The topology writes it with other types.
         """
         extracted = next((node for node in self._plan.nodes if isinstance(node, ExtractedTopicSink)), None)
         known = self._outputs | self._capture.written.records.keys()
         if topic not in known and extracted is None:
             raise _unknown("output topic", topic, known)
-        if key is None or value is None:
-            sinks = (node for node in self._plan.nodes if isinstance(node, TopicSink) and node.topic == topic)
-            sink = next(sinks, extracted)
-            if sink is None:
-                raise ValueError(f"the dead letter topic '{topic}' has no types: give key= and value=, such as Bytes()")
-            key, value = key or sink.key, value or sink.value
-        return TestOutputTopic(topic, self._capture.written.of(topic), key, value)
+        sinks = (node for node in self._plan.nodes if isinstance(node, TopicSink) and node.topic == topic)
+        sink = next(sinks, extracted)
+        known_key, known_value = (None, None) if sink is None else (sink.key, sink.value)
+        return TestOutputTopic(
+            topic,
+            self._capture.written.of(topic),
+            topic_serde(key, known_key, topic, "key"),
+            topic_serde(value, known_value, topic, "value"),
+        )
 
     def sink(self, name: str) -> list[SinkRecord[Any, Any]]:
         """The records that arrived at a sink of the author, oldest first; the sink itself is not opened.
@@ -227,30 +287,50 @@ class TopologyTestDriver:
     def store(self, name: str) -> Any:
         """A state store to read and write: a key-value, versioned, window or session store, or a user's own.
 
+        `key_value_store`, `window_store`, `session_store` and `versioned_store` also tell a type checker what it holds.
+
         Raises:
             KeyError: There is no such store.
         """
-        stores = {store_name: store for stage in self._all_stages for store_name, store in stage.task.stores.items()}
-        if name not in stores:
-            raise _unknown("store", name, stores)
-        task = next(stage.task for stage in self._all_stages if name in stage.task.stores)
-        match store := stores[name]:
-            case KeyValueStore() | LruStore():
-                return TestKeyValueStore(store, task.access(name))
-            case VersionedStore():
-                return TestVersionedStore(store, task.access(name))
-            case WindowStore():
-                return TestWindowStore(store, task.access(name))
-            case SessionStore():
-                return TestSessionStore(store, task.access(name))
-            case JoinWindowStore():
-                return TestJoinStore(store)
-            case CustomStore():
-                return store.instance
-            case SuppressBuffer() | SubscriptionStore() | TimeOrderedStore() | WaitingList():
-                raise KeyError(f"store '{name}' is internal to its operator, in a form that nothing else reads")
-            case _:
-                assert_never(store)
+        return view_of(name, self._task_with(name))
+
+    def key_value_store(self, name: str, *, key: Typed[K], value: Typed[V]) -> TestKeyValueStore[K, V]:
+        """A state store with one value per key.
+
+        Args:
+            name: Its name.
+            key: Type or serde of its keys.
+            value: Type or serde of its values.
+
+        Raises:
+            KeyError: There is no such store.
+            TypeError: It is a store of another kind, or has other types.
+        """
+        return self._typed_store(name, TestKeyValueStore, "key-value", key, value)
+
+    def window_store(self, name: str, *, key: Typed[K], value: Typed[V]) -> TestWindowStore[K, V]:
+        """A state store with a value per key and time window; see `key_value_store`.
+
+        Args:
+            name: Its name.
+            key: Type or serde of its keys, without their windows.
+            value: Type or serde of its values.
+        """
+        return self._typed_store(name, TestWindowStore, "window", key, value)
+
+    def session_store(self, name: str, *, key: Typed[K], value: Typed[V]) -> TestSessionStore[K, V]:
+        """A state store with a value per key and session; see `key_value_store`.
+
+        Args:
+            name: Its name.
+            key: Type or serde of its keys, without their sessions.
+            value: Type or serde of its values.
+        """
+        return self._typed_store(name, TestSessionStore, "session", key, value)
+
+    def versioned_store(self, name: str, *, key: Typed[K], value: Typed[V]) -> TestVersionedStore[K, V]:
+        """A state store with the versions of a value per key; see `key_value_store`."""
+        return self._typed_store(name, TestVersionedStore, "versioned", key, value)
 
     @property
     def stores(self) -> dict[str, Any]:
@@ -324,6 +404,7 @@ class TopologyTestDriver:
             records_in=sum(stage.total.records_in for stage in self._all_stages),
             dropped=sum(stage.total.dropped for stage in self._all_stages),
             late=sum(stage.total.late for stage in self._all_stages),
+            lost_results=sum(stage.total.lost_results for stage in self._all_stages),
             dead_letters=sum(stage.total.dead_letters for stage in self._all_stages),
             stream_time_ms=max((stage.total.stream_time_ms for stage in self._stages), default=-1),
         )
@@ -339,8 +420,24 @@ class TopologyTestDriver:
         written = self._capture.written
         return {topic: list(written.of(topic)) for topic in sorted(self._outputs | written.records.keys())}
 
+    def _task_with(self, store: str) -> Task:
+        tasks = [stage.task for stage in self._all_stages]
+        for task in tasks:
+            if store in task.stores:
+                return task
+        raise _unknown("store", store, [name for task in tasks for name in task.stores])
+
+    def _typed_store(self, name: str, wanted: type[S], kind: str, key: Typed[Any], value: Typed[Any]) -> S:
+        task = self._task_with(name)
+        view, spec = view_of(name, task), task.stores[name].spec
+        if not isinstance(view, wanted):
+            raise other_kind(spec, kind)
+        check_store_type(key, spec.key, name, "key")
+        check_store_type(value, spec.value, name, "value")
+        return view
+
     @property
-    def _all_stages(self) -> list[_StageUnderTest]:
+    def _all_stages(self) -> list[StageUnderTest]:
         return [*self._global_stages, *self._stages]
 
     def _pipe(self, topic: str, record: RawRecord) -> None:
@@ -411,87 +508,10 @@ class TopologyTestDriver:
                     stage.positions[topic] = 0
 
 
-class _StageUnderTest:
-    """A stage with its only task."""
-
-    def __init__(
-        self,
-        stage: Stage,
-        collector: Capture,
-        errors: ErrorPolicy,
-        wall_clock_ms: int,
-        idle_timeout_ms: int | None = None,
-        global_stores: Mapping[str, Store] = MappingProxyType({}),
-        max_task_idle_ms: int | None = None,
-    ) -> None:
-        self._state = MemoryState()
-        self._idling = Idling(max_task_idle_ms)
-        self.task = Task(
-            stage,
-            0,
-            state=self._state,
-            collector=collector,
-            errors=errors,
-            exchange_partitions=dict.fromkeys(stage.exchanges_out, 1),
-            wall_clock_ms=wall_clock_ms,
-            idle_timeout_ms=idle_timeout_ms,
-            global_stores=global_stores,
-        )
-        self.sources = stage.sources
-        self.positions = dict.fromkeys((*stage.topics, *stage.exchanges_in), 0)
-        """Topic -> offset of the next record to read."""
-        self.total = TaskMetrics()
-
-    def ready(self, unread: Collection[str], wall_clock_ms: int) -> bool:
-        """Whether it processes a record now, or waits for topics without one; called if a topic has a record."""
-        with_records = [topic for topic in self.positions if topic in unread]
-        without = [topic for topic in self.positions if topic not in unread]
-        return self._idling.ready(with_records, without, wall_clock_ms)
-
-    def run(self, batches: list[RecordBatch], wall_clock_ms: int) -> None:
-        """A micro-batch."""
-        self.task.process(batches, wall_clock_ms)
-        self._commit()
-
-    def observe(self, stream_time_ms: int) -> None:
-        """Another stage has reached a time."""
-        if self.task.observe(stream_time_ms):
-            self._commit()
-
-    def punctuate(self, wall_clock_ms: int) -> None:
-        """The wall clock has moved."""
-        self.task.process([], wall_clock_ms)
-        self.task.punctuate(wall_clock_ms)
-        self._commit()
-
-    def idle(self, wall_clock_ms: int) -> None:
-        """A micro-batch without records."""
-        if self.task.idle(wall_clock_ms):
-            self._commit()
-
-    def _commit(self) -> None:
-        self._state.apply(self.task.commit())
-        batch = self.task.metrics
-        self.total.records_in += batch.records_in
-        self.total.dropped += batch.dropped
-        self.total.late += batch.late
-        self.total.dead_letters += batch.dead_letters
-        self.total.stream_time_ms = batch.stream_time_ms
-
-
 def _reads(source: Source, topic: str, *, exchanges: bool = False) -> bool:
     if source.exchange and not exchanges:
         return False
     return topic in source.topics or (source.pattern is not None and re.fullmatch(source.pattern, topic) is not None)
-
-
-def _with_expired(stage: Stage) -> Stage:
-    return replace(
-        stage,
-        stores=tuple(
-            replace(spec, expired_stay_cached=True) if spec.timed and spec.cached else spec for spec in stage.stores
-        ),
-    )
 
 
 def _no_plan(given: object) -> str:

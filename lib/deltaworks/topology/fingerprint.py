@@ -15,7 +15,7 @@ from deltaworks.topology.nodes.processor_api import FixedKeyProcessorNode, Proce
 from deltaworks.topology.nodes.sinks import TableKind
 from deltaworks.topology.stages import Stage, Stages
 
-FORMAT = 2
+FORMAT = 3
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,7 @@ def of(plan: Stages) -> dict[str, Any]:
     fillers = {store: how for node in nodes for store, how in node.fills.items()}
     stores = [store for stage in all_stages for store in stage.stores]
     global_topics = {"global_topics": list(plan.global_topics)} if plan.global_stages else {}
+    finals = {store.keeps_unforwarded for store in stores if store.emits_final}
     return {
         "format": FORMAT,
         "stages": [_stage(stage) for stage in plan.stages],
@@ -58,6 +59,7 @@ def of(plan: Stages) -> dict[str, Any]:
         },
         "tables": {table.table: table.kind.value for table in plan.tables},
         **global_topics,
+        **({"compatible_with_kafka": False in finals} if finals else {}),
     }
 
 
@@ -71,7 +73,17 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Di
         *_tables(before["tables"], after["tables"]),
         *_stages(before["stages"], after["stages"]),
         *_global_topics(before.get("global_topics", []), after.get("global_topics", [])),
+        *_mode(before.get("compatible_with_kafka"), after.get("compatible_with_kafka")),
     )
+
+
+def _mode(before: bool | None, after: bool | None) -> Iterator[Difference]:
+    """None: no store emits final results, so there is nothing to keep."""
+    if before is not None and after is not None and before is not after:
+        yield Difference(
+            f"compatible_with_kafka was {before}, is {after}",
+            f"keep compatible_with_kafka={before} for this checkpoint",
+        )
 
 
 def _stage(stage: Stage) -> dict[str, Any]:

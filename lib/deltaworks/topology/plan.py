@@ -7,12 +7,27 @@ from dataclasses import dataclass
 from typing import Any
 
 from deltaworks.topology import describe, fingerprint, mermaid, partitions
+from deltaworks.topology.shown import summary
 from deltaworks.topology.stages import Stages
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Plan(Stages):
-    """A whole topology, checked."""
+    """A whole topology, checked. A notebook shows its flowchart."""
+
+    def __repr__(self) -> str:
+        stages = (*self.stages, *self.global_stages)
+        nodes = [node for stage in stages for node in stage.nodes]
+        stores = [store.name for stage in stages for store in stage.stores]
+        counted = f"{len(self.stages)} stage{'s' * (len(self.stages) != 1)}"
+        return f"Plan '{self.name}': {counted}; {summary(nodes, stores)}"
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        """What a notebook shows: Jupyter draws the flowchart; a front end that cannot shows the text.
+
+        There is no HTML, which JupyterLab would prefer to the flowchart.
+        """
+        return {"text/vnd.mermaid": self.mermaid(), "text/plain": self.describe()}
 
     def tasks(self, topic_partitions: Mapping[str, int]) -> tuple[int, ...]:
         """Number of tasks per stage.

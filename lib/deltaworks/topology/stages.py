@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from deltaworks.serdes.base import Serde
+from deltaworks.serdes.windowed import WindowEnds
 from deltaworks.topology.nodes import AnyNode
 from deltaworks.topology.nodes.processor_api import FixedKeyProcessorNode, ProcessorNode
 from deltaworks.topology.nodes.repartition import ExchangeSink
@@ -47,8 +48,8 @@ class StoreSpec:
     retention_ms: int | None = None
     """Window and session stores: entries older than the newest one by more than this are gone. Versioned stores: how
     far back a version can be read or written."""
-    window_size_ms: int | None = None
-    """Window stores: the time from a window's start to its end."""
+    windows: WindowEnds | None = None
+    """Window stores: says where a window ends."""
     cached: bool = False
     """With a record cache, a commit forwards the last update per key; without, every update is forwarded at once."""
     timestamped: bool = True
@@ -59,6 +60,8 @@ class StoreSpec:
     """LRU stores: the maximum number of entries; above it, the least recently used one is removed."""
     emits_final: bool = False
     """Window and session stores: results are read back when their window closes, which may be after it has expired."""
+    keeps_unforwarded: bool = False
+    """Stores with `emits_final`: a window stays until it has been forwarded; else it expires as in Kafka Streams."""
     expired_stay_cached: bool = False
     """Only in tests: a record cache that is never full keeps showing entries that have left the store."""
     factory: Callable[[OrderedBytes], Any] | None = None

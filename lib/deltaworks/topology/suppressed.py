@@ -86,7 +86,7 @@ class Suppressed(Generic[K_contra]):
     >>> from deltaworks.testing import TopologyTestDriver
     >>> builder = StreamsBuilder()
     >>> clicks = builder.stream("clicks", key=str, value=str).group_by_key()
-    >>> counts = clicks.windowed_by(TimeWindows.of_size_with_no_grace(timedelta(minutes=1))).count(store="counts")
+    >>> counts = clicks.windowed_by(TimeWindows(size=timedelta(minutes=1), grace=timedelta(0))).count(store="counts")
     >>> final = counts.suppress(Suppressed.until_window_closes(BufferConfig.unbounded()), name="final")
     >>> final.to_stream().to("final")
     >>> driver = TopologyTestDriver(builder.build())
@@ -97,7 +97,7 @@ class Suppressed(Generic[K_contra]):
     """
 
     buffer: BufferConfig
-    wait_ms: int | None
+    limit: timedelta | None
     """How long the first update of a key is held back, in stream time; None: until the window closes."""
 
     @staticmethod
@@ -126,7 +126,11 @@ class Suppressed(Generic[K_contra]):
 
         Source: `Suppressed#untilTimeLimit`; differs: no.
         """
-        limit_ms = milliseconds(limit, "a time limit")
-        if limit_ms < 0:
+        if milliseconds(limit, "a time limit") < 0:
             raise ValueError(f"a time limit cannot be negative, but is {limit}")
-        return Suppressed(buffer, limit_ms)
+        return Suppressed(buffer, limit)
+
+    @property
+    def wait_ms(self) -> int | None:
+        """The limit in milliseconds."""
+        return None if self.limit is None else milliseconds(self.limit, "a time limit")

@@ -35,7 +35,7 @@ def topology(builder: StreamsBuilder) -> None:
     words.to("{name}-words")
     (
         words.group_by(lambda _, word: word, key=str, name="by-word")
-        .windowed_by(TimeWindows.of_size_with_no_grace(timedelta(minutes=10)))
+        .windowed_by(TimeWindows(size=timedelta(minutes=10), grace=timedelta(0)))
         .count(store="{name}-counts")
         .to_delta("{name}_counts")
     )

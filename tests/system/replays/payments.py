@@ -37,7 +37,7 @@ def topology(builder: StreamsBuilder) -> None:
     amounts.to_table(store="latest").to_delta("{name}_latest")
     (
         amounts.group_by(lambda key, _: key.upper(), key=str, name="by-account")
-        .windowed_by(TimeWindows.of_size_with_no_grace(timedelta(hours=1)))
+        .windowed_by(TimeWindows(size=timedelta(hours=1), grace=timedelta(0)))
         .reduce(lambda total, amount: total + amount, store="totals")
         .to_delta("{name}_totals")
     )

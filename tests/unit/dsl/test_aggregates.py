@@ -49,7 +49,7 @@ def test_an_aggregate_per_key_has_a_key_value_store(builder: StreamsBuilder, wor
 
 
 def test_a_window_store_keeps_size_plus_grace(builder: StreamsBuilder, words: KGroupedStream[str, str]) -> None:
-    words.windowed_by(TimeWindows.of_size_and_grace(TEN, THREE)).reduce(str.__add__, store="s")
+    words.windowed_by(TimeWindows(size=TEN, grace=THREE)).reduce(str.__add__, store="s")
 
     store = only_store(builder)
     assert (store.kind, store.key, store.value, store.retention_ms) == ("window", String(), String(), 13)
@@ -58,7 +58,7 @@ def test_a_window_store_keeps_size_plus_grace(builder: StreamsBuilder, words: KG
 
 
 def test_a_session_store_keeps_gap_plus_grace(builder: StreamsBuilder, words: KGroupedStream[str, str]) -> None:
-    sessions = words.windowed_by(SessionWindows.of_inactivity_gap_and_grace(TEN, THREE))
+    sessions = words.windowed_by(SessionWindows(gap=TEN, grace=THREE))
     sessions.aggregate(int, lambda _, word, n: n + 1, lambda _, left, right: left + right, store="s")
 
     store = only_store(builder)
@@ -67,14 +67,14 @@ def test_a_session_store_keeps_gap_plus_grace(builder: StreamsBuilder, words: KG
 
 
 def test_a_longer_retention_may_be_asked_for(builder: StreamsBuilder, words: KGroupedStream[str, str]) -> None:
-    windows = TimeWindows.of_size_with_no_grace(TEN)
+    windows = TimeWindows(size=TEN, grace=timedelta(0))
     words.windowed_by(windows).count(store="s", retention=timedelta(seconds=1))
 
     assert only_store(builder).retention_ms == 1_000
 
 
 def test_a_shorter_retention_is_refused(builder: StreamsBuilder, words: KGroupedStream[str, str]) -> None:
-    words.windowed_by(TimeWindows.of_size_and_grace(TEN, THREE)).count(store="s", retention=TEN)
+    words.windowed_by(TimeWindows(size=TEN, grace=THREE)).count(store="s", retention=TEN)
 
     with pytest.raises(TopologyError, match=r"store 's' keeps 10 ms, but its windows need 13 ms \(size plus grace\)"):
         builder.build()
@@ -83,7 +83,7 @@ def test_a_shorter_retention_is_refused(builder: StreamsBuilder, words: KGrouped
 def test_a_store_of_sliding_windows_keeps_twice_the_difference_plus_grace(
     builder: StreamsBuilder, words: KGroupedStream[str, str]
 ) -> None:
-    sliding = words.windowed_by(SlidingWindows.of_time_difference_and_grace(TEN, THREE))
+    sliding = words.windowed_by(SlidingWindows(difference=TEN, grace=THREE))
     sliding.count(store="s")
     sliding.count(store="t", retention=timedelta(milliseconds=22))
 
@@ -92,7 +92,7 @@ def test_a_store_of_sliding_windows_keeps_twice_the_difference_plus_grace(
 
 
 def test_an_unlimited_window_is_kept_for_ever(builder: StreamsBuilder, words: KGroupedStream[str, str]) -> None:
-    words.windowed_by(UnlimitedWindows.of()).count(store="s", retention=timedelta(days=100_000))
+    words.windowed_by(UnlimitedWindows()).count(store="s", retention=timedelta(days=100_000))
 
     with pytest.raises(TopologyError, match=r"need 9223372036854775807 ms \(they never end\)"):
         builder.build()
@@ -101,7 +101,7 @@ def test_an_unlimited_window_is_kept_for_ever(builder: StreamsBuilder, words: KG
 def test_results_of_unlimited_windows_cannot_wait_for_their_end(
     builder: StreamsBuilder, words: KGroupedStream[str, str]
 ) -> None:
-    words.windowed_by(UnlimitedWindows.of()).emit_strategy(EmitStrategy.ON_WINDOW_CLOSE).count(store="s")
+    words.windowed_by(UnlimitedWindows()).emit_strategy(EmitStrategy.ON_WINDOW_CLOSE).count(store="s")
 
     with pytest.raises(TopologyError, match="unlimited windows never close"):
         builder.build()
@@ -110,7 +110,7 @@ def test_results_of_unlimited_windows_cannot_wait_for_their_end(
 def test_an_aggregate_that_waits_for_the_end_of_windows_reads_them_back() -> None:
     builder = StreamsBuilder(emit_interval=timedelta(seconds=1))
     words = builder.stream("words", key=str, value=str).group_by_key()
-    sessions = words.windowed_by(SessionWindows.of_inactivity_gap_and_grace(TEN, THREE))
+    sessions = words.windowed_by(SessionWindows(gap=TEN, grace=THREE))
     sessions.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE).count(store="s")
 
     store, node = only_store(builder), builder.build().nodes[-1]
@@ -129,7 +129,7 @@ def test_without_the_record_cache_stores_are_not_cached() -> None:
 def test_a_windowed_table_is_written_with_its_inner_key_and_the_aggregate_that_closes_its_windows(
     builder: StreamsBuilder, words: KGroupedStream[str, str]
 ) -> None:
-    counts = words.windowed_by(TimeWindows.of_size_with_no_grace(TEN)).count(store="s")
+    counts = words.windowed_by(TimeWindows(size=TEN, grace=timedelta(0))).count(store="s")
     counts.filter(lambda key, count: count > 1).to_delta("counts")
 
     (sink,) = (node for node in builder.build().nodes if isinstance(node, DeltaSink))

@@ -56,7 +56,7 @@ def test_keys_have_one_type() -> None:
 def test_a_windowed_table_has_no_rows_for_plain_keys() -> None:
     builder = StreamsBuilder()
     words = builder.stream("words", key=str, value=str)
-    windows = TimeWindows.of_size_with_no_grace(timedelta(seconds=1))
+    windows = TimeWindows(size=timedelta(seconds=1), grace=timedelta(0))
     counts = words.group_by_key().windowed_by(windows).count(store="counts")
     words.join(counts, lambda word, count: word, value=str).to("out")  # type: ignore[arg-type]
 
@@ -69,7 +69,7 @@ def test_a_windowed_table_has_no_rows_for_plain_keys() -> None:
 def test_windowed_keys_find_the_rows_of_a_windowed_table() -> None:
     builder = StreamsBuilder()
     words = builder.stream("words", key=str, value=str)
-    windows = TimeWindows.of_size_with_no_grace(timedelta(milliseconds=10))
+    windows = TimeWindows(size=timedelta(milliseconds=10), grace=timedelta(0))
     counts = words.group_by_key().windowed_by(windows).count(store="counts")
     lengths = counts.to_stream().map_values(str, value=str)
     lengths.join(counts, lambda text, count: f"{text} {count}", value=str).to("out")

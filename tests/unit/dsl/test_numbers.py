@@ -59,7 +59,7 @@ def rows(
     grouped: Any = builder.stream("in", key=str, value=value).group_by_key()
     aggregate(grouped if windows is None else grouped.windowed_by(windows)).to_delta("results")
     with TopologyTestDriver(builder.build(), **options) as driver:
-        topic = driver.create_input_topic("in", auto_advance=SECOND)
+        topic = driver.create_input_topic("in", advance=SECOND)
         for each in values:
             topic.pipe_input("ann", each)
         return {str(key): row for key, row in driver.table("results").rows.items()}
@@ -84,9 +84,9 @@ def orders(*amounts: str) -> list[Order]:
     ("windows", "key"),
     [
         (None, "ann"),
-        (TimeWindows.of_size_with_no_grace(timedelta(minutes=1)), "[ann@0/60000]"),
-        (SessionWindows.of_inactivity_gap_with_no_grace(timedelta(minutes=1)), "[ann@0/2000]"),
-        (SlidingWindows.of_time_difference_with_no_grace(2 * SECOND), "[ann@0/2000]"),
+        (TimeWindows(size=timedelta(minutes=1), grace=timedelta(0)), "[ann@0/60000]"),
+        (SessionWindows(gap=timedelta(minutes=1), grace=timedelta(0)), "[ann@0/2000]"),
+        (SlidingWindows(difference=2 * SECOND, grace=timedelta(0)), "[ann@0/2000]"),
     ],
 )
 def test_each_aggregate_is_there_with_and_without_windows(
@@ -144,7 +144,7 @@ def test_the_store_of_a_mean_keeps_sum_and_count() -> None:
 
 def test_nulls_and_values_without_a_number_are_left_out() -> None:
     builder = StreamsBuilder()
-    minutes = TimeWindows.of_size_with_no_grace(timedelta(minutes=1))
+    minutes = TimeWindows(size=timedelta(minutes=1), grace=timedelta(0))
     grouped = builder.stream("in", key=str, value=Order).group_by_key().windowed_by(minutes)
     grouped.mean(lambda order: order.amount if order.note is None else None, value=Decimal, store="s").to_delta("means")
     grouped.min(lambda order: order.note, value=str, store="notes").to_delta("notes")
@@ -203,7 +203,7 @@ def test_a_selector_that_returns_another_type_fails_its_record() -> None:
 
 def test_sessions_that_meet_are_added_up() -> None:
     builder = StreamsBuilder()
-    sessions = SessionWindows.of_inactivity_gap_and_grace(timedelta(seconds=30), timedelta(minutes=1))
+    sessions = SessionWindows(gap=timedelta(seconds=30), grace=timedelta(minutes=1))
     windowed = builder.stream("in", key=str, value=int).group_by_key().windowed_by(sessions)
     windowed.sum(store="sums").to_delta("sums")
     windowed.max(store="most").to_delta("most")
@@ -257,7 +257,7 @@ def test_the_mean_of_a_group_without_rows_is_gone() -> None:
 
 def test_the_store_of_a_window_takes_a_retention_and_results_can_wait_for_its_end() -> None:
     builder = StreamsBuilder()
-    minutes = TimeWindows.of_size_with_no_grace(timedelta(minutes=1))
+    minutes = TimeWindows(size=timedelta(minutes=1), grace=timedelta(0))
     grouped = builder.stream("in", key=str, value=int).group_by_key().windowed_by(minutes)
     grouped.sum(store=Materialized("sums", retention=timedelta(hours=1))).to_delta("sums")
     (spec,) = builder.build().stores

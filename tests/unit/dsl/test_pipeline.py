@@ -32,7 +32,7 @@ def test_the_record_cache_is_a_setting_of_the_pipeline() -> None:
 
 def unnamed(builder: StreamsBuilder) -> None:
     words = builder.stream("words", key=str, value=str)
-    counts = words.group_by_key().windowed_by(TimeWindows.of_size_with_no_grace(timedelta(seconds=1)))
+    counts = words.group_by_key().windowed_by(TimeWindows(size=timedelta(seconds=1), grace=timedelta(0)))
     counts.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE).count().to_delta("counts")
     words.select_key(lambda _, word: word, key=str).repartition(name="by-word").group_by_key().count().to_delta("a")
 

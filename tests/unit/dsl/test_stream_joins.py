@@ -10,7 +10,7 @@ import pytest
 from deltaworks import JoinWindows, KStream, Materialized, StreamsBuilder, TopologyError
 from deltaworks.testing import TopologyTestDriver
 
-WINDOWS = JoinWindows.of_time_difference_and_grace(timedelta(seconds=1), timedelta(seconds=1))
+WINDOWS = JoinWindows(difference=timedelta(seconds=1), grace=timedelta(seconds=1))
 
 
 def pair(left: str | None, right: str | None) -> str:

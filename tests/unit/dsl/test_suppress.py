@@ -25,7 +25,7 @@ TEN_MS = timedelta(milliseconds=10)
 
 def counts(builder: StreamsBuilder) -> KTable[Windowed[str], int]:
     clicks = builder.stream("clicks", key=str, value=str).group_by_key()
-    return clicks.windowed_by(TimeWindows.of_size_with_no_grace(TEN_MS)).count(store="counts")
+    return clicks.windowed_by(TimeWindows(size=TEN_MS, grace=timedelta(0))).count(store="counts")
 
 
 def only_problem(builder: StreamsBuilder) -> tuple[str, str | None]:

@@ -129,7 +129,7 @@ def test_an_aggregate_can_keep_a_history() -> None:
 
 def test_windows_keep_no_history() -> None:
     builder = StreamsBuilder()
-    windows = TimeWindows.of_size_with_no_grace(timedelta(seconds=1))
+    windows = TimeWindows(size=timedelta(seconds=1), grace=timedelta(0))
     records = builder.stream("in", key=str, value=int).group_by_key().windowed_by(windows)
     records.count(store=Materialized("counts", history=timedelta(seconds=1)))
 
@@ -138,8 +138,8 @@ def test_windows_keep_no_history() -> None:
 
 def test_a_window_of_joined_tables_is_final_when_it_is_for_both() -> None:
     builder = StreamsBuilder()
-    strict = TimeWindows.of_size_with_no_grace(timedelta(milliseconds=10))
-    patient = TimeWindows.of_size_and_grace(timedelta(milliseconds=10), timedelta(milliseconds=100))
+    strict = TimeWindows(size=timedelta(milliseconds=10), grace=timedelta(0))
+    patient = TimeWindows(size=timedelta(milliseconds=10), grace=timedelta(milliseconds=100))
     left = builder.stream("left", key=str, value=int).group_by_key().windowed_by(strict).count(store="left")
     right = builder.stream("right", key=str, value=int).group_by_key().windowed_by(patient).count(store="right")
     left.join(right, int.__add__, value=int).to_delta("joined")
@@ -159,7 +159,7 @@ def test_a_window_of_joined_tables_is_final_when_it_is_for_both() -> None:
 
 def test_a_session_is_gone_before_its_delete_reaches_a_join() -> None:
     builder = StreamsBuilder(record_cache=False)
-    windows = SessionWindows.of_inactivity_gap_with_no_grace(timedelta(milliseconds=10))
+    windows = SessionWindows(gap=timedelta(milliseconds=10), grace=timedelta(0))
     records = builder.stream("in", key=str, value=int)
     sessions = records.group_by_key().windowed_by(windows).count(store="sessions")
     twice = sessions.map_values(lambda count: 2 * count, value=int)

@@ -149,12 +149,13 @@ def test_counts_are_longs_and_windowed_keys_have_the_serde_of_their_windows(
     builder: StreamsBuilder, orders: KStream[str, Order]
 ) -> None:
     group = orders.group_by_key()
-    group.windowed_by(TimeWindows.of_size_with_no_grace(timedelta(seconds=1))).count(store="a").to_stream().to("a")
-    sessions = SessionWindows.of_inactivity_gap_with_no_grace(timedelta(seconds=1))
+    seconds = TimeWindows(size=timedelta(seconds=1), grace=timedelta(0))
+    group.windowed_by(seconds).count(store="a").to_stream().to("a")
+    sessions = SessionWindows(gap=timedelta(seconds=1), grace=timedelta(0))
     group.windowed_by(sessions).count(store="b").to_stream().to("b")
 
     a, b = (node for node in builder.build().nodes if isinstance(node, TopicSink))
-    assert (a.key, a.value) == (TimeWindowed(String(), 1_000), Long())
+    assert (a.key, a.value) == (TimeWindowed(String(), seconds), Long())
     assert (b.key, b.value) == (SessionWindowed(String()), Long())
 
 

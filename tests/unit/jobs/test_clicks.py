@@ -33,7 +33,7 @@ class Site:
     @property
     def over(self) -> list[tuple[str | None, Visit | None]]:
         """What the topic of visits has got."""
-        topic = self.driver.create_output_topic("clicks-visits")
+        topic = self.driver.create_output_topic("clicks-visits", key=str, value=Visit)
         return topic.read_key_values_to_list()
 
 

@@ -18,8 +18,8 @@ class Shop:
 
     def __init__(self) -> None:
         self.driver = TopologyTestDriver(pipeline)
-        self.orders = self.driver.create_input_topic("enrichment-orders")
-        self.customers = self.driver.create_input_topic("enrichment-customers")
+        self.orders = self.driver.create_input_topic("enrichment-orders", key=str, value=Order)
+        self.customers = self.driver.create_input_topic("enrichment-customers", key=str, value=Customer)
         self.customer("ann")
 
     def customer(self, customer: str, limit: str = "100.00", **fields: Any) -> None:
@@ -36,7 +36,9 @@ class Shop:
         self.orders.pipe_raw(key or order.encode(), json.dumps(content).encode(), timestamp_ms=7)
 
     def checked(self) -> list[CheckedOrder]:
-        values = self.driver.create_output_topic("enrichment-checked").read_values_to_list()
+        values = self.driver.create_output_topic(
+            "enrichment-checked", key=str, value=CheckedOrder
+        ).read_values_to_list()
         return [value for value in values if value is not None]
 
     def current(self) -> dict[str, CheckedOrder]:

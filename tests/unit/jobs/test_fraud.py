@@ -20,8 +20,8 @@ class Bank:
 
     def __init__(self) -> None:
         self.driver = TopologyTestDriver(pipeline)
-        self.payments = self.driver.create_input_topic("payments")
-        self.alerts = self.driver.create_output_topic("fraud-alerts")
+        self.payments = self.driver.create_input_topic("payments", key=str, value=bytes)
+        self.alerts = self.driver.create_output_topic("fraud-alerts", key=str, value=Alert)
 
     def pay(self, user: str = "ann", at: int = 0, **fields: Any) -> None:
         payment = {"payment_id": "p-1", "amount": "10.00", "country": "DE"} | fields

@@ -39,7 +39,7 @@ class Shop:
         self.orders.pipe_raw((key or user).encode(), json.dumps(order).encode(), timestamp_ms=at)
 
     def values(self, topic: str) -> list[EnrichedOrder]:
-        values = self.driver.create_output_topic(topic).read_values_to_list()
+        values = self.driver.create_output_topic(topic, key=str, value=EnrichedOrder).read_values_to_list()
         return [value for value in values if value is not None]
 
     def operators_of_dead_letters(self) -> list[str]:

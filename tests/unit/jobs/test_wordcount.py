@@ -17,7 +17,7 @@ class Text:
 
     def __init__(self) -> None:
         self.driver = TopologyTestDriver(pipeline)
-        self.lines = self.driver.create_input_topic("wordcount-lines")
+        self.lines = self.driver.create_input_topic("wordcount-lines", key=bytes, value=str)
 
     def write(self, *lines: str, at: int = 0) -> None:
         for line in lines:
@@ -43,7 +43,7 @@ def test_the_topic_gets_every_update() -> None:
 
     text.write("echo", "echo", "echo")
 
-    updates = text.driver.create_output_topic("wordcount-counts").read_key_values_to_list()
+    updates = text.driver.create_output_topic("wordcount-counts", key=str, value=int).read_key_values_to_list()
     assert updates == [("echo", 1), ("echo", 2), ("echo", 3)]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -26,8 +26,16 @@ def ms(milliseconds: int) -> timedelta:
     return timedelta(milliseconds=milliseconds)
 
 
-def counts(windows: AnyWindows, emit: EmitStrategy, *, emit_interval: timedelta = timedelta(0)) -> Plan:
-    builder = StreamsBuilder(record_cache=False, emit_interval=emit_interval)
+def counts(
+    windows: AnyWindows,
+    emit: EmitStrategy,
+    *,
+    emit_interval: timedelta = timedelta(0),
+    compatible_with_kafka: bool = False,
+) -> Plan:
+    builder = StreamsBuilder(
+        record_cache=False, emit_interval=emit_interval, compatible_with_kafka=compatible_with_kafka
+    )
     groups = builder.stream("in", key=str, value=int).group_by_key()
     if isinstance(windows, SessionWindows):
         table = groups.windowed_by(windows).emit_strategy(emit).count(store="counts")
@@ -49,9 +57,9 @@ def sent(driver: TopologyTestDriver) -> list[str]:
     return [f"{key} {value}" for key, value in driver.create_output_topic("counts").read_key_values_to_list()]
 
 
-TEN = TimeWindows.of_size_and_grace(ms(10), ms(5))
-SLIDING = SlidingWindows.of_time_difference_and_grace(ms(10), ms(5))
-SESSIONS = SessionWindows.of_inactivity_gap_and_grace(ms(10), ms(5))
+TEN = TimeWindows(size=ms(10), grace=ms(5))
+SLIDING = SlidingWindows(difference=ms(10), grace=ms(5))
+SESSIONS = SessionWindows(gap=ms(10), grace=ms(5))
 CLOSE, UPDATE = EmitStrategy.ON_WINDOW_CLOSE, EmitStrategy.ON_WINDOW_UPDATE
 
 
@@ -76,7 +84,9 @@ def test_rows_of_a_table_become_final_when_windows_close(windows: AnyWindows, em
 
 
 def test_an_unlimited_window_is_never_final() -> None:
-    table = driven(counts(UnlimitedWindows.start_on_ms(20), UPDATE), 19, 20, 1 << 50).table("counts")
+    table = driven(counts(UnlimitedWindows(start=datetime.fromtimestamp(0.02, UTC)), UPDATE), 19, 20, 1 << 50).table(
+        "counts"
+    )
 
     assert [(window.start_ms, window.end_ms, count) for window, count in table.rows.items()] == [(20, 2**63 - 1, 2)]
     assert table.final_rows == {}
@@ -102,6 +112,19 @@ def test_the_pause_between_two_looks_for_closed_windows_survives_a_restart(windo
     assert {record.timestamp_ms for record in whole.topic("counts")} <= {20, 60, 100}
 
 
+@pytest.mark.parametrize("windows", [TEN, SLIDING, SESSIONS])
+def test_a_jump_of_stream_time_loses_no_result_unless_kafka_streams_is_imitated(windows: AnyWindows) -> None:
+    times_ms = (31, 32, 33, 500_000, 1_000_000)
+
+    kept = driven(counts(windows, CLOSE), *times_ms)
+    lost = driven(counts(windows, CLOSE, compatible_with_kafka=True), *times_ms)
+
+    all_results, some_results = len(sent(kept)), len(sent(lost))
+    assert all_results > some_results
+    assert kept.metrics.lost_results == 0
+    assert lost.metrics.lost_results == all_results - some_results
+
+
 def test_a_session_that_waits_for_its_final_result_is_not_kept_for_longer() -> None:
     plan = counts(SESSIONS, CLOSE)
 
@@ -111,7 +134,7 @@ def test_a_session_that_waits_for_its_final_result_is_not_kept_for_longer() -> N
 
 
 def test_sliding_windows_without_a_difference_fail_at_the_first_record() -> None:
-    plan = counts(SlidingWindows.of_time_difference_with_no_grace(ms(0)), UPDATE)
+    plan = counts(SlidingWindows(difference=ms(0), grace=timedelta(0)), UPDATE)
     driver = TopologyTestDriver(plan, errors=ErrorPolicy.of("continue"))
 
     driver.create_input_topic("in").pipe_input("a", 1, timestamp_ms=1)
@@ -129,7 +152,7 @@ def test_a_window_that_another_stream_of_the_cogroup_has_left_behind_is_begun_ag
     behind = stream.filter(lambda _, value: value != 0).group_by_key()
     cogroup = ahead.cogroup(lambda _, value, total: total + value, value=int)
     cogroup = cogroup.cogroup(behind, lambda _, value, total: total + value)
-    cogroup.windowed_by(TimeWindows.of_size_with_no_grace(ms(10))).aggregate(int, store="sums").to_delta("sums")
+    cogroup.windowed_by(TimeWindows(size=ms(10), grace=timedelta(0))).aggregate(int, store="sums").to_delta("sums")
     rows: list[cases.Record] = [
         (50, b"a", cases.encoded(0), ()),
         (1, b"a", cases.encoded(3), ()),
@@ -146,7 +169,7 @@ def test_windows_of_a_cogroup_are_final_when_they_are_for_all_streams() -> None:
     left, right = (builder.stream(topic, key=str, value=int).group_by_key() for topic in ("left", "right"))
     cogroup = left.cogroup(lambda _, value, total: total + value, value=int)
     cogroup = cogroup.cogroup(right, lambda _, value, total: total + value)
-    windows = TimeWindows.of_size_with_no_grace(ms(10))
+    windows = TimeWindows(size=ms(10), grace=timedelta(0))
     cogroup.windowed_by(windows).aggregate(int, store="sums", retention=ms(1000)).to_delta("sums")
     driver = TopologyTestDriver(builder.build())
 

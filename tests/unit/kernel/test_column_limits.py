@@ -191,7 +191,7 @@ def test_a_table_keeps_the_row_in_its_store_and_the_last_that_fitted_in_delta() 
 
 def test_a_window_whose_value_does_not_fit_is_not_written_until_it_does_again() -> None:
     def topology(builder: StreamsBuilder) -> None:
-        windows = TimeWindows.of_size_with_no_grace(dt.timedelta(minutes=1))
+        windows = TimeWindows(size=dt.timedelta(minutes=1), grace=dt.timedelta(0))
         amounts = builder.stream("in", key=str, value=int).group_by_key().windowed_by(windows)
         amounts.aggregate(
             lambda: Decimal(0), lambda _, n, total: total + n, store="sums", value=Json(Decimal)
@@ -229,7 +229,7 @@ def test_a_window_that_is_on_no_day_of_the_calendar_is_a_dead_letter() -> None:
     """Microseconds that were sent as milliseconds: a windowed table has a partition per day."""
 
     def topology(builder: StreamsBuilder) -> None:
-        windows = TimeWindows.of_size_with_no_grace(dt.timedelta(minutes=1))
+        windows = TimeWindows(size=dt.timedelta(minutes=1), grace=dt.timedelta(0))
         builder.stream("in", key=str, value=str).group_by_key().windowed_by(windows).count(store="n").to_delta("n")
 
     under_test = continuing(topology)

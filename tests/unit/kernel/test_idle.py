@@ -27,6 +27,7 @@ from deltaworks import (
     Windowed,
 )
 from deltaworks.testing import TopologyTestDriver
+from deltaworks.testing.clocks import EPOCH
 
 Build = Callable[[KStream[str, str], StreamsBuilder], None]
 
@@ -35,7 +36,7 @@ def ms(milliseconds: int) -> timedelta:
     return timedelta(milliseconds=milliseconds)
 
 
-TEN = TimeWindows.of_size_with_no_grace(ms(10))
+TEN = TimeWindows(size=ms(10), grace=timedelta(0))
 
 
 def pipeline(build: Build, **options: Any) -> Pipeline:
@@ -51,12 +52,12 @@ def window_close(stream: KStream[str, str], builder: StreamsBuilder) -> None:
 
 
 def session_close(stream: KStream[str, str], builder: StreamsBuilder) -> None:
-    sessions = stream.group_by_key().windowed_by(SessionWindows.of_inactivity_gap_with_no_grace(ms(10)))
+    sessions = stream.group_by_key().windowed_by(SessionWindows(gap=ms(10), grace=timedelta(0)))
     sessions.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE).count(store="c").to_stream().to("out")
 
 
 def sliding_close(stream: KStream[str, str], builder: StreamsBuilder) -> None:
-    windows = SlidingWindows.of_time_difference_with_no_grace(ms(10))
+    windows = SlidingWindows(difference=ms(10), grace=timedelta(0))
     windowed = stream.group_by_key().windowed_by(windows).emit_strategy(EmitStrategy.ON_WINDOW_CLOSE)
     windowed.count(store=Materialized("c", retention=ms(1000))).to_stream().to("out")
 
@@ -73,7 +74,7 @@ def limited(stream: KStream[str, str], builder: StreamsBuilder) -> None:
 
 def outer_join(stream: KStream[str, str], builder: StreamsBuilder) -> None:
     other = builder.stream("other", key=str, value=str)
-    windows = JoinWindows.of_time_difference_with_no_grace(ms(10))
+    windows = JoinWindows(difference=ms(10), grace=timedelta(0))
     stream.left_join_stream(other, lambda left, right: f"{left} {right}", windows, value=str, store="join").to("out")
 
 
@@ -181,7 +182,7 @@ def test_row_that_no_record_has_caused_comes_from_nowhere() -> None:
 
     driver = TopologyTestDriver(pipeline(build, idle_timeout=ms(50), on_error="continue"))
     topic = driver.create_input_topic("in")
-    topic.pipe_key_value_list([("a", "v"), ("b", "v"), ("b", "v")], start_ms=5)
+    topic.pipe_key_value_list([("a", "v"), ("b", "v"), ("b", "v")], start=EPOCH + ms(5))
 
     driver.advance_wall_clock_time(ms(50))
 

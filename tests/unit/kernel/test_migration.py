@@ -221,7 +221,7 @@ def test_keys_of_another_type_are_refused() -> None:
 def windowed(value: Any, migrate: Migrate | None = None) -> Callable[[StreamsBuilder], None]:
     def build(builder: StreamsBuilder) -> None:
         group = builder.stream("in", key=str, value=str).group_by_key()
-        group.windowed_by(TimeWindows.of_size_with_no_grace(timedelta(milliseconds=10))).aggregate(
+        group.windowed_by(TimeWindows(size=timedelta(milliseconds=10), grace=timedelta(0))).aggregate(
             lambda: None,
             lambda _, new, old: new if migrate else Total(len(new)),
             value=value,
@@ -234,7 +234,7 @@ def windowed(value: Any, migrate: Migrate | None = None) -> Callable[[StreamsBui
 def sessions(value: Any, migrate: Migrate | None = None) -> Callable[[StreamsBuilder], None]:
     def build(builder: StreamsBuilder) -> None:
         group = builder.stream("in", key=str, value=str).group_by_key()
-        group.windowed_by(SessionWindows.of_inactivity_gap_with_no_grace(timedelta(milliseconds=10))).aggregate(
+        group.windowed_by(SessionWindows(gap=timedelta(milliseconds=10), grace=timedelta(0))).aggregate(
             lambda: None,
             lambda _, new, old: Total(len(new)),
             lambda _, one, other: other,

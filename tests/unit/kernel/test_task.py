@@ -125,7 +125,7 @@ def checked(builder: StreamsBuilder) -> None:
 
 
 def counts(builder: StreamsBuilder) -> None:
-    windows = TimeWindows.of_size_and_grace(ms(10), ms(5))
+    windows = TimeWindows(size=ms(10), grace=ms(5))
     builder.stream("in", key=str, value=int).group_by_key().windowed_by(windows).count(store="counts").to_delta(
         "counts"
     )
@@ -283,7 +283,7 @@ def test_windows_closed_before_a_restart_are_not_closed_again() -> None:
 
 def test_session_is_final_once_no_record_can_join_it() -> None:
     def build(builder: StreamsBuilder) -> None:
-        windows = SessionWindows.of_inactivity_gap_and_grace(ms(10), ms(5))
+        windows = SessionWindows(gap=ms(10), grace=ms(5))
         builder.stream("in", key=str, value=int).group_by_key().windowed_by(windows).count(store="s").to_delta("s")
 
     harness = Harness(build)

@@ -90,7 +90,7 @@ def test_a_record_of_the_future_is_taken_at_the_latest_time(stream: dict[str, An
 
 def test_one_such_record_does_not_close_the_windows_of_the_others() -> None:
     def topology(builder: StreamsBuilder) -> None:
-        windows = TimeWindows.of_size_and_grace(timedelta(hours=1), timedelta(0))
+        windows = TimeWindows(size=timedelta(hours=1), grace=timedelta(0))
         stream = builder.stream("in", key=str, value=str)
         stream.group_by_key().windowed_by(windows).count(store="counts").to_stream().map(
             lambda window, count: (window.key, str(count)), key=str, value=str

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltaworks.runtime.health import Lag, Rate
+from deltaworks.control import fence, heartbeat
+from deltaworks.control.intents import Intent
+from deltaworks.control.paths import PipelinePaths
+from deltaworks.control.reporter import SilentReporter
+from deltaworks.runtime.health import Health, Lag, Rate
+from deltaworks.runtime.messages import TaskCounts, TaskResult
 
 
 class Ticks:
@@ -124,3 +131,31 @@ def test_a_long_lag_is_remembered_in_little_room_and_within_a_few_hundredths(
     else:
         longest = max((b[0] - a[0] for a, b in pairwise(seen)), default=0.0)
         assert exact <= found <= exact + longest + (ticks.now - seen[0][0]) / 100 + 1.0
+
+
+def test_lost_results_are_in_the_log_and_in_the_heartbeat(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    paths = PipelinePaths(tmp_path)
+    fence.advance(paths.fence, 1, "p")
+    health = Health(paths, "p", 1, SilentReporter())
+    intent = Intent(
+        batch=7, lineage="l", query="q", generation=1, code="c", clock_ms=0, tick=False, ranges=[], end={}, previous=""
+    )
+    for lost in (0, 2, 3):
+        counts = TaskCounts(
+            records_in=1,
+            dropped=0,
+            late=0,
+            lost_results=lost,
+            dead_letters=0,
+            sent=0,
+            stream_time_ms=0,
+            state_entries=0,
+            next_tick_ms=None,
+        )
+        health.add(intent, [TaskResult(0, 1, [], counts, [], "same", False)])
+    health.write("running")
+
+    beat = heartbeat.read(paths.heartbeat)
+    assert beat is not None and beat.lost_results == 5
+    warnings = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+    assert len(warnings) == 2 and warnings[0].startswith("batch 7, task 0-1: 2 final results are lost")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any, Literal
 from uuid import UUID
@@ -76,7 +77,7 @@ def test_value_can_still_be_read(old: Serde[Any], new: Serde[Any]) -> None:
         (Json(Order), Long(), "it was json(Order), is long"),
         (Long(), String(), "it was long, is string"),
         (ListOf(Long()), ListOf(String()), "it was long, is string"),
-        (TimeWindowed(Long(), 5), ListOf(Long()), "it was time-windowed(long), is list(long)"),
+        (TimeWindowed(Long(), timedelta(milliseconds=5)), ListOf(Long()), "it was time-windowed(long), is list(long)"),
     ],
 )
 def test_change_is_named_that_would_misread_or_refuse_old_values(old: Serde[Any], new: Serde[Any], reason: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -11,7 +11,7 @@ from deltaworks import SerializationError, SessionWindowed, String, TimeWindowed
 
 
 def test_a_time_window_is_the_key_and_its_start() -> None:
-    serde = TimeWindowed(String(), size_ms=10)
+    serde = TimeWindowed(String(), timedelta(milliseconds=10))
     key = Windowed("ann", 20, 30)
 
     assert serde.serialize(key) == b"ann" + (20).to_bytes(8, "big")
@@ -26,7 +26,7 @@ def test_a_session_is_the_key_its_end_and_its_start() -> None:
     assert serde.deserialize(serde.serialize(key)) == key
 
 
-@pytest.mark.parametrize("serde", [TimeWindowed(String(), 10), SessionWindowed(String())])
+@pytest.mark.parametrize("serde", [TimeWindowed(String(), timedelta(milliseconds=10)), SessionWindowed(String())])
 def test_too_few_bytes_are_refused(serde: TimeWindowed[str] | SessionWindowed[str]) -> None:
     with pytest.raises(SerializationError, match="7 bytes are not a "):
         serde.deserialize(b"1234567")

@@ -23,6 +23,11 @@ from deltaworks import (
     Windowed,
 )
 from deltaworks.testing import TestRecord, TopologyTestDriver
+from deltaworks.testing.clocks import EPOCH
+
+
+def ms(milliseconds: int) -> timedelta:
+    return timedelta(milliseconds=milliseconds)
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -36,7 +41,7 @@ def positive_counts(builder: StreamsBuilder) -> None:
     orders.to_delta("orders")
     (
         orders.group_by_key()
-        .windowed_by(TimeWindows.of_size_with_no_grace(timedelta(seconds=10)))
+        .windowed_by(TimeWindows(size=timedelta(seconds=10), grace=timedelta(0)))
         .count(store="counts")
         .to_delta("order_counts")
     )
@@ -94,11 +99,11 @@ def test_keyed_table_is_a_snapshot_and_its_changes() -> None:
 
 def test_sessions_can_be_read_by_key() -> None:
     def sessions(builder: StreamsBuilder) -> None:
-        windows = SessionWindows.of_inactivity_gap_with_no_grace(timedelta(milliseconds=50))
+        windows = SessionWindows(gap=timedelta(milliseconds=50), grace=timedelta(0))
         builder.stream("in", key=str, value=str).group_by_key().windowed_by(windows).count(store="s").to_delta("s")
 
     driver = TopologyTestDriver(pipeline(sessions))
-    topic = driver.create_input_topic("in", auto_advance=timedelta(milliseconds=30))
+    topic = driver.create_input_topic("in", advance=timedelta(milliseconds=30))
     topic.pipe_key_value_list([("a", "x"), ("a", "y"), ("b", "z")])
 
     assert driver.store("s").fetch("a") == [(Windowed("a", 0, 30), 2)]
@@ -195,7 +200,7 @@ def test_topic_clock_gives_the_timestamps() -> None:
     builder = StreamsBuilder()
     builder.stream("in", key=str, value=str).to("out")
     driver = TopologyTestDriver(builder.build())
-    topic = driver.create_input_topic("in", start_ms=100, auto_advance=timedelta(milliseconds=5))
+    topic = driver.create_input_topic("in", start=EPOCH + ms(100), advance=timedelta(milliseconds=5))
     out = driver.create_output_topic("out")
 
     topic.pipe_value_list(["a", "b"])
@@ -267,10 +272,10 @@ def test_driver_that_is_closed_takes_no_records_and_shows_its_results() -> None:
 
 def test_lists_of_records_may_have_times_of_their_own() -> None:
     driver = TopologyTestDriver(pipeline(checked))
-    topic = driver.create_input_topic("in", start_ms=1)
+    topic = driver.create_input_topic("in", start=EPOCH + ms(1))
 
-    topic.pipe_key_value_list([("a", 1), ("a", 2)], start_ms=10, advance=timedelta(milliseconds=5))
-    topic.pipe_value_list([3], start_ms=30)
+    topic.pipe_key_value_list([("a", 1), ("a", 2)], start=EPOCH + ms(10), advance=timedelta(milliseconds=5))
+    topic.pipe_value_list([3], start=EPOCH + ms(30))
     topic.pipe_value(4)
 
     assert [record.timestamp_ms for record in driver.create_output_topic("seen").read_records_to_list()] == [

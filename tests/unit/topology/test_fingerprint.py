@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 import msgspec
 import pytest
 
-from deltaworks import EmitStrategy, Json, KStream, Materialized, Serde, StreamsBuilder, TimeWindows
+from deltaworks import (
+    EmitStrategy,
+    Json,
+    KStream,
+    Materialized,
+    Serde,
+    StreamsBuilder,
+    TimeWindows,
+    TopologyError,
+    Windows,
+)
 from deltaworks.topology import fingerprint
+from tests.support.calendar_days import Days
 
 Words = KStream[str, str]
 TEN = timedelta(seconds=10)
@@ -34,7 +46,7 @@ def more_sinks(words: Words) -> None:
 
 
 def windowed(words: Words, size: timedelta, grace: timedelta = timedelta(0)) -> None:
-    words.group_by_key().windowed_by(TimeWindows.of_size_and_grace(size, grace)).count(store="counts")
+    words.group_by_key().windowed_by(TimeWindows(size=size, grace=grace)).count(store="counts")
 
 
 def test_it_is_json() -> None:
@@ -62,6 +74,37 @@ def test_a_longer_grace_may_come_later() -> None:
     after = fingerprint_of(lambda words: windowed(words, TEN, grace=TEN))
 
     assert fingerprint.differences(before, after) == ()
+
+
+def of_days(zone: str, *, grace: timedelta = timedelta(0)) -> dict[str, Any]:
+    days = Days(zone=zone, grace=grace)
+    return fingerprint_of(lambda words: words.group_by_key().windowed_by(days).count(store="counts"))
+
+
+def test_own_windows_are_their_class_and_fields_apart_from_the_grace() -> None:
+    before = of_days("Europe/Berlin")
+
+    assert fingerprint.differences(before, of_days("Europe/Berlin", grace=TEN)) == ()
+    (difference,) = fingerprint.differences(before, of_days("Europe/London"))
+    assert difference.what == (
+        "store 'counts': filled by was aggregate in the windows Days(size=timedelta(hours=25), zone='Europe/Berlin'),"
+        " is aggregate in the windows Days(size=timedelta(hours=25), zone='Europe/London')"
+    )
+
+
+def test_own_windows_with_a_field_that_no_restart_recognises_are_refused() -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Holidays(Windows):
+        calendar: object
+
+        def windows_for(self, timestamp_ms: int) -> list[tuple[int, int]]:
+            return []
+
+    holidays = Holidays(calendar=object(), size=TEN, grace=TEN)
+    with pytest.raises(
+        TopologyError, match=r"Holidays\(.*calendar=<object object at 0x.*has a field without a lasting"
+    ):
+        fingerprint_of(lambda words: words.group_by_key().windowed_by(holidays).count(store="counts"))
 
 
 class Before(msgspec.Struct):
@@ -127,7 +170,7 @@ def test_the_number_in_a_generated_exchange_name_does_not_count() -> None:
             lambda words: windowed(words, TEN),
             lambda words: (
                 words.group_by_key()
-                .windowed_by(TimeWindows.of_size_with_no_grace(TEN))
+                .windowed_by(TimeWindows(size=TEN, grace=timedelta(0)))
                 .emit_strategy(EmitStrategy.ON_WINDOW_CLOSE)
                 .count(store="counts")
             ),
@@ -165,3 +208,25 @@ def test_what_state_depends_on_is_told_in_a_sentence_with_a_hint(
     for difference, part in zip(found, what, strict=True):
         assert part in difference.what
         assert difference.hint
+
+
+def closing(words: Words) -> None:
+    groups = words.group_by_key().windowed_by(TimeWindows(size=TEN, grace=timedelta(0)))
+    groups.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE).count(store="counts")
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_checkpoint_keeps_the_mode_in_which_it_forwards_closed_windows(before: bool) -> None:
+    def in_mode(topology: Callable[[Words], object], *, compatible_with_kafka: bool) -> dict[str, Any]:
+        builder = StreamsBuilder(compatible_with_kafka=compatible_with_kafka)
+        topology(builder.stream("words", key=str, value=str))
+        return builder.build().fingerprint()
+
+    first, second = (in_mode(closing, compatible_with_kafka=mode) for mode in (before, not before))
+    found = fingerprint.differences(first, second)
+    assert [each.what for each in found] == [f"compatible_with_kafka was {before}, is {not before}"]
+    assert found[0].hint == f"keep compatible_with_kafka={before} for this checkpoint"
+    assert fingerprint.differences(first, first) == ()
+
+    others = [in_mode(counted, compatible_with_kafka=mode) for mode in (True, False)]
+    assert fingerprint.differences(*others) == (), "nothing is forwarded when it closes"

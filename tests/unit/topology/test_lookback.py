@@ -23,13 +23,14 @@ from deltaworks import (
     WallclockTimestampExtractor,
 )
 from deltaworks.topology.lookback import NeedsAllHistory, lookback_ms, tables_from_the_beginning
+from tests.support.calendar_days import Days
 
 SECOND = timedelta(seconds=1)
-HOUR = TimeWindows.of_size_and_grace(3600 * SECOND, 600 * SECOND)
+HOUR = TimeWindows(size=3600 * SECOND, grace=600 * SECOND)
 CLOSED = Suppressed.until_window_closes(BufferConfig.unbounded())
 LATER = Suppressed.until_time_limit(SECOND, BufferConfig.unbounded())
-AFTER = JoinWindows.of_time_difference_with_no_grace(SECOND).after(40 * SECOND).before(-39 * SECOND)
-NEAR = JoinWindows.of_time_difference_and_grace(10 * SECOND, 5 * SECOND)
+AFTER = JoinWindows(before=-39 * SECOND, after=40 * SECOND, grace=timedelta(0))
+NEAR = JoinWindows(difference=10 * SECOND, grace=5 * SECOND)
 
 
 class Forwards(Processor[str, str, str, str]):
@@ -58,7 +59,7 @@ def hourly(builder: StreamsBuilder) -> Any:
 
 
 def sessions(builder: StreamsBuilder, windows: SessionWindows | None = None) -> Any:
-    windows = windows or SessionWindows.of_inactivity_gap_and_grace(30 * SECOND, 5 * SECOND)
+    windows = windows or SessionWindows(gap=30 * SECOND, grace=5 * SECOND)
     return words(builder).group_by_key().windowed_by(windows).count(store="sessions")
 
 
@@ -73,9 +74,11 @@ def without_windows(table: Any) -> Any:
         (0, lambda b: words(b).join(table(b), lambda word, name: word + name, value=str).to_delta("t")),
         (0, lambda b: words(b).select_key(lambda k, v: v, key=str).repartition().to_delta("t")),
         (3_600_000, lambda b: hourly(b).to_delta("t")),
+        (25 * 3_600_000, lambda b: words(b).group_by_key().windowed_by(
+            Days(zone="Europe/Berlin", grace=SECOND)).count(store="d").to_delta("t")),
         (3_600_000, lambda b: hourly(b).suppress(CLOSED, store="held").to_delta("t")),
         (30_001, lambda b: words(b).group_by_key().windowed_by(
-            SlidingWindows.of_time_difference_with_no_grace(10 * SECOND)).count(store="s").to_delta("t")),
+            SlidingWindows(difference=10 * SECOND, grace=timedelta(0))).count(store="s").to_delta("t")),
         (30_000, lambda b: sessions(b).to_delta("t")),
         (20_000, lambda b: words(b).join_stream(
             b.stream("others", key=str, value=str), lambda *both: "", NEAR, value=str, store="j").to_delta("t")),
@@ -95,9 +98,9 @@ def test_results_depend_on_what_windows_and_joins_remember(ms: int, build: Calla
     [
         ("results without a window", lambda b: words(b).group_by_key().count(store="c").to_stream().to_delta("t")),
         ("has no end", lambda b: words(b).group_by_key().windowed_by(
-            UnlimitedWindows.of()).count(store="c").to_delta("t")),
-        ("became too long", lambda b: sessions(b, SessionWindows.of_inactivity_gap_with_no_grace(
-            30 * SECOND).max_duration(60 * SECOND)).to_delta("t")),
+            UnlimitedWindows()).count(store="c").to_delta("t")),
+        ("became too long", lambda b: sessions(b, SessionWindows(
+            gap=30 * SECOND, grace=timedelta(0), max_duration=60 * SECOND)).to_delta("t")),
         ("every update of sessions", lambda b: without_windows(sessions(b)).to_delta("t")),
         ("the memory of .* is unknown", lambda b: words(b).process(Forwards, key=str, value=str).to_delta("t")),
         ("its own times", lambda b: b.stream(
@@ -139,7 +142,7 @@ def test_on_numbers_of_records_nothing_fails() -> None:
     assert lookback_ms(plan, [hours], dead_letters=True, whole=()) == 3_600_000
 
     def summed(builder: StreamsBuilder) -> None:
-        windows = SessionWindows.of_inactivity_gap_with_no_grace(30 * SECOND)
+        windows = SessionWindows(gap=30 * SECOND, grace=timedelta(0))
         words(builder).group_by_key().windowed_by(windows).reduce(lambda a, b: a + b, store="s").to_delta("t")
 
     with pytest.raises(NeedsAllHistory, match="dead letters of"):

@@ -66,7 +66,7 @@ def stream_join(*, left: bool, right: bool) -> Plan:
         clicks = clicks.select_key(lambda _, value: value, key=str)
     if right:
         views = views.select_key(lambda _, value: value, key=str)
-    windows = JoinWindows.of_time_difference_with_no_grace(timedelta(seconds=1))
+    windows = JoinWindows(difference=timedelta(seconds=1), grace=timedelta(0))
     clicks.join_stream(views, str.__add__, windows, value=str, store="pairs", name="pair").to("out")
     return builder.build()
 

@@ -32,14 +32,14 @@ def forward_at_commit(
 
 
 def forward_windows_at_commit(
-    store: WindowStore, size_ms: int, context: TaskContext, forward: Process, *, old_values: bool
+    store: WindowStore, end_of: Callable[[int], int], context: TaskContext, forward: Process, *, old_values: bool
 ) -> Callable[[], None]:
     """Forwards the rows of a window store, one start after the other."""
     codec = store.codec
 
     def flush() -> None:
         for start_ms in sorted(start_ms for start_ms, entries in store.windows.items() if entries.updates):
-            end_ms = start_ms + size_ms
+            end_ms = end_of(start_ms)
             entries, left_store = store.windows[start_ms], store.left_store(start_ms)
             for cached_key, change, time_ms in _changes(entries, codec, context, old_values, left_store):
                 key = Windowed(codec.key_of_cached(cached_key), start_ms, end_ms)

@@ -154,9 +154,8 @@ def _emitting(
         closed_ms = clock.final_before_ms
         if not emitted.due(closed_ms, context.wall_clock_ms) or closed_ms < 1:
             return
-        from_ms = max(0, emitted.emitted_ms)
         emitted.emitted_ms = closed_ms
-        for end_ms, start_ms, key, value in closing.take(from_ms, closed_ms - 1, store.newest_ms):
+        for end_ms, start_ms, key, value in closing.take(closed_ms - 1, store.newest_ms):
             forward(Windowed(key, start_ms, end_ms), Change(value), end_ms, headers)
 
     return close

@@ -269,6 +269,7 @@ def _emitting(
     forward, context = wiring.forward(node.name), wiring.context
     difference_ms, grace_ms = node.windows.difference_ms, node.windows.grace_ms
     emitted = wiring.emit_clock(node, final_after_ms=0)
+    store.forwarded_before(0 if emitted.emitted_ms == NEVER else emitted.emitted_ms - difference_ms)
 
     def close(headers: Headers) -> None:
         closed_ms = clock.observed_ms - grace_ms
@@ -277,9 +278,8 @@ def _emitting(
         last_start_ms = closed_ms - difference_ms - 1
         if last_start_ms < 0:
             return
-        from_ms = 0 if emitted.emitted_ms == NEVER else max(0, emitted.emitted_ms - difference_ms)
         emitted.emitted_ms = closed_ms
-        for key, start_ms, value, time_ms in store.closed(from_ms, last_start_ms):
+        for key, start_ms, value, time_ms in store.take_closed(last_start_ms):
             forward(Windowed(key, start_ms, start_ms + difference_ms), Change(value), time_ms, headers)
 
     return close

@@ -3,7 +3,8 @@
 Lateness is decided per record and window, against the largest timestamp that this aggregate has seen. If the
 function raises on a record, that time has moved, and the changes already made and forwarded stay.
 
-This function is the hottest of all: one closure, which works on the caches of its store directly.
+This function is the hottest of all: one closure, which works on the caches of its store directly. Windows that an
+author writes take part in it as `Spans`, of which each record has its own (`own_windows.py`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, assert_never
 from deltaworks.kernel.context import NO_HEADERS, Process
 from deltaworks.kernel.processors.aggregates import check_retention, functions
 from deltaworks.kernel.processors.caching import forward_windows_at_commit
+from deltaworks.kernel.processors.own_windows import NO_START_MS, Closing, Spans, spans_of
 from deltaworks.kernel.processors.window_clock import WindowClock
 from deltaworks.kernel.processors.wiring import Wiring
 from deltaworks.kernel.records import Headers
@@ -21,12 +23,9 @@ from deltaworks.kernel.stores.entries import ABSENT
 from deltaworks.kernel.stores.state import NEVER
 from deltaworks.kernel.stores.window import WindowStore
 from deltaworks.serdes.change import Change
-from deltaworks.serdes.windowed import Windowed
+from deltaworks.serdes.windowed import LAST_END_MS, Windowed
 from deltaworks.topology.nodes.aggregates import Count, WindowAggregate
-from deltaworks.topology.windows import NO_END_MS, EmitStrategy, TimeWindows, UnlimitedWindows
-
-_NO_TIME = 1 << 63
-"""Later than all times."""
+from deltaworks.topology.windows import EmitStrategy, TimeWindows, UnlimitedWindows, Windows
 
 
 def window_aggregate(node: WindowAggregate, wiring: Wiring) -> Process:
@@ -48,8 +47,18 @@ def window_aggregate(node: WindowAggregate, wiring: Wiring) -> Process:
     shared, keeps_ms = node.cogrouped is not None, store.keeps_ms
     check_retention(node.store, store.spec.retention_ms, size_ms + grace_ms)
     if cached and not node.cogrouped:
-        wiring.flushes.append(forward_windows_at_commit(store, size_ms, context, forward, old_values=old_values))
-    close = None if updates else _emitting(node, wiring, store, clock, size_ms, advance_ms, grace_ms)
+        wiring.flushes.append(
+            forward_windows_at_commit(store, node.windows.end_of, context, forward, old_values=old_values)
+        )
+    own: Callable[[int], Spans] | None = None
+    close: Callable[[Headers], None] | None = None
+    if isinstance(node.windows, Windows):
+        own = spans_of(node.windows)
+        if not updates:
+            closing = Closing(node, node.windows, wiring, store, clock)
+            own, close = closing.noting(own), closing.close
+    elif not updates:
+        close = _emitting(node, wiring, store, clock, size_ms, advance_ms, grace_ms)
 
     def process(key: Any, value: Any, timestamp_ms: int, headers: Headers) -> None:
         nonlocal closed_ms
@@ -62,14 +71,24 @@ def window_aggregate(node: WindowAggregate, wiring: Wiring) -> Process:
             entry_key = key if cache_key is None else cache_key(key)
         except Exception as error:
             return failed(name, error, key, value, timestamp_ms, headers)
-        start_ms = (timestamp_ms - before_last_ms) // advance_ms * advance_ms
-        if start_ms < first_ms:
-            start_ms = first_ms
+        if own is None:
+            start_ms = (timestamp_ms - before_last_ms) // advance_ms * advance_ms
+            if start_ms < first_ms:
+                start_ms = first_ms
+        else:
+            try:
+                spans = own(timestamp_ms)
+            except Exception as error:
+                return failed(name, error, key, value, timestamp_ms, headers)
+            start_ms = next(iter(spans), NO_START_MS)
         while start_ms <= timestamp_ms:
-            end_ms = start_ms + size_ms
+            if own is None:
+                end_ms, next_ms = start_ms + size_ms, start_ms + advance_ms
+            else:
+                end_ms, next_ms = spans[start_ms]
             if end_ms <= closed_ms:
                 context.metrics.late += 1
-                start_ms += advance_ms
+                start_ms = next_ms
                 continue
             window = windows.get(start_ms) or store.window(start_ms)
             entry = window.updates.get(entry_key) or window.committed_entry(entry_key)
@@ -102,7 +121,7 @@ def window_aggregate(node: WindowAggregate, wiring: Wiring) -> Process:
                 if updates:
                     change = Change(new, old if old_values else None)
                     forward(Windowed(key, start_ms, end_ms), change, time_ms, headers)
-            start_ms += advance_ms
+            start_ms = next_ms
         if close is not None:
             close(headers)
         return None
@@ -119,13 +138,15 @@ def window_aggregate(node: WindowAggregate, wiring: Wiring) -> Process:
     return process
 
 
-def _spans(windows: TimeWindows | UnlimitedWindows) -> tuple[int, int, int, int, int]:
+def _spans(windows: TimeWindows | UnlimitedWindows | Windows) -> tuple[int, int, int, int, int]:
     """The first start, size, advance, grace, and for how long after its end a window is not final."""
     match windows:
-        case TimeWindows(size_ms, advance_ms, grace_ms):
-            return 0, size_ms, advance_ms, grace_ms, grace_ms - 1
-        case UnlimitedWindows(start_ms):
-            return start_ms, NO_END_MS - start_ms, _NO_TIME, 0, _NO_TIME
+        case TimeWindows():
+            return 0, windows.size_ms, windows.advance_ms, windows.grace_ms, windows.grace_ms - 1
+        case UnlimitedWindows():
+            return windows.start_ms, LAST_END_MS - windows.start_ms, NO_START_MS, 0, NO_START_MS
+        case Windows():
+            return 0, windows.size_ms, windows.size_ms, windows.grace_ms, windows.grace_ms - 1
         case _:
             assert_never(windows)
 
@@ -142,21 +163,19 @@ def _emitting(
     """Forwards the windows with `end <= observed time - grace`, each once, by start, then bytes of the key."""
     forward, context = wiring.forward(node.name), wiring.context
     emitted = wiring.emit_clock(node, final_after_ms=1)
+    store.forwarded_before(0 if emitted.emitted_ms == NEVER else emitted.emitted_ms - size_ms + 1)
 
     def close(headers: Headers) -> None:
         closed_ms = clock.observed_ms - grace_ms
         if not emitted.due(closed_ms, context.wall_clock_ms):
             return
-        last_start_ms, from_ms = closed_ms - size_ms, 0
+        last_start_ms = closed_ms - size_ms
         if last_start_ms < 0:
             return
-        if emitted.emitted_ms != NEVER:
-            before_ms = max(0, emitted.emitted_ms - size_ms)
-            if before_ms // advance_ms == last_start_ms // advance_ms:
-                return
-            from_ms = before_ms + 1
+        if emitted.emitted_ms != NEVER and (emitted.emitted_ms - size_ms) // advance_ms == last_start_ms // advance_ms:
+            return
         emitted.emitted_ms = closed_ms
-        for key, start_ms, value, time_ms in store.closed(from_ms, last_start_ms):
+        for key, start_ms, value, time_ms in store.take_closed(last_start_ms):
             forward(Windowed(key, start_ms, start_ms + size_ms), Change(value), time_ms, headers)
 
     return close

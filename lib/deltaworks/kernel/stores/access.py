@@ -255,7 +255,8 @@ class _Windows(_Access):
     def __init__(self, store: WindowStore, context: TaskContext, read_only: str | None) -> None:
         super().__init__(store.spec, context, read_only)
         self._store = store
-        self._size_ms = store.spec.window_size_ms or 0
+        assert store.spec.windows is not None, store.spec.name
+        self._end_of = store.spec.windows.end_of
 
     def fetch(self, key: Any, start_ms: int) -> Any | None:
         self._check(key)
@@ -304,7 +305,7 @@ class _Windows(_Access):
         self, from_key: Any | None, to_key: Any | None, from_ms: int, to_ms: int
     ) -> list[tuple[Windowed[Any], Any, int]]:
         rows = [
-            (Windowed(key, start_ms, min(start_ms + self._size_ms, _NO_TIME_LIMIT_MS)), value, timestamp_ms)
+            (Windowed(key, start_ms, self._end_of(start_ms)), value, timestamp_ms)
             for key, start_ms, value, timestamp_ms in self._store.between(from_key, to_key, from_ms, to_ms)
         ]
         if self.spec.retain_duplicates:

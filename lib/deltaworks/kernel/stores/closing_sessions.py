@@ -1,8 +1,8 @@
 """Sessions that wait for their final result: found by their end, although no other reader finds them any more.
 
-With the default retention a session has left the store when it closes. Kafka Streams still finds it, because the
-segment of the store that it lies in is not dropped at once. Here a session is kept until it has been read back, or its
-segment would be gone.
+With the default retention a session has left the store when it closes. A session is kept until it has been read back.
+To be compatible with Kafka Streams, it is kept until the segment of the store that it lies in would be gone: one that
+has not been read back by then is lost.
 """
 
 from __future__ import annotations
@@ -23,13 +23,15 @@ _Identity = tuple[int, int, Any]
 class ClosingSessions:
     """The sessions of one store ordered by end: the committed ones, with the writes since."""
 
-    def __init__(self, codec: Codec, retention_ms: int, reader: StateReader) -> None:
+    def __init__(self, codec: Codec, retention_ms: int, reader: StateReader, *, keeps_unforwarded: bool) -> None:
         self.done_before_ms = NEVER
         """Sessions that end earlier have been read back."""
         self._codec = codec
         self._retention_ms = retention_ms
         self._segment_ms = segment_ms(retention_ms)
         self._reader = reader
+        self._keeps_unforwarded = keeps_unforwarded
+        self._lost = 0
         self.forget()
 
     def forget(self) -> None:
@@ -54,14 +56,41 @@ class ClosingSessions:
                 self._written[identity] = new[2]
                 heappush(self._ends, identity)
 
-    def take(self, from_ms: int, to_ms: int, newest_ms: int) -> list[tuple[int, int, Any, Any]]:
-        """`(end_ms, start_ms, key, value)` of sessions that end in a span, in this order; spans only move forward.
+    def take(self, to_ms: int, newest_ms: int) -> list[tuple[int, int, Any, Any]]:
+        """`(end_ms, start_ms, key, value)` of sessions up to an end that have not been read back, in this order.
 
         Args:
             newest_ms: The newest end ever put.
         """
+        self._lose_expired(newest_ms, to_ms + 1)
+        found = self._ending_between(self.done_before_ms, to_ms)
+        self.done_before_ms = max(self.done_before_ms, to_ms + 1)
+        codec = self._codec
+        return [
+            (end_ms, start_ms, codec.key_object(key), codec.value_of_cached(kept))
+            for (end_ms, start_ms, key), kept in sorted(found.items(), key=lambda item: item[0])
+        ]
+
+    def take_lost(self) -> int:
+        """How many sessions have expired before they were read back, since the last call."""
+        lost, self._lost = self._lost, 0
+        return lost
+
+    def kept_from_ms(self, newest_ms: int) -> int:
+        """Sessions that end earlier are not needed any more. Called when the writes are committed."""
+        self._lose_expired(newest_ms, newest_ms + 1)
+        return self.done_before_ms
+
+    def _lose_expired(self, newest_ms: int, before_ms: int) -> None:
+        live_from_ms = max(0, newest_ms - self._retention_ms) // self._segment_ms * self._segment_ms
+        before_ms = min(before_ms, live_from_ms)
+        if not self._keeps_unforwarded and before_ms > self.done_before_ms:
+            self._lost += len(self._ending_between(self.done_before_ms, before_ms - 1))
+            self.done_before_ms = before_ms
+
+    def _ending_between(self, from_ms: int, to_ms: int) -> dict[tuple[int, int, bytes], Any]:
+        """`(end_ms, start_ms, bytes of the key)` -> cached value; spans only move forward between two commits."""
         codec, found = self._codec, dict[tuple[int, int, bytes], Any]()
-        from_ms = max(from_ms, self._live_from_ms(newest_ms))
         for end_ms, data, raw in self._by_time.take(from_ms, to_ms):
             start_ms = int.from_bytes(data[-2 * TIME_BYTES : -TIME_BYTES], "big")
             key = data[: -2 * TIME_BYTES]
@@ -73,15 +102,4 @@ class ClosingSessions:
             kept = self._written.get(identity)
             if kept is not None and identity[0] >= from_ms:
                 found[identity[0], identity[1], codec.cached_key_bytes(identity[2])] = kept
-        self.done_before_ms = max(self.done_before_ms, to_ms + 1)
-        return [
-            (end_ms, start_ms, codec.key_object(key), codec.value_of_cached(kept))
-            for (end_ms, start_ms, key), kept in sorted(found.items(), key=lambda item: item[0])
-        ]
-
-    def kept_from_ms(self, newest_ms: int) -> int:
-        """Sessions that end earlier are not needed any more."""
-        return max(self.done_before_ms, self._live_from_ms(newest_ms))
-
-    def _live_from_ms(self, newest_ms: int) -> int:
-        return max(0, newest_ms - self._retention_ms) // self._segment_ms * self._segment_ms
+        return found

@@ -42,6 +42,9 @@ class SessionStore:
         self.spec = spec
         self.codec = Codec(spec)
         self.retention_ms = FOR_EVER_MS if spec.expired_stay_cached else spec.retention_ms
+        if spec.keeps_unforwarded:
+            # A session that a record at the limit of lateness can still join must not be gone.
+            self.retention_ms += 1
         self.newest_ms = newest_ms
         """The newest end ever put."""
         self._by_key: dict[Any, list[Session]] = {}
@@ -54,7 +57,11 @@ class SessionStore:
         self._reader = reader
         self._max_cached = max_cached
         self._segment_ms = segment_ms(spec.retention_ms)
-        self.closing = ClosingSessions(self.codec, spec.retention_ms, reader) if spec.emits_final else None
+        self.closing = (
+            ClosingSessions(self.codec, spec.retention_ms, reader, keeps_unforwarded=spec.keeps_unforwarded)
+            if spec.emits_final
+            else None
+        )
         """The sessions kept to be read back when they have closed."""
         self._expired_before_ms = 0 if spec.emits_final else max(0, self.expired_before_ms)
 
@@ -149,6 +156,10 @@ class SessionStore:
     def left_store(self, end_ms: int) -> bool:
         """Whether only a record cache still shows it; its updates do not know an old value."""
         return self.spec.expired_stay_cached and end_ms <= self._committed_newest_ms - (self.spec.retention_ms or 0)
+
+    def take_lost(self) -> int:
+        """How many sessions have expired before they were forwarded, since the last call."""
+        return 0 if self.closing is None else self.closing.take_lost()
 
     def take_changes(self) -> StoreChanges | None:
         """The entries written or expired since the last call; None if there are none."""

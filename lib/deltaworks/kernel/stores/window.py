@@ -44,6 +44,9 @@ class WindowStore:
         self._by_time: CommittedByTime | None = None
         # Kafka Streams' stores for final results keep a window a millisecond longer than others.
         self.keeps_ms = self.retention_ms + 1 if spec.emits_final else self.retention_ms
+        self._unforwarded_from_ms: int | None = None
+        self._lost = 0
+        self._gone_before_ms = self.expired_before_ms
 
     def window(self, start_ms: int) -> Entries:
         """The entries of one window start."""
@@ -136,24 +139,72 @@ class WindowStore:
             for start_ms, data, entry in rows
         ]
 
-    def closed(self, from_ms: int, to_ms: int) -> list[tuple[Any, int, Any, int]]:
-        """`(key, start_ms, value, timestamp_ms)` of windows that start in a span, by start, then bytes of the key.
+    def forwarded_before(self, start_ms: int) -> None:
+        """Records that final results are forwarded up to this start; called first when the task is built."""
+        if self._unforwarded_from_ms is None:
+            self._gone_before_ms = self._kept_from_ms(start_ms)
+        self._unforwarded_from_ms = start_ms
 
-        For final results: just expired windows are still there, and spans may only move forward between two commits.
+    def take_closed(self, to_ms: int) -> list[tuple[Any, int, Any, int]]:
+        """`(key, start_ms, value, timestamp_ms)` of windows up to a start that have not been forwarded.
+
+        Ordered by start, then bytes of the key. A window that has expired meanwhile is there if the store keeps it,
+        else it is lost.
         """
-        codec, found = self.codec, dict[tuple[int, bytes], Entry]()
-        from_ms = max(from_ms, self.newest_ms - self.keeps_ms + 1, 0)
+        from_ms = max(0, self._lose_expired(to_ms + 1))
+        self._unforwarded_from_ms = to_ms + 1
+        return self._rows(self._written_between(from_ms, to_ms))
+
+    def closed_at(self, start_ms: int) -> list[tuple[Any, int, Any, int]]:
+        """The same for one start, in any order of starts; the caller says what has been forwarded."""
+        found = {(start_ms, data[:-TIME_BYTES]): raw for data, raw in self._reader.scan_time(start_ms, start_ms + 1)}
+        return self._rows(self._with_changes(found, [start_ms] if start_ms in self.windows else []))
+
+    def committed_starts(self) -> Iterator[int]:
+        """The starts at which something was committed, oldest first."""
+        from_ms = 0
+        while (entry := next(self._reader.scan_time(from_ms, None), None)) is not None:
+            start_ms = int.from_bytes(entry[0][-TIME_BYTES:], "big")
+            yield start_ms
+            from_ms = start_ms + 1
+
+    def take_lost(self) -> int:
+        """How many windows have expired before they were forwarded, since the last call."""
+        lost, self._lost = self._lost, 0
+        return lost
+
+    def _lose_expired(self, before_ms: int) -> int:
+        """Counts windows that have expired before they were forwarded; returns the first start after them."""
+        from_ms, expired_before_ms = self._unforwarded_from_ms, self.expired_before_ms
+        assert from_ms is not None, self.spec.name
+        if self.spec.keeps_unforwarded or expired_before_ms <= from_ms:
+            return from_ms
+        self._lost += len(self._written_between(max(0, from_ms), min(expired_before_ms, before_ms) - 1))
+        return expired_before_ms
+
+    def _written_between(self, from_ms: int, to_ms: int) -> list[tuple[tuple[int, bytes], Entry]]:
+        """Windows that start in a span, also just expired ones. Spans may only move forward between two commits."""
         if self._by_time is None:
             self._by_time = CommittedByTime(self._reader)
-        for start_ms, data, raw in self._by_time.take(from_ms, to_ms):
-            found[start_ms, data[:-TIME_BYTES]] = codec.entry(raw)
-        for start_ms in self._starts_between(from_ms, to_ms):
+        found = {(start_ms, data[:-TIME_BYTES]): raw for start_ms, data, raw in self._by_time.take(from_ms, to_ms)}
+        return self._with_changes(found, self._starts_between(from_ms, to_ms))
+
+    def _with_changes(
+        self, committed: dict[tuple[int, bytes], bytes], changed: list[int]
+    ) -> list[tuple[tuple[int, bytes], Entry]]:
+        """Committed entries by start and bytes of the key, with the changes of some starts."""
+        codec = self.codec
+        found = {at: codec.entry(raw) for at, raw in committed.items()}
+        for start_ms in changed:
             for cached_key, entry in self.windows[start_ms].updates.items():
                 found[start_ms, codec.cached_key_bytes(cached_key)] = entry
+        return sorted(((at, entry) for at, entry in found.items() if entry[0] is not None), key=lambda item: item[0])
+
+    def _rows(self, found: list[tuple[tuple[int, bytes], Entry]]) -> list[tuple[Any, int, Any, int]]:
+        codec = self.codec
         return [
             (codec.key_object(key), start_ms, codec.value_of_cached(entry[0]), entry[1])
-            for (start_ms, key), entry in sorted(found.items(), key=lambda item: item[0])
-            if entry[0] is not None
+            for (start_ms, key), entry in found
         ]
 
     def index_keys(self) -> None:
@@ -189,7 +240,10 @@ class WindowStore:
     def take_changes(self) -> StoreChanges | None:
         """The entries written or expired since the last call; None if there are none."""
         changed: list[tuple[bytes, bytes | None]] = []
-        visible = self.newest_ms - self.keeps_ms + 1
+        visible = self.expired_before_ms
+        if self._unforwarded_from_ms is not None:
+            self._unforwarded_from_ms = self._lose_expired(visible)
+            visible = self._kept_from_ms(self._unforwarded_from_ms)
         for start_ms in [start_ms for start_ms in self.windows if start_ms < visible]:
             del self.windows[start_ms]
         self._starts = []
@@ -197,10 +251,16 @@ class WindowStore:
         for entries in self.windows.values():
             if entries.updates:
                 entries.take_changes(changed)
-        expires = self.newest_ms > self._committed_newest_ms and visible > 0
+        expires = visible > max(0, self._gone_before_ms)
+        self._gone_before_ms = visible
         self._committed_newest_ms = self.newest_ms
         self._trim()
         return StoreChanges(changed, visible if expires else None) if changed or expires else None
+
+    def _kept_from_ms(self, unforwarded_from_ms: int) -> int:
+        """Windows that start earlier can go."""
+        expired_before_ms = self.expired_before_ms
+        return min(expired_before_ms, unforwarded_from_ms) if self.spec.keeps_unforwarded else expired_before_ms
 
     def _cached_key(self, key: Any) -> Any:
         return key if self.codec.cache_key is None else self.codec.cache_key(key)

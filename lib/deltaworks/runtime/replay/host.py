@@ -47,6 +47,7 @@ class Progress(msgspec.Struct, kw_only=True):
     """Topic -> records that a live stream would have written to it."""
     dropped: int = 0
     late: int = 0
+    lost_results: int = 0
     dead_letters: int = 0
     seconds: float = 0.0
 
@@ -261,4 +262,5 @@ def _add(progress: Progress, chunk: Sequence[Step], results: Sequence[ChunkResul
             progress.sent[topic] = progress.sent.get(topic, 0) + count
         progress.dropped += result.dropped
         progress.late += result.late
+        progress.lost_results += result.lost_results
         progress.dead_letters += result.dead_letters

@@ -135,6 +135,7 @@ class ChunkRunner:
             sent=dict(sum((member.sink.sent for member in members.values()), Counter())),
             dropped=sum(each.dropped for each in metrics),
             late=sum(each.late for each in metrics),
+            lost_results=sum(each.lost_results for each in metrics),
             dead_letters=sum(each.dead_letters for each in metrics),
         )
         return result, [changelog.merge(member.changes, oldest=False) for member in members.values()]

@@ -117,4 +117,5 @@ class ChunkResult(msgspec.Struct, frozen=True, kw_only=True):
     """Topic -> records that a live stream would have written to it."""
     dropped: int
     late: int
+    lost_results: int
     dead_letters: int

@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from typing import Any, assert_never
 
 from deltaworks.topology.nodes.base import Node
-from deltaworks.topology.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
+from deltaworks.topology.windows import (
+    EmitStrategy,
+    SessionWindows,
+    SlidingWindows,
+    TimeWindows,
+    UnlimitedWindows,
+    Windows,
+)
 
 Initializer = Callable[[], Any]
 Aggregator = Callable[[Any, Any, Any], Any]
@@ -79,20 +86,24 @@ class StreamAggregate(AggregateNode):
 class WindowAggregate(AggregateNode):
     """An aggregate per key and time window; forwards `Windowed` keys."""
 
-    windows: TimeWindows | UnlimitedWindows
+    windows: TimeWindows | UnlimitedWindows | Windows
     emit: EmitStrategy = EmitStrategy.ON_WINDOW_UPDATE
     emit_interval_ms: int = 0
     """Wall-clock pause between two checks for windows that have closed."""
 
     @property
     def fills(self) -> dict[str, str]:
-        match self.windows:
-            case TimeWindows(size_ms, advance_ms):
-                return {self.store: f"aggregate in windows of {size_ms} ms every {advance_ms} ms{_emitted(self.emit)}"}
-            case UnlimitedWindows(start_ms):
-                return {self.store: f"aggregate in an unlimited window from {start_ms} ms"}
+        windows = self.windows
+        match windows:
+            case TimeWindows():
+                spans = f"windows of {windows.size_ms} ms every {windows.advance_ms} ms"
+            case UnlimitedWindows():
+                spans = f"an unlimited window from {windows.start_ms} ms"
+            case Windows():
+                spans = f"the windows {windows.name}"
             case _:
-                assert_never(self.windows)
+                assert_never(windows)
+        return {self.store: f"aggregate in {spans}{_emitted(self.emit)}"}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,8 +28,8 @@ from deltaworks import (
 )
 
 PARTITIONS = 3
-HOURS = TimeWindows.of_size_and_grace(timedelta(hours=1), timedelta(minutes=10))
-VISITS = SessionWindows.of_inactivity_gap_and_grace(timedelta(minutes=10), timedelta(minutes=30))
+HOURS = TimeWindows(size=timedelta(hours=1), grace=timedelta(minutes=10))
+VISITS = SessionWindows(gap=timedelta(minutes=10), grace=timedelta(minutes=30))
 WAITING = Stores.key_value("soak-waiting", key=str, value=int)
 
 

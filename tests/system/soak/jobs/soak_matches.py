@@ -9,7 +9,7 @@ import msgspec
 from deltaworks import JoinWindows, Materialized, Pipeline, StreamsBuilder, Topic
 
 PARTITIONS = 2
-NEAR = JoinWindows.of_time_difference_and_grace(timedelta(minutes=30), timedelta(hours=2))
+NEAR = JoinWindows(difference=timedelta(minutes=30), grace=timedelta(hours=2))
 
 
 class Offer(msgspec.Struct, frozen=True):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from deltaworks import Json, Long, Serde, String, TimeWindowed, Windowed
@@ -8,6 +9,7 @@ from deltaworks.kernel.stores.memory import MemoryState
 from deltaworks.kernel.stores.suppress import Held, SuppressBuffer
 from deltaworks.topology.stages import StoreSpec
 
+TEN = timedelta(milliseconds=10)
 FROM = RecordBatch("in", 3, [7], [0], [b"k"], [b"v"])
 
 
@@ -58,7 +60,7 @@ def test_it_comes_back_as_it_was_committed_in_the_order_of_time_and_key() -> Non
 
 def test_keys_of_windows_are_kept_as_objects_and_others_as_bytes() -> None:
     window = Windowed("k", 0, 10)
-    for key, stored in ((TimeWindowed(String(), 10), window), (TimeWindowed(Json(float), 10), b"0.5" + bytes(8))):
+    for key, stored in ((TimeWindowed(String(), TEN), window), (TimeWindowed(Json(float), TEN), b"0.5" + bytes(8))):
         state = MemoryState()
         spec = StoreSpec(name="b", kind="suppress", key=key, value=Long())
         buffer = SuppressBuffer(spec, state.reader("b"))
