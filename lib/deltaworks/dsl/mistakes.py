@@ -84,7 +84,7 @@ class Hinted:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
-            raise AttributeError(_missing(type(self), name))
+            raise AttributeError(missing(type(self), name))
 
     @classmethod
     def _instead(cls, name: str) -> str | None:
@@ -259,7 +259,8 @@ def _takes(signature: inspect.Signature, arguments: list[str]) -> bool:
     return True
 
 
-def _missing(kind: type[Hinted], name: str) -> str:
+def missing(kind: type[Hinted], name: str) -> str:
+    """The error for a name that a class does not have."""
     if name.startswith("_"):
         return f"'{kind.__name__}' object has no attribute '{name}'"
     hint = kind._instead(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower())

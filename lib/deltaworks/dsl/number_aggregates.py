@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Any, Generic, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 from deltaworks.dsl import numbers
 from deltaworks.dsl.graph import call_site
@@ -36,7 +36,8 @@ class NumberAggregates(Handle, Generic[R, V]):
     `store=Materialized(name, retention=...)` says how long windows are kept.
     """
 
-    grouping: Grouping
+    if TYPE_CHECKING:
+        grouping: Grouping
 
     @overload
     def sum(self: NumberAggregates[R, int], *, store: Stored = "", name: str | None = None) -> KTable[R, int]: ...

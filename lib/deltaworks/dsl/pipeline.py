@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, TypeVar
 
 from deltaworks.dsl.builder import StreamsBuilder
 from deltaworks.dsl.graph import call_site, line_of
@@ -55,6 +56,7 @@ class DeadLetters:
     fails later; so does a pipeline without this setting."""
 
 
+T = TypeVar("T")
 _log = logging.getLogger(__name__)
 _GONE = {
     "dead_letter_topic": "dead_letters=DeadLetters(topic={!r})",
@@ -64,6 +66,22 @@ _GONE = {
 """Arguments of earlier versions -> what to write instead."""
 
 
+def _telling_gone(made: type[T]) -> type[T]:
+    """A class whose constructor refuses arguments of earlier versions with a hint."""
+    init: Any = made.__init__
+
+    @functools.wraps(init)
+    def told(self: Any, **arguments: Any) -> None:
+        for gone in _GONE.keys() & arguments.keys():
+            hint = _GONE[gone].format(arguments[gone])
+            raise TypeError(f"{made.__name__} has no argument '{gone}'.\n    at {call_site()}\n    Hint: {hint}")
+        init(self, **arguments)
+
+    made.__init__ = told  # type: ignore[method-assign]
+    return made
+
+
+@_telling_gone
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Pipeline:
     """A topology with a name, and how it runs. `pipeline.plan()` shows its flowchart in a notebook.
@@ -135,15 +153,6 @@ class Pipeline:
     max_task_idle: timedelta | None = None
     """How long a task that reads several partitions waits for those that have no record at hand, so that a join sees
     the records of both sides in time order; None: it does not wait."""
-
-    if not TYPE_CHECKING:
-
-        def __new__(cls, **arguments: Any) -> Pipeline:
-            """Refuses arguments of earlier versions with a hint."""
-            for gone in _GONE.keys() & arguments.keys():
-                hint = _GONE[gone].format(arguments[gone])
-                raise TypeError(f"Pipeline has no argument '{gone}'.\n    at {call_site()}\n    Hint: {hint}")
-            return super().__new__(cls)
 
     @contextmanager
     def running(self) -> Iterator[None]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypedDict, TypeVar, Unpack
 
 from deltaworks.dsl.graph import call_site
-from deltaworks.dsl.mistakes import named
+from deltaworks.dsl.mistakes import Hinted, missing, named
 from deltaworks.dsl.point import Typed
 from deltaworks.serdes import Bytes, Serde, serde_for
 from deltaworks.serdes.windowed import FixedSize
@@ -32,7 +31,7 @@ S = TypeVar("S")
 
 
 @dataclass(frozen=True)
-class StoreBuilder(Generic[S]):
+class StoreBuilder(Hinted, Generic[S]):
     """A store that is declared by `Stores`, for a processor.
 
     Source: `StoreBuilder`; differs: `build` is the kernel's affair, settings are arguments of `Stores`.
@@ -46,10 +45,11 @@ class StoreBuilder(Generic[S]):
         """Name of the store; part of the pipeline's state, so keep it."""
         return self.spec.name
 
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> NoReturn:
-            raise AttributeError(_missing_setting(name))
+    _other_names: ClassVar[Mapping[str, str]] = {
+        f"with_{option}_{state}": f"Stores.key_value('name', key=str, value=int, {option}={state == 'enabled'})"
+        for option in ("caching", "logging")
+        for state in ("enabled", "disabled")
+    }
 
 
 class StoreOptions(TypedDict, total=False):
@@ -64,15 +64,15 @@ class StoreOptions(TypedDict, total=False):
 
 
 class _Missing(type):
-    """Says what to call instead of a method of Kafka Streams' `Stores`."""
+    """A class says what to call instead of a method of Kafka Streams' `Stores`."""
 
     if not TYPE_CHECKING:
 
         def __getattr__(cls, name: str) -> NoReturn:
-            raise AttributeError(_missing_kind(name))
+            raise AttributeError(missing(cls, name))
 
 
-class Stores(metaclass=_Missing):
+class Stores(Hinted, metaclass=_Missing):
     """Declares stores for processors, each kind by one call with the types of its keys and values.
 
     Source: `Stores`, a supplier and a `StoreBuilder` in one; differs: no segment intervals.
@@ -257,6 +257,11 @@ class Stores(metaclass=_Missing):
         spec = StoreSpec(name=_named(name), kind="custom", key=Bytes(), value=Bytes(), factory=factory)
         return StoreBuilder(spec, call_site())
 
+    @classmethod
+    def _instead(cls, name: str) -> str | None:
+        kind = next((kind for kind in ("versioned", *_KINDS) if kind in name), "key_value")
+        return f"Stores.{_KINDS[kind].format(name=repr('name'))}"
+
 
 _KINDS = {
     "timestamped_key_value": "timestamped_key_value({name}, key=str, value=int)",
@@ -274,24 +279,6 @@ _KINDS = {
 def example(name: str = "counts") -> str:
     """A declaration, for hints."""
     return "Stores." + _KINDS["key_value"].format(name=repr(name))
-
-
-def _missing_kind(name: str) -> str:
-    if name.startswith("_"):
-        return f"type object 'Stores' has no attribute '{name}'"
-    snake = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
-    kinds = ["versioned", *_KINDS]
-    kind = next((kind for kind in kinds if kind in snake), "key_value")
-    return f"Stores has no '{name}'.\n    at {call_site()}\n    Hint: Stores.{_KINDS[kind].format(name=repr('name'))}"
-
-
-def _missing_setting(name: str) -> str:
-    snake = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
-    found = re.fullmatch(r"with_(caching|logging)_(enabled|disabled)", snake)
-    if found is None:
-        return f"'StoreBuilder' object has no attribute '{name}'"
-    hint = f"Stores.key_value('name', key=str, value=int, {found[1]}={found[2] == 'enabled'})"
-    return f"StoreBuilder has no '{name}'.\n    at {call_site()}\n    Hint: {hint}"
 
 
 def _declared(

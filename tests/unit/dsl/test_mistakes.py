@@ -986,9 +986,9 @@ def a_name_added_as_a_store(shop: Shop) -> None:
 
 @told(
     """
-    Stores has no 'persistentKeyValueStore'.
-      at {here}
-      Hint: Stores.key_value('name', key=str, value=int)
+    Stores has no method 'persistentKeyValueStore'.
+        at {here}
+        Hint: Stores.key_value('name', key=str, value=int)
     """,
     AttributeError,
 )
