@@ -122,7 +122,7 @@ def topology(builder: StreamsBuilder) -> None:
 
     (
         orders.to_table(store="enrichment-orders")
-        .left_join_foreign_key(customers, lambda _, order: order.customer_id, check, name="enrichment-current")
+        .left_join(customers, check, foreign_key=lambda _, order: order.customer_id, name="enrichment-current")
         .to_delta("enrichment_current")
     )
 

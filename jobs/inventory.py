@@ -24,6 +24,7 @@ from deltaworks import (
     Materialized,
     Pipeline,
     StreamsBuilder,
+    TimestampedWindowStore,
     TimeWindows,
 )
 
@@ -87,8 +88,9 @@ class LastDay(FixedKeyProcessor[str, Order, CustomerOrder]):
     """Adds up the hour of the order and the 23 before: a stream cannot join a windowed table but can read its store."""
 
     def process(self, record: FixedKeyRecord[str, Order]) -> None:
-        at_ms, windows = record.timestamp_ms, self.context.state_store(HOURS)
-        day = sum((hour for _, hour in windows.fetch_range(record.key, at_ms - DAY_MS, at_ms)), Summary())
+        hours: TimestampedWindowStore[str, Summary] = self.context.state_store(HOURS)
+        at_ms = record.timestamp_ms
+        day = sum((hour.value for _, hour in hours.fetch_range(record.key, at_ms - DAY_MS, at_ms)), Summary())
         self.context.forward(record.with_value(CustomerOrder(**msgspec.structs.asdict(record.value), day=day)))
 
 

@@ -170,7 +170,7 @@ def stream_stream_join(builder: StreamsBuilder) -> None:
     bids = builder.stream("bids", key=str, value=Json(Bid))
     clicks = builder.stream("clicks", key=str, value=Json(Auction))
     (
-        bids.left_join_stream(
+        bids.left_join(
             clicks,
             lambda bid, click: JoinedBid(bid, click.seller if click else ""),
             windows,

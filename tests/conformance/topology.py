@@ -188,17 +188,17 @@ class Interpreter:
                 return getattr(left, f"{prefix}join_with_key")(right, join, **options)
             case "join_stream_global":
                 select = functions.key_selector(node["key"])
-                return getattr(left, f"{prefix}join_global_with_key")(right, select, join, **options)
+                return getattr(left, f"{prefix}join_with_key")(right, join, selector=select, **options)
             case "join_stream_stream":
-                return getattr(left, f"{prefix}join_stream_with_key")(right, join, _join_windows(node), **options)
+                return getattr(left, f"{prefix}join_with_key")(right, join, _join_windows(node), **options)
             case "join_table_table":
                 return getattr(left, f"{prefix}join")(
                     right, lambda a, b: join(None, a, b), **self._stored(node), **options
                 )
             case "join_foreign_key":
                 select = functions.key_selector(node["foreign_key"])
-                return getattr(left, f"{prefix}join_foreign_key")(
-                    right, select, lambda a, b: join(None, a, b), **self._stored(node), **options
+                return getattr(left, f"{prefix}join")(
+                    right, lambda a, b: join(None, a, b), foreign_key=select, **self._stored(node), **options
                 )
             case _:
                 raise ValueError(operator)

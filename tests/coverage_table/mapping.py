@@ -5,7 +5,7 @@ title = "Streams and tables"
 
 ["kstream.KStream"]
 filter = "KStream.filter"                                               # the same
-join = ["KStream.join", "KStream.join_stream"]                          # several: overloads became names
+join = ["KStream.join", "KStream.join_with_key"]                        # several: overloads became names
 defaultBranch = { ours = "BranchedKStream.default_branch", differs = "..." }
 print = { instead = "`peek(print)`" }                                   # not offered: what to do in its place
 "*" = { instead = "..." }                                               # all methods that are not named

@@ -75,7 +75,7 @@ def counts() -> StoreBuilder[Any]:
     return Stores.key_value("counts", key=str, value=int)
 
 
-class Counting(Processor[str, str, str, int]):
+class Counting(Processor[str, str, str, str]):
     """Brings its store along."""
 
     stores = (counts(),)
@@ -85,7 +85,7 @@ class Counting(Processor[str, str, str, int]):
         store.put(record.key, (store.get(record.key) or 0) + 1)
 
 
-class CountingIn(Processor[str, str, str, int]):
+class CountingIn(Processor[str, str, str, str]):
     """Uses a store that is connected to it."""
 
     def process(self, record: Record[str, str]) -> None:

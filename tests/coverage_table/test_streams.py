@@ -87,14 +87,14 @@ def everybody(builder: StreamsBuilder) -> GlobalKTable[str, str]:
 
 def test_map_values_gets_the_value_alone() -> None:
     def topology(builder: StreamsBuilder) -> None:
-        words(builder).map_values(str.upper, value=str).to("out")
+        words(builder).map_values(str.upper).to("out")
 
     assert outputs(topology, [("words", "k", "a")]) == [("k", "A")]
 
 
 def test_flat_map_values_gets_the_value_alone() -> None:
     def topology(builder: StreamsBuilder) -> None:
-        words(builder).flat_map_values(str.split, value=str).to("out")
+        words(builder).flat_map_values(str.split).to("out")
 
     assert outputs(topology, [("words", "k", "a b")]) == [("k", "a"), ("k", "b")]
 
@@ -108,7 +108,7 @@ def test_flat_map_values_with_key_gets_both() -> None:
 
 def test_map_values_of_a_table_gets_the_value_alone() -> None:
     def topology(builder: StreamsBuilder) -> None:
-        users(builder).map_values(str.upper, value=str).to_stream().to("out")
+        users(builder).map_values(str.upper).to_stream().to("out")
 
     assert outputs(topology, [("users", "ann", "x"), ("users", "ann", None)]) == [("ann", "X"), ("ann", None)]
 
@@ -160,8 +160,8 @@ def test_left_join_with_a_table_gets_the_values_alone() -> None:
 
 def test_join_with_a_global_table_gets_the_values_alone() -> None:
     def topology(builder: StreamsBuilder) -> None:
-        joined = words(builder).join_global(
-            everybody(builder), lambda key, _: key, lambda word, row: f"{word} {row}", value=str
+        joined = words(builder).join(
+            everybody(builder), lambda word, row: f"{word} {row}", selector=lambda key, _: key, value=str
         )
         joined.to("out")
 
@@ -170,8 +170,8 @@ def test_join_with_a_global_table_gets_the_values_alone() -> None:
 
 def test_left_join_with_a_global_table_gets_the_values_alone() -> None:
     def topology(builder: StreamsBuilder) -> None:
-        joined = words(builder).left_join_global(
-            everybody(builder), lambda key, _: key, lambda word, row: f"{word} {row}", value=str
+        joined = words(builder).left_join(
+            everybody(builder), lambda word, row: f"{word} {row}", selector=lambda key, _: key, value=str
         )
         joined.to("out")
 
@@ -197,20 +197,18 @@ def pair(left: str | None, right: str | None) -> str:
 
 
 def test_join_of_streams_gets_the_values_alone() -> None:
-    assert streams_joined(lambda left, right, windows: left.join_stream(right, pair, windows)) == [
-        ("ann", "words right")
-    ]
+    assert streams_joined(lambda left, right, windows: left.join(right, pair, windows)) == [("ann", "words right")]
 
 
 def test_left_join_of_streams_gets_the_values_alone() -> None:
-    assert streams_joined(lambda left, right, windows: left.left_join_stream(right, pair, windows)) == [
+    assert streams_joined(lambda left, right, windows: left.left_join(right, pair, windows)) == [
         ("ann", "words right"),
         ("bob", "words None"),
     ]
 
 
 def test_outer_join_of_streams_gets_the_values_alone() -> None:
-    assert streams_joined(lambda left, right, windows: left.outer_join_stream(right, pair, windows)) == [
+    assert streams_joined(lambda left, right, windows: left.outer_join(right, pair, windows)) == [
         ("ann", "words right"),
         ("bob", "words None"),
         ("cid", "None right"),
@@ -230,16 +228,20 @@ def _named(builder: StreamsBuilder, operator: str) -> None:
             words(builder).print("words", name="given")
         case "join":
             words(builder).join(users(builder), pair, name="given").foreach(print)
-        case "join_stream":
-            words(builder).join_stream(words(builder), pair, windows, name="given").foreach(print)
-        case "join_foreign_key":
+        case "join_of_streams":
+            words(builder).join(words(builder), pair, windows, name="given").foreach(print)
+        case "outer_join":
+            words(builder).outer_join(words(builder), pair, windows, name="given").foreach(print)
+        case "join_by_foreign_key":
             rows = builder.table("rows", key=str, value=str)
-            users(builder).join_foreign_key(rows, lambda _, row: row, pair, name="given").to_stream().to("out")
+            users(builder).join(rows, pair, foreign_key=lambda _, row: row, name="given").to_stream().to("out")
         case _:
             raise ValueError(operator)
 
 
-@pytest.mark.parametrize("operator", ["stream", "filter", "to", "print", "join", "join_stream", "join_foreign_key"])
+@pytest.mark.parametrize(
+    "operator", ["stream", "filter", "to", "print", "join", "join_of_streams", "outer_join", "join_by_foreign_key"]
+)
 def test_a_node_has_the_name_it_is_given(operator: str) -> None:
     assert "given" in plan_of(lambda builder: _named(builder, operator)).describe()
 
@@ -247,7 +249,7 @@ def test_a_node_has_the_name_it_is_given(operator: str) -> None:
 def test_a_store_of_a_join_has_the_name_it_is_given() -> None:
     def topology(builder: StreamsBuilder) -> None:
         windows = JoinWindows(difference=MINUTE, grace=timedelta(0))
-        words(builder).join_stream(words(builder), pair, windows, store="given").foreach(print)
+        words(builder).join(words(builder), pair, windows, store="given").foreach(print)
 
     assert [store.name.partition("-")[0] for store in plan_of(topology).stores] == ["given", "given"]
 

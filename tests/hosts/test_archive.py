@@ -113,7 +113,7 @@ def test_each_topic_has_an_archive_and_those_of_a_pattern_share_one(settings: Se
     def topology(builder: StreamsBuilder) -> None:
         names = builder.global_table("names", key=str, value=str, store="names")
         orders = builder.stream("raw.orders-1", key=str, value=str)
-        orders.join_global(names, lambda _, value: value, lambda value, name: value, value=str).to("a")
+        orders.join(names, lambda value, name: value, selector=lambda _, value: value, value=str).to("a")
         orders.group_by_key().count(store="counts").to_stream().to("b")  # another reader of the same topic
         builder.stream(pattern="sensor-.*", key=str, value=str).to("c")
 
@@ -164,8 +164,8 @@ def test_records_that_go_in_a_cycle_are_kept_once(settings: Settings) -> None:
     def topology(builder: StreamsBuilder) -> None:
         orders = builder.table("orders", key=str, value=str, store="orders")
         users = builder.table("users", key=str, value=str, store="users")
-        joined = orders.join_foreign_key(
-            users, lambda _, user: user, lambda user, name: name, value=str, store="joined", name="by-user"
+        joined = orders.join(
+            users, lambda user, name: name, foreign_key=lambda _, user: user, value=str, store="joined", name="by-user"
         )
         joined.to_delta("joined")
 

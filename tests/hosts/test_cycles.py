@@ -28,8 +28,13 @@ def cycle(builder: StreamsBuilder) -> None:
     """How many orders there are of a key, beside the name of a user: the foreign key leads to another task and back."""
     counts = builder.stream("orders", key=str, value=str).group_by_key().count(store="counts")
     users = builder.table("users", key=str, value=str, store="users")
-    joined = counts.left_join_foreign_key(
-        users, lambda key, _: f"u{key[-1]}", lambda n, name: f"{n}:{name}", value=str, store="joined", name="by-user"
+    joined = counts.left_join(
+        users,
+        lambda n, name: f"{n}:{name}",
+        foreign_key=lambda key, _: f"u{key[-1]}",
+        value=str,
+        store="joined",
+        name="by-user",
     )
     joined.to_stream().to("out")
     joined.to_delta("joined")

@@ -131,8 +131,13 @@ class Words:
 def cycle(builder: StreamsBuilder) -> None:
     left = builder.table("left", key=str, value=str, store="left")
     right = builder.table("right", key=str, value=str, store="right")
-    joined = left.left_join_foreign_key(
-        right, lambda _, key: key, lambda a, b: f"{a}{Words.joint}{b}", value=str, store="joined", name="by-value"
+    joined = left.left_join(
+        right,
+        lambda a, b: f"{a}{Words.joint}{b}",
+        foreign_key=lambda _, key: key,
+        value=str,
+        store="joined",
+        name="by-value",
     )
     joined.to_stream().to("out")
     joined.to_delta("joined")
@@ -141,7 +146,7 @@ def cycle(builder: StreamsBuilder) -> None:
 def global_names(builder: StreamsBuilder) -> None:
     names = builder.global_table("names", key=str, value=str, store="names")
     ids = builder.stream("ids", key=str, value=str)
-    joined = ids.left_join_global(names, lambda _, value: value, lambda a, b: f"{a}{Words.joint}{b}", value=str)
+    joined = ids.left_join(names, lambda a, b: f"{a}{Words.joint}{b}", selector=lambda _, value: value, value=str)
     joined.group_by_key().reduce(lambda a, b: f"{a[-20:]}{b}", store="last").to_delta("last")
 
 

@@ -61,7 +61,7 @@ def test_a_global_table_is_seen_as_of_the_start_of_the_batch(settings: Settings)
     def topology(builder: StreamsBuilder) -> None:
         names = builder.global_table("names", key=str, value=str, store="names")
         stream = builder.stream("ids", key=str, value=str)
-        stream.join_global(names, lambda _, value: value, lambda value, name: f"{value}={name}", value=str).to("out")
+        stream.join(names, lambda value, name: f"{value}={name}", selector=lambda _, value: value, value=str).to("out")
 
     kafka = MemoryKafka({"ids": 4, "names": 2})
     write(kafka, "names", ("1", "ann"), ("2", "bob"))
@@ -85,8 +85,13 @@ def test_a_global_table_is_seen_as_of_the_start_of_the_batch(settings: Settings)
 def foreign_keys(builder: StreamsBuilder) -> None:
     orders = builder.table("orders", key=str, value=str, store="orders")
     users = builder.table("users", key=str, value=str, store="users")
-    joined = orders.left_join_foreign_key(
-        users, lambda _, user: user, lambda user, name: f"{user}:{name}", value=str, store="joined", name="by-user"
+    joined = orders.left_join(
+        users,
+        lambda user, name: f"{user}:{name}",
+        foreign_key=lambda _, user: user,
+        value=str,
+        store="joined",
+        name="by-user",
     )
     joined.to_stream().to("out")
     joined.to_delta("joined")

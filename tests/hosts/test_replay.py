@@ -40,9 +40,9 @@ def in_cycles(builder: StreamsBuilder) -> None:
     """Counts in each stage of the cycle: whatever is done twice is seen."""
     orders = builder.stream("words", key=str, value=str).group_by_key().count(store="orders")
     users = builder.stream("users", key=str, value=str).group_by_key().count(store="users")
-    joined = orders.left_join_foreign_key(
-        users, lambda _, count: str(count % 5), lambda count, seen: f"{count} {seen}", value=str, store="joined",
-        name="by-user",
+    joined = orders.left_join(
+        users, lambda count, seen: f"{count} {seen}", foreign_key=lambda _, count: str(count % 5), value=str,
+        store="joined", name="by-user",
     )  # fmt: skip
     joined.to_stream().group_by_key().count(store="updates").to_delta("updates")
 
@@ -210,7 +210,7 @@ def test_a_process_that_is_killed_leaves_what_the_next_one_needs(stream: InProce
 def with_names(builder: StreamsBuilder) -> None:
     names = builder.global_table("names", key=str, value=str, store="names")
     said = builder.stream("words", key=str, value=str)
-    said.join_global(names, lambda key, _: key, lambda word, name: f"{name}: {word}", value=str).to_delta("said")
+    said.join(names, lambda word, name: f"{name}: {word}", selector=lambda key, _: key, value=str).to_delta("said")
 
 
 def test_all_tasks_share_a_global_table_and_read_only_what_is_new_in_a_chunk(tmp_path: Path) -> None:

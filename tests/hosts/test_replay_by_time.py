@@ -137,7 +137,7 @@ def test_global_tables_are_seen_as_of_the_end(settings: Settings) -> None:
     def topology(builder: StreamsBuilder) -> None:
         names = builder.global_table("names", key=str, value=str, store="names")
         words = builder.stream("words", key=str, value=str)
-        words.join_global(names, lambda _, word: word, lambda word, name: name, value=str).to_delta("named")
+        words.join(names, lambda word, name: name, selector=lambda _, word: word, value=str).to_delta("named")
 
     kafka = MemoryKafka({"words": 1, "names": 1})
     kafka.write("names", RawRecord(b"w", b"old", 9_000))

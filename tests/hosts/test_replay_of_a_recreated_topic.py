@@ -51,7 +51,7 @@ def with_names(builder: StreamsBuilder) -> None:
 def with_global_names(builder: StreamsBuilder) -> None:
     names = builder.global_table("names", key=str, value=str, store="names-store")
     payments = builder.stream("payments", key=str, value=str)
-    payments.join_global(names, lambda key, _: key, lambda payment, name: f"{name}:{payment}", value=str).to_delta(
+    payments.join(names, lambda payment, name: f"{name}:{payment}", selector=lambda key, _: key, value=str).to_delta(
         "hours"
     )
 

@@ -154,10 +154,10 @@ def joined_streams(builder: StreamsBuilder) -> None:
 
     later = JoinWindows(before=ms(-1), after=ms(4), grace=ms(3))
     earlier = JoinWindows(before=ms(7), after=ms(4), grace=ms(3))
-    left.join_stream(right, pair, later, value=int, store="inner").to("inner")
-    left.left_join_stream(right, pair, earlier, value=int, store="left").to("left")
-    left.outer_join_stream(right, pair, windows, value=int, store="outer").to("outer")
-    stream.join_stream(stream, pair, windows, value=int, store="self").to("self")
+    left.join(right, pair, later, value=int, store="inner").to("inner")
+    left.left_join(right, pair, earlier, value=int, store="left").to("left")
+    left.outer_join(right, pair, windows, value=int, store="outer").to("outer")
+    stream.join(stream, pair, windows, value=int, store="self").to("self")
 
 
 def waiting_for_versions(builder: StreamsBuilder) -> None:

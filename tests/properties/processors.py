@@ -32,7 +32,7 @@ class Remember(Processor[Any, Any, str, int]):
         key, value, time_ms, store = record.key, record.value, record.timestamp_ms, self.context.state_store
         if value == 13:
             raise ValueError("poison")
-        before = [store("plain").get(key), store("timed").get_with_timestamp(key), store("recent").get(key)]
+        before = [store("plain").get(key), store("timed").get(key), store("recent").get(key)]
         store("plain").put(key, value)
         store("timed").put(key, value, time_ms)
         store("recent").put(key, value)

@@ -46,7 +46,7 @@ def entering(shape: Shape, builder: StreamsBuilder) -> KStream[str, str]:
         case Entry.STREAMS:
             left, right = builder.stream(LEFT, key=str, value=str), builder.stream(RIGHT, key=str, value=str)
             near = JoinWindows(difference=ms(shape.size_ms), grace=ms(shape.grace_ms))
-            return left.join_stream(right, reference.pair, near, value=str, store="pairs")
+            return left.join(right, reference.pair, near, value=str, store="pairs")
 
 
 @dataclass(frozen=True)

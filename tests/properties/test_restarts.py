@@ -29,7 +29,7 @@ def streams_and_global_table(builder: StreamsBuilder) -> None:
     stream = builder.stream(TOPIC, key=str, value=int)
     rekeyed = stream.select_key(lambda key, value: "ab"[value % 2] if value is not None else key, key=str)
     windows = JoinWindows(difference=cases.ms(5), grace=cases.ms(4))
-    joined = rekeyed.outer_join_stream(
+    joined = rekeyed.outer_join(
         rekeyed.filter(lambda _, value: value is not None and value % 3 == 0),
         lambda one, other: (one or 0) * 100 + (other or 0),
         windows,
@@ -37,24 +37,31 @@ def streams_and_global_table(builder: StreamsBuilder) -> None:
         store="pairs",
         name="pairs",
     )
-    joined.left_join_global(rows, lambda key, _: key, lambda value, row: value * 100 + (row or 0), value=int).to("out")
+    joined.left_join(rows, lambda value, row: value * 100 + (row or 0), selector=lambda key, _: key, value=int).to(
+        "out"
+    )
 
 
 def foreign_keys(builder: StreamsBuilder) -> None:
     """Two stages in a cycle; a result that is joined again by another foreign key; updates that are held back."""
     left = builder.table(TOPIC, key=str, value=int, store="left")
     right = builder.table("rows", key=str, value=int, store="right").map_values(cases.failing, value=int)
-    inner = left.join_foreign_key(
+    inner = left.join(
         right,
-        lambda _, value: ["a", "b", "ab", None][value % 4],
         lambda one, other: one * 16 + other,
+        foreign_key=lambda _, value: ["a", "b", "ab", None][value % 4],
         value=int,
         name="in",
         store="inner",
     )
     inner.to_delta("inner")
-    outer = inner.left_join_foreign_key(
-        right, lambda key, _: key[:1], lambda one, other: one * 16 + (other or 0), value=int, name="out", store="outer"
+    outer = inner.left_join(
+        right,
+        lambda one, other: one * 16 + (other or 0),
+        foreign_key=lambda key, _: key[:1],
+        value=int,
+        name="out",
+        store="outer",
     )
     waits = Suppressed.until_time_limit(cases.ms(5), BufferConfig.unbounded())
     outer.suppress(waits, name="waiting").to_stream().to("outer")

@@ -33,7 +33,7 @@ def _words(builder: StreamsBuilder) -> None:
         .count(store="word-counts")
         .to_delta("word_counts")
     )
-    words.join_global(names, lambda key, _: key, lambda word, name: f"{name}: {word}", value=str).to_delta("said")
+    words.join(names, lambda word, name: f"{name}: {word}", selector=lambda key, _: key, value=str).to_delta("said")
     words.to_table(store="last-words").to_delta("last_words")
 
 

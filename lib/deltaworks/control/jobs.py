@@ -11,7 +11,7 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from deltaworks.errors import ConfigurationError
+from deltaworks.errors import ConfigurationError, DeltaworksError
 from deltaworks.names import MODULE
 from deltaworks.settings import Settings
 
@@ -36,11 +36,19 @@ def load(settings: Settings, name: str) -> Pipeline:
     """The object `pipeline` of `jobs/<name>.py`.
 
     Raises:
-        ConfigurationError: the file does not exist, or it defines no pipeline of this name.
+        ConfigurationError: the file does not exist, fails, or defines no pipeline of this name.
     """
+    from deltaworks.dsl import failures
     from deltaworks.dsl.pipeline import Pipeline  # naming pipelines needs no operators
 
-    module = load_module(settings, name)
+    try:
+        module = load_module(settings, name)
+    except DeltaworksError:
+        raise
+    except Exception as error:
+        failed = failures.problem(error)
+        text = f"jobs/{name}.py fails when it is imported: {failed.what}\n  at {failed.where}"
+        raise ConfigurationError(text, hint=failed.hint) from error
     pipeline = getattr(module, "pipeline", None)
     if not isinstance(pipeline, Pipeline):
         raise ConfigurationError(

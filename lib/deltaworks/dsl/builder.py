@@ -65,7 +65,7 @@ class StreamsBuilder(Handle):
             open windows. They are counted in `TaskMetrics.lost_results`. By default, they are kept and forwarded.
 
     >>> builder = StreamsBuilder("shout")
-    >>> builder.stream("in", key=str, value=str).map_values(str.upper, value=str).to("out")
+    >>> builder.stream("in", key=str, value=str).map_values(str.upper).to("out")
     >>> print(builder.build().describe().rstrip())
     Topologies:
        Sub-topology: 0

@@ -263,7 +263,7 @@ def _aggregate(
         check_function(graph, merger, "merger(key, aggregate, other)", operator="aggregate", where=where)
     streams = [(grouping, Aggregate(initializer, aggregator, merger)) for grouping, aggregator in cogroup.streams]
     hints = [returned(aggregator) for _, aggregator in cogroup.streams]
-    hinted = next((hint for hint in hints if hint is not None), None) or returned(initializer)
+    hinted = next(filter(None, hints), None) or returned(initializer)
     at = cogroup.streams[0][0].at
     given = cogroup.value if value is None else value
     known = at.settle(given, hinted, operator="cogroup", argument="value", where=cogroup.where)

@@ -23,7 +23,7 @@ class GlobalKTable(Handle, Generic[K, V]):
     >>> builder = StreamsBuilder()
     >>> cities = builder.global_table("cities", key=str, value=str, store="cities")
     >>> orders = builder.stream("orders", key=str, value=str)
-    >>> places = orders.join_global(cities, lambda _, city: city, lambda *names: ", ".join(names), value=str)
+    >>> places = orders.join(cities, lambda *names: ", ".join(names), selector=lambda _, city: city, value=str)
     >>> places.to("out")
     >>> driver = TopologyTestDriver(builder.build())
     >>> driver.create_input_topic("cities").pipe_input("Utrecht", "NL")

@@ -20,7 +20,8 @@ from deltaworks.topology.stages import StoreSpec
 
 N = TypeVar("N", bound=AnyNode)
 
-_PACKAGE = str(Path(__file__).parents[1])
+PACKAGE = str(Path(__file__).parents[1])
+"""The folder of our code: lines in it are not the user's."""
 GENERATED_STORE = re.compile(r"STATE-STORE-\d{10}$")
 """The end of a generated store name."""
 
@@ -72,6 +73,8 @@ class Graph:
         """Name of an exchange -> the node before it and the source behind it."""
         self.mergeable_exchanges: list[str] = []
         """Sources behind exchanges that operators made for themselves, not the user."""
+        self.untyped: dict[object, Problem] = {}
+        """A type that nobody says -> the problem that was reported for it."""
         self.old_values: set[str] = set()
         """Tables that send old values."""
         self._nodes: dict[str, AnyNode] = {}
@@ -155,11 +158,23 @@ class Graph:
         """Keeps a problem; `build` raises all of them at once."""
         self.problems.append(Problem(what, str(where) if where else None, hint))
 
+    def report_untyped(self, cause: tuple[str, Origin, str], what: str, where: Origin, hint: str) -> None:
+        """Reports a type that nobody says, unless its operator was refused for another reason, or it is known already.
+
+        Args:
+            cause: the operator that makes the values, its line, and `key` or `value`.
+        """
+        told = self.untyped.values()
+        refused = any(each.where == str(cause[1]) for each in self.problems if each not in told)
+        if cause not in self.untyped and not refused:
+            self.report(what, where, hint)
+            self.untyped[cause] = self.problems[-1]
+
 
 def call_site() -> Origin:
     """The line of the user's code that called into this package."""
     frame = sys._getframe(1)
-    while frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
+    while frame.f_code.co_filename.startswith(PACKAGE) and frame.f_back is not None:
         frame = frame.f_back
     return line_of(frame.f_code.co_filename, frame.f_lineno)
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Literal
 
 from deltaworks.dsl.exchanges import exchange
 from deltaworks.dsl.global_ktable import GlobalKTable
 from deltaworks.dsl.ktable import KTable
-from deltaworks.dsl.mistakes import check_duration, need_handle
-from deltaworks.dsl.point import Known, Point, Typed, Unknown
+from deltaworks.dsl.mistakes import check_duration
+from deltaworks.dsl.point import Known, Point, Unknown
 from deltaworks.dsl.table_readers import lookup_stores
 from deltaworks.topology.nodes import GlobalTableJoin, StreamTableJoin
 from deltaworks.topology.nodes.base import Origin
@@ -20,73 +20,69 @@ from deltaworks.topology.stages import StoreSpec
 _MILLISECOND = timedelta(milliseconds=1)
 
 
-def join_table(
-    at: Point,
-    table: KTable[Any, Any],
-    joiner: Callable[[Any, Any, Any], Any],
-    *,
-    hinted: Any,
-    kind: Literal["inner", "left"],
-    operator: str,
-    value: Typed[Any] | None,
-    grace: timedelta | None,
-    name: str | None,
-    where: Origin,
-) -> Point:
+@dataclass(frozen=True, kw_only=True)
+class Join:
+    """A join of a stream as the user wants it, whatever it joins with."""
+
+    operator: str
+    kind: Literal["inner", "left", "outer"]
+    joiner: Callable[[Any, Any, Any], Any]
+    """`(key, left value or None, right value or None)`"""
+    value: Known
+    """The type of the result."""
+    name: str | None
+    where: Origin
+
+
+def join_table(at: Point, table: KTable[Any, Any], join: Join, *, grace: timedelta | None) -> Point:
     """Connects a stream-table join, with an exchange before it if the stream's key may have changed."""
-    new_value = at.settle(value, hinted, operator=operator, argument="value", where=where)
-    need_handle(at.graph, table, KTable, operator=operator, where=where)
-    if table.at.graph is not at.graph:
-        at.graph.report(f"{operator}: the table belongs to another builder.", where, "use one builder for both")
-        return at.typed(key=at.key, value=new_value)
+    graph, operator, name, where = at.graph, join.operator, join.name, join.where
+    if table.at.graph is not graph:
+        graph.report(f"{operator}: the table belongs to another builder.", where, "use one builder for both")
+        return at.typed(key=at.key, value=join.value)
     if at.rekeyed:
         at = exchange(at, name or at.node, operator=operator, where=where, named=name is not None)
     _check_keys(at, table, operator, where)
     node = StreamTableJoin(
-        name=at.graph.name_of(name, "KSTREAM-JOIN-" if kind == "inner" else "KSTREAM-LEFTJOIN-"),
+        name=graph.name_of(name, "KSTREAM-JOIN-" if join.kind == "inner" else "KSTREAM-LEFTJOIN-"),
         parents=(at.node,),
         table=table.at.node,
-        table_stores=lookup_stores(at.graph, table.at.node),
-        joiner=joiner,
-        kind=kind,
+        table_stores=lookup_stores(graph, table.at.node),
+        joiner=join.joiner,
+        kind=_one_sided(join),
         origin=where,
     )
-    if grace is not None and check_duration(at.graph, grace, f"{operator}: grace", where=where):
+    if grace is not None and check_duration(graph, grace, f"{operator}: grace", where=where):
         node = _with_grace(at, node, grace // _MILLISECOND, operator=operator, named=name is not None)
-    return at.then(node, value=new_value)
+    return at.then(node, value=join.value)
 
 
 def join_global_table(
-    at: Point,
-    table: GlobalKTable[Any, Any],
-    selector: Callable[[Any, Any], Any],
-    joiner: Callable[[Any, Any, Any], Any],
-    *,
-    kind: Literal["inner", "left"],
-    operator: str,
-    value: Known,
-    name: str | None,
-    where: Origin,
+    at: Point, table: GlobalKTable[Any, Any], join: Join, *, selector: Callable[[Any, Any], Any]
 ) -> Point:
     """Connects a join with a global table; the stream is not exchanged, and its key may still need an exchange later.
 
     Source: `KStreamImpl#globalTableJoin`; both kinds are named alike there.
     """
     graph = at.graph
-    need_handle(graph, table, GlobalKTable, operator=operator, where=where)
     if table.at.graph is not graph:
-        graph.report(f"{operator}: the table belongs to another builder.", where, "use one builder for both")
-        return at.typed(key=at.key, value=value)
+        graph.report(f"{join.operator}: the table belongs to another builder.", join.where, "use one builder for both")
+        return at.typed(key=at.key, value=join.value)
     node = GlobalTableJoin(
-        name=graph.name_of(name, "KSTREAM-LEFTJOIN-"),
+        name=graph.name_of(join.name, "KSTREAM-LEFTJOIN-"),
         parents=(at.node,),
         table=table.store,
         selector=selector,
-        joiner=joiner,
-        kind=kind,
-        origin=where,
+        joiner=join.joiner,
+        kind=_one_sided(join),
+        origin=join.where,
     )
-    return at.then(node, value=value)
+    return at.then(node, value=join.value)
+
+
+def _one_sided(join: Join) -> Literal["inner", "left"]:
+    assert join.kind != "outer", f"{join.operator} with a table"
+    return join.kind
 
 
 def _with_grace(at: Point, join: StreamTableJoin, grace_ms: int, *, operator: str, named: bool) -> StreamTableJoin:

@@ -15,7 +15,7 @@ from deltaworks.dsl.ktable import KTable
 from deltaworks.dsl.materialize import Grouping, table_source
 from deltaworks.dsl.materialized import Materialized, Stored
 from deltaworks.dsl.mistakes import check_function, check_partitioner, check_shape, named, need_handle, need_topics
-from deltaworks.dsl.point import Point, Typed, Unknown
+from deltaworks.dsl.point import Known, Point, Typed, Unknown
 from deltaworks.dsl.processing import process, process_values
 from deltaworks.dsl.shown import handle
 from deltaworks.dsl.state_stores import StoreBuilder
@@ -49,7 +49,17 @@ VT = TypeVar("VT")
 KG = TypeVar("KG")
 VG = TypeVar("VG")
 
-_MERGED = "joins streams of different types", "bring both streams to one type"
+_ONE_TYPE = "bring both streams to one type first, with map_values(...) or map(...)"
+
+
+def _merged(one: Known, other: Known, where: Origin) -> Known:
+    """The type of two merged streams; where it is unknown, what is to blame."""
+    for each in (one, other):
+        if isinstance(each, Unknown):
+            return each
+    if one == other:
+        return one
+    return Unknown("merge", where, "joins streams of different types", lambda: _ONE_TYPE)
 
 
 class KStream(KStreamJoins[K, V]):
@@ -62,7 +72,7 @@ class KStream(KStreamJoins[K, V]):
     >>> from deltaworks.testing import TopologyTestDriver
     >>> builder = StreamsBuilder()
     >>> lines = builder.stream("lines", key=str, value=str)
-    >>> lines.flat_map_values(str.split, value=str).filter(lambda _, word: word != "the").to("words")
+    >>> lines.flat_map_values(str.split).filter(lambda _, word: word != "the").to("words")
     >>> driver = TopologyTestDriver(builder.build())
     >>> driver.create_input_topic("lines").pipe_input("page 1", "the old lighthouse")
     >>> driver.create_output_topic("words").read_key_values_to_list()
@@ -139,7 +149,8 @@ class KStream(KStreamJoins[K, V]):
         Shape: `KStream[K, V] -> KStream[K, VR]`; 1 record -> 1.
         Args:
             mapper: `value -> value`.
-            value: type or serde of the new value, if the mapper has no return annotation.
+            value: type or serde of the new value, if the mapper has no return annotation and is no builtin such as
+                `str.upper`. It must not contradict the annotation. `Optional[Order]` has the serde of `Order`.
             name: name of the node.
         State: none.
         Source: `KStream#mapValues`; differs: no.
@@ -311,8 +322,8 @@ class KStream(KStreamJoins[K, V]):
         return KStream(
             at.then(
                 node,
-                key=at.key if at.key == of.key else Unknown("merge", where, *_MERGED),
-                value=at.value if at.value == of.value else Unknown("merge", where, *_MERGED),
+                key=_merged(at.key, of.key, where),
+                value=_merged(at.value, of.value, where),
                 rekeyed=of.rekeyed,
             )
         )
@@ -413,8 +424,9 @@ class KStream(KStreamJoins[K, V]):
 
         Shape: `KStream[K, V] -> KStream[KR, VR]`; 1 record -> as many as it forwards.
         Args:
-            supplier: makes a `Processor` for each task; the class itself will do. If it has an
-                attribute `stores`, the stores declared there are added and connected.
+            supplier: makes a `Processor` for each task: the class itself, `lambda: Name(...)`, `partial(Name, ...)` or
+                a function. It is also called while the topology is built, to see the class: its types are those of the
+                result, and the stores declared in its attribute `stores` are added and connected.
             stores: the stores that it may use: names, or declarations such as `Stores.key_value(...)`, which are
                 added; global ones need not be named.
             key: type or serde of the keys that it forwards, if its class does not say.

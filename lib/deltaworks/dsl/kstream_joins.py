@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from deltaworks.dsl.global_ktable import GlobalKTable
 from deltaworks.dsl.graph import call_site
-from deltaworks.dsl.joins import join_global_table, join_table
+from deltaworks.dsl.join_arguments import check_stream_join
+from deltaworks.dsl.joins import Join, join_global_table, join_table
 from deltaworks.dsl.ktable import KTable
-from deltaworks.dsl.mistakes import Handle, check_function, check_shape, need_handle, need_value
+from deltaworks.dsl.mistakes import Handle, check_function, check_shape
 from deltaworks.dsl.point import Point, Typed
-from deltaworks.dsl.stream_joins import StreamJoin, join_streams
+from deltaworks.dsl.stream_joins import join_streams
 from deltaworks.serdes.inference import returned
 from deltaworks.topology.join_windows import JoinWindows
 
@@ -30,6 +31,9 @@ VT = TypeVar("VT")
 KG = TypeVar("KG")
 VG = TypeVar("VG")
 
+_KINDS: dict[str, Literal["inner", "left", "outer"]] = {"join": "inner", "left_join": "left", "outer_join": "outer"}
+"""Operator, without `_with_key` -> which records without a partner it forwards."""
+
 
 class KStreamJoins(Handle, Generic[K, V]):
     """The joins of a `KStream`."""
@@ -37,94 +41,19 @@ class KStreamJoins(Handle, Generic[K, V]):
     def __init__(self, at: Point) -> None:
         self.at = at
 
+    @overload
     def join(
         self,
-        table: KTable[K, VT],
+        other: KTable[K, VT],
         joiner: Callable[[V, VT], VR],
         *,
         value: Typed[VR] | None = None,
         grace: timedelta | None = None,
         name: str | None = None,
-    ) -> KStream[K, VR]:
-        """Adds the table's row of the same key; a record without a row is dropped.
+    ) -> KStream[K, VR]: ...
 
-        Only the stream triggers results. The row is the current one; in a versioned table, the one as of the record's
-        timestamp. Null keys and null values are dropped. Makes an exchange first if the key may have changed.
-
-        Shape: `KStream[K, V] + KTable[K, VT] -> KStream[K, VR]`; 1 record -> 0 or 1.
-        Args:
-            table: has the same type of key and, without an exchange, as many partitions.
-            joiner: `(value, row) -> value`.
-            value: type or serde of the new value, if the joiner has no return annotation.
-            grace: how long, in stream time, a record waits for rows of a versioned table that come out of order; at
-                most the history of the table. A record that is already older is joined at once.
-            name: name of the node, and of the exchange and the buffer if there is one.
-        State: that of the table; with `grace`, also the records that wait.
-        Source: `KStream#join(KTable)`, `Joined#withGracePeriod`; differs: no.
-        """
-        return self._join(
-            table, lambda _, left, right: joiner(left, right), joiner, "inner", "join", value, grace, name
-        )
-
-    def join_with_key(
-        self,
-        table: KTable[K, VT],
-        joiner: Callable[[K, V, VT], VR],
-        *,
-        value: Typed[VR] | None = None,
-        grace: timedelta | None = None,
-        name: str | None = None,
-    ) -> KStream[K, VR]:
-        """`join` with a joiner `(key, value, row) -> value`.
-
-        Source: `KStream#join(KTable, ValueJoinerWithKey)`; differs: no.
-        """
-        return self._join(table, joiner, joiner, "inner", "join_with_key", value, grace, name)
-
-    def left_join(
-        self,
-        table: KTable[K, VT],
-        joiner: Callable[[V, VT | None], VR],
-        *,
-        value: Typed[VR] | None = None,
-        grace: timedelta | None = None,
-        name: str | None = None,
-    ) -> KStream[K, VR]:
-        """Adds the table's row of the same key; the joiner gets None for a record without a row.
-
-        Only the stream triggers results. The row is the current one; in a versioned table, the one as of the record's
-        timestamp. A null key finds no row (with `grace` it is an error); a null value is dropped.
-
-        Shape: `KStream[K, V] + KTable[K, VT] -> KStream[K, VR]`; 1 record -> 1.
-        Args:
-            table: has the same type of key and, without an exchange, as many partitions.
-            joiner: `(value, row or None) -> value`.
-            value: type or serde of the new value, if the joiner has no return annotation.
-            grace: as in `join`.
-            name: name of the node, and of the exchange and the buffer if there is one.
-        State: that of the table; with `grace`, also the records that wait.
-        Source: `KStream#leftJoin(KTable)`, `Joined#withGracePeriod`; differs: no.
-        """
-        return self._join(
-            table, lambda _, left, right: joiner(left, right), joiner, "left", "left_join", value, grace, name
-        )
-
-    def left_join_with_key(
-        self,
-        table: KTable[K, VT],
-        joiner: Callable[[K, V, VT | None], VR],
-        *,
-        value: Typed[VR] | None = None,
-        grace: timedelta | None = None,
-        name: str | None = None,
-    ) -> KStream[K, VR]:
-        """`left_join` with a joiner `(key, value, row or None) -> value`.
-
-        Source: `KStream#leftJoin(KTable, ValueJoinerWithKey)`; differs: no.
-        """
-        return self._join(table, joiner, joiner, "left", "left_join_with_key", value, grace, name)
-
-    def join_stream(
+    @overload
+    def join(
         self,
         other: KStream[K, VO],
         joiner: Callable[[V, VO], VR],
@@ -133,30 +62,73 @@ class KStreamJoins(Handle, Generic[K, V]):
         value: Typed[VR] | None = None,
         store: str = "",
         name: str | None = None,
+    ) -> KStream[K, VR]: ...
+
+    @overload
+    def join(
+        self,
+        other: GlobalKTable[KG, VG],
+        joiner: Callable[[V, VG], VR],
+        *,
+        selector: Callable[[K, V], KG | None],
+        value: Typed[VR] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, VR]: ...
+
+    def join(
+        self,
+        other: KTable[K, Any] | KStream[K, Any] | GlobalKTable[Any, Any],
+        joiner: Callable[[V, Any], VR],
+        windows: JoinWindows | None = None,
+        *,
+        selector: Callable[[K, V], Any] | None = None,
+        value: Typed[VR] | None = None,
+        grace: timedelta | None = None,
+        store: str = "",
+        name: str | None = None,
     ) -> KStream[K, VR]:
-        """Joins records of the same key that are near each other in time; every pair is a result.
+        """Adds a table's row, or another stream's records of the same key; a record without a partner is dropped.
 
-        Both sides trigger results. A result has the larger of both timestamps and the headers of the record that came
-        later. Null keys and null values are dropped. A side whose key may have changed makes an exchange first. A late
-        record still joins what the other side has kept.
+        - `KTable`: the row of the same key. Only the stream triggers results. The row is the current one; in a
+          versioned table, the one as of the record's timestamp.
+        - `KStream`: each record that is near in time, from whichever side it comes; every pair is a result. A result
+          has the larger of both timestamps and the headers of the record that came later. A late record still joins
+          what the other side has kept.
+        - `GlobalKTable`: the row of the key that `selector` computes. Only the stream triggers results.
 
-        Shape: `KStream[K, V] + KStream[K, VO] -> KStream[K, VR]`; 1 record -> one per partner.
+        Null values are dropped. Null keys are dropped too, but with a global table only null lookup keys. Before a join
+        with a table or a stream, a side whose key may have changed makes an exchange.
+
+        Shape: `KStream[K, V] + KTable[K, VT] -> KStream[K, VR]`; 1 record -> 0 or 1, or one per partner in a stream.
         Args:
-            other: the right side; has the same type of key and, without exchanges, as many partitions.
-            joiner: `(value, other value) -> value`.
-            windows: how much earlier and later than the left record the right one may be.
+            other: a table or a stream has the same type of key and, without exchanges, as many partitions.
+            joiner: `(value, row or other value) -> value`.
+            windows: for a stream: how much earlier and later than this stream's record the other may be.
+            selector: for a global table: `(key, value) -> lookup key`; it is called for null values too.
             value: type or serde of the new value, if the joiner has no return annotation.
-            store: prefix of its stores' names; part of the pipeline's state, so keep it.
-            name: prefix of the names of its nodes and exchanges.
-        State: the records of both sides, for `before + after + grace`; none with `before = after = grace = 0`, so
-            nothing ever joins then.
-        Source: `KStream#join(KStream)`, `StreamJoined`; differs: no.
+            grace: for a versioned table: how long, in stream time, a record waits for rows that come out of order; at
+                most the history of the table. A record that is already older is joined at once.
+            store: for a stream: prefix of the names of its stores; part of the pipeline's state, so keep it.
+            name: name of the node, and of the exchange and the buffer if there is one; for a stream, a prefix.
+        State: with a table, that of the table, and with `grace` the records that wait. With a stream, the records of
+            both sides, for `before + after + grace`; none if all three are 0, so nothing ever joins then.
+        Source: `KStream#join`, `Joined#withGracePeriod`, `StreamJoined`; differs: no.
         """
-        return self._join_stream(
-            other, lambda _, left, right: joiner(left, right), joiner, windows, "inner", value, store, name
-        )
+        return self._join("join", other, joiner, windows, selector, value, grace, store, name)
 
-    def join_stream_with_key(
+    @overload
+    def join_with_key(
+        self,
+        other: KTable[K, VT],
+        joiner: Callable[[K, V, VT], VR],
+        *,
+        value: Typed[VR] | None = None,
+        grace: timedelta | None = None,
+        name: str | None = None,
+    ) -> KStream[K, VR]: ...
+
+    @overload
+    def join_with_key(
         self,
         other: KStream[K, VO],
         joiner: Callable[[K, V, VO], VR],
@@ -165,14 +137,50 @@ class KStreamJoins(Handle, Generic[K, V]):
         value: Typed[VR] | None = None,
         store: str = "",
         name: str | None = None,
+    ) -> KStream[K, VR]: ...
+
+    @overload
+    def join_with_key(
+        self,
+        other: GlobalKTable[KG, VG],
+        joiner: Callable[[K, V, VG], VR],
+        *,
+        selector: Callable[[K, V], KG | None],
+        value: Typed[VR] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, VR]: ...
+
+    def join_with_key(
+        self,
+        other: KTable[K, Any] | KStream[K, Any] | GlobalKTable[Any, Any],
+        joiner: Callable[[K, V, Any], VR],
+        windows: JoinWindows | None = None,
+        *,
+        selector: Callable[[K, V], Any] | None = None,
+        value: Typed[VR] | None = None,
+        grace: timedelta | None = None,
+        store: str = "",
+        name: str | None = None,
     ) -> KStream[K, VR]:
-        """`join_stream` with a joiner `(key, value, other value) -> value`.
+        """`join` with a joiner `(key, value, row or other value) -> value`; the key is that of the stream's record.
 
-        Source: `KStream#join(KStream, ValueJoinerWithKey)`; differs: no.
+        Source: `KStream#join` with a `ValueJoinerWithKey`; differs: no.
         """
-        return self._join_stream(other, joiner, joiner, windows, "inner", value, store, name)
+        return self._join("join_with_key", other, joiner, windows, selector, value, grace, store, name)
 
-    def left_join_stream(
+    @overload
+    def left_join(
+        self,
+        other: KTable[K, VT],
+        joiner: Callable[[V, VT | None], VR],
+        *,
+        value: Typed[VR] | None = None,
+        grace: timedelta | None = None,
+        name: str | None = None,
+    ) -> KStream[K, VR]: ...
+
+    @overload
+    def left_join(
         self,
         other: KStream[K, VO],
         joiner: Callable[[V, VO | None], VR],
@@ -181,28 +189,70 @@ class KStreamJoins(Handle, Generic[K, V]):
         value: Typed[VR] | None = None,
         store: str = "",
         name: str | None = None,
+    ) -> KStream[K, VR]: ...
+
+    @overload
+    def left_join(
+        self,
+        other: GlobalKTable[KG, VG],
+        joiner: Callable[[V, VG | None], VR],
+        *,
+        selector: Callable[[K, V], KG | None],
+        value: Typed[VR] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, VR]: ...
+
+    def left_join(
+        self,
+        other: KTable[K, Any] | KStream[K, Any] | GlobalKTable[Any, Any],
+        joiner: Callable[[V, Any], VR],
+        windows: JoinWindows | None = None,
+        *,
+        selector: Callable[[K, V], Any] | None = None,
+        value: Typed[VR] | None = None,
+        grace: timedelta | None = None,
+        store: str = "",
+        name: str | None = None,
     ) -> KStream[K, VR]:
-        """`join_stream` that also forwards a left record, with its own timestamp, once no right one can join it.
+        """`join` that also forwards records without a partner; the joiner gets None for what they lack.
 
-        That is so once the largest timestamp of both sides has passed the record's by more than `after + grace`. The
-        join checks it when a record advances this time. A left record without a key is forwarded at once.
+        - `KTable`: a null key finds no row (with `grace` it is an error).
+        - `KStream`: a record of this stream is forwarded, with its own timestamp, once no record of the other can join
+          it: once the largest timestamp of both sides has passed its own by more than `after + grace`. The join checks
+          this when a record advances that time. A record of this stream without a key is forwarded at once.
+        - `GlobalKTable`: a record without a lookup key finds no row.
 
-        Shape: `KStream[K, V] + KStream[K, VO] -> KStream[K, VR]`; 1 left record -> 1 or more.
+        Null values are dropped.
+
+        Shape: `KStream[K, V] + KTable[K, VT] -> KStream[K, VR]`; 1 record -> 1, or one per partner in a stream.
         Args:
-            other: as in `join_stream`.
-            joiner: `(value, other value or None) -> value`.
-            windows: as in `join_stream`.
-            value: as in `join_stream`.
-            store: as in `join_stream`.
-            name: as in `join_stream`.
-        State: as `join_stream`, and the left records that have no partner yet.
-        Source: `KStream#leftJoin(KStream)`; differs: no pause between two looks unless the builder has `emit_interval`.
+            other: as in `join`.
+            joiner: `(value, row or other value or None) -> value`.
+            windows: as in `join`.
+            selector: as in `join`.
+            value: as in `join`.
+            grace: as in `join`.
+            store: as in `join`.
+            name: as in `join`.
+        State: as `join`; with a stream, also the records of this one that have no partner yet.
+        Source: `KStream#leftJoin`; differs: with streams, no pause between two looks unless the builder has
+            `emit_interval`.
         """
-        return self._join_stream(
-            other, lambda _, left, right: joiner(left, right), joiner, windows, "left", value, store, name
-        )
+        return self._join("left_join", other, joiner, windows, selector, value, grace, store, name)
 
-    def left_join_stream_with_key(
+    @overload
+    def left_join_with_key(
+        self,
+        other: KTable[K, VT],
+        joiner: Callable[[K, V, VT | None], VR],
+        *,
+        value: Typed[VR] | None = None,
+        grace: timedelta | None = None,
+        name: str | None = None,
+    ) -> KStream[K, VR]: ...
+
+    @overload
+    def left_join_with_key(
         self,
         other: KStream[K, VO],
         joiner: Callable[[K, V, VO | None], VR],
@@ -211,14 +261,39 @@ class KStreamJoins(Handle, Generic[K, V]):
         value: Typed[VR] | None = None,
         store: str = "",
         name: str | None = None,
+    ) -> KStream[K, VR]: ...
+
+    @overload
+    def left_join_with_key(
+        self,
+        other: GlobalKTable[KG, VG],
+        joiner: Callable[[K, V, VG | None], VR],
+        *,
+        selector: Callable[[K, V], KG | None],
+        value: Typed[VR] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, VR]: ...
+
+    def left_join_with_key(
+        self,
+        other: KTable[K, Any] | KStream[K, Any] | GlobalKTable[Any, Any],
+        joiner: Callable[[K, V, Any], VR],
+        windows: JoinWindows | None = None,
+        *,
+        selector: Callable[[K, V], Any] | None = None,
+        value: Typed[VR] | None = None,
+        grace: timedelta | None = None,
+        store: str = "",
+        name: str | None = None,
     ) -> KStream[K, VR]:
-        """`left_join_stream` with a joiner `(key, value, other value or None) -> value`.
+        """`left_join` with a joiner `(key, value, row or other value or None) -> value`.
 
-        Source: `KStream#leftJoin(KStream, ValueJoinerWithKey)`; differs: as `left_join_stream`.
+        Source: `KStream#leftJoin` with a `ValueJoinerWithKey`; differs: as `left_join`.
         """
-        return self._join_stream(other, joiner, joiner, windows, "left", value, store, name)
+        return self._join("left_join_with_key", other, joiner, windows, selector, value, grace, store, name)
 
-    def outer_join_stream(
+    @overload  # type: ignore[misc]  # a single one: any other call gets an error of ours
+    def outer_join(
         self,
         other: KStream[K, VO],
         joiner: Callable[[V | None, VO | None], VR],
@@ -227,25 +302,39 @@ class KStreamJoins(Handle, Generic[K, V]):
         value: Typed[VR] | None = None,
         store: str = "",
         name: str | None = None,
+    ) -> KStream[K, VR]: ...
+
+    def outer_join(
+        self,
+        other: KTable[K, Any] | KStream[K, Any] | GlobalKTable[Any, Any],
+        joiner: Callable[[V | None, Any], VR],
+        windows: JoinWindows | None = None,
+        *,
+        selector: Callable[[K, V], Any] | None = None,
+        value: Typed[VR] | None = None,
+        grace: timedelta | None = None,
+        store: str = "",
+        name: str | None = None,
     ) -> KStream[K, VR]:
-        """`left_join_stream` for both sides: records of either side without a partner are forwarded too.
+        """`left_join` of two streams, for both sides: records of either one without a partner are forwarded too.
 
         Shape: `KStream[K, V] + KStream[K, VO] -> KStream[K, VR]`; 1 record -> 1 or more.
         Args:
-            other: as in `join_stream`.
+            other: a stream; tables have no outer join with a stream.
             joiner: `(value or None, other value or None) -> value`; never None twice.
-            windows: as in `join_stream`.
-            value: as in `join_stream`.
-            store: as in `join_stream`.
-            name: as in `join_stream`.
-        State: as `join_stream`, and the records of both sides that have no partner yet.
-        Source: `KStream#outerJoin(KStream)`; differs: as `left_join_stream`.
+            windows: as in `join`.
+            selector: not for streams.
+            value: as in `join`.
+            grace: not for streams; it is part of the windows.
+            store: as in `join`.
+            name: as in `join`.
+        State: as `join`, and the records of both sides that have no partner yet.
+        Source: `KStream#outerJoin`; differs: as `left_join`.
         """
-        return self._join_stream(
-            other, lambda _, left, right: joiner(left, right), joiner, windows, "outer", value, store, name
-        )
+        return self._join("outer_join", other, joiner, windows, selector, value, grace, store, name)
 
-    def outer_join_stream_with_key(
+    @overload  # type: ignore[misc]  # a single one: any other call gets an error of ours
+    def outer_join_with_key(
         self,
         other: KStream[K, VO],
         joiner: Callable[[K, V | None, VO | None], VR],
@@ -254,173 +343,60 @@ class KStreamJoins(Handle, Generic[K, V]):
         value: Typed[VR] | None = None,
         store: str = "",
         name: str | None = None,
-    ) -> KStream[K, VR]:
-        """`outer_join_stream` with a joiner `(key, value or None, other value or None) -> value`.
+    ) -> KStream[K, VR]: ...
 
-        Source: `KStream#outerJoin(KStream, ValueJoinerWithKey)`; differs: as `left_join_stream`.
-        """
-        return self._join_stream(other, joiner, joiner, windows, "outer", value, store, name)
-
-    def join_global(
+    def outer_join_with_key(
         self,
-        table: GlobalKTable[KG, VG],
-        selector: Callable[[K, V], KG | None],
-        joiner: Callable[[V, VG], VR],
+        other: KTable[K, Any] | KStream[K, Any] | GlobalKTable[Any, Any],
+        joiner: Callable[[K, V | None, Any], VR],
+        windows: JoinWindows | None = None,
         *,
+        selector: Callable[[K, V], Any] | None = None,
         value: Typed[VR] | None = None,
+        grace: timedelta | None = None,
+        store: str = "",
         name: str | None = None,
     ) -> KStream[K, VR]:
-        """Adds the row that a global table has for a key computed from the record; a record without a row is dropped.
+        """`outer_join` with a joiner `(key, value or None, other value or None) -> value`.
 
-        Only the stream triggers results. Null values and null lookup keys are dropped; the record's key may be null.
-
-        Shape: `KStream[K, V] + GlobalKTable[KG, VG] -> KStream[K, VR]`; 1 record -> 0 or 1.
-        Args:
-            table: made by `StreamsBuilder.global_table`.
-            selector: `(key, value) -> lookup key`; it is called for null values too.
-            joiner: `(value, row) -> value`.
-            value: type or serde of the new value, if the joiner has no return annotation.
-            name: name of the node.
-        State: none; the rows are those of the table.
-        Source: `KStream#join(GlobalKTable)`; differs: no.
+        Source: `KStream#outerJoin` with a `ValueJoinerWithKey`; differs: as `left_join`.
         """
-        return self._join_global(
-            table, selector, lambda _, left, right: joiner(left, right), joiner, "inner", value, name
-        )
-
-    def join_global_with_key(
-        self,
-        table: GlobalKTable[KG, VG],
-        selector: Callable[[K, V], KG | None],
-        joiner: Callable[[K, V, VG], VR],
-        *,
-        value: Typed[VR] | None = None,
-        name: str | None = None,
-    ) -> KStream[K, VR]:
-        """`join_global` with a joiner `(key, value, row) -> value`; the key is the record's.
-
-        Source: `KStream#join(GlobalKTable, ValueJoinerWithKey)`; differs: no.
-        """
-        return self._join_global(table, selector, joiner, joiner, "inner", value, name)
-
-    def left_join_global(
-        self,
-        table: GlobalKTable[KG, VG],
-        selector: Callable[[K, V], KG | None],
-        joiner: Callable[[V, VG | None], VR],
-        *,
-        value: Typed[VR] | None = None,
-        name: str | None = None,
-    ) -> KStream[K, VR]:
-        """`join_global`; the joiner gets None for a record without a row, or without a lookup key.
-
-        Shape: `KStream[K, V] + GlobalKTable[KG, VG] -> KStream[K, VR]`; 1 record -> 1.
-        Args:
-            table: made by `StreamsBuilder.global_table`.
-            selector: `(key, value) -> lookup key`; it is called for null values too.
-            joiner: `(value, row or None) -> value`.
-            value: type or serde of the new value, if the joiner has no return annotation.
-            name: name of the node.
-        State: none; the rows are those of the table.
-        Source: `KStream#leftJoin(GlobalKTable)`; differs: no.
-        """
-        return self._join_global(
-            table, selector, lambda _, left, right: joiner(left, right), joiner, "left", value, name
-        )
-
-    def left_join_global_with_key(
-        self,
-        table: GlobalKTable[KG, VG],
-        selector: Callable[[K, V], KG | None],
-        joiner: Callable[[K, V, VG | None], VR],
-        *,
-        value: Typed[VR] | None = None,
-        name: str | None = None,
-    ) -> KStream[K, VR]:
-        """`left_join_global` with a joiner `(key, value, row or None) -> value`; the key is the record's.
-
-        Source: `KStream#leftJoin(GlobalKTable, ValueJoinerWithKey)`; differs: no.
-        """
-        return self._join_global(table, selector, joiner, joiner, "left", value, name)
+        return self._join("outer_join_with_key", other, joiner, windows, selector, value, grace, store, name)
 
     def _join(
         self,
-        table: KTable[K, VT],
-        joiner: Callable[[Any, Any, Any], VR],
-        given: Callable[..., Any],
-        kind: Literal["inner", "left"],
         operator: str,
+        other: KTable[K, Any] | KStream[K, Any] | GlobalKTable[Any, Any],
+        joiner: Callable[..., VR],
+        windows: JoinWindows | None,
+        selector: Callable[[K, V], Any] | None,
         value: Typed[VR] | None,
         grace: timedelta | None,
-        name: str | None,
-    ) -> KStream[K, VR]:
-        where = call_site()
-        check_shape(self.at.graph, given, "joiner", "value, row", operator, where)
-        joined = join_table(
-            self.at,
-            table,
-            joiner,
-            hinted=returned(given),
-            kind=kind,
-            operator=operator,
-            value=value,
-            grace=grace,
-            name=name,
-            where=where,
-        )
-        return _stream(joined)
-
-    def _join_stream(
-        self,
-        other: KStream[K, VO],
-        joiner: Callable[[Any, Any, Any], VR],
-        given: Callable[..., Any],
-        windows: JoinWindows,
-        kind: Literal["inner", "left", "outer"],
-        value: Typed[VR] | None,
         store: str,
         name: str | None,
     ) -> KStream[K, VR]:
-        where, operator = call_site(), "join_stream" if kind == "inner" else f"{kind}_join_stream"
-        operator += "_with_key" if given is joiner else ""
-        check_shape(self.at.graph, given, "joiner", "value, other", operator, where)
-        need_handle(self.at.graph, other, type(self), operator=operator, where=where)
-        example = "other, joiner, JoinWindows(difference=timedelta(minutes=5), grace=timedelta(0))"
-        need_value(self.at.graph, windows, JoinWindows, example, operator)
-        join = StreamJoin(
+        from deltaworks.dsl.kstream import KStream
+
+        where, graph = call_site(), self.at.graph
+        given = {"windows": windows, "selector": selector, "grace": grace, "store": store}
+        check_stream_join(graph, other, given, operator=operator, where=where)
+        names = "value, other" if windows is not None else "value, row"
+        check_shape(graph, joiner, "joiner", names, operator, where)
+        join = Join(
             operator=operator,
-            kind=kind,
-            joiner=joiner,
-            windows=windows,
-            value=self.at.settle(value, returned(given), operator=operator, argument="value", where=where),
-            store=store,
+            kind=_KINDS[operator.removesuffix("_with_key")],
+            joiner=joiner if operator.endswith("_with_key") else lambda _, left, right: joiner(left, right),
+            value=self.at.settle(value, returned(joiner), operator=operator, argument="value", where=where),
             name=name,
             where=where,
         )
-        return _stream(join_streams(self.at, other.at, join))
-
-    def _join_global(
-        self,
-        table: GlobalKTable[KG, VG],
-        selector: Callable[[Any, Any], Any],
-        joiner: Callable[[Any, Any, Any], VR],
-        given: Callable[..., Any],
-        kind: Literal["inner", "left"],
-        value: Typed[VR] | None,
-        name: str | None,
-    ) -> KStream[K, VR]:
-        where, operator = call_site(), "join_global" if kind == "inner" else "left_join_global"
-        operator += "_with_key" if given is joiner else ""
-        check_shape(self.at.graph, given, "joiner", "value, row", operator, where)
-        check_function(self.at.graph, selector, "selector(key, value)", operator=operator, where=where)
-        known = self.at.settle(value, returned(given), operator=operator, argument="value", where=where)
-        joined = join_global_table(
-            self.at, table, selector, joiner, kind=kind, operator=operator, value=known, name=name, where=where
-        )
-        return _stream(joined)
-
-
-def _stream(at: Point) -> KStream[Any, Any]:
-    from deltaworks.dsl.kstream import KStream
-
-    return KStream(at)
+        match other:
+            case KTable():
+                return KStream(join_table(self.at, other, join, grace=grace))
+            case GlobalKTable():
+                assert selector is not None, operator
+                check_function(graph, selector, "selector(key, value)", operator=operator, where=where)
+                return KStream(join_global_table(self.at, other, join, selector=selector))
+            case KStream():
+                assert windows is not None, operator
+                return KStream(join_streams(self.at, other.at, join, windows=windows, store=store))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from deltaworks.dsl.graph import GENERATED_STORE, call_site
+from deltaworks.dsl.join_arguments import check_table_join
 from deltaworks.dsl.materialized import Stored
 from deltaworks.dsl.mistakes import Handle, check_function, need_handle, need_value
 from deltaworks.dsl.point import Point, Typed
@@ -190,6 +191,7 @@ class KTable(Handle, Generic[K, V]):
         ask_for_old_values(graph, self.at.node, force=True)
         return KGroupedTable(at, name)
 
+    @overload
     def join(
         self,
         other: KTable[K, VO],
@@ -198,23 +200,71 @@ class KTable(Handle, Generic[K, V]):
         value: Typed[VR] | None = None,
         store: Stored = "",
         name: str | None = None,
+    ) -> KTable[K, VR]: ...
+
+    @overload
+    def join(
+        self,
+        other: KTable[KO, VO],
+        joiner: Callable[[V, VO], VR],
+        *,
+        foreign_key: Callable[[K, V], KO | None],
+        value: Typed[VR] | None = None,
+        store: Stored = "",
+        name: str | None = None,
+    ) -> KTable[K, VR]: ...
+
+    def join(
+        self,
+        other: KTable[Any, VO],
+        joiner: Callable[[V, Any], VR],
+        *more: Any,
+        foreign_key: Callable[[K, V], Any] | None = None,
+        value: Typed[VR] | None = None,
+        store: Stored = "",
+        name: str | None = None,
     ) -> KTable[K, VR]:
-        """Joins the rows of two tables that have the same key; updates of either side update the result.
+        """Joins the rows of two tables of the same key, or by a foreign key; rows without a partner are left out.
+
+        Both sides trigger. By a foreign key, each row gets the row of the other table that it refers to. A row of the
+        other table that changes is joined again with all rows that refer to it, in the order of their keys. A result of
+        its change carries that change's timestamp. Deletes may come for rows that had not been joined.
 
         Shape: `KTable[K, V] + KTable[K, VO] -> KTable[K, VR]`; 1 row per key that both tables have.
+            `KTable[K, V] + KTable[KO, VO] -> KTable[K, VR]`; 1 update -> 1, of the other table n.
 
         Args:
-            other: has the same type of key and as many partitions. Windowed tables join windowed ones.
+            other: has the same type of key and as many partitions, except by a foreign key. Windowed tables join
+                windowed ones.
             joiner: `(value, other value) -> value`; None deletes the row.
+            more: refused; the joiner is the last positional argument.
+            foreign_key: `(key, value) -> key of the other table`; None refers to no row.
             value: type or serde of the new value, if the joiner has no return annotation.
-            store: name of a store for the rows; without one they are joined at each lookup.
-            name: name of the node.
+            store: name of a store for the rows; without one they are joined at each lookup. By a foreign key, there is
+                one by default only if something needs the rows.
+            name: name of the node. By a foreign key, prefix of the names of its nodes and of its store of subscriptions
+                (`<name>-subscription-store`).
 
-        State: those of both tables, which get a store if they have none; with a store, a value per key.
-        Source: `KTable#join`; differs: no.
+        State: those of both tables, which get a store if they have none; with a store, a value per key. By a foreign
+            key, also a subscription per row, for ever.
+        Source: `KTable#join`, KIP-213; differs: by a foreign key, no partitioners of its own.
+
+        >>> from deltaworks import StreamsBuilder
+        >>> from deltaworks.testing import TopologyTestDriver
+        >>> builder = StreamsBuilder()
+        >>> books = builder.table("books", key=str, value=str, store="books")
+        >>> authors = builder.table("authors", key=str, value=str, store="authors")
+        >>> whose = books.join(authors, lambda _, name: name, foreign_key=lambda _, by: by, value=str, name="whose")
+        >>> whose.to_stream().to("whose")
+        >>> driver = TopologyTestDriver(builder.build())
+        >>> driver.create_input_topic("books").pipe_input("Emma", "austen")
+        >>> driver.create_input_topic("authors").pipe_input("austen", "Jane Austen")
+        >>> driver.create_output_topic("whose").read_key_values_to_list()
+        [('Emma', 'Jane Austen')]
         """
-        return self._join(other, joiner, "inner", "join", value, store, name)
+        return self._join("join", "inner", other, joiner, more, foreign_key, value, store, name)
 
+    @overload
     def left_join(
         self,
         other: KTable[K, VO],
@@ -223,12 +273,35 @@ class KTable(Handle, Generic[K, V]):
         value: Typed[VR] | None = None,
         store: Stored = "",
         name: str | None = None,
+    ) -> KTable[K, VR]: ...
+
+    @overload
+    def left_join(
+        self,
+        other: KTable[KO, VO],
+        joiner: Callable[[V, VO | None], VR],
+        *,
+        foreign_key: Callable[[K, V], KO | None],
+        value: Typed[VR] | None = None,
+        store: Stored = "",
+        name: str | None = None,
+    ) -> KTable[K, VR]: ...
+
+    def left_join(
+        self,
+        other: KTable[Any, VO],
+        joiner: Callable[[V, Any], VR],
+        *more: Any,
+        foreign_key: Callable[[K, V], Any] | None = None,
+        value: Typed[VR] | None = None,
+        store: Stored = "",
+        name: str | None = None,
     ) -> KTable[K, VR]:
         """`join` that has a row per key of this table; the joiner gets None where the other has no row.
 
-        Source: `KTable#leftJoin`; differs: no.
+        Source: `KTable#leftJoin`, KIP-213; differs: as `join`.
         """
-        return self._join(other, joiner, "left", "left_join", value, store, name)
+        return self._join("left_join", "left", other, joiner, more, foreign_key, value, store, name)
 
     def outer_join(
         self,
@@ -243,79 +316,7 @@ class KTable(Handle, Generic[K, V]):
 
         Source: `KTable#outerJoin`; differs: no.
         """
-        return self._join(other, joiner, "outer", "outer_join", value, store, name)
-
-    def join_foreign_key(
-        self,
-        other: KTable[KO, VO],
-        foreign_key: Callable[[K, V], KO | None],
-        joiner: Callable[[V, VO], VR],
-        *,
-        value: Typed[VR] | None = None,
-        store: Stored = "",
-        name: str | None = None,
-    ) -> KTable[K, VR]:
-        """Adds to each row the row of another table, found by a key computed from it; rows that find none are left out.
-
-        Both sides trigger: a row that changes is joined again, and a row of the other table that changes is joined
-        again with all rows that refer to it, in the order of their keys. A result of the other table's change carries
-        that change's timestamp. Deletes may come for rows that had not been joined.
-
-        Shape: `KTable[K, V] + KTable[KO, VO] -> KTable[K, VR]`; 1 update -> 1, of the other table n.
-
-        Args:
-            other: may have another number of partitions.
-            foreign_key: `(key, value) -> key of the other table`; None refers to no row.
-            joiner: `(value, other value) -> value`; None deletes the row.
-            value: type or serde of the new value, if the joiner has no return annotation.
-            store: name of a store for the result; by default there is one only if something needs its rows.
-            name: name of the join; prefix of its nodes and of its store of subscriptions (`<name>-subscription-store`).
-
-        State: a subscription per row, for ever.
-        Source: `KTable#join(KTable, Function, ValueJoiner)`, KIP-213; differs: no partitioners of its own.
-
-        >>> from deltaworks import StreamsBuilder
-        >>> from deltaworks.testing import TopologyTestDriver
-        >>> builder = StreamsBuilder()
-        >>> books = builder.table("books", key=str, value=str, store="books")
-        >>> authors = builder.table("authors", key=str, value=str, store="authors")
-        >>> whose = books.join_foreign_key(authors, lambda _, by: by, lambda _, name: name, value=str, name="whose")
-        >>> whose.to_stream().to("whose")
-        >>> driver = TopologyTestDriver(builder.build())
-        >>> driver.create_input_topic("books").pipe_input("Emma", "austen")
-        >>> driver.create_input_topic("authors").pipe_input("austen", "Jane Austen")
-        >>> driver.create_output_topic("whose").read_key_values_to_list()
-        [('Emma', 'Jane Austen')]
-        """
-        return self._join_foreign_key(other, foreign_key, joiner, "inner", "join_foreign_key", value, store, name)
-
-    def left_join_foreign_key(
-        self,
-        other: KTable[KO, VO],
-        foreign_key: Callable[[K, V], KO | None],
-        joiner: Callable[[V, VO | None], VR],
-        *,
-        value: Typed[VR] | None = None,
-        store: Stored = "",
-        name: str | None = None,
-    ) -> KTable[K, VR]:
-        """`join_foreign_key` that keeps the rows that find none; the joiner gets None for them.
-
-        Shape: `KTable[K, V] + KTable[KO, VO] -> KTable[K, VR]`; 1 update -> 1, of the other table n.
-
-        Args:
-            other: may have another number of partitions.
-            foreign_key: `(key, value) -> key of the other table`; None refers to no row.
-            joiner: `(value, other value or None) -> value`; None deletes the row.
-            value: type or serde of the new value, if the joiner has no return annotation.
-            store: name of a store for the result; by default there is one only if something needs its rows.
-            name: name of the join; prefix of its nodes and of its store of subscriptions (`<name>-subscription-store`).
-
-        State: a subscription per row, for ever.
-        Source: `KTable#leftJoin(KTable, Function, ValueJoiner)`, KIP-213; differs: no partitioners of its own.
-        """
-        operator = "left_join_foreign_key"
-        return self._join_foreign_key(other, foreign_key, joiner, "left", operator, value, store, name)
+        return self._join("outer_join", "outer", other, joiner, (), None, value, store, name)
 
     def suppress(self, suppressed: Suppressed[K], *, store: str = "", name: str | None = None) -> KTable[K, V]:
         """Holds updates back until windows close or a time has passed.
@@ -390,36 +391,6 @@ class KTable(Handle, Generic[K, V]):
             )
         )
 
-    def _join_foreign_key(
-        self,
-        other: KTable[KO, VO],
-        foreign_key: Callable[[K, V], KO | None],
-        joiner: Callable[[V, Any], VR],
-        kind: Literal["inner", "left"],
-        operator: str,
-        value: Typed[VR] | None,
-        store: Stored,
-        name: str | None,
-    ) -> KTable[K, VR]:
-        from deltaworks.dsl.foreign_keys import join_foreign_key
-
-        where, graph = call_site(), self.at.graph
-        need_handle(graph, other, KTable, operator=operator, where=where)
-        check_function(graph, foreign_key, "foreign_key(key, value)", operator=operator, where=where)
-        check_function(graph, joiner, "joiner(value, other)", operator=operator, where=where)
-        return join_foreign_key(
-            self.at,
-            other.at,
-            foreign_key,
-            joiner,
-            kind=kind,
-            operator=operator,
-            value=self.at.settle(value, returned(joiner), operator=operator, argument="value", where=where),
-            store=store,
-            name=name,
-            where=where,
-        )
-
     def _filter(
         self, predicate: Callable[[K, V], bool], *, negate: bool, store: Stored, name: str | None
     ) -> KTable[K, V]:
@@ -454,24 +425,45 @@ class KTable(Handle, Generic[K, V]):
 
     def _join(
         self,
-        other: KTable[K, VO],
-        joiner: Callable[[Any, Any], VR],
-        kind: Literal["inner", "left", "outer"],
         operator: str,
+        kind: Literal["inner", "left", "outer"],
+        other: KTable[Any, VO],
+        joiner: Callable[[Any, Any], VR],
+        more: tuple[Any, ...],
+        foreign_key: Callable[[K, V], Any] | None,
         value: Typed[VR] | None,
         store: Stored,
         name: str | None,
     ) -> KTable[K, VR]:
-        where = call_site()
-        need_handle(self.at.graph, other, KTable, operator=operator, where=where)
-        check_function(self.at.graph, joiner, "joiner(value, other)", operator=operator, where=where)
+        from deltaworks.dsl.foreign_keys import join_foreign_key
+
+        where, graph = call_site(), self.at.graph
+        need_handle(graph, other, KTable, operator=operator, where=where)
+        check_table_join(graph, more, operator=operator, where=where)
+        check_function(graph, joiner, "joiner(value, other)", operator=operator, where=where)
+        known = self.at.settle(value, returned(joiner), operator=operator, argument="value", where=where)
+        if foreign_key is not None:
+            assert kind != "outer", operator
+            check_function(graph, foreign_key, "foreign_key(key, value)", operator=operator, where=where)
+            return join_foreign_key(
+                self.at,
+                other.at,
+                foreign_key,
+                joiner,
+                kind=kind,
+                operator=operator,
+                value=known,
+                store=store,
+                name=name,
+                where=where,
+            )
         joined = join_tables(
             self.at,
             other.at,
             joiner,
             kind=kind,
             operator=operator,
-            value=value,
+            value=known,
             store=store,
             name=name,
             window_nodes=(self.window_node, other.window_node),

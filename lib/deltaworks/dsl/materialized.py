@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeAlias
 
+from deltaworks.dsl.mistakes import Answering
 from deltaworks.dsl.point import Known, Point
 from deltaworks.serdes import Serde
 from deltaworks.serdes.windowed import WindowEnds
@@ -16,7 +17,7 @@ from deltaworks.topology.stages import StoreKind, StoreSpec
 
 
 @dataclass(frozen=True)
-class Materialized:
+class Materialized(Answering):
     """A store in detail; where only its name matters, the name is enough.
 
     Args:

@@ -12,12 +12,15 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from deltaworks.dsl.graph import Graph, call_site
+from deltaworks.errors import Problem
 from deltaworks.topology.durations import wrong_duration
+from deltaworks.topology.java_names import instead
 from deltaworks.topology.nodes.base import Origin
 from deltaworks.topology.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows, Windows
 
 MAX_SCALE = 38
 """The digits of the widest DECIMAL column."""
+_JOIN_GLOBAL = "join(global_table, joiner, selector=lambda key, value: key)"
 _AGGREGATE_FIRST = ("count(store='...')", "KTable")
 _WAYS: dict[str, tuple[tuple[str, str], ...]] = {
     "KStream": (("group_by_key()", "KGroupedStream"), ("to_table(store='...')", "KTable")),
@@ -36,8 +39,19 @@ _NO_LONGER_SMALLEST = (
     "table.to_stream().group_by(...).{0}(...) takes every update that ever was; of the rows that are in a group now, "
     "nobody knows the next one when the {0} leaves"
 )
+
+
+def _joins(other: str, needed: str, kinds: tuple[str, ...]) -> dict[tuple[str, str], str]:
+    """Names of joins that say what is joined -> the join."""
+    return {
+        (handle, f"{kind}join_{other}{key}"): f"{way}{kind}join{key}(other, joiner, {needed})"
+        for handle, way in (("KStream", ""), ("KTable", "to_stream()."))
+        for kind in kinds
+        for key in ("", "_with_key")
+    }
+
+
 _OTHER_NAMES = {
-    ("KStream", "outer_join"): "outer_join_stream(other, joiner, windows): a stream has outer joins with streams only",
     ("KStream", "transform"): "process(...)",
     ("KStream", "transform_values"): "process_values(...)",
     ("KStream", "flat_transform"): "process(...)",
@@ -55,19 +69,20 @@ _OTHER_NAMES = {
     ("KTable", "max"): _NO_LONGER_SMALLEST.format("max"),
     ("KGroupedTable", "min"): _NO_LONGER_SMALLEST.format("min"),
     ("KGroupedTable", "max"): _NO_LONGER_SMALLEST.format("max"),
-    ("KTable", "left_join_global"): "to_stream().left_join_global(...)",
+    ("KTable", "join_foreign_key"): "join(other, joiner, foreign_key=lambda key, value: value)",
+    ("KTable", "left_join_foreign_key"): "left_join(other, joiner, foreign_key=lambda key, value: value)",
     ("StreamsBuilder", "ktable"): "table(...)",
     ("StreamsBuilder", "kstream"): "stream(...)",
+    **_joins("stream", "windows", ("", "left_", "outer_")),
+    **_joins("global", "selector=lambda key, value: key", ("", "left_")),
 }
 """Handle and name -> what to call here, where the rules below do not find it."""
 
 _SUITABLE = {
-    ("KTable", "KStream"): "to_table(store='...') makes a table; join_stream(other, joiner, windows) joins two streams",
-    ("KTable", "GlobalKTable"): "stream.join_global(table, selector, joiner) joins a global table",
+    ("KTable", "KStream"): "stream.join(table, joiner) joins its rows; stream.to_table(store='...') makes a table",
+    ("KTable", "GlobalKTable"): f"table.to_stream().{_JOIN_GLOBAL}",
     ("KStream", "KTable"): "table.to_stream() is the stream of its updates; stream.join(table, joiner) joins its rows",
-    ("KStream", "GlobalKTable"): "stream.join_global(table, selector, joiner) joins a global table",
-    ("GlobalKTable", "KTable"): "join(table, joiner) joins by the stream's key; builder.global_table(...) by any key",
-    ("GlobalKTable", "KStream"): "join_stream(other, joiner, windows) joins two streams",
+    ("KStream", "GlobalKTable"): f"stream.{_JOIN_GLOBAL}",
     ("KGroupedStream", "KStream"): "stream.group_by_key() groups it",
     ("KGroupedStream", "KTable"): "table.to_stream().group_by_key() groups its updates",
 }
@@ -84,7 +99,7 @@ class Hinted:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
-            raise AttributeError(missing(type(self), name))
+            raise _missing(type(self), name)
 
     @classmethod
     def _instead(cls, name: str) -> str | None:
@@ -259,14 +274,40 @@ def _takes(signature: inspect.Signature, arguments: list[str]) -> bool:
     return True
 
 
-def missing(kind: type[Hinted], name: str) -> str:
-    """The error for a name that a class does not have."""
+class _Answering(type):
+    if not TYPE_CHECKING:
+
+        def __getattr__(cls, name: str) -> NoReturn:
+            raise _missing(cls, name)
+
+
+class Answering(Hinted, metaclass=_Answering):
+    """Base of other classes that authors call; it answers for names of the class itself, too."""
+
+    @classmethod
+    def _instead(cls, name: str) -> str | None:
+        return instead(cls, name)
+
+
+def problem_of(error: BaseException) -> Problem | None:
+    """What was told about a name that a class of ours does not have."""
+    told = vars(error).get(_PROBLEM)
+    return told if isinstance(told, Problem) else None
+
+
+_PROBLEM = "problem"
+
+
+def _missing(kind: type[Hinted], name: str) -> AttributeError:
     if name.startswith("_"):
-        return f"'{kind.__name__}' object has no attribute '{name}'"
+        return AttributeError(f"'{kind.__name__}' object has no attribute '{name}'")
     hint = kind._instead(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower())
     what = "operator" if issubclass(kind, Handle) else "method"
-    text = f"{kind.__name__} has no {what} '{name}'.\n    at {call_site()}"
-    return f"{text}\n    Hint: {hint}" if hint else text
+    problem = Problem(f"{kind.__name__} has no {what} '{name}'.", str(call_site()), hint)
+    text = f"{problem.what}\n    at {problem.where}"
+    error = AttributeError(f"{text}\n    Hint: {hint}" if hint else text)
+    vars(error)[_PROBLEM] = problem
+    return error
 
 
 def _as_used(kind: type, name: str) -> str:
@@ -279,22 +320,24 @@ def _instead(handle: type[Handle], name: str) -> str | None:
         return _as_used(handle, name)
     if other := _OTHER_NAMES.get((handle.__name__, name)):
         return other
+    if near := instead(handle, name):
+        return near
     if handle.__name__ == "GlobalKTable":
-        return "a global table can only be joined: stream.join_global(table, selector, joiner)"
+        return f"a global table can only be joined: stream.{_JOIN_GLOBAL}"
     if handle.__name__ == "BranchedKStream":
         return "end the split with default_branch() or no_default_branch(), then take a branch: branches['name']"
-    handles = _handles(Handle)
+    known = handles(Handle)
     for way, leads_to in _WAYS.get(handle.__name__, ()):
-        if hasattr(handles[leads_to], name):
-            return f"{way}.{_as_used(handles[leads_to], name)}"
-    if handle.__name__ not in ("KStream", "KTable") and hasattr(handles["KStream"], name):
+        if hasattr(known[leads_to], name):
+            return f"{way}.{_as_used(known[leads_to], name)}"
+    if handle.__name__ not in ("KStream", "KTable") and hasattr(known["KStream"], name):
         return "; ".join(f"{way}.to_stream().{name}(...)" for way, _ in _WAYS.get(handle.__name__, ())) or None
     return None
 
 
-def _handles(kind: type[Handle]) -> dict[str, type[Handle]]:
+def handles(kind: type[Handle]) -> dict[str, type[Handle]]:
     """All classes of that kind, by name."""
-    return {each.__name__: each for below in kind.__subclasses__() for each in (below, *_handles(below).values())}
+    return {each.__name__: each for below in kind.__subclasses__() for each in (below, *handles(below).values())}
 
 
 def named(given: Any) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 from typing import Any, Literal, TypeVar
 
+from deltaworks.dsl import failures
 from deltaworks.dsl.builder import StreamsBuilder
 from deltaworks.dsl.graph import call_site, line_of
 from deltaworks.dsl.mistakes import named, takes
@@ -211,25 +212,29 @@ class Pipeline:
         """Builds the topology and checks it.
 
         Raises:
-            TopologyError: lists every problem, of the topology and of the pipeline.
+            TopologyError: lists every problem, of the topology and of the pipeline. Whatever the topology's function
+                raises is one, with the author's line.
         """
         problems = list(self._mistyped())
         if problems:
             raise TopologyError(self.name, problems)
+        cause = None
         try:
             plan = self._limited(self._build())
         except TopologyError as error:
             problems += error.problems
+            cause = error.__cause__
         else:
             problems += self._check(plan)
             if not problems:
                 return plan
-        raise TopologyError(self.name, problems)
+        raise TopologyError(self.name, problems) from cause
 
     def _build(self) -> Plan:
         topology: Callable[..., Any] = self.topology
         if not inspect.signature(topology).parameters:
-            built = topology()
+            with failures.reported(self.name):
+                built = topology()
             if isinstance(built, Topology):
                 return replace(built.build(), name=self.name)
             what = f"topology= is a function without parameters that returns {named(built)}."
@@ -243,7 +248,8 @@ class Pipeline:
             emit_interval=self.emit_interval,
             compatible_with_kafka=self.compatible_with_kafka,
         )
-        topology(builder)
+        with failures.reported(self.name, builder._graph.problems):
+            topology(builder)
         return builder.build()
 
     def _limited(self, plan: Plan) -> Plan:

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, TypeVar
+from types import NoneType
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, TypeVar, get_args
 
 from deltaworks.dsl.graph import Graph
+from deltaworks.dsl.likely import likely_result
 from deltaworks.serdes import Serde, serde_for
+from deltaworks.serdes.inference import Untold, contradicts, is_open, is_windowed, spelled
 from deltaworks.topology.nodes import AnyNode
 from deltaworks.topology.nodes.base import Origin
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeForm
+
 T = TypeVar("T")
 
-Typed: TypeAlias = Serde[T] | type[T]
-"""How a user names a type: by a serde, or by the type itself (`str`, `Order`), which stands for its usual serde."""
+Typed: TypeAlias = "Serde[T] | TypeForm[T]"
+"""How a user names a type: by a serde, or by the type itself (`str`, `Order`), which stands for its usual serde.
+`Optional[Order]` stands for the serde of `Order`: None never becomes bytes."""
 
 
 @dataclass(frozen=True)
@@ -22,9 +30,10 @@ class Unknown:
 
     operator: str
     where: Origin
-    why: str = "does not say what its function returns"
+    why: str
     """Empty: already reported."""
-    remedy: str = "annotate what that function returns"
+    remedy: Callable[[], str] = str
+    """Says what to do; asked only if somebody needs the type."""
 
     @property
     def name(self) -> str:
@@ -74,7 +83,11 @@ class Point:
 
     def settle(self, given: Typed[Any] | None, hinted: Any, *, operator: str, argument: str, where: Origin) -> Known:
         """See `settle`."""
-        return settle(self.graph, given, hinted, operator=operator, argument=argument, where=where)
+        here = self.key if argument == "key" else self.value
+        if given is None and is_windowed(hinted) and hinted == here.type:
+            return here  # the kind of its windows, which the type does not say
+        takes = (self.key.type, self.value.type)
+        return settle(self.graph, given, hinted, operator=operator, argument=argument, where=where, takes=takes)
 
     def key_or(self, given: Typed[Any] | None, *, operator: str, where: Origin) -> Known:
         """The serde given for the key, else the one known here."""
@@ -87,45 +100,101 @@ class Point:
         return self.settle(given, None, operator=operator, argument="value", where=where)
 
     def need(self, known: Known, *, operator: str, argument: str, where: Origin) -> Serde[Any]:
-        """A serde; reports an unknown type as a problem of the topology."""
+        """A serde; reports an unknown type as a problem of the topology, once for all operators that need it."""
         if isinstance(known, Unknown) and known.why:
-            self.graph.report(
+            self.graph.report_untyped(
+                (known.operator, known.where, argument),
                 f"{operator} needs the type of the {argument}, but {known.operator} at {known.where} {known.why}.",
                 where,
-                f"{known.remedy}, or pass {argument}=..., such as {argument}=Json(Order), there or here",
+                known.remedy(),
             )
         return known
 
 
+def is_serde(given: Any) -> TypeGuard[Serde[Any]]:
+    """Whether a user gave a serde (or the class of one) and not a type."""
+    return hasattr(given, "serialize") and hasattr(given, "deserialize")
+
+
 def settle(
-    graph: Graph, given: Typed[Any] | None, hinted: Any, *, operator: str, argument: str, where: Origin
+    graph: Graph,
+    given: Typed[Any] | None,
+    hinted: Any,
+    *,
+    operator: str,
+    argument: str,
+    where: Origin,
+    takes: tuple[Any, ...] = (),
 ) -> Known:
-    """The serde that was given, else the one that a function's return annotation asks for, else unknown."""
+    """The serde that was given, else the one that a function's return annotation asks for, else unknown.
+
+    Args:
+        takes: the types of the key and of the value that the function gets.
+    """
     if given is None:
-        return serde_for(hinted) or _unknown(operator, where)
-    is_serde = hasattr(given, "serialize") and hasattr(given, "deserialize")
-    if is_serde and not isinstance(given, type):
-        return given
-    name = getattr(given, "__name__", repr(given))
-    if is_serde:
+        return serde_for(hinted) or _unknown(operator, argument, where, hinted, takes)
+    name = spelled(given)
+    if isinstance(given, type) and is_serde(given):
         what, hint = f"{operator}: {argument}={name} is the class of a serde, not a serde.", f"{argument}={name}(...)"
-    elif serde := serde_for(given):
-        return serde
-    else:
-        what = f"{operator}: there is no serde for {argument}={name}."
-        hint = "give a msgspec.Struct, a dataclass, a builtin type, or a serde of your own"
-    graph.report(what, where, hint)
-    return Unknown(operator, where, why="")
+        graph.report(what, where, hint)
+        return Unknown(operator, where, why="")
+    serde = given if is_serde(given) else serde_for(given)
+    if serde is None:
+        graph.report(f"{operator}: there is no serde for {argument}={name}.", where, _serde_of(given))
+        return Unknown(operator, where, why="")
+    if contradicts(hinted, serde.type):
+        of = "class declares" if operator in _CLASSES else "function returns"
+        graph.report(
+            f"{operator}: {argument}={name}, but its {of} {spelled(hinted)}.",
+            where,
+            f"{argument}={spelled(hinted)}, or leave {argument}= out",
+        )
+    return serde
 
 
-def _unknown(operator: str, where: Origin) -> Unknown:
-    match operator:
-        case "process" | "process_values" | "transform_values":
-            remedy = "give its class the types: class Name(Processor[str, Order, str, int])"
-            if operator == "process_values":
-                remedy = "give its class the types: class Name(FixedKeyProcessor[str, Order, int])"
-            if operator == "transform_values":
-                remedy = "give its class the types: class Name(ValueTransformer[str, Order, int])"
-            return Unknown(operator, where, "does not say what its class makes", remedy)
-        case _:
-            return Unknown(operator, where)
+_CLASSES = {
+    "process": "class Name(Processor[str, Order, str, int])",
+    "process_values": "class Name(FixedKeyProcessor[str, Order, int])",
+    "transform_values": "class Name(ValueTransformer[str, Order, int])",
+}
+"""Operators that take a class of the user's -> such a class with its types."""
+
+
+def _serde_of(given: Any) -> str:
+    """What to give in place of a type that has no serde."""
+    if is_windowed(given):
+        inner = f"serde_for({spelled(get_args(given)[0])})" if get_args(given) else "String()"
+        return (
+            f"TimeWindowed({inner}, windows) for keys of time windows, SessionWindowed({inner}) for those of sessions"
+        )
+    return "give a msgspec.Struct, a dataclass, a builtin type, or a serde of your own"
+
+
+def _unknown(operator: str, argument: str, where: Origin, hinted: Any, takes: tuple[Any, ...]) -> Unknown:
+    if hinted is NoneType:
+        remedy = f"return the {argument} from that function"
+        return Unknown(operator, where, "has a function that returns None", lambda: remedy)
+    if not is_open(hinted) and not isinstance(hinted, Untold):
+        why = f"makes {spelled(hinted)}, for which there is no serde"
+        return Unknown(operator, where, why, lambda: f"{operator}(..., {argument}=...): {_serde_of(hinted)}")
+    if operator in _CLASSES:
+        why = "does not say what its class makes"
+        return Unknown(operator, where, why, lambda: f"give it types: {_CLASSES[operator]}")
+    told = hinted if isinstance(hinted, Untold) else Untold(None)
+    return Unknown(operator, where, told.why, lambda: _how_to_tell(operator, argument, told, takes))
+
+
+def _how_to_tell(operator: str, argument: str, told: Untold, takes: tuple[Any, ...]) -> str:
+    """What to write where a function does not say what it returns."""
+    if told.annotatable:
+        annotated = f"def {told.annotatable}(...) -> str: ..., with the type that it returns"
+        return f"{annotated}; or {operator}(..., {argument}=str)"
+    by_key = operator in _BY_KEY or operator.endswith("_with_key")
+    likely = told.part(likely_result(told.function, takes if by_key else takes[1:]))
+    if serde_for(likely):
+        return f"{operator}(..., {argument}={spelled(likely)})"
+    return f"{operator}(..., {argument}=str), with the type that it returns"
+
+
+_BY_KEY = ("map", "flat_map", "select_key", "group_by")
+"""Operators whose function gets the key and the value."""

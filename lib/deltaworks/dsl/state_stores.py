@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypedDict, TypeVar, Unpack
+from typing import Any, Generic, TypedDict, TypeVar, Unpack, get_args
 
 from deltaworks.dsl.graph import call_site
-from deltaworks.dsl.mistakes import Hinted, missing, named
-from deltaworks.dsl.point import Typed
-from deltaworks.serdes import Bytes, Serde, serde_for
+from deltaworks.dsl.mistakes import Answering, named
+from deltaworks.dsl.point import Typed, is_serde
+from deltaworks.serdes import Bytes, Serde, SessionWindowed, Windowed, serde_for
+from deltaworks.serdes.inference import is_windowed, spelled
 from deltaworks.serdes.windowed import FixedSize
 from deltaworks.topology.durations import milliseconds
 from deltaworks.topology.nodes.base import Origin
@@ -31,7 +32,7 @@ S = TypeVar("S")
 
 
 @dataclass(frozen=True)
-class StoreBuilder(Hinted, Generic[S]):
+class StoreBuilder(Answering, Generic[S]):
     """A store that is declared by `Stores`, for a processor.
 
     Source: `StoreBuilder`; differs: `build` is the kernel's affair, settings are arguments of `Stores`.
@@ -45,12 +46,6 @@ class StoreBuilder(Hinted, Generic[S]):
         """Name of the store; part of the pipeline's state, so keep it."""
         return self.spec.name
 
-    _other_names: ClassVar[Mapping[str, str]] = {
-        f"with_{option}_{state}": f"Stores.key_value('name', key=str, value=int, {option}={state == 'enabled'})"
-        for option in ("caching", "logging")
-        for state in ("enabled", "disabled")
-    }
-
 
 class StoreOptions(TypedDict, total=False):
     """Options of Kafka Streams that every declaration takes and none needs; a program that has them can keep them."""
@@ -63,16 +58,7 @@ class StoreOptions(TypedDict, total=False):
     """Changes nothing: our stores are in memory and durable at once."""
 
 
-class _Missing(type):
-    """A class says what to call instead of a method of Kafka Streams' `Stores`."""
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(cls, name: str) -> NoReturn:
-            raise AttributeError(missing(cls, name))
-
-
-class Stores(Hinted, metaclass=_Missing):
+class Stores(Answering):
     """Declares stores for processors, each kind by one call with the types of its keys and values.
 
     Source: `Stores`, a supplier and a `StoreBuilder` in one; differs: no segment intervals.
@@ -257,28 +243,10 @@ class Stores(Hinted, metaclass=_Missing):
         spec = StoreSpec(name=_named(name), kind="custom", key=Bytes(), value=Bytes(), factory=factory)
         return StoreBuilder(spec, call_site())
 
-    @classmethod
-    def _instead(cls, name: str) -> str | None:
-        kind = next((kind for kind in ("versioned", *_KINDS) if kind in name), "key_value")
-        return f"Stores.{_KINDS[kind].format(name=repr('name'))}"
-
-
-_KINDS = {
-    "timestamped_key_value": "timestamped_key_value({name}, key=str, value=int)",
-    "key_value": "key_value({name}, key=str, value=int)",
-    "lru": "lru({name}, key=str, value=int, max_entries=100)",
-    "versioned": "versioned({name}, key=str, value=int, history=timedelta(days=1))",
-    "timestamped_window": "timestamped_window({name}, key=str, value=int, window_size=..., retention=...)",
-    "window": "window({name}, key=str, value=int, window_size=timedelta(hours=1), retention=timedelta(days=1))",
-    "session": "session({name}, key=str, value=int, retention=timedelta(days=1))",
-    "custom": "custom({name}, MyStore)",
-}
-"""A part of the name of a method in Kafka Streams -> the call here; `versioned_key_value` is found last."""
-
 
 def example(name: str = "counts") -> str:
     """A declaration, for hints."""
-    return "Stores." + _KINDS["key_value"].format(name=repr(name))
+    return f"Stores.key_value({name!r}, key=str, value=int)"
 
 
 def _declared(
@@ -309,15 +277,22 @@ def _window_times(name: str, window_size: timedelta, retention: timedelta) -> di
 
 
 def _serde(name: str, argument: str, given: Typed[Any]) -> Serde[Any]:
-    if hasattr(given, "serialize") and not isinstance(given, type):
+    if is_serde(given) and not isinstance(given, type):
         return given
-    found = serde_for(given)
+    found = _windowed(given) or serde_for(given)
     if found is None:
-        raise ValueError(
-            f"store '{name}': there is no serde for {argument}={getattr(given, '__name__', given)};"
-            " give a msgspec.Struct, a dataclass, a builtin type, or a serde of your own"
-        )
+        bare = given is Windowed
+        hint = "Windowed[str]" if bare else "a msgspec.Struct, a dataclass, a builtin type, or a serde of your own"
+        raise ValueError(f"store '{name}': there is no serde for {argument}={spelled(given)}; give {hint}")
     return found
+
+
+def _windowed(given: Any) -> Serde[Any] | None:
+    """A serde that keeps both bounds of a window, for windows of every kind; Kafka Streams' own keep less."""
+    if not is_windowed(given) or not get_args(given):
+        return None
+    inner = serde_for(get_args(given)[0])
+    return None if inner is None else SessionWindowed(inner)
 
 
 def _not_negative(name: str, what: str, duration: timedelta) -> int:

@@ -2,36 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from deltaworks.dsl.exchanges import exchange
 from deltaworks.dsl.graph import Graph
-from deltaworks.dsl.point import Known, Point, Unknown
+from deltaworks.dsl.joins import Join
+from deltaworks.dsl.point import Point, Unknown
 from deltaworks.serdes.base import Serde
 from deltaworks.serdes.left_or_right import LeftOrRight
 from deltaworks.topology.join_windows import JoinWindows
 from deltaworks.topology.nodes import JoinWindow, Passthrough, StreamStreamJoin
-from deltaworks.topology.nodes.base import Origin
 from deltaworks.topology.stages import StoreSpec
-
-
-@dataclass(frozen=True, kw_only=True)
-class StreamJoin:
-    """A stream-stream join as the user wants it."""
-
-    operator: str
-    kind: Literal["inner", "left", "outer"]
-    joiner: Callable[[Any, Any, Any], Any]
-    """`(key, left value or None, right value or None)`"""
-    windows: JoinWindows
-    value: Known
-    """The type of the result."""
-    store: str
-    """Prefix of its stores' names; empty: generated."""
-    name: str | None
-    where: Origin
 
 
 @dataclass(frozen=True)
@@ -48,8 +30,11 @@ class _Names:
     waiting: str
 
 
-def join_streams(at: Point, other: Point, join: StreamJoin) -> Point:
+def join_streams(at: Point, other: Point, join: Join, *, windows: JoinWindows, store: str) -> Point:
     """Connects a join of two streams; each side goes through an exchange first if its key may have changed.
+
+    Args:
+        store: prefix of its stores' names; empty: generated.
 
     Source: `KStreamImpl#doJoin`, `KStreamImplJoin#join`.
     """
@@ -64,14 +49,14 @@ def join_streams(at: Point, other: Point, join: StreamJoin) -> Point:
     if other.rekeyed:
         name = f"{join.name}-right" if join.name else other.node
         other = exchange(other, name, operator=operator, where=where, named=bool(join.name))
-    if not join.store:
+    if not store:
         graph.demand_name(operator, where)
-    names = _names(graph, join)
+    names = _names(graph, join, store)
     key = at.need(at.key, operator=operator, argument="key", where=where)
     left = at.need(at.value, operator=operator, argument="value", where=where)
     right = other.need(other.value, operator=operator, argument="value", where=where)
-    _add_window(at, names.this_windowed, names.this_store, join, key, left)
-    _add_window(other, names.other_windowed, names.other_store, join, key, right)
+    _add_window(at, names.this_windowed, names.this_store, join, windows, key, left)
+    _add_window(other, names.other_windowed, names.other_store, join, windows, key, right)
     waiting = None
     if join.kind != "inner":
         waiting = names.waiting
@@ -82,7 +67,7 @@ def join_streams(at: Point, other: Point, join: StreamJoin) -> Point:
             name=names.this,
             parents=(names.this_windowed,),
             side="left",
-            windows=join.windows,
+            windows=windows,
             joiner=join.joiner,
             other=names.other_windowed,
             other_store=names.other_store,
@@ -97,7 +82,7 @@ def join_streams(at: Point, other: Point, join: StreamJoin) -> Point:
             name=names.other,
             parents=(names.other_windowed,),
             side="right",
-            windows=join.windows,
+            windows=windows,
             joiner=join.joiner,
             other=names.this_windowed,
             other_store=names.this_store,
@@ -110,7 +95,7 @@ def join_streams(at: Point, other: Point, join: StreamJoin) -> Point:
     return at.then(Passthrough(name=names.merge, parents=(names.this, names.other), origin=where), value=join.value)
 
 
-def _names(graph: Graph, join: StreamJoin) -> _Names:
+def _names(graph: Graph, join: Join, store: str) -> _Names:
     left, outer = join.kind != "inner", join.kind == "outer"
     this_suffix = "-outer-this-join" if outer else "-this-join"
     other_suffix = "-outer-other-join" if left else "-other-join"
@@ -129,25 +114,27 @@ def _names(graph: Graph, join: StreamJoin) -> _Names:
         this=join.name + this_suffix if join.name else this,
         other=join.name + other_suffix if join.name else other,
         merge=node("-merge", "KSTREAM-MERGE-"),
-        this_store=(join.store + this_suffix if join.store else this) + "-store",
-        other_store=(join.store + other_suffix if join.store else other) + "-store",
-        waiting=(join.store + shared_suffix if join.store else f"KSTREAM-OUTERSHARED-{number}") + "-store",
+        this_store=(store + this_suffix if store else this) + "-store",
+        other_store=(store + other_suffix if store else other) + "-store",
+        waiting=(store + shared_suffix if store else f"KSTREAM-OUTERSHARED-{number}") + "-store",
     )
 
 
-def _add_window(at: Point, node: str, store: str, join: StreamJoin, key: Serde[Any], value: Serde[Any]) -> None:
-    at.graph.add(JoinWindow(name=node, parents=(at.node,), windows=join.windows, store=store, origin=join.where))
+def _add_window(
+    at: Point, node: str, store: str, join: Join, windows: JoinWindows, key: Serde[Any], value: Serde[Any]
+) -> None:
+    at.graph.add(JoinWindow(name=node, parents=(at.node,), windows=windows, store=store, origin=join.where))
     spec = StoreSpec(
         name=store,
         kind="join-window",
         key=key,
         value=value,
-        retention_ms=join.windows.retention_ms,
+        retention_ms=windows.retention_ms,
     )
     at.graph.add_store(spec, join.where)
 
 
-def _check_keys(at: Point, other: Point, join: StreamJoin) -> None:
+def _check_keys(at: Point, other: Point, join: Join) -> None:
     """Partners are found by the bytes of the key, so both sides must write it alike."""
     unknown = isinstance(at.key, Unknown) or isinstance(other.key, Unknown)
     if at.key.name != other.key.name and not unknown:

@@ -7,9 +7,8 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from deltaworks.dsl.materialized import Materialized, Stored, own_store
-from deltaworks.dsl.point import Point, Typed, Unknown
+from deltaworks.dsl.point import Known, Point, Unknown
 from deltaworks.dsl.table_readers import ask_for_old_values, lookup_stores
-from deltaworks.serdes.inference import returned
 from deltaworks.topology.nodes import TableJoinMerge, TableTableJoin
 from deltaworks.topology.nodes.base import Origin
 
@@ -23,7 +22,7 @@ def join_tables(
     *,
     kind: Literal["inner", "left", "outer"],
     operator: str,
-    value: Typed[Any] | None,
+    value: Known,
     store: Stored,
     name: str | None,
     window_nodes: tuple[str | None, str | None],
@@ -34,10 +33,9 @@ def join_tables(
     Source: `KTableImpl#doJoin`.
     """
     graph = left.graph
-    new_value = left.settle(value, returned(joiner), operator=operator, argument="value", where=where)
     if right.graph is not graph:
         graph.report(f"{operator}: the other table belongs to another builder.", where, "use one builder for both")
-        return left.typed(key=left.key, value=new_value)
+        return left.typed(key=left.key, value=value)
     _check_keys(left, right, operator, where)
     kept = Materialized.of(store)
     if isinstance(store, Materialized):
@@ -77,11 +75,11 @@ def join_tables(
     node = TableJoinMerge(
         name=merge,
         parents=(this.name, other.name),
-        store=own_store(left, kept, value=new_value, operator=operator, where=where) if kept.name else None,
+        store=own_store(left, kept, value=value, operator=operator, where=where) if kept.name else None,
         window_nodes=tuple(node for node in window_nodes if node is not None),
         origin=where,
     )
-    return left.then(node, key=kept.key, value=kept.value or new_value)
+    return left.then(node, key=kept.key, value=kept.value or value)
 
 
 def _check_keys(left: Point, right: Point, operator: str, where: Origin) -> None:
@@ -91,5 +89,5 @@ def _check_keys(left: Point, right: Point, operator: str, where: Origin) -> None
             f"{operator}: keys of this table are {left.key.name}, keys of the other one are {right.key.name};"
             " a join needs keys of one type.",
             where,
-            "group one of them by the other's key, or join by a foreign key",
+            f"{operator.replace('outer', 'left')}(other, joiner, foreign_key=lambda key, value: value)",
         )

@@ -88,14 +88,14 @@ def transform_rows(
     Source: `KTableImpl#doTransformValues`.
     """
     operator, kept = "transform_values", Materialized.of(store)
-    check_supplier(at.graph, supplier, ValueTransformer, operator=operator, where=where)
-    _, hinted = forwarded_types(supplier)
+    made = check_supplier(at.graph, supplier, ValueTransformer, operator=operator, where=where)
+    _, hinted = forwarded_types(supplier, made)
     known = at.settle(value, hinted, operator=operator, argument="value", where=where)
     node = TableTransformValues(
         name=at.graph.name_of(name, "KTABLE-TRANSFORMVALUES-"),
         parents=(at.node,),
         supplier=supplier,
-        connected=connected_stores(at.graph, supplier, connected, operator=operator, where=where),
+        connected=connected_stores(at.graph, supplier, made, connected, operator=operator, where=where),
         store=own_store(at, kept, value=known, operator=operator, where=where) if kept.name else None,
         origin=where,
     )

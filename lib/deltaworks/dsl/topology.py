@@ -9,7 +9,7 @@ from typing import Any, Literal
 from deltaworks.dsl.graph import BuilderConfig, Graph, call_site
 from deltaworks.dsl.mistakes import Handle, check_partitioner, check_reads, need_topics
 from deltaworks.dsl.point import Typed, settle
-from deltaworks.dsl.processing import add_store, check_supplier, makes_fixed_keys, own_stores
+from deltaworks.dsl.processing import add_store, check_supplier, own_stores
 from deltaworks.dsl.shown import collected
 from deltaworks.dsl.state_stores import StoreBuilder
 from deltaworks.errors import TopologyError
@@ -129,14 +129,13 @@ class Topology(Handle):
         """
         where = call_site()
         kinds = (Processor, FixedKeyProcessor)
-        check_supplier(self._graph, supplier, kinds, operator="add_processor", where=where)
-        fixed = makes_fixed_keys(supplier)
+        made = check_supplier(self._graph, supplier, kinds, operator="add_processor", where=where)
         self._parents(name, parents, where)
-        if fixed:
+        if isinstance(made, FixedKeyProcessor):
             self._add(FixedKeyProcessorNode(name=name, parents=parents, supplier=supplier, origin=where))  # type: ignore[arg-type]
         else:
             self._add(ProcessorNode(name=name, parents=parents, supplier=supplier, origin=where))  # type: ignore[arg-type]
-        for store in own_stores(supplier):
+        for store in own_stores(supplier, made):
             self._add_store(store, name, where=where)
         return self
 

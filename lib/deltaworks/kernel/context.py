@@ -17,7 +17,7 @@ from deltaworks.errors import (
     StreamsError,
     TransientError,
 )
-from deltaworks.kernel.errors import ErrorPolicy, answer, class_name, dead_letter, error_context, stops
+from deltaworks.kernel.errors import ErrorPolicy, answer, class_name, dead_letter, described, error_context, stops
 from deltaworks.kernel.records import Collector, Coordinates, DeadLetter, Headers, RecordBatch
 from deltaworks.kernel.sizes import shortened
 from deltaworks.topology.error_handlers import (
@@ -355,7 +355,7 @@ class TaskContext:
             origin=self._origins.get(letter.operator),
         )
         return StreamsError(
-            f"a record {what}: {class_name(error)}: {error}",
+            f"a record {what}: {described(error)}",
             position=position,
             hint='Pipeline(..., on_error="continue") sets such records aside as dead letters and goes on.',
         )

@@ -19,8 +19,9 @@ from deltaworks.topology.error_handlers import (
     OnError,
     Response,
 )
+from deltaworks.topology.java_names import advice
 
-__all__ = ["ErrorPolicy", "OnError", "answer", "class_name", "dead_letter_record", "error_context"]
+__all__ = ["ErrorPolicy", "OnError", "answer", "class_name", "dead_letter_record", "described", "error_context"]
 
 _HEADER = "__streams.errors."
 
@@ -92,6 +93,12 @@ def class_name(error: BaseException) -> str:
     """`module.Class`; only `Class` for a builtin."""
     kind = type(error)
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def described(error: Exception) -> str:
+    """An error in one line, with what to write instead if its author had Kafka Streams' names in mind."""
+    hint = advice(error)
+    return f"{class_name(error)}: {error}" + (f"; write {hint}" if hint else "")
 
 
 def _utf8(text: str) -> str:

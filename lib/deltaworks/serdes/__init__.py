@@ -1,6 +1,6 @@
 """Serdes: how keys and values become bytes, compatible with Kafka's own serializers.
 
-Null never reaches a serde: a null key or value stays null.
+A null key or value stays null and never reaches a serde; called with None, each of these returns None.
 """
 
 from deltaworks.serdes.base import Serde

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeVar
+from typing import Any, Never, Protocol, TypeVar, cast
 
 T = TypeVar("T")
 
+NULL: Never = cast("Never", None)
+"""What our serdes make of None, as Kafka's do. It has every type: who gives no None gets none."""
+
 
 class Serde(Protocol[T]):
-    """Serializes and deserializes one type. The caller handles null, which never reaches a serde.
+    """Serializes and deserializes one type.
+
+    A null key or value of a topology stays null and never reaches a serde, so yours need not handle None. The serdes of
+    this package return None for None, as Kafka's do.
 
     A serde is sent to the executors, so it survives `pickle` (`cloudpickle` when its type lives in the main script).
     """

@@ -8,6 +8,7 @@ from typing import Any, Generic, Literal, TypeVar
 import msgspec
 
 from deltaworks.errors import SerializationError
+from deltaworks.serdes.base import NULL
 from deltaworks.serdes.primitives import unfit
 
 T = TypeVar("T")
@@ -52,15 +53,19 @@ class Json(Generic[T]):
         finally:
             _forget_cache(self.type)
 
-    def serialize(self, value: T) -> bytes:
+    def serialize(self, value: T | None) -> bytes:
         """The value as compact JSON in UTF-8; fields are not checked again."""
+        if value is None:
+            return NULL
         try:
             return self._encode(value)
         except (TypeError, ValueError, OverflowError) as error:
             raise unfit(value, self.name, error) from error
 
-    def deserialize(self, data: bytes) -> T:
+    def deserialize(self, data: bytes | None) -> T:
         """The value, checked against the type; an error names the field that does not fit."""
+        if data is None:
+            return NULL
         try:
             return self._decode(data)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

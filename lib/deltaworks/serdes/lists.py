@@ -6,7 +6,7 @@ import struct
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from deltaworks.serdes.base import Serde
+from deltaworks.serdes.base import NULL, Serde
 from deltaworks.serdes.primitives import Double, Float, Integer, Long, Short, unfit, unreadable
 from deltaworks.serdes.scalars import Timestamp, Uuid
 
@@ -41,8 +41,10 @@ class ListOf(Generic[T]):
         """`list[T]`."""
         return list[self.inner.type]  # type: ignore[name-defined]
 
-    def serialize(self, value: list[T | None]) -> bytes:
+    def serialize(self, value: list[T | None] | None) -> bytes:
         """The strategy in one byte, the nulls if they are listed, the number of entries, the entries."""
+        if value is None:
+            return NULL
         if not isinstance(value, list | tuple):
             raise unfit(value, self.name)
         count = _INT.pack(len(value))
@@ -59,8 +61,10 @@ class ListOf(Generic[T]):
             ]
         )
 
-    def deserialize(self, data: bytes) -> list[T | None]:
+    def deserialize(self, data: bytes | None) -> list[T | None]:
         """The entries; bytes that end too early or continue after them are refused."""
+        if data is None:
+            return NULL
         reader = _Reader(data, self.name)
         strategy, size = reader.take(1)[0], _size(self.inner)
         if strategy not in (_FIXED, _VARIABLE) or (size is None and strategy == _FIXED):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from deltaworks.errors import SerializationError
+from deltaworks.serdes.base import NULL
 
 
 @dataclass(frozen=True)
@@ -16,8 +17,10 @@ class String:
     name: ClassVar[str] = "string"
     type: ClassVar[type[str]] = str
 
-    def serialize(self, value: str) -> bytes:
+    def serialize(self, value: str | None) -> bytes:
         """The text in UTF-8."""
+        if value is None:
+            return NULL
         try:
             return value.encode()
         except AttributeError as error:
@@ -25,8 +28,10 @@ class String:
         except UnicodeEncodeError as error:
             raise unfit(value, "string", error) from error
 
-    def deserialize(self, data: bytes) -> str:
+    def deserialize(self, data: bytes | None) -> str:
         """The text; bytes that are not UTF-8 are refused, while Kafka's deserializer replaces them."""
+        if data is None:
+            return NULL
         try:
             return data.decode()
         except UnicodeDecodeError as error:
@@ -40,14 +45,18 @@ class Bytes:
     name: ClassVar[str] = "bytes"
     type: ClassVar[type[bytes]] = bytes
 
-    def serialize(self, value: bytes) -> bytes:
+    def serialize(self, value: bytes | None) -> bytes:
         """The same bytes."""
+        if value is None:
+            return NULL
         if not isinstance(value, bytes):
             raise unfit(value, "bytes")
         return value
 
-    def deserialize(self, data: bytes) -> bytes:
+    def deserialize(self, data: bytes | None) -> bytes:
         """The same bytes."""
+        if data is None:
+            return NULL
         return data
 
 
@@ -58,15 +67,19 @@ class Integer:
     name: ClassVar[str] = "integer"
     type: ClassVar[type[int]] = int
 
-    def serialize(self, value: int) -> bytes:
+    def serialize(self, value: int | None) -> bytes:
         """4 bytes."""
+        if value is None:
+            return NULL
         try:
             return _INT.pack(value)
         except struct.error as error:
             raise unfit(value, "integer", error) from error
 
-    def deserialize(self, data: bytes) -> int:
+    def deserialize(self, data: bytes | None) -> int:
         """The number; anything but 4 bytes is refused."""
+        if data is None:
+            return NULL
         try:
             return _INT.unpack(data)[0]  # type: ignore[no-any-return]
         except struct.error as error:
@@ -80,15 +93,19 @@ class Long:
     name: ClassVar[str] = "long"
     type: ClassVar[type[int]] = int
 
-    def serialize(self, value: int) -> bytes:
+    def serialize(self, value: int | None) -> bytes:
         """8 bytes."""
+        if value is None:
+            return NULL
         try:
             return _LONG.pack(value)
         except struct.error as error:
             raise unfit(value, "long", error) from error
 
-    def deserialize(self, data: bytes) -> int:
+    def deserialize(self, data: bytes | None) -> int:
         """The number; anything but 8 bytes is refused."""
+        if data is None:
+            return NULL
         try:
             return _LONG.unpack(data)[0]  # type: ignore[no-any-return]
         except struct.error as error:
@@ -102,15 +119,19 @@ class Double:
     name: ClassVar[str] = "double"
     type: ClassVar[type[float]] = float
 
-    def serialize(self, value: float) -> bytes:
+    def serialize(self, value: float | None) -> bytes:
         """8 bytes."""
+        if value is None:
+            return NULL
         try:
             return _DOUBLE.pack(value)
         except struct.error as error:
             raise unfit(value, "double", error) from error
 
-    def deserialize(self, data: bytes) -> float:
+    def deserialize(self, data: bytes | None) -> float:
         """The number; anything but 8 bytes is refused."""
+        if data is None:
+            return NULL
         try:
             return _DOUBLE.unpack(data)[0]  # type: ignore[no-any-return]
         except struct.error as error:
@@ -124,15 +145,19 @@ class Float:
     name: ClassVar[str] = "float"
     type: ClassVar[type[float]] = float
 
-    def serialize(self, value: float) -> bytes:
+    def serialize(self, value: float | None) -> bytes:
         """4 bytes."""
+        if value is None:
+            return NULL
         try:
             return _FLOAT.pack(value)
         except (struct.error, OverflowError) as error:
             raise unfit(value, "float", error) from error
 
-    def deserialize(self, data: bytes) -> float:
+    def deserialize(self, data: bytes | None) -> float:
         """The number; anything but 4 bytes is refused."""
+        if data is None:
+            return NULL
         try:
             return _FLOAT.unpack(data)[0]  # type: ignore[no-any-return]
         except struct.error as error:
@@ -146,15 +171,19 @@ class Short:
     name: ClassVar[str] = "short"
     type: ClassVar[type[int]] = int
 
-    def serialize(self, value: int) -> bytes:
+    def serialize(self, value: int | None) -> bytes:
         """2 bytes."""
+        if value is None:
+            return NULL
         try:
             return _SHORT.pack(value)
         except struct.error as error:
             raise unfit(value, "short", error) from error
 
-    def deserialize(self, data: bytes) -> int:
+    def deserialize(self, data: bytes | None) -> int:
         """The number; anything but 2 bytes is refused."""
+        if data is None:
+            return NULL
         try:
             return _SHORT.unpack(data)[0]  # type: ignore[no-any-return]
         except struct.error as error:
@@ -168,14 +197,18 @@ class Boolean:
     name: ClassVar[str] = "boolean"
     type: ClassVar[type[bool]] = bool
 
-    def serialize(self, value: bool) -> bytes:
+    def serialize(self, value: bool | None) -> bytes:
         """`01` or `00`."""
+        if value is None:
+            return NULL
         if not isinstance(value, bool):
             raise unfit(value, "boolean")
         return b"\1" if value else b"\0"
 
-    def deserialize(self, data: bytes) -> bool:
+    def deserialize(self, data: bytes | None) -> bool:
         """The boolean; anything but `01` and `00` is refused."""
+        if data is None:
+            return NULL
         if data not in (b"\0", b"\1"):
             raise unreadable(data, "boolean")
         return data == b"\1"
@@ -189,11 +222,15 @@ class Void:
     type: ClassVar[type[None]] = type(None)
 
     def serialize(self, value: None) -> bytes:
-        """Refuses every value, because only null is allowed."""
+        """Refuses every value but None."""
+        if value is None:
+            return NULL
         raise unfit(value, "void")
 
-    def deserialize(self, data: bytes) -> None:
+    def deserialize(self, data: bytes | None) -> None:
         """Refuses, likewise."""
+        if data is None:
+            return
         raise unreadable(data, "void")
 
 

@@ -8,6 +8,7 @@ from decimal import Decimal, InvalidOperation
 from typing import ClassVar
 from uuid import UUID
 
+from deltaworks.serdes.base import NULL
 from deltaworks.serdes.primitives import Long, unfit, unreadable
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
@@ -22,14 +23,18 @@ class Uuid:
     name: ClassVar[str] = "uuid"
     type: ClassVar[type[UUID]] = UUID
 
-    def serialize(self, value: UUID) -> bytes:
+    def serialize(self, value: UUID | None) -> bytes:
         """36 bytes."""
+        if value is None:
+            return NULL
         if not isinstance(value, UUID):
             raise unfit(value, "uuid")
         return str(value).encode()
 
-    def deserialize(self, data: bytes) -> UUID:
+    def deserialize(self, data: bytes | None) -> UUID:
         """The id; anything but the 36 characters is refused."""
+        if data is None:
+            return NULL
         try:
             if len(data) != _UUID_BYTES:
                 raise ValueError(f"there should be {_UUID_BYTES}")
@@ -55,14 +60,18 @@ class DecimalText:
     name: ClassVar[str] = "decimal"
     type: ClassVar[type[Decimal]] = Decimal
 
-    def serialize(self, value: Decimal) -> bytes:
+    def serialize(self, value: Decimal | None) -> bytes:
         """Its digits, without an exponent."""
+        if value is None:
+            return NULL
         if not isinstance(value, Decimal) or not value.is_finite():
             raise unfit(value, "decimal")
         return f"{value:f}".encode()
 
-    def deserialize(self, data: bytes) -> Decimal:
+    def deserialize(self, data: bytes | None) -> Decimal:
         """The number, exactly."""
+        if data is None:
+            return NULL
         try:
             value = Decimal(data.decode())
         except (InvalidOperation, UnicodeDecodeError) as error:
@@ -92,8 +101,10 @@ class ConnectDecimal:
         """Such as `connect-decimal(2)`."""
         return f"connect-decimal({self.scale})"
 
-    def serialize(self, value: Decimal) -> bytes:
+    def serialize(self, value: Decimal | None) -> bytes:
         """The unscaled integer in two's complement, as few bytes as possible."""
+        if value is None:
+            return NULL
         if not isinstance(value, Decimal) or not value.is_finite():
             raise unfit(value, self.name)
         sign, digits, exponent = value.as_tuple()
@@ -109,8 +120,10 @@ class ConnectDecimal:
         size = (unscaled if unscaled >= 0 else ~unscaled).bit_length() // 8 + 1
         return unscaled.to_bytes(size, "big", signed=True)
 
-    def deserialize(self, data: bytes) -> Decimal:
+    def deserialize(self, data: bytes | None) -> Decimal:
         """The number, with `scale` digits behind the point."""
+        if data is None:
+            return NULL
         if not data:
             raise unreadable(data, self.name)
         unscaled = int.from_bytes(data, "big", signed=True)
@@ -132,8 +145,10 @@ class Timestamp:
     name: ClassVar[str] = "timestamp"
     type: ClassVar[type[datetime]] = datetime
 
-    def serialize(self, value: datetime) -> bytes:
+    def serialize(self, value: datetime | None) -> bytes:
         """8 bytes."""
+        if value is None:
+            return NULL
         if not isinstance(value, datetime):
             raise unfit(value, "timestamp")
         if value.tzinfo is None:
@@ -143,8 +158,10 @@ class Timestamp:
             raise unfit(value, "timestamp", "it has microseconds")
         return _LONG.serialize(milliseconds)
 
-    def deserialize(self, data: bytes) -> datetime:
+    def deserialize(self, data: bytes | None) -> datetime:
         """The instant in UTC; anything but 8 bytes is refused, and so is any year that Python does not have."""
+        if data is None:
+            return NULL
         try:
             return _EPOCH + _LONG.deserialize(data) * _MILLISECOND
         except OverflowError as error:

@@ -10,8 +10,8 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from deltaworks.serdes.base import Serde
-from deltaworks.serdes.primitives import unreadable
+from deltaworks.serdes.base import NULL, Serde
+from deltaworks.serdes.primitives import unfit, unreadable
 
 K = TypeVar("K")
 
@@ -68,6 +68,12 @@ class FixedSize:
         return min(start_ms + self.size_ms, LAST_END_MS)
 
 
+def _key(serde: TimeWindowed[K] | SessionWindowed[K], value: Windowed[K]) -> bytes:
+    if value.key is None:
+        raise unfit(value, serde.name, "it has no key")
+    return serde.inner.serialize(value.key)
+
+
 @dataclass(frozen=True)
 class TimeWindowed(Generic[K]):
     """The inner key, then the start (8 bytes, big-endian); the end follows from the windows (`TimeWindowedSerde`).
@@ -110,12 +116,16 @@ class TimeWindowed(Generic[K]):
         """`Windowed[K]`."""
         return Windowed[self.inner.type]  # type: ignore[name-defined]
 
-    def serialize(self, value: Windowed[K]) -> bytes:
+    def serialize(self, value: Windowed[K] | None) -> bytes:
         """The bytes of the inner key, then those of the start."""
-        return self.inner.serialize(value.key) + _TIME.pack(value.start_ms)
+        if value is None:
+            return NULL
+        return _key(self, value) + _TIME.pack(value.start_ms)
 
-    def deserialize(self, data: bytes) -> Windowed[K]:
+    def deserialize(self, data: bytes | None) -> Windowed[K]:
         """The key and its window."""
+        if data is None:
+            return NULL
         if len(data) < _TIME.size:
             raise unreadable(data, self.name)
         (start_ms,) = _TIME.unpack_from(data, len(data) - _TIME.size)
@@ -138,12 +148,16 @@ class SessionWindowed(Generic[K]):
         """`Windowed[K]`."""
         return Windowed[self.inner.type]  # type: ignore[name-defined]
 
-    def serialize(self, value: Windowed[K]) -> bytes:
+    def serialize(self, value: Windowed[K] | None) -> bytes:
         """The bytes of the inner key, then those of the end and of the start."""
-        return self.inner.serialize(value.key) + _TIMES.pack(value.end_ms, value.start_ms)
+        if value is None:
+            return NULL
+        return _key(self, value) + _TIMES.pack(value.end_ms, value.start_ms)
 
-    def deserialize(self, data: bytes) -> Windowed[K]:
+    def deserialize(self, data: bytes | None) -> Windowed[K]:
         """The key and its session."""
+        if data is None:
+            return NULL
         if len(data) < _TIMES.size:
             raise unreadable(data, self.name)
         end_ms, start_ms = _TIMES.unpack_from(data, len(data) - _TIMES.size)

@@ -37,7 +37,7 @@ from deltaworks.serdes.type_names import type_name
 from deltaworks.serdes.windowed import Windowed
 from deltaworks.testing.shown import entries, html_table, typed_name
 from deltaworks.topology.stages import StoreKind, StoreSpec
-from deltaworks.topology.state_stores import VersionedRecord
+from deltaworks.topology.state_stores import ValueAndTimestamp, VersionedRecord
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -87,7 +87,8 @@ class TestKeyValueStore(_StoreUnderTest[KeyValueStore | LruStore], Generic[K, V]
 
     def get(self, key: K) -> V | None:
         """The value of a key, None if there is none."""
-        return self.access.get(key)
+        found: V | None = _plain(self.access.get(key))
+        return found
 
     def put(self, key: K, value: V | None, timestamp_ms: int = 0) -> None:
         """Sets the value of a key; None deletes it. The time is for stores that keep one."""
@@ -102,15 +103,15 @@ class TestKeyValueStore(_StoreUnderTest[KeyValueStore | LruStore], Generic[K, V]
 
     def range(self, from_key: K | None, to_key: K | None) -> list[tuple[K, V]]:
         """`(key, value)` of the keys between two keys, both inclusive; None: no bound."""
-        return list(self.access.range(from_key, to_key))
+        return _pairs(self.access.range(from_key, to_key))
 
     def prefix_scan(self, prefix: Any) -> list[tuple[K, V]]:
         """`(key, value)` of the keys whose bytes begin with those of `prefix`."""
-        return list(self.access.prefix_scan(prefix))
+        return _pairs(self.access.prefix_scan(prefix))
 
     def all(self) -> list[tuple[K, V]]:
         """`(key, value)` in the order of the key bytes."""
-        return list(self.access.all())
+        return _pairs(self.access.all())
 
     def all_with_timestamps(self) -> list[tuple[K, V, int]]:
         """`(key, value, timestamp_ms)` in the order of the key bytes; 0 where the store keeps no times."""
@@ -125,7 +126,7 @@ class TestKeyValueStore(_StoreUnderTest[KeyValueStore | LruStore], Generic[K, V]
         return len(self.all())
 
     def _entries(self) -> Iterable[tuple[Any, Any]]:
-        return self.access.all()
+        return ((key, _plain(found)) for key, found in self.access.all())
 
 
 class TestVersionedStore(_StoreUnderTest[VersionedStore], Generic[K, V]):
@@ -197,15 +198,16 @@ class TestWindowStore(_StoreUnderTest[WindowStore], Generic[K, V]):
 
     def fetch(self, key: K, start_ms: int) -> V | None:
         """The value of a key in the window that starts then, None if there is none."""
-        return self.access.fetch(key, start_ms)
+        found: V | None = _plain(self.access.fetch(key, start_ms))
+        return found
 
     def fetch_range(self, key: K, from_ms: int, to_ms: int) -> list[tuple[int, V]]:
         """`(start_ms, value)` of the windows of a key that start in `[from_ms, to_ms]`, oldest first."""
-        return list(self.access.fetch_range(key, from_ms, to_ms))
+        return _pairs(self.access.fetch_range(key, from_ms, to_ms))
 
     def fetch_all(self, from_ms: int, to_ms: int) -> list[tuple[Windowed[K], V]]:
         """`(window, value)` of the windows of all keys that start in `[from_ms, to_ms]`."""
-        return list(self.access.fetch_all(from_ms, to_ms))
+        return _pairs(self.access.fetch_all(from_ms, to_ms))
 
     def put(self, key: K, value: V | None, start_ms: int, timestamp_ms: int = 0) -> None:
         """Sets the value of a key in a window; None deletes it. The time is for stores that keep one."""
@@ -216,11 +218,11 @@ class TestWindowStore(_StoreUnderTest[WindowStore], Generic[K, V]):
 
     def all(self) -> list[tuple[Windowed[K], V]]:
         """`(window, value)` by segment of time, then in the order of the key bytes, then of starts."""
-        return list(self.access.all())
+        return _pairs(self.access.all())
 
     def all_with_timestamps(self) -> list[tuple[Windowed[K], V, int]]:
         """`(window, value, timestamp_ms)` in the order of `all`; 0 where the store keeps no times."""
-        return list(self.access.all_with_timestamps())
+        return self.access.rows()
 
     @property
     def keeps_timestamps(self) -> bool:
@@ -231,7 +233,7 @@ class TestWindowStore(_StoreUnderTest[WindowStore], Generic[K, V]):
         return len(self.all())
 
     def _entries(self) -> Iterable[tuple[Any, Any]]:
-        return self.access.all()
+        return ((key, _plain(found)) for key, found in self.access.all())
 
 
 class TestSessionStore(_StoreUnderTest[SessionStore], Generic[K, V]):
@@ -308,3 +310,12 @@ _METHODS: dict[StoreKind, str] = {
     "session": "session_store",
 }
 """Kind of store -> method of the test driver."""
+
+
+def _plain(found: Any) -> Any:
+    """A value of any store, without its time."""
+    return found.value if isinstance(found, ValueAndTimestamp) else found
+
+
+def _pairs(rows: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    return [(key, _plain(found)) for key, found in rows]

@@ -38,7 +38,7 @@ class JoinWindows(Keywords):
     >>> builder = StreamsBuilder()
     >>> orders, payments = (builder.stream(topic, key=str, value=str) for topic in ("orders", "payments"))
     >>> near = JoinWindows(difference=timedelta(minutes=1), grace=timedelta(0))
-    >>> orders.join_stream(payments, lambda *both: " ".join(both), near, value=str, store="paid").to("paid")
+    >>> orders.join(payments, lambda *both: " ".join(both), near, value=str, store="paid").to("paid")
     >>> driver = TopologyTestDriver(builder.build())
     >>> driver.create_input_topic("orders").pipe_input("1", "book", timestamp_ms=0)
     >>> for time in (60_000, 60_001):  # the second one is too far away

@@ -101,14 +101,27 @@ class KeyValueStore(Protocol[K, V]):
 class TimestampedKeyValueStore(Protocol[K, V]):
     """One value per key with its time; the store of a table is one.
 
-    Source: `TimestampedKeyValueStore`; differs: `get` and the iterators give plain values, `get_with_timestamp` and
-    `all_with_timestamps` give both.
+    Source: `TimestampedKeyValueStore`; differs: values and times are put as two arguments.
+
+    >>> from deltaworks import Processor, Record, StreamsBuilder
+    >>> from deltaworks.testing import TopologyTestDriver
+    >>> class Since(Processor[str, str, str, int]):
+    ...     def process(self, record: Record[str, str]) -> None:
+    ...         users: TimestampedKeyValueStore[str, str] = self.context.state_store("users")
+    ...         user = users.get(record.key)
+    ...         if user is not None:
+    ...             self.context.forward(record.with_value(user.timestamp_ms))
+    >>> builder = StreamsBuilder()
+    >>> users = builder.table("users", key=str, value=str, store="users")
+    >>> builder.stream("in", key=str, value=str).process(Since, "users").to("since")
+    >>> driver = TopologyTestDriver(builder.build())
+    >>> driver.create_input_topic("users").pipe_input("ann", "Ann Smith", timestamp_ms=5)
+    >>> driver.create_input_topic("in").pipe_input("ann", "visit", timestamp_ms=9)
+    >>> driver.create_output_topic("since").read_key_value()
+    ('ann', 5)
     """
 
-    def get(self, key: K) -> V | None:
-        """The value of a key, None if there is none."""
-
-    def get_with_timestamp(self, key: K) -> ValueAndTimestamp[V] | None:
+    def get(self, key: K) -> ValueAndTimestamp[V] | None:
         """The value of a key and its time, None if there is none."""
 
     def put(self, key: K, value: V | None, timestamp_ms: int) -> None:
@@ -123,25 +136,19 @@ class TimestampedKeyValueStore(Protocol[K, V]):
     def delete(self, key: K) -> ValueAndTimestamp[V] | None:
         """Deletes a key; returns what was there before."""
 
-    def range(self, from_key: K | None, to_key: K | None) -> Iterator[tuple[K, V]]:
-        """`(key, value)` of the keys between two keys, both inclusive; None: no bound."""
+    def range(self, from_key: K | None, to_key: K | None) -> Iterator[tuple[K, ValueAndTimestamp[V]]]:
+        """`(key, value and time)` of the keys between two keys, both inclusive; None: no bound."""
 
-    def reverse_range(self, from_key: K | None, to_key: K | None) -> Iterator[tuple[K, V]]:
+    def reverse_range(self, from_key: K | None, to_key: K | None) -> Iterator[tuple[K, ValueAndTimestamp[V]]]:
         """Like `range`, the last key first."""
 
-    def range_with_timestamps(self, from_key: K | None, to_key: K | None) -> Iterator[tuple[K, V, int]]:
-        """`(key, value, timestamp_ms)` of the keys between two keys, both inclusive; None: no bound."""
+    def all(self) -> Iterator[tuple[K, ValueAndTimestamp[V]]]:
+        """`(key, value and time)` of every key."""
 
-    def all(self) -> Iterator[tuple[K, V]]:
-        """`(key, value)` of every key."""
-
-    def reverse_all(self) -> Iterator[tuple[K, V]]:
+    def reverse_all(self) -> Iterator[tuple[K, ValueAndTimestamp[V]]]:
         """Like `all`, the last key first."""
 
-    def all_with_timestamps(self) -> Iterator[tuple[K, V, int]]:
-        """`(key, value, timestamp_ms)` of every key."""
-
-    def prefix_scan(self, prefix: Any, serde: Serde[Any] | None = None) -> Iterator[tuple[K, V]]:
+    def prefix_scan(self, prefix: Any, serde: Serde[Any] | None = None) -> Iterator[tuple[K, ValueAndTimestamp[V]]]:
         """See `KeyValueStore.prefix_scan`."""
 
     def approximate_num_entries(self) -> int:
@@ -219,48 +226,42 @@ class WindowStore(Protocol[K, V]):
 class TimestampedWindowStore(Protocol[K, V]):
     """A `WindowStore` that keeps a time with each value; the store of a windowed table is one.
 
-    Source: `TimestampedWindowStore`; differs: as `TimestampedKeyValueStore`.
+    Source: `TimestampedWindowStore`; differs: as `WindowStore`; values and times are put as two arguments.
     """
 
     def put(self, key: K, value: V | None, start_ms: int, timestamp_ms: int) -> None:
         """Sets the value of a key and its time in the window that starts then; a None value deletes it."""
 
-    def fetch(self, key: K, start_ms: int) -> V | None:
-        """The value of a key in the window that starts then, None if there is none."""
-
-    def fetch_with_timestamp(self, key: K, start_ms: int) -> ValueAndTimestamp[V] | None:
+    def fetch(self, key: K, start_ms: int) -> ValueAndTimestamp[V] | None:
         """The value of a key in the window that starts then and its time, None if there is none."""
 
-    def fetch_range(self, key: K, from_ms: int, to_ms: int) -> Iterator[tuple[int, V]]:
+    def fetch_range(self, key: K, from_ms: int, to_ms: int) -> Iterator[tuple[int, ValueAndTimestamp[V]]]:
         """See `WindowStore.fetch_range`."""
 
-    def backward_fetch_range(self, key: K, from_ms: int, to_ms: int) -> Iterator[tuple[int, V]]:
+    def backward_fetch_range(self, key: K, from_ms: int, to_ms: int) -> Iterator[tuple[int, ValueAndTimestamp[V]]]:
         """See `WindowStore.backward_fetch_range`."""
 
     def fetch_keys(
         self, from_key: K | None, to_key: K | None, from_ms: int, to_ms: int
-    ) -> Iterator[tuple[Windowed[K], V]]:
+    ) -> Iterator[tuple[Windowed[K], ValueAndTimestamp[V]]]:
         """See `WindowStore.fetch_keys`."""
 
     def backward_fetch_keys(
         self, from_key: K | None, to_key: K | None, from_ms: int, to_ms: int
-    ) -> Iterator[tuple[Windowed[K], V]]:
+    ) -> Iterator[tuple[Windowed[K], ValueAndTimestamp[V]]]:
         """See `WindowStore.backward_fetch_keys`."""
 
-    def fetch_all(self, from_ms: int, to_ms: int) -> Iterator[tuple[Windowed[K], V]]:
+    def fetch_all(self, from_ms: int, to_ms: int) -> Iterator[tuple[Windowed[K], ValueAndTimestamp[V]]]:
         """See `WindowStore.fetch_all`."""
 
-    def backward_fetch_all(self, from_ms: int, to_ms: int) -> Iterator[tuple[Windowed[K], V]]:
+    def backward_fetch_all(self, from_ms: int, to_ms: int) -> Iterator[tuple[Windowed[K], ValueAndTimestamp[V]]]:
         """See `WindowStore.backward_fetch_all`."""
 
-    def all(self) -> Iterator[tuple[Windowed[K], V]]:
-        """`(window, value)` of all windows."""
+    def all(self) -> Iterator[tuple[Windowed[K], ValueAndTimestamp[V]]]:
+        """`(window, value and time)` of all windows."""
 
-    def backward_all(self) -> Iterator[tuple[Windowed[K], V]]:
+    def backward_all(self) -> Iterator[tuple[Windowed[K], ValueAndTimestamp[V]]]:
         """Like `all`, the last first."""
-
-    def all_with_timestamps(self) -> Iterator[tuple[Windowed[K], V, int]]:
-        """`(window, value, timestamp_ms)` of all windows."""
 
 
 class SessionStore(Protocol[K, V]):

@@ -115,3 +115,40 @@ def test_deploy_without_the_registry_changes_nothing(
 
     assert "deltaworks up" in capsys.readouterr().err
     assert not command.home.exists()
+
+
+@pytest.mark.parametrize("arguments", [("topology", "p"), ("run", "p"), ("deploy", "p")])
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        (
+            PIPELINE.replace("lambda builder: None", "lambda builder: (\n    builder.strem('words'))"),
+            "StreamsBuilder has no operator 'strem'.\n    at {job}:3\n    Hint: stream(...)",
+        ),
+        (
+            "from deltaworks import Stores\n\nStores.keyValueStoreBuilder()\n",
+            "at {job}:3\n  Hint: Stores.key_value('name', key=str, value=int)",
+        ),
+        ("import deltaworks\npipeline = (\n", "SyntaxError: '(' was never closed.\n  at {job}:2"),
+    ],
+    ids=["topology", "module", "syntax"],
+)
+def test_a_mistake_in_a_job_is_told_with_its_line_and_without_a_traceback(
+    arguments: tuple[str, ...],
+    code: str,
+    told: str,
+    command: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    job = command.project / "jobs" / "p.py"
+    job.write_text(code)
+    monkeypatch.setattr(sys, "path", [str(command.project), *sys.path])
+    for name in [each for each in sys.modules if each.split(".")[0] == "jobs"]:
+        monkeypatch.delitem(sys.modules, name)
+
+    assert call(monkeypatch, *arguments) == exits.CONFIG
+
+    shown = capsys.readouterr().err
+    assert told.format(job=job) in "\n".join(line.rstrip() for line in shown.splitlines())
+    assert "Traceback" not in shown

@@ -29,7 +29,7 @@ class Broker:
 def topology(builder: StreamsBuilder) -> None:
     users = builder.global_table("users", key=str, value=str, store="users")
     orders = builder.stream("orders", key=str, value=str)
-    orders.join_global(users, lambda key, _: key, lambda order, user: order + user, value=str).to("enriched")
+    orders.join(users, lambda order, user: order + user, selector=lambda key, _: key, value=str).to("enriched")
 
 
 PIPELINE = Pipeline(name="shop", topology=topology, dead_letters=DeadLetters(topic="letters"))

@@ -18,10 +18,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
+from functools import partial
+from typing import Optional
 
 import msgspec
 
 from deltaworks import BufferConfig, EmitStrategy, JoinWindows, Json, KStream, KTable, SessionWindows, SlidingWindows
+from deltaworks import KeyValueStore, StoreBuilder, Stores
 from deltaworks import StreamsBuilder, String, Suppressed, TimeWindowed, TimeWindows, UnlimitedWindows
 from deltaworks import ValueTransformer, Windowed, Windows
 
@@ -79,14 +82,14 @@ builder.stream("nulls", key=str, value=Order, on_null="drop")  # error: incompat
 """,
     "joins of streams and global tables": """
 near = JoinWindows(difference=timedelta(seconds=1), grace=timedelta(0))
-orders.join_stream(orders, lambda one, two: one.amount + two.amount, near, store="a").filter(lambda _, n: n > 0)
-orders.join_stream(orders, lambda one, two: one.amuont, near, store="a")  # error: no attribute "amuont"
-orders.left_join_stream(orders, lambda one, two: two.amount, near, store="a")  # error: Item "None" of
-orders.outer_join_stream(orders, lambda one, two: one.amount, near, store="a")  # error: Item "None" of
+orders.join(orders, lambda one, two: one.amount + two.amount, near, store="a").filter(lambda _, n: n > 0)
+orders.join(orders, lambda one, two: one.amuont, near, store="a")  # error: no attribute "amuont"
+orders.left_join(orders, lambda one, two: two.amount, near, store="a")  # error: Item "None" of
+orders.outer_join(orders, lambda one, two: one.amount, near, store="a")  # error: Item "None" of
 places = builder.global_table("users", key=str, value=User, store="places")
-orders.join_global(places, lambda _, order: order.order_id, lambda order, user: user.name).map_values(str.upper)
-orders.left_join_global(places, lambda key, _: key, lambda order, user: user.name)  # error: Item "None" of
-orders.join_global(places, lambda _, order: order.amount, enrich)  # error: Argument 2 to "join_global"
+orders.join(places, lambda order, user: user.name, selector=lambda _, order: order.order_id).map_values(str.upper)
+orders.left_join(places, lambda order, user: user.name, selector=lambda key, _: key)  # error: Item "None" of
+orders.join(places, enrich, selector=lambda _, order: order.amount)  # error: Argument "selector" to "join"
 orders.left_join(users, lambda order, user: user.name, grace=timedelta(1))  # error: Item "None" of
 """,
     "filter": """
@@ -141,6 +144,18 @@ class Length(ValueTransformer[str, User | None, int]):
 
 users.transform_values(Length).filter(lambda _, length: length > 1)
 users.transform_values(Length).filter(lambda _, length: length.name)  # error: no attribute "name"
+""",
+    "types or None": """
+def named_user(order: Order) -> User | None:
+    return None
+
+by_user = orders.map_values(named_user, value=Optional[User])
+by_user.filter(lambda _, user: user.name != "")  # error: Item "None" of "User | None" has no attribute "name"
+orders.map_values(named_user, value=User)  # error: Argument 1 to "map_values"
+orders.map_values(str, value=Optional[User])  # error: Argument "value" to "map_values"
+keyed = Stores.key_value("w", key=Windowed[str], value=int)
+typed: StoreBuilder[KeyValueStore[Windowed[str], int]] = keyed
+other: StoreBuilder[KeyValueStore[str, int]] = keyed  # error: Incompatible types in assignment
 """,
     "select_key": """
 orders.select_key(lambda _, order: order.amount).filter(lambda amount, _: amount > 0)
@@ -215,6 +230,7 @@ class Names(FixedKeyProcessor[str, User, str]):
 orders.process(Amounts).filter(lambda key, amount: key > 1 and amount.is_signed())
 orders.process(Amounts).filter(lambda key, amount: key.isupper())  # error: no attribute "isupper"
 orders.process(lambda: Amounts()).map_values(lambda amount: amount.is_signed())
+orders.process(partial(Amounts)).filter(lambda key, amount: key.isupper())  # error: no attribute "isupper"
 orders.process_values(Names)  # error: Argument 1 to "process_values"
 users.to_stream().process_values(Names, "names").map_values(lambda name: name.upper())
 users.to_stream().process_values(Names).map_values(lambda name: name.amount)  # error: no attribute "amount"
@@ -225,39 +241,129 @@ builder.add_global_store(store, "t", Amounts, key=str, value=User)  # error: Arg
     "stream-stream joins": """
 shipments = builder.stream("shipments", key=str, value=User)
 near = JoinWindows(difference=timedelta(hours=1), grace=timedelta(0))
-shipped = orders.join_stream(shipments, enrich, near, store="j")
+shipped = orders.join(shipments, enrich, near, store="j")
 shipped.filter(lambda _, order: order.user != "")
 shipped.filter(lambda _, order: order.name != "")  # error: "Enriched" has no attribute "name"
-orders.join_stream(shipments, lambda order, shipment: shipment.nmae, near)  # error: "User" has no attribute "nmae"
-left = orders.left_join_stream(shipments, lambda order, shipment: (order.amount, shipment), near, store="l")
+orders.join(shipments, lambda order, shipment: shipment.nmae, near)  # error: "User" has no attribute "nmae"
+left = orders.left_join(shipments, lambda order, shipment: (order.amount, shipment), near, store="l")
 left.filter(lambda _, pair: pair[1] is None or pair[1].name != "")
 left.filter(lambda _, pair: pair[1].name != "")  # error: Item "None" of "User | None" has no attribute "name"
-orders.outer_join_stream(shipments, lambda order, _: order.amount, near)  # error: Item "None" of "Order | None"
-orders.outer_join_stream_with_key(shipments, lambda key, order, shipment: key if order is None else "", near)
-orders.left_join_stream_with_key(shipments, lambda key, order, user: user.name, near)  # error: Item "None"
-orders.join_stream(users, enrich, near)  # error: Argument 1 to "join_stream" of "KStreamJoins"
-orders.join_stream(shipments, enrich, timedelta(1))  # error: Argument 3 to "join_stream" of "KStreamJoins"
+orders.outer_join(shipments, lambda order, _: order.amount, near)  # error: Item "None" of "Order | None"
+orders.outer_join_with_key(shipments, lambda key, order, shipment: key if order is None else "", near)
+orders.left_join_with_key(shipments, lambda key, order, user: user.name, near)  # error: Item "None"
+orders.join(users, enrich, near)  # error: No overload variant of "join" of "KStreamJoins"
+orders.join(shipments, enrich, timedelta(1))  # error: No overload variant of "join" of "KStreamJoins"
 numbers = builder.stream("numbers", key=int, value=User)
-orders.join_stream(numbers, enrich, near)  # error: Argument 1 to "join_stream" of "KStreamJoins"
+orders.join(numbers, enrich, near)  # error: Argument 1 to "join" of "KStreamJoins"
 """,
     "global joins": """
 cities = builder.global_table("cities", key=int, value=User, store="cities")
-found = orders.join_global(cities, lambda key, order: len(order.order_id), enrich)
+found = orders.join(cities, enrich, selector=lambda key, order: len(order.order_id))
 found.filter(lambda _, order: order.user != "")
 found.filter(lambda _, order: order.name != "")  # error: "Enriched" has no attribute "name"
-orders.join_global(cities, lambda key, order: order.order_id, enrich)  # error: Incompatible return value type
-orders.left_join_global(cities, lambda key, _: None, lambda order, city: city.name)  # error: Item "None"
-orders.left_join_global_with_key(cities, lambda key, _: len(key), lambda key, order, city: key if city is None else "")
-orders.join(cities, enrich)  # error: Argument 1 to "join" of "KStreamJoins"
+orders.join(cities, enrich, selector=lambda key, order: order.order_id)  # error: Incompatible return value type
+orders.left_join(cities, lambda order, city: city.name, selector=lambda key, _: None)  # error: Item "None"
+orders.left_join_with_key(cities, lambda key, _, city: key if city is None else "", selector=lambda key, _: len(key))
+orders.join(cities, enrich)  # error: No overload variant of "join" of "KStreamJoins"
+""",
+    "results of joins": """
+from typing import assert_type
+
+near = JoinWindows(difference=timedelta(hours=1), grace=timedelta(0))
+shipments = builder.stream("shipments", key=str, value=User)
+cities = builder.global_table("cities", key=int, value=User, store="cities")
+accounts = builder.table("accounts", key=int, value=Order, store="accounts")
+
+def both(order: Order | None, user: User | None) -> int:
+    return 1
+
+def keyed(key: str, order: Order | None, user: User | None) -> Decimal:
+    return Decimal(1)
+
+def mine(user: User, order: Order | None) -> bool:
+    return True
+
+def number(key: str, order: Order) -> int:
+    return len(key)
+
+assert_type(orders.join(users, enrich, grace=timedelta(1), name="j"), KStream[str, Enriched])
+assert_type(orders.join(shipments, enrich, near, store="j"), KStream[str, Enriched])
+assert_type(orders.join(shipments, enrich, windows=near), KStream[str, Enriched])
+assert_type(orders.join(cities, enrich, selector=number), KStream[str, Enriched])
+assert_type(orders.join_with_key(users, keyed), KStream[str, Decimal])
+assert_type(orders.join_with_key(shipments, keyed, near), KStream[str, Decimal])
+assert_type(orders.join_with_key(cities, keyed, selector=number), KStream[str, Decimal])
+assert_type(orders.left_join(users, both), KStream[str, int])
+assert_type(orders.left_join(shipments, both, near), KStream[str, int])
+assert_type(orders.left_join(cities, both, selector=number), KStream[str, int])
+assert_type(orders.left_join_with_key(users, keyed), KStream[str, Decimal])
+assert_type(orders.left_join_with_key(shipments, keyed, near), KStream[str, Decimal])
+assert_type(orders.left_join_with_key(cities, keyed, selector=number), KStream[str, Decimal])
+assert_type(orders.outer_join(shipments, both, near), KStream[str, int])
+assert_type(orders.outer_join_with_key(shipments, keyed, near), KStream[str, Decimal])
+assert_type(users.join(users, lambda user, other: len(user.name + other.name)), KTable[str, int])
+assert_type(users.join(accounts, mine, foreign_key=lambda key, user: len(user.name)), KTable[str, bool])
+assert_type(users.left_join(accounts, mine, foreign_key=lambda key, user: None), KTable[str, bool])
+assert_type(orders.join(users, lambda order, user: user.name, value=str), KStream[str, str])
+orders.join(users, lambda order, user: user.name, value=int)  # error: Incompatible return value type
+orders.left_join(shipments, enrich, near)  # error: Argument 2 to "left_join" of "KStreamJoins"
+orders.outer_join_with_key(shipments, lambda key, order, user: user.name, near)  # error: Item "None" of "User | None"
+""",
+    "joins of what does not go together": """
+near = JoinWindows(difference=timedelta(hours=1), grace=timedelta(0))
+shipments = builder.stream("shipments", key=str, value=User)
+cities = builder.global_table("cities", key=str, value=User, store="cities")
+accounts = builder.table("accounts", key=int, value=Order, store="accounts")
+
+def key_of(key: str, value: Order) -> str:
+    return key
+
+def keyed(key: str, order: Order | None, user: User | None) -> int:
+    return 1
+
+def mine(user: User, order: Order) -> int:
+    return 1
+
+def both(order: Order | None, user: User | None) -> int:
+    return 1
+
+orders.join(users, enrich, near)  # error: No overload variant of "join"
+orders.join(users, enrich, selector=key_of)  # error: No overload variant of "join"
+orders.join(users, enrich, store="j")  # error: No overload variant of "join"
+orders.join(shipments, enrich)  # error: No overload variant of "join"
+orders.join(shipments, enrich, selector=key_of)  # error: No overload variant of "join"
+orders.join(shipments, enrich, near, grace=timedelta(1))  # error: No overload variant of "join"
+orders.join(cities, enrich)  # error: No overload variant of "join"
+orders.join(cities, enrich, near)  # error: No overload variant of "join"
+orders.join(cities, key_of, enrich)  # error: No overload variant of "join"
+orders.join(cities, enrich, selector=key_of, grace=timedelta(1))  # error: No overload variant of "join"
+orders.join_with_key(shipments, keyed)  # error: No overload variant of "join_with_key"
+orders.join_with_key(users, keyed, selector=key_of)  # error: No overload variant of "join_with_key"
+orders.left_join(users, both, near)  # error: No overload variant of "left_join"
+orders.left_join(shipments, both)  # error: No overload variant of "left_join"
+orders.left_join(cities, both)  # error: No overload variant of "left_join"
+orders.left_join_with_key(cities, keyed)  # error: No overload variant of "left_join_with_key"
+orders.outer_join(users, both)  # error: No overload variant of "outer_join"
+orders.outer_join(users, both, near)  # error: No overload variant of "outer_join"
+orders.outer_join(cities, both, selector=key_of)  # error: Unexpected keyword argument "selector"
+orders.outer_join(shipments, both)  # error: No overload variant of "outer_join"
+orders.outer_join_with_key(shipments, keyed)  # error: No overload variant of "outer_join_with_key"
+users.join(orders, mine)  # error: No overload variant of "join" of "KTable"
+users.join(accounts, mine)  # error: Argument 1 to "join" of "KTable"
+users.join(accounts, lambda key, user: 1, mine)  # error: No overload variant of "join" of "KTable"
+users.outer_join(accounts, mine, foreign_key=lambda key, user: 1)  # error: Unexpected keyword argument "foreign_key"
+orders.join_stream(shipments, enrich, near)  # error: has no attribute "join_stream"
+orders.join_global(cities, key_of, enrich)  # error: has no attribute "join_global"
+users.join_foreign_key(accounts, lambda key, user: 1, mine)  # error: has no attribute "join_foreign_key"
 """,
     "foreign keys": """
 accounts = builder.table("accounts", key=int, value=Order, store="accounts")
-named = users.join_foreign_key(accounts, lambda key, user: len(key), lambda user, order: order.amount, name="fk")
+named = users.join(accounts, lambda user, order: order.amount, foreign_key=lambda key, user: len(key), name="fk")
 named.filter(lambda key, amount: key.isupper() and amount.is_signed())
 named.filter(lambda key, amount: amount.name)  # error: "Decimal" has no attribute "name"
-users.join_foreign_key(accounts, lambda key, user: user.name, lambda user, order: order)  # error: Incompatible return
-users.left_join_foreign_key(accounts, lambda *_: 1, lambda user, order: order.amount)  # error: Item "None" of
-users.left_join_foreign_key(accounts, lambda key, user: None, lambda user, _: user).filter(lambda _, u: u.name == "")
+users.join(accounts, lambda user, order: order, foreign_key=lambda key, user: user.name)  # error: Incompatible return
+users.left_join(accounts, lambda user, order: order.amount, foreign_key=lambda *_: 1)  # error: Item "None" of
+users.left_join(accounts, lambda user, _: user, foreign_key=lambda key, user: None).filter(lambda _, u: u.name == "")
 """,
     "cogroups": """
 payments = builder.stream("payments", key=str, value=Decimal).group_by_key()
@@ -354,7 +460,8 @@ per_hour.suppress(Suppressed.until_time_limit(timedelta(minutes=1), BufferConfig
 Suppressed.until_time_limit(60, BufferConfig.unbounded())  # error: Argument 1 to "until_time_limit" of "Suppressed"
 """,
     "stores": """
-from deltaworks import KeyValueStore, SessionStore, Stores, VersionedKeyValueStore, WindowStore
+from deltaworks import SessionStore, TimestampedKeyValueStore, TimestampedWindowStore
+from deltaworks import VersionedKeyValueStore, WindowStore
 
 counts = Stores.key_value("counts", key=str, value=int, caching=True)
 builder.add_state_store(counts)
@@ -367,7 +474,23 @@ def use(
     windows: WindowStore[str, Order],
     sessions: SessionStore[str, Order],
     versions: VersionedKeyValueStore[str, User],
+    timed: TimestampedKeyValueStore[str, int],
+    timed_windows: TimestampedWindowStore[str, int],
 ) -> None:
+    count = timed.get("a")
+    count.value  # error: Item "None" of "ValueAndTimestamp[int] | None" has no attribute "value"
+    if count is not None:
+        count.value + count.timestamp_ms
+        count + 1  # error: No overload variant of "__add__"
+    timed.put("a", 1)  # error: Missing positional argument "timestamp_ms"
+    for key, found in timed.all():
+        key.upper(), found.value.bit_length()
+    in_window = timed_windows.fetch("a", 0)
+    if in_window is not None:
+        in_window.timestamp_ms + in_window.value
+    plain: KeyValueStore[str, int] = timed  # error: Incompatible types in assignment
+    with_times: TimestampedKeyValueStore[str, int] = kv  # error: Incompatible types in assignment
+    plain_windows: WindowStore[str, int] = timed_windows  # error: Incompatible types in assignment
     kv.put("a", None)
     kv.put("a", "b")  # error: Argument 2 to "put" of "KeyValueStore"
     kv.get("a") + 1  # error: Unsupported operand types for + ("None" and "int")
@@ -404,7 +527,7 @@ versioned = builder.table("b", key=str, value=User, store=Materialized("b", hist
 versioned.filter(lambda _, user: user.name != "")
 Materialized("b", history=60)  # error: Argument "history" to "Materialized"
 orders.group_by_key().count(store=Stores.key_value("b", key=str, value=int))  # error: Argument "store" to "count"
-orders.join(users, enrich, grace=60)  # error: Argument "grace" to "join" of "KStreamJoins"
+orders.join(users, enrich, grace=60)  # error: No overload variant of "join" of "KStreamJoins"
 orders.to(lambda key, order, context: "out")  # error: Argument 1 to "to" of "KStream"
 orders.to_extracted(lambda key, order, context: order.order_id)
 orders.to_extracted(lambda key, order, context: order.user)  # error: "Order" has no attribute "user"

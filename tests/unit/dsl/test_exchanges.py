@@ -30,7 +30,7 @@ def users(builder: StreamsBuilder) -> KTable[str, str]:
 @pytest.mark.parametrize(
     "topology",
     [
-        lambda _, words: words.map_values(str.upper, value=str).group_by_key().count(store="n"),
+        lambda _, words: words.map_values(str.upper).group_by_key().count(store="n"),
         lambda _, words: words.select_key(lambda _, word: word, key=str).to("out"),
         lambda _, words: words.select_key(lambda _, word: word, key=str).to_delta("words"),
         lambda builder, words: words.filter(bool).join(users(builder), str.__add__, value=str).to("out"),
@@ -87,7 +87,7 @@ def test_aggregates_of_one_grouping_share_an_exchange_that_has_a_name() -> None:
 def test_an_exchange_name_belongs_to_one_grouping() -> None:
     def topology(_: StreamsBuilder, words: Words) -> None:
         words.repartition(name="spread")
-        words.map_values(str.upper, value=str).repartition(name="spread")
+        words.map_values(str.upper).repartition(name="spread")
 
     with pytest.raises(TopologyError, match="the name 'spread' is already taken by another exchange"):
         plan(topology)

@@ -23,12 +23,12 @@ def joined(*, left: bool = False) -> Plan:
     builder = StreamsBuilder()
     users, cities = tables(builder)
     if left:
-        outer = users.left_join_foreign_key(
-            cities, city_of, lambda user, size: f"{user}:{size}", value=str, name="home"
+        outer = users.left_join(
+            cities, lambda user, size: f"{user}:{size}", foreign_key=city_of, value=str, name="home"
         )
         outer.to_stream().to("homes")
     else:
-        inner = users.join_foreign_key(cities, city_of, lambda user, size: f"{user}:{size}", value=str, name="home")
+        inner = users.join(cities, lambda user, size: f"{user}:{size}", foreign_key=city_of, value=str, name="home")
         inner.to_stream().to("homes")
     return builder.build()
 
@@ -40,11 +40,11 @@ def test_types_of_both_tables_meet_in_the_joiner() -> None:
     def size(user: str, city: int) -> float:
         return city / len(user)
 
-    result = users.join_foreign_key(cities, city_of, size, name="home")
+    result = users.join(cities, size, foreign_key=city_of, name="home")
 
     assert_type(result, KTable[str, float])
-    users.join_foreign_key(cities, lambda _, user: len(user), size, name="b")  # type: ignore[arg-type,return-value]
-    users.left_join_foreign_key(cities, city_of, size, name="c")  # type: ignore[arg-type]
+    users.join(cities, size, foreign_key=lambda _, user: len(user), name="b")  # type: ignore[arg-type,return-value]
+    users.left_join(cities, size, foreign_key=city_of, name="c")  # type: ignore[arg-type]
 
 
 def test_its_nodes_and_its_store_are_named_after_the_join() -> None:
@@ -69,14 +69,14 @@ def test_its_nodes_and_its_store_are_named_after_the_join() -> None:
 def test_without_a_name_its_subscriptions_have_none() -> None:
     builder = StreamsBuilder()
     users, cities = tables(builder)
-    users.join_foreign_key(cities, city_of, lambda user, size: user, value=str).to_stream().to("out")
+    users.join(cities, lambda user, size: user, foreign_key=city_of, value=str).to_stream().to("out")
 
     with pytest.raises(TopologyError) as error:
         builder.build()
 
     (problem,) = error.value.problems
-    assert problem.what.startswith("join_foreign_key has no name for the store of its subscriptions;")
-    assert problem.hint == "join_foreign_key(..., name='...')"
+    assert problem.what.startswith("join has no name for the store of its subscriptions;")
+    assert problem.hint == "join(..., name='...')"
 
 
 def test_a_row_without_a_foreign_key_joins_nothing_and_an_inner_join_counts_it_as_dropped() -> None:
@@ -92,7 +92,7 @@ def test_a_row_without_a_foreign_key_joins_nothing_and_an_inner_join_counts_it_a
 def test_a_foreign_key_that_cannot_be_computed_fails_at_the_join() -> None:
     builder = StreamsBuilder()
     users, cities = tables(builder)
-    users.join_foreign_key(cities, lambda _, user: user.split("@")[1], lambda user, _: user, value=str, name="home")
+    users.join(cities, lambda user, _: user, foreign_key=lambda _, user: user.split("@")[1], value=str, name="home")
     driver = TopologyTestDriver(builder.build(), errors=ErrorPolicy.of("continue"))
 
     driver.create_input_topic("users").pipe_input("ann", "ann")
@@ -106,7 +106,7 @@ def test_tables_of_two_builders_do_not_join() -> None:
     builder = StreamsBuilder()
     users, _ = tables(builder)
     _, cities = tables(StreamsBuilder())
-    users.join_foreign_key(cities, city_of, lambda user, _: user, value=str, name="home").to_stream().to("out")
+    users.join(cities, lambda user, _: user, foreign_key=city_of, value=str, name="home").to_stream().to("out")
 
     with pytest.raises(TopologyError, match="the other table belongs to another builder"):
         builder.build()

@@ -13,8 +13,8 @@ def joined(topic: str = "cities") -> StreamsBuilder:
     builder = StreamsBuilder()
     cities = builder.global_table(topic, key=str, value=str, store="cities")
     orders = builder.stream("orders", key=str, value=str)
-    with_country = orders.left_join_global(
-        cities, lambda _, city: city or None, lambda city, country: f"{city} {country}", value=str
+    with_country = orders.left_join(
+        cities, lambda city, country: f"{city} {country}", selector=lambda _, city: city or None, value=str
     )
     with_country.to("out")
     return builder
@@ -31,7 +31,7 @@ def test_its_stage_gets_no_tasks() -> None:
 
 def test_rows_that_the_topology_writes_itself_are_there_for_the_next_record() -> None:
     builder = joined()
-    builder.stream("moves", key=str, value=str).map_values(str.upper, value=str).to("cities")
+    builder.stream("moves", key=str, value=str).map_values(str.upper).to("cities")
     driver = TopologyTestDriver(builder.build())
 
     driver.create_input_topic("moves").pipe_input("Utrecht", "nl")

@@ -14,7 +14,7 @@ from deltaworks.topology.nodes import StreamTableJoin
 def test_a_derived_table_is_looked_up_in_the_store_it_comes_from() -> None:
     builder = StreamsBuilder()
     users = builder.table("users", key=str, value=str, store="users")
-    shouting = users.filter(lambda _, name: bool(name)).map_values(str.upper, value=str)
+    shouting = users.filter(lambda _, name: bool(name)).map_values(str.upper)
     builder.stream("words", key=str, value=str).join(shouting, str.__add__, value=str).to("out")
 
     (join,) = (node for node in builder.build().nodes if isinstance(node, StreamTableJoin))

@@ -42,6 +42,7 @@ from deltaworks import (
     TopologyError,
     UnlimitedWindows,
     WallclockTimestampExtractor,
+    Windowed,
     Windows,
 )
 from deltaworks.dsl import kafka_names
@@ -187,11 +188,10 @@ def a_table_grouped_as_a_stream(shop: Shop) -> None:
 
 @told(
     """
-    KStream has no operator 'outer_join'.
-        at {here}
-        Hint: outer_join_stream(other, joiner, windows): a stream has outer joins with streams only
+    outer_join joins a stream with another stream only, but got a KTable.
+      at {here}
+      Hint: left_join(other, joiner)
     """,
-    AttributeError,
 )
 def an_outer_join_with_a_table(shop: Shop) -> None:
     shop.orders.outer_join(shop.users, lambda order, user: order)  # here
@@ -201,7 +201,7 @@ def an_outer_join_with_a_table(shop: Shop) -> None:
     """
     GlobalKTable has no operator 'to_stream'.
         at {here}
-        Hint: a global table can only be joined: stream.join_global(table, selector, joiner)
+        Hint: a global table can only be joined: stream.join(global_table, joiner, selector=lambda key, value: key)
     """,
     AttributeError,
 )
@@ -224,9 +224,9 @@ def an_operator_on_a_split_that_is_open(shop: Shop) -> None:
 
 @told(
     """
-    join needs a KTable, but got a KStream.
+    join with a KStream needs the argument windows.
       at {here}
-      Hint: to_table(store='...') makes a table; join_stream(other, joiner, windows) joins two streams
+      Hint: join(other, joiner, JoinWindows(difference=timedelta(minutes=5), grace=timedelta(0)))
     """,
 )
 def a_stream_joined_as_a_table(shop: Shop) -> None:
@@ -236,20 +236,20 @@ def a_stream_joined_as_a_table(shop: Shop) -> None:
 
 @told(
     """
-    join_stream needs a KStream, but got a KTable.
+    join with a KTable takes no argument windows, but got a JoinWindows.
       at {here}
-      Hint: table.to_stream() is the stream of its updates; stream.join(table, joiner) joins its rows
+      Hint: join(other, joiner)
     """,
 )
 def a_table_joined_as_a_stream(shop: Shop) -> None:
-    shop.orders.join_stream(shop.users, lambda order, user: order, NEAR, store="j").to("out")  # here
+    shop.orders.join(shop.users, lambda order, user: order, NEAR, store="j").to("out")  # here
 
 
 @told(
     """
-    join needs a KTable, but got a GlobalKTable.
+    join with a GlobalKTable needs the argument selector.
       at {here}
-      Hint: stream.join_global(table, selector, joiner) joins a global table
+      Hint: join(other, joiner, selector=lambda key, value: key)
     """,
 )
 def a_global_table_joined_by_the_key(shop: Shop) -> None:
@@ -259,13 +259,59 @@ def a_global_table_joined_by_the_key(shop: Shop) -> None:
 
 @told(
     """
-    join_global needs a GlobalKTable, but got a KTable.
+    join with a KTable takes no argument selector, but got a function.
       at {here}
-      Hint: join(table, joiner) joins by the stream's key; builder.global_table(...) by any key
+      Hint: select_key(selector).join(other, joiner)
     """,
 )
 def a_table_joined_as_a_global_one(shop: Shop) -> None:
-    shop.orders.join_global(shop.users, lambda key, order: order, lambda order, user: order)  # here
+    shop.orders.join(shop.users, lambda order, user: order, selector=lambda key, order: order)  # here
+
+
+@told(
+    """
+    join takes the joiner second, and the selector as a keyword.
+      at {here}
+      Hint: join(other, joiner, selector=lambda key, value: key)
+    """,
+)
+def a_global_table_joined_in_the_order_of_java(shop: Shop) -> None:
+    cities = shop.builder.global_table("cities", key=str, value=str, store="cities")
+    shop.orders.join(cities, lambda key, order: order, lambda order, city: city)  # here
+
+
+@told(
+    """
+    left_join takes the joiner second, and the foreign key as a keyword.
+      at {here}
+      Hint: left_join(other, joiner, foreign_key=lambda key, value: value)
+    """,
+)
+def a_foreign_key_in_the_order_of_java(shop: Shop) -> None:
+    shop.users.left_join(shop.users, lambda key, user: user, lambda user, other: other)  # here
+
+
+@told(
+    """
+    join needs a KTable, but got a KStream.
+      at {here}
+      Hint: stream.join(table, joiner) joins its rows; stream.to_table(store='...') makes a table
+    """,
+)
+def a_table_joined_with_a_stream(shop: Shop) -> None:
+    shop.users.join(shop.orders, lambda user, order: order)  # here
+
+
+@told(
+    """
+    KStream has no operator 'joinStream'.
+        at {here}
+        Hint: join(other, joiner, windows)
+    """,
+    AttributeError,
+)
+def a_join_with_a_stream_by_a_name_of_its_own(shop: Shop) -> None:
+    shop.orders.joinStream(shop.orders, lambda left, right: left, NEAR)  # here
 
 
 @told(
@@ -392,13 +438,13 @@ def windows_of_joins_for_groups(shop: Shop) -> None:
 
 @told(
     """
-    join_stream needs JoinWindows, but got a timedelta.
+    join needs JoinWindows, but got a timedelta.
       at {here}
-      Hint: join_stream(other, joiner, JoinWindows(difference=timedelta(minutes=5), grace=timedelta(0)))
+      Hint: join(other, joiner, JoinWindows(difference=timedelta(minutes=5), grace=timedelta(0)))
     """,
 )
 def a_duration_in_place_of_join_windows(shop: Shop) -> None:
-    shop.orders.join_stream(shop.orders, lambda left, right: left, SECOND, store="j")  # here
+    shop.orders.join(shop.orders, lambda left, right: left, SECOND, store="j")  # here
 
 
 @told(
@@ -589,11 +635,120 @@ def a_stream_without_types(shop: Shop) -> None:
     """
     to('lengths') needs the type of the value, but map_values at {here} does not say what its function returns.
       at {here}
-      Hint: annotate what that function returns, or pass value=..., such as value=Json(Order), there or here
+      Hint: map_values(..., value=int)
     """,
 )
 def a_lambda_whose_type_nobody_knows(shop: Shop) -> None:
     shop.orders.map_values(lambda order: len(order)).to("lengths")  # here
+
+
+@told(
+    """
+    to('halves') needs the type of the value, but map_values at {first} does not say what its function returns.
+      at {here}
+      Hint: def half(...) -> str: ..., with the type that it returns; or map_values(..., value=str)
+    """,
+)
+def a_function_without_a_return_annotation(shop: Shop) -> None:
+    def half(order):  # type: ignore[no-untyped-def]
+        return order[: len(order) // 2]
+
+    halves = shop.orders.map_values(half)  # first
+    halves.to("halves")  # here
+    halves.to("copies")
+    halves.group_by_key().reduce(lambda old, new: new, store="last").to_stream().to("last")
+    halves.merge(shop.orders).to("all")
+
+
+@told(
+    """
+    to('out') needs the type of the value, but map_values at {here} does not say what its function returns.
+      at {here}
+      Hint: map_values(..., value=str), with the type that it returns
+    """,
+)
+def a_builtin_whose_result_depends_on_its_arguments(shop: Shop) -> None:
+    shop.orders.map_values(max).to("out")  # here
+
+
+@told(
+    """
+    to('out') needs the type of the value, but map_values at {here} has a function that returns None.
+      at {here}
+      Hint: return the value from that function
+    """,
+)
+def a_mapper_that_returns_nothing(shop: Shop) -> None:
+    def note(order: str) -> None:
+        print(order)
+
+    shop.orders.map_values(note).to("out")  # here
+
+
+@told(
+    """
+    to('out') needs the type of the value, but map_values at {here} makes complex, for which there is no serde.
+      at {here}
+      Hint: map_values(..., value=...): give a msgspec.Struct, a dataclass, a builtin type, or a serde of your own
+    """,
+)
+def a_result_that_no_serde_can_write(shop: Shop) -> None:
+    shop.orders.map_values(complex).to("out")  # here
+
+
+@told(
+    """
+    map_values: value=int, but its function returns str.
+      at {here}
+      Hint: value=str, or leave value= out
+    """,
+)
+def a_type_that_contradicts_the_annotation(shop: Shop) -> None:
+    shop.orders.map_values(str.upper, value=int).to("out")  # here
+
+
+@told(
+    """
+    process: value=str, but its class declares int.
+      at {here}
+      Hint: value=int, or leave value= out
+    """,
+)
+def a_type_that_contradicts_the_class_of_a_processor(shop: Shop) -> None:
+    shop.orders.process(Counting, value=str).to("out")  # here
+
+
+@told(
+    """
+    map_values: the mapper must be a function, but is 'upper'.
+      at {here}
+      Hint: lambda value: ...
+    """,
+)
+def a_text_as_a_mapper_whose_type_is_missing_too(shop: Shop) -> None:
+    shop.orders.map_values("upper").to("out")  # here
+
+
+@told(
+    """
+    process could not make a Processor: NameError: name 'Countin' is not defined.
+      at {here}
+      Hint: class Name(Processor[...]): ..., then process(Name); with arguments: lambda: Name(...)
+    """,
+)
+def a_supplier_that_fails(shop: Shop) -> None:
+    shop.orders.process(lambda: Countin()).to("out")  # type: ignore[name-defined]  # noqa: F821  # here
+
+
+@told(
+    """
+    stream: there is no serde for key=Windowed[str].
+      at {here}
+      Hint: TimeWindowed(serde_for(str), windows) for keys of time windows, SessionWindowed(serde_for(str)) for those of sessions
+    """,
+)
+def a_windowed_key_of_a_topic(shop: Shop) -> None:
+    shop.builder.stream("hourly", key=Windowed[str], value=int).to("out")  # here
 
 
 @told(
@@ -622,7 +777,7 @@ def a_text_as_a_type(shop: Shop) -> None:
     """
     to('out') needs the type of the value, but merge at {here} joins streams of different types.
       at {here}
-      Hint: bring both streams to one type, or pass value=..., such as value=Json(Order), there or here
+      Hint: bring both streams to one type first, with map_values(...) or map(...)
     """,
 )
 def two_streams_of_different_types_merged(shop: Shop) -> None:
@@ -644,19 +799,19 @@ def keys_of_different_types_joined(shop: Shop) -> None:
 
 @told(
     """
-    join_stream: keys of the left stream are string, keys of the right one are long; a join needs keys of one type.
+    join: keys of the left stream are string, keys of the right one are long; a join needs keys of one type.
       at {here}
       Hint: select_key(...) to one type first
     """,
 )
 def streams_with_keys_of_different_types_joined(shop: Shop) -> None:
     visits = shop.builder.stream("visits", key=int, value=str)
-    shop.orders.join_stream(visits, lambda order, visit: order, NEAR, value=str, store="j")  # here
+    shop.orders.join(visits, lambda order, visit: order, NEAR, value=str, store="j")  # here
 
 
 @told(
     """
-    join_foreign_key: the foreign key is long, keys of the other table are string; they must be of one type.
+    join: the foreign key is long, keys of the other table are string; they must be of one type.
       at {here}
       Hint: return what the other table has as its key (string)
     """,
@@ -666,7 +821,7 @@ def a_foreign_key_of_another_type(shop: Shop) -> None:
         return len(user)
 
     cities = shop.builder.table("cities", key=str, value=str, store="cities")
-    shop.users.join_foreign_key(cities, number, lambda user, city: city, value=str, name="fk")  # here
+    shop.users.join(cities, lambda user, city: city, foreign_key=number, value=str, name="fk")  # here
 
 
 @told(
@@ -1232,7 +1387,7 @@ def an_aggregate_of_another_type(shop: Shop) -> None:
 )
 def a_foreign_key_of_another_type_than_the_table(shop: Shop) -> None:
     cities = shop.builder.table("cities", key=str, value=str, store="cities")
-    shop.users.join_foreign_key(cities, lambda key, user: len(user), lambda *_: "", value=str, name="fk")  # here
+    shop.users.join(cities, lambda *_: "", foreign_key=lambda key, user: len(user), value=str, name="fk")  # here
     shop.run("ann", "Utrecht", "users")
 
 

@@ -105,7 +105,7 @@ def test_a_processor_may_change_the_key_so_exchanges_behind_it_stay() -> None:
 def test_a_change_of_the_value_in_between_keeps_the_exchanges_apart() -> None:
     builder = StreamsBuilder(optimize=True)
     stream = upper(builder)
-    stream.map_values(str.lower, value=str).group_by_key(name="a").count(store="a").to_stream().to("a")
+    stream.map_values(str.lower).group_by_key(name="a").count(store="a").to_stream().to("a")
     stream.group_by_key(name="b").count(store="b").to_stream().to("b")
 
     assert [exchange for exchange, _, _ in exchanges(builder.build())] == ["b-repartition", "a-repartition"]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from datetime import timedelta
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import pytest
 
@@ -16,6 +17,7 @@ from deltaworks import (
     StreamsBuilder,
     Topology,
     TopologyError,
+    Windowed,
 )
 from deltaworks.testing import TopologyTestDriver
 
@@ -50,6 +52,75 @@ def test_stores_and_types_come_along_with_the_class() -> None:
 
     assert driver.create_output_topic("out").read_key_values_to_list() == [("a", 1), ("a", 2)]
     assert driver.store("counts").all() == [("a", 2)]
+
+
+class Prefixed(Count):
+    """Types and stores are those of its base."""
+
+    def __init__(self, prefix: str = "") -> None:
+        self.prefix = prefix
+
+
+K = TypeVar("K")
+
+
+class Numbered(Processor[K, str, K, int], Generic[K]):
+    def process(self, record: Record[K, str]) -> None:
+        self.context.forward(record.with_value(1))
+
+
+class NumberedText(Numbered[str]):
+    pass
+
+
+def make() -> Prefixed:
+    return Prefixed("x")
+
+
+@pytest.mark.parametrize(
+    "supplier",
+    [Prefixed, lambda: Prefixed("x"), functools.partial(Prefixed, "x"), make],
+    ids=lambda each: repr(each)[:10],
+)
+def test_stores_and_types_come_along_with_every_supplier(supplier: Any) -> None:
+    builder = StreamsBuilder()
+    builder.stream("in", key=str, value=str).process(supplier).to("out")
+    driver = TopologyTestDriver(builder.build())
+    driver.create_input_topic("in").pipe_key_value_list([("a", "x"), ("a", "y")])
+
+    assert driver.create_output_topic("out").read_key_values_to_list() == [("a", 1), ("a", 2)]
+
+
+def test_types_come_through_generic_bases() -> None:
+    builder = StreamsBuilder()
+    builder.stream("in", key=str, value=str).process(lambda: NumberedText()).to("out")
+    builder.build()
+
+
+def test_a_supplier_of_your_own_brings_its_stores_along() -> None:
+    class Supplier:
+        stores = (COUNTS,)
+
+        def __call__(self) -> Processor[str, str, str, str]:
+            return Plain()
+
+    builder = StreamsBuilder()
+    builder.stream("in", key=str, value=str).process(Supplier()).to("out")
+
+    assert [store.name for store in builder.build().stores] == ["counts"]
+
+
+def test_an_attribute_of_an_object_does_not_count_as_stores() -> None:
+    class Holds(Processor[str, str, str, str]):
+        def __init__(self) -> None:
+            self.stores = {"a": 1}
+
+        def process(self, record: Record[str, str]) -> None: ...
+
+    builder = StreamsBuilder()
+    builder.stream("in", key=str, value=str).process(lambda: Holds()).to("out")
+
+    assert builder.build().stores == ()
 
 
 def test_two_processors_that_bring_the_same_store_share_it_and_a_stage() -> None:
@@ -224,6 +295,30 @@ def test_stores_check_what_they_are_given() -> None:
         Stores.lru("s", key=str, value=int, max_entries=-1)
     with pytest.raises(ValueError, match="there is no serde for value=object"):
         Stores.key_value("s", key=str, value=object)
+
+
+def test_windowed_keys_keep_both_bounds_in_a_store() -> None:
+    """In the order of the key, the end and the start."""
+
+    class Remember(Processor[str, int, str, int]):
+        stores = (Stores.key_value("seen", key=Windowed[str], value=int),)
+
+        def process(self, record: Record[str, int]) -> None:
+            seen = self.context.state_store("seen")
+            seen.put(Windowed(record.key, 0, record.value), record.value)
+
+    builder = StreamsBuilder()
+    builder.stream("in", key=str, value=int).process(Remember)
+    driver = TopologyTestDriver(builder.build())
+    driver.create_input_topic("in").pipe_key_value_list([("b", 7), ("a", 9), ("a", 8)])
+
+    assert driver.store("seen").all() == [(Windowed("a", 0, 8), 8), (Windowed("a", 0, 9), 9), (Windowed("b", 0, 7), 7)]
+    assert driver.store("seen").get(Windowed("a", 0, 9)) == 9
+
+
+def test_a_windowed_key_says_of_what() -> None:
+    with pytest.raises(ValueError, match=r"there is no serde for key=Windowed; give Windowed\[str\]"):
+        Stores.key_value("seen", key=Windowed, value=int)
 
 
 def test_a_checkpoint_depends_on_what_the_bytes_of_a_store_look_like() -> None:

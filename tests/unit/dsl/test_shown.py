@@ -100,7 +100,7 @@ def test_what_is_behind_an_exchange_and_a_join_is_read_too(
         return second
 
     joined = orders.group_by(lambda _, order: order.user, key=str).count(store="n").join(users, second)
-    far = joined.join_foreign_key(names, second, str.__add__, value=str, store="far")
+    far = joined.join(names, str.__add__, foreign_key=second, value=str, store="far")
 
     assert repr(joined).endswith(" (orders, users)")
     assert repr(far).endswith(" (names, orders, users), store 'far'")

@@ -33,9 +33,9 @@ def two_streams(
 
 def test_one_name_names_all_stores_of_a_join() -> None:
     builder, left, right = two_streams()
-    left.join_stream(right, pair, WINDOWS, store="inner").to("a")
-    left.left_join_stream(right, pair, WINDOWS, store="left").to("b")
-    left.outer_join_stream(right, pair, WINDOWS, store="outer").to("c")
+    left.join(right, pair, WINDOWS, store="inner").to("a")
+    left.left_join(right, pair, WINDOWS, store="left").to("b")
+    left.outer_join(right, pair, WINDOWS, store="outer").to("c")
 
     assert [store.name for store in builder.build().stores] == [
         "inner-other-join-store",
@@ -51,29 +51,26 @@ def test_one_name_names_all_stores_of_a_join() -> None:
 
 def test_a_join_needs_a_name_for_its_stores() -> None:
     builder, left, right = two_streams()
-    left.outer_join_stream(right, pair, WINDOWS).to("out")
+    left.outer_join(right, pair, WINDOWS).to("out")
 
-    assert problems(builder) == [
-        "outer_join_stream has no name for its store; names are state, so they are not made up."
-    ]
+    assert problems(builder) == ["outer_join has no name for its store; names are state, so they are not made up."]
 
 
 def test_keys_of_both_streams_have_one_type() -> None:
     builder, left, _ = two_streams()
     numbered = builder.stream("numbered", key=int, value=str)
-    left.join_stream(numbered, pair, WINDOWS, store="pairs").to("out")  # type: ignore[arg-type]
+    left.join(numbered, pair, WINDOWS, store="pairs").to("out")  # type: ignore[arg-type]
 
     (problem,) = problems(builder)
     assert problem == (
-        "join_stream: keys of the left stream are string, keys of the right one are long; a join needs keys of one"
-        " type."
+        "join: keys of the left stream are string, keys of the right one are long; a join needs keys of one type."
     )
 
 
 def test_a_self_join_keeps_one_store_if_the_builder_optimizes() -> None:
     for optimize, stores in ((False, 3), (True, 1)):
         builder, left, _ = two_streams(names="none", optimize=optimize)
-        left.left_join_stream(left, pair, WINDOWS).to("out")
+        left.left_join(left, pair, WINDOWS).to("out")
         plan = builder.build()
         driver = TopologyTestDriver(plan)
 
@@ -102,7 +99,7 @@ def test_grace_needs_a_versioned_table_and_a_name() -> None:
 
 def test_the_records_that_a_join_keeps_can_be_read() -> None:
     builder, left, right = two_streams()
-    left.join_stream(right, pair, WINDOWS, store="pairs").to("out")
+    left.join(right, pair, WINDOWS, store="pairs").to("out")
     driver = TopologyTestDriver(builder.build())
 
     for value, timestamp_ms in (("a", 1000), ("b", 2000), ("late", 500), ("c", 4000)):
@@ -114,7 +111,7 @@ def test_the_records_that_a_join_keeps_can_be_read() -> None:
 def test_an_idle_task_lets_go_of_what_waits() -> None:
     builder, left, right = two_streams()
     table = builder.table("rows", key=str, value=str, store=Materialized("rows", history=timedelta(seconds=5)))
-    left.left_join_stream(right, pair, WINDOWS, value=str, store="pairs").to("pairs")
+    left.left_join(right, pair, WINDOWS, value=str, store="pairs").to("pairs")
     left.left_join(table, pair, value=str, grace=timedelta(seconds=3), name="enrich").to("enriched")
     driver = TopologyTestDriver(builder.build(), idle_timeout=timedelta(seconds=2))
     driver.create_input_topic("left").pipe_input("k", "a", timestamp_ms=1000)

@@ -42,7 +42,7 @@ def fail_on_bad(value: str) -> str:
 
 
 def checked(builder: StreamsBuilder) -> None:
-    builder.stream("in", key=str, value=str).map_values(str.lower, value=str).map_values(fail_on_bad).to("out")
+    builder.stream("in", key=str, value=str).map_values(str.lower).map_values(fail_on_bad).to("out")
 
 
 def driver(

@@ -75,7 +75,7 @@ def limited(stream: KStream[str, str], builder: StreamsBuilder) -> None:
 def outer_join(stream: KStream[str, str], builder: StreamsBuilder) -> None:
     other = builder.stream("other", key=str, value=str)
     windows = JoinWindows(difference=ms(10), grace=timedelta(0))
-    stream.left_join_stream(other, lambda left, right: f"{left} {right}", windows, value=str, store="join").to("out")
+    stream.left_join(other, lambda left, right: f"{left} {right}", windows, value=str, store="join").to("out")
 
 
 def grace_join(stream: KStream[str, str], builder: StreamsBuilder) -> None:

@@ -298,7 +298,7 @@ def test_a_read_only_state_store_is_written_by_its_own_processor_only() -> None:
 def test_a_processor_may_use_the_store_of_a_table_and_a_cache_forwards_what_it_writes() -> None:
     class Touch(Pass):
         def process(self, record: Record[Any, Any]) -> None:
-            row = self.context.state_store("rows").get_with_timestamp(record.key)
+            row = self.context.state_store("rows").get(record.key)
             self.context.state_store("rows").put(record.key, row.value + 1, record.timestamp_ms)
 
     builder = StreamsBuilder()

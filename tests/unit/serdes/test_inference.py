@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import builtins
 import functools
-from collections.abc import Iterator
-from datetime import datetime
+from collections.abc import Iterator, Sequence
+from datetime import date, datetime
 from decimal import Decimal
-from typing import Annotated, Any, NewType, TypeVar, Union
+from typing import Annotated, Any, Literal, NewType, TypeVar, Union
 from uuid import UUID
 
 import msgspec
 import pytest
 
 from deltaworks import Bytes, Double, Json, Long, Serde, String, Uuid, Windowed
-from deltaworks.serdes import serde_for
-from deltaworks.serdes.inference import element, pair, returned
+from deltaworks.serdes import builtin_results, serde_for
+from deltaworks.serdes.inference import Untold, contradicts, element, pair, returned
 
 UserId = NewType("UserId", str)
 T = TypeVar("T")
@@ -80,14 +81,97 @@ def test_functions_classes_methods_partials_and_callables_say_what_they_return()
 
 
 def test_lambdas_and_functions_without_annotation_say_nothing() -> None:
-    assert returned(lambda value: value) is None
-    assert returned(str.upper) is None
+    def half(value: Any):  # type: ignore[no-untyped-def]
+        return value / 2
+
+    twice = lambda value: value * 2  # noqa: E731
+    assert [returned(half), returned(twice), returned(max)] == [Untold(half), Untold(twice), Untold(max)]
+    assert [returned(each).annotatable for each in (half, twice, max)] == ["half", None, None]
+    assert (returned(twice) or str) is str
     assert element(None) is None
     assert pair(list[int]) == (None, None)
 
 
-def test_an_annotation_that_cannot_be_resolved_says_nothing() -> None:
+def test_an_annotation_that_cannot_be_resolved_says_which_name_is_missing() -> None:
     def mapper(value: int) -> Missing:  # type: ignore[name-defined]  # noqa: F821
         return value
 
-    assert returned(mapper) is None
+    assert not returned(mapper)
+    assert returned(mapper).why.endswith("cannot be read: name 'Missing' is not defined")
+
+
+def test_only_the_return_annotation_has_to_be_resolved() -> None:
+    def mapper(value: Missing) -> int:  # type: ignore[name-defined]  # noqa: F821
+        return 1
+
+    assert returned(mapper) is int
+
+
+@pytest.mark.parametrize(
+    ("function", "type"),
+    [
+        (str.upper, str),
+        (str.isdigit, bool),
+        (str.encode, bytes),
+        (bytes.decode, str),
+        ("-".join, str),
+        (len, int),
+        (repr, str),
+        (int, int),
+        (functools.partial(int, base=16), int),
+        (int.bit_length, int),
+        (float.is_integer, bool),
+        (Decimal.quantize, Decimal),
+        (datetime.date, date),
+    ],
+)
+def test_builtins_have_known_results(function: Any, type: Any) -> None:
+    assert returned(function) is type
+
+
+def test_the_tables_of_builtins_name_methods_that_exist() -> None:
+    for owner, results in builtin_results._METHODS.items():
+        assert [name for names in results.values() for name in names.split() if not hasattr(owner, name)] == []
+    assert [
+        name for names in builtin_results._FUNCTIONS.values() for name in names.split() if name not in dir(builtins)
+    ] == []
+
+
+@pytest.mark.parametrize(
+    ("told", "given"),
+    [
+        (str, int),
+        (float, int),
+        (Order, str),
+        (list[str], list[int]),
+        (dict[str, int], Order),
+        (int | None, str),
+        (int | float, str),
+    ],
+)
+def test_types_that_share_no_value_contradict_each_other(told: Any, given: Any) -> None:
+    assert contradicts(told, given)
+
+
+@pytest.mark.parametrize(
+    ("told", "given"),
+    [
+        (str, str),
+        (str | None, str),
+        (str, str | None),
+        (int, float),
+        (bool, int),
+        (Any, int),
+        (T, int),
+        (returned(lambda: 1), str),
+        (list, list[str]),
+        (list[str], Sequence[str]),
+        (dict[str, Any], dict[str, int]),
+        (int | str, str),
+        (UserId, str),
+        (Literal["a"], str),
+        (tuple[int, ...], tuple[int, int]),
+    ],
+)
+def test_types_that_may_share_a_value_do_not(told: Any, given: Any) -> None:
+    assert not contradicts(told, given)

@@ -129,7 +129,7 @@ def test_record_crosses_an_exchange_before_pipe_input_returns() -> None:
 def test_output_topic_shows_what_the_topology_sent_and_not_what_was_piped_into_it() -> None:
     builder = StreamsBuilder()
     builder.stream("first", key=str, value=str).to("second")
-    builder.stream("second", key=str, value=str).map_values(str.upper, value=str).to("third")
+    builder.stream("second", key=str, value=str).map_values(str.upper).to("third")
     driver = TopologyTestDriver(builder.build())
 
     driver.create_input_topic("second").pipe_input("k", "piped")
@@ -188,7 +188,7 @@ def test_unknown_names_are_answered_with_the_known_ones() -> None:
 
 def test_plan_without_a_pipeline_can_be_tested(driver_for: Callable[[Plan], TopologyTestDriver]) -> None:
     builder = StreamsBuilder()
-    builder.stream("in", key=str, value=str).map_values(str.upper, value=str).to("out")
+    builder.stream("in", key=str, value=str).map_values(str.upper).to("out")
     driver = driver_for(builder.build())
 
     driver.create_input_topic("in").pipe_record(TestRecord("k", "shout", 7, (("h", b"1"),)))

@@ -38,7 +38,7 @@ def plan() -> Plan:
     grouped.windowed_by(windows).count(store="seconds").to_delta("seconds")
     grouped.windowed_by(SessionWindows(gap=SECOND, grace=timedelta(0))).count(store="visits")
     near = JoinWindows(difference=SECOND, grace=timedelta(0))
-    orders.join_stream(orders, lambda one, _: one, near, store="pairs")
+    orders.join(orders, lambda one, _: one, near, store="pairs")
     return builder.build()
 
 

@@ -45,7 +45,7 @@ def test_children_are_in_the_order_of_kafka_streams_even_where_it_is_an_accident
     builder = StreamsBuilder()
     stream = builder.stream("in", key=str, value=str)
     for topic in ("o1", "o2", "o3"):
-        stream.map_values(str.upper, value=str).to(topic)
+        stream.map_values(str.upper).to(topic)
 
     assert (
         "--> KSTREAM-MAPVALUES-0000000001, KSTREAM-MAPVALUES-0000000005, KSTREAM-MAPVALUES-0000000003\n"

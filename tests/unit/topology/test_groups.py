@@ -22,7 +22,7 @@ def test_stages_follow_each_other_unless_records_come_back() -> None:
 def test_the_stages_of_a_foreign_key_join_are_one_group_and_what_follows_is_another() -> None:
     builder = StreamsBuilder()
     orders, users = (builder.table(name, key=str, value=str, store=name) for name in ("orders", "users"))
-    joined = orders.join_foreign_key(users, lambda _, user: user, lambda order, user: order + user, value=str, name="j")
+    joined = orders.join(users, lambda order, user: order + user, foreign_key=lambda _, user: user, value=str, name="j")
     joined.to_stream().group_by(lambda _, value: value, key=str, name="by-value").count(store="counts").to_delta("c")
 
     assert grouped(builder.build()) == [((0, 1), True), ((2,), False)]

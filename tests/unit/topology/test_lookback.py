@@ -70,7 +70,7 @@ def without_windows(table: Any) -> Any:
 @pytest.mark.parametrize(
     ("ms", "build"),
     [
-        (0, lambda b: words(b).map_values(str.upper, value=str).to_delta("t")),
+        (0, lambda b: words(b).map_values(str.upper).to_delta("t")),
         (0, lambda b: words(b).join(table(b), lambda word, name: word + name, value=str).to_delta("t")),
         (0, lambda b: words(b).select_key(lambda k, v: v, key=str).repartition().to_delta("t")),
         (3_600_000, lambda b: hourly(b).to_delta("t")),
@@ -80,9 +80,9 @@ def without_windows(table: Any) -> Any:
         (30_001, lambda b: words(b).group_by_key().windowed_by(
             SlidingWindows(difference=10 * SECOND, grace=timedelta(0))).count(store="s").to_delta("t")),
         (30_000, lambda b: sessions(b).to_delta("t")),
-        (20_000, lambda b: words(b).join_stream(
+        (20_000, lambda b: words(b).join(
             b.stream("others", key=str, value=str), lambda *both: "", NEAR, value=str, store="j").to_delta("t")),
-        (80_000, lambda b: words(b).join_stream(
+        (80_000, lambda b: words(b).join(
             b.stream("others", key=str, value=str), lambda *both: "", AFTER, value=str, store="j").to_delta("t")),
         (0, lambda b: words(b).merge(table(b).to_stream()).to_delta("t")),
         (0, lambda b: table(b).group_by(lambda k, v: (v, k), key=str, value=str).count(
@@ -106,7 +106,7 @@ def test_results_depend_on_what_windows_and_joins_remember(ms: int, build: Calla
         ("its own times", lambda b: b.stream(
             "words", key=str, value=str, timestamp_extractor=WallclockTimestampExtractor()).to_delta("t")),
         ("move to other tasks", lambda b: without_windows(hourly(b)).repartition().to_delta("t")),
-        ("waits for a partner", lambda b: words(b).left_join_stream(
+        ("waits for a partner", lambda b: words(b).left_join(
             b.stream("others", key=str, value=str), lambda *both: "", NEAR, value=str, store="j").to_delta("t")),
         ("emit_interval", lambda b: words(b).group_by_key().windowed_by(HOUR).emit_strategy(
             EmitStrategy.ON_WINDOW_CLOSE).count(store="hourly").to_delta("t")),

@@ -67,7 +67,7 @@ def stream_join(*, left: bool, right: bool) -> Plan:
     if right:
         views = views.select_key(lambda _, value: value, key=str)
     windows = JoinWindows(difference=timedelta(seconds=1), grace=timedelta(0))
-    clicks.join_stream(views, str.__add__, windows, value=str, store="pairs", name="pair").to("out")
+    clicks.join(views, str.__add__, windows, value=str, store="pairs", name="pair").to("out")
     return builder.build()
 
 
@@ -110,7 +110,7 @@ def test_a_foreign_key_join_needs_no_co_partitioning_and_its_exchanges_are_as_wi
     builder = StreamsBuilder()
     orders = builder.table("orders", key=str, value=str, store="orders")
     users = builder.table("users", key=str, value=str, store="users")
-    orders.join_foreign_key(users, lambda _, user: user, str.__add__, value=str, name="join").to_stream().to("out")
+    orders.join(users, str.__add__, foreign_key=lambda _, user: user, value=str, name="join").to_stream().to("out")
 
     plan = builder.build()
 
@@ -127,7 +127,7 @@ def test_the_way_back_of_a_foreign_key_join_is_as_wide_as_the_exchange_that_fill
         builder.stream("orders", key=str, value=str).repartition(partitions=3, name="by-id").to_table(store="orders")
     )
     users = builder.table("users", key=str, value=str, store="users")
-    latest.join_foreign_key(users, lambda _, user: user, str.__add__, value=str, name="join").to_stream().to("out")
+    latest.join(users, str.__add__, foreign_key=lambda _, user: user, value=str, name="join").to_stream().to("out")
 
     plan = builder.build()
 

@@ -90,7 +90,7 @@ def test_what_comes_after_a_loop_is_not_a_part_of_it() -> None:
     builder = StreamsBuilder()
     left = builder.table("left", key=str, value=str, store="left")
     right = builder.table("right", key=str, value=str, store="right")
-    joined = left.join_foreign_key(right, lambda _, value: value, str.__add__, value=str, name="join")
+    joined = left.join(right, str.__add__, foreign_key=lambda _, value: value, value=str, name="join")
     joined.to_stream().select_key(lambda _, value: value, key=str).repartition(name="after").to("out")
 
     plan = builder.build()

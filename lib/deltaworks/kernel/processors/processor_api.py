@@ -10,7 +10,7 @@ from typing import Any
 
 from deltaworks.errors import StateError, StreamsError
 from deltaworks.kernel.context import NO_HEADERS, NOWHERE, Process, TaskContext
-from deltaworks.kernel.errors import class_name
+from deltaworks.kernel.errors import described
 from deltaworks.kernel.processors.wiring import Wiring
 from deltaworks.kernel.punctuation import Schedule
 from deltaworks.kernel.records import Headers
@@ -80,9 +80,9 @@ class UserContext:
         except (StreamsError, StateError):
             raise
         except Exception as error:
-            text = error.args[0] if isinstance(error, KeyError) and error.args else error
+            text = f"KeyError: {error.args[0]}" if isinstance(error, KeyError) and error.args else described(error)
             raise StreamsError(
-                f"'{self._node.name}' from {self._node.origin} cannot start: {class_name(error)}: {text}",
+                f"'{self._node.name}' from {self._node.origin} cannot start: {text}",
                 hint="its init runs whenever a task is built; it gets stores and schedules, and forwards nothing",
             ) from error
         self._starting = False

@@ -6,7 +6,7 @@ The table in `access` says which class a store gets.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias, assert_never
 
 from deltaworks.kernel.context import NO_HEADERS, TaskContext
@@ -64,6 +64,18 @@ def access(store: Store, context: TaskContext, *, read_only: str | None = None) 
             assert_never(store)
 
 
+Shown: TypeAlias = Callable[[Iterable[tuple[Any, Any, int]]], Iterator[tuple[Any, Any]]]
+"""From rows with times to what an iterator gives."""
+
+
+def _pairs(rows: Iterable[tuple[Any, Any, int]]) -> Iterator[tuple[Any, Any]]:
+    return ((key, value) for key, value, _ in rows)
+
+
+def _timed(rows: Iterable[tuple[Any, Any, int]]) -> Iterator[tuple[Any, ValueAndTimestamp[Any]]]:
+    return ((key, ValueAndTimestamp(value, timestamp_ms)) for key, value, timestamp_ms in rows)
+
+
 class _Access:
     """The base of all views."""
 
@@ -96,26 +108,28 @@ class _Access:
 class _Ranges(_Access):
     """Iterating over key-value stores."""
 
+    _shown: Shown = staticmethod(_pairs)
+
     def __init__(self, store: KeyValueStore | LruStore, context: TaskContext, read_only: str | None) -> None:
         super().__init__(store.spec, context, read_only)
         self._rows = store.between
 
     def range(self, from_key: Any | None, to_key: Any | None) -> Iterator[tuple[Any, Any]]:
-        return _pairs(self._range(from_key, to_key))
+        return self._shown(self._range(from_key, to_key))
 
     def reverse_range(self, from_key: Any | None, to_key: Any | None) -> Iterator[tuple[Any, Any]]:
-        return _pairs(self._range(from_key, to_key, backward=True))
+        return self._shown(self._range(from_key, to_key, backward=True))
 
     def all(self) -> Iterator[tuple[Any, Any]]:
-        return _pairs(self._rows(b"", None))
+        return self._shown(self._rows(b"", None))
 
     def reverse_all(self) -> Iterator[tuple[Any, Any]]:
-        return _pairs(self._rows(b"", None, backward=True))
+        return self._shown(self._rows(b"", None, backward=True))
 
     def prefix_scan(self, prefix: Any, serde: Serde[Any] | None = None) -> Iterator[tuple[Any, Any]]:
         self._check(prefix)
         start = (serde or self.spec.key).serialize(prefix)
-        return _pairs(self._rows(start, after_prefix(start)))
+        return self._shown(self._rows(start, after_prefix(start)))
 
     def approximate_num_entries(self) -> int:
         return sum(1 for _ in self.all())
@@ -188,15 +202,13 @@ class LruAccess(_Plain):
 class TimestampedKeyValueAccess(_Ranges):
     """See `topology.state_stores.TimestampedKeyValueStore`."""
 
+    _shown: Shown = staticmethod(_timed)
+
     def __init__(self, store: KeyValueStore, context: TaskContext, read_only: str | None) -> None:
         super().__init__(store, context, read_only)
         self._store = store
 
-    def get(self, key: Any) -> Any | None:
-        self._check(key)
-        return self._store.get(key)
-
-    def get_with_timestamp(self, key: Any) -> ValueAndTimestamp[Any] | None:
+    def get(self, key: Any) -> ValueAndTimestamp[Any] | None:
         self._check(key)
         entry = self._store.entry(key)
         return None if entry[0] is None else ValueAndTimestamp(self._store.codec.value_of_cached(entry[0]), entry[1])
@@ -208,7 +220,7 @@ class TimestampedKeyValueAccess(_Ranges):
         self._store.entries.updates[entry_key] = (codec.cached_value(value), timestamp_ms, *self._written)
 
     def put_if_absent(self, key: Any, value: Any, timestamp_ms: int) -> ValueAndTimestamp[Any] | None:
-        before = self.get_with_timestamp(key)
+        before = self.get(key)
         if before is None:
             self.put(key, value, timestamp_ms)
         return before
@@ -218,15 +230,9 @@ class TimestampedKeyValueAccess(_Ranges):
             self.put(key, value, timestamp_ms)
 
     def delete(self, key: Any) -> ValueAndTimestamp[Any] | None:
-        before = self.get_with_timestamp(key)
+        before = self.get(key)
         self.put(key, None, 0)
         return before
-
-    def range_with_timestamps(self, from_key: Any | None, to_key: Any | None) -> Iterator[tuple[Any, Any, int]]:
-        return self._range(from_key, to_key)
-
-    def all_with_timestamps(self) -> Iterator[tuple[Any, Any, int]]:
-        return self._store.all()
 
 
 class VersionedAccess(_Access):
@@ -252,6 +258,8 @@ class VersionedAccess(_Access):
 class _Windows(_Access):
     """Reading window stores."""
 
+    _shown: Shown = staticmethod(_pairs)
+
     def __init__(self, store: WindowStore, context: TaskContext, read_only: str | None) -> None:
         super().__init__(store.spec, context, read_only)
         self._store = store
@@ -264,20 +272,20 @@ class _Windows(_Access):
         return value[-1] if self.spec.retain_duplicates and value is not None else value
 
     def fetch_range(self, key: Any, from_ms: int, to_ms: int) -> Iterator[tuple[int, Any]]:
-        return iter(self._fetch(key, from_ms, to_ms))
+        return self._shown(self._fetch(key, from_ms, to_ms))
 
     def backward_fetch_range(self, key: Any, from_ms: int, to_ms: int) -> Iterator[tuple[int, Any]]:
-        return iter(self._fetch(key, from_ms, to_ms)[::-1])
+        return self._shown(self._fetch(key, from_ms, to_ms)[::-1])
 
     def fetch_keys(
         self, from_key: Any | None, to_key: Any | None, from_ms: int, to_ms: int
     ) -> Iterator[tuple[Windowed[Any], Any]]:
-        return _pairs(self._between(from_key, to_key, from_ms, to_ms))
+        return self._shown(self.rows(from_key, to_key, from_ms, to_ms))
 
     def backward_fetch_keys(
         self, from_key: Any | None, to_key: Any | None, from_ms: int, to_ms: int
     ) -> Iterator[tuple[Windowed[Any], Any]]:
-        return _pairs(self._between(from_key, to_key, from_ms, to_ms)[::-1])
+        return self._shown(self.rows(from_key, to_key, from_ms, to_ms)[::-1])
 
     def fetch_all(self, from_ms: int, to_ms: int) -> Iterator[tuple[Windowed[Any], Any]]:
         return self.fetch_keys(None, None, from_ms, to_ms)
@@ -291,19 +299,17 @@ class _Windows(_Access):
     def backward_all(self) -> Iterator[tuple[Windowed[Any], Any]]:
         return self.backward_fetch_all(0, _NO_TIME_LIMIT_MS)
 
-    def all_with_timestamps(self) -> Iterator[tuple[Windowed[Any], Any, int]]:
-        return iter(self._between(None, None, 0, _NO_TIME_LIMIT_MS))
-
-    def _fetch(self, key: Any, from_ms: int, to_ms: int) -> list[tuple[int, Any]]:
+    def _fetch(self, key: Any, from_ms: int, to_ms: int) -> list[tuple[int, Any, int]]:
         self._check(key)
         rows = self._store.fetch_range(key, from_ms, to_ms)
         if self.spec.retain_duplicates:
-            return [(start_ms, value) for start_ms, values in rows for value in values]
+            return [(start_ms, value, timestamp_ms) for start_ms, values, timestamp_ms in rows for value in values]
         return rows
 
-    def _between(
-        self, from_key: Any | None, to_key: Any | None, from_ms: int, to_ms: int
+    def rows(
+        self, from_key: Any | None = None, to_key: Any | None = None, from_ms: int = 0, to_ms: int = _NO_TIME_LIMIT_MS
     ) -> list[tuple[Windowed[Any], Any, int]]:
+        """`(window, value, timestamp_ms)`, whether or not the store shows times."""
         rows = [
             (Windowed(key, start_ms, self._end_of(start_ms)), value, timestamp_ms)
             for key, start_ms, value, timestamp_ms in self._store.between(from_key, to_key, from_ms, to_ms)
@@ -331,11 +337,13 @@ class WindowAccess(_Windows):
 class TimestampedWindowAccess(_Windows):
     """See `topology.state_stores.TimestampedWindowStore`."""
 
+    _shown: Shown = staticmethod(_timed)
+
     def put(self, key: Any, value: Any | None, start_ms: int, timestamp_ms: int) -> None:
         self._put(key, value, start_ms, timestamp_ms)
 
-    def fetch_with_timestamp(self, key: Any, start_ms: int) -> ValueAndTimestamp[Any] | None:
-        value = self.fetch(key, start_ms)
+    def fetch(self, key: Any, start_ms: int) -> ValueAndTimestamp[Any] | None:
+        value = super().fetch(key, start_ms)
         return None if value is None else ValueAndTimestamp(value, self._store.entry(key, start_ms)[1])
 
 
@@ -396,7 +404,3 @@ class SessionAccess(_Access):
             for session, value in self._of(key)
             if session.end_ms >= earliest_end_ms and session.start_ms <= latest_start_ms
         ]
-
-
-def _pairs(rows: Iterable[tuple[Any, Any, int]]) -> Iterator[tuple[Any, Any]]:
-    return ((key, value) for key, value, _ in rows)

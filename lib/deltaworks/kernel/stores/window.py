@@ -85,8 +85,8 @@ class WindowStore:
         if self._starts_by_key is not None:
             self.note(cached_key, start_ms, there=kept is not None)
 
-    def fetch_range(self, key: Any, from_ms: int, to_ms: int) -> list[tuple[int, Any]]:
-        """`(start_ms, value)` of a key, both bounds inclusive, oldest first."""
+    def fetch_range(self, key: Any, from_ms: int, to_ms: int) -> list[tuple[int, Any, int]]:
+        """`(start_ms, value, timestamp_ms)` of a key, both bounds inclusive, oldest first."""
         codec, cached_key = self.codec, self._cached_key(key)
         from_ms, to_ms = self._visible(from_ms, to_ms)
         if from_ms > to_ms:
@@ -104,7 +104,7 @@ class WindowStore:
             if written is not None:
                 found[start_ms] = written
         return [
-            (start_ms, codec.value_of_cached(found[start_ms][0]))
+            (start_ms, codec.value_of_cached(found[start_ms][0]), found[start_ms][1])
             for start_ms in sorted(found)
             if found[start_ms][0] is not None
         ]

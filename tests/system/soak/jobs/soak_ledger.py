@@ -118,7 +118,7 @@ def topology(builder: StreamsBuilder) -> None:
     )
     punctual = entries.filter(lambda _, entry: not entry.late, name="punctual")
     punctual.group_by_key().windowed_by(VISITS).count(store="soak-visits").to_delta("soak_visits")
-    entries.left_join_global(rates, lambda _, entry: entry.rate, priced, name="rate-of-entry").to("soak-priced")
+    entries.left_join(rates, priced, selector=lambda _, entry: entry.rate, name="rate-of-entry").to("soak-priced")
     told = entries.process(Tell, name="tell")
     told.to("soak-told")
     told.to_delta("soak_told")

@@ -60,7 +60,7 @@ def topology(builder: StreamsBuilder) -> None:
     """Two halves that have nothing to do with each other."""
     asks = builder.stream("soak-asks", key=str, value=Offer, name="asks")
     bids = builder.stream("soak-bids", key=str, value=Offer, name="bids")
-    matches = asks.left_join_stream(bids, match, NEAR, store="soak-near", name="near")
+    matches = asks.left_join(bids, match, NEAR, store="soak-near", name="near")
     matches.to_delta("soak_matches")
     matches.to("soak-matched")
 
@@ -69,7 +69,7 @@ def topology(builder: StreamsBuilder) -> None:
     kept = Materialized("soak-parcels", caching=False)
     parcels = builder.table("soak-parcels", key=str, value=Parcel, store=kept, name="parcels")
     depots.to_delta("soak_depots")
-    parcels.left_join_foreign_key(depots, lambda _, parcel: parcel.depot, placed, name="placed").to_delta("soak_placed")
+    parcels.left_join(depots, placed, foreign_key=lambda _, parcel: parcel.depot, name="placed").to_delta("soak_placed")
 
 
 pipeline = Pipeline(

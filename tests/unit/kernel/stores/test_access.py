@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from deltaworks import OrderedBytes, StoreBuilder, Stores, Windowed
+from deltaworks import OrderedBytes, StoreBuilder, Stores, ValueAndTimestamp, Windowed
 from deltaworks.kernel.context import TaskContext
 from deltaworks.kernel.errors import ErrorPolicy
 from deltaworks.kernel.stores.access import access
@@ -121,8 +121,8 @@ def test_a_plain_store_keeps_no_times() -> None:
     assert plain.entries == [(b"k", (5).to_bytes(8, "big"))]
     assert timestamped.entries == [(b"k", (77).to_bytes(8, "big") + (5).to_bytes(8, "big"))]
     timestamped.restart()
-    assert timestamped.store().get_with_timestamp("k") == (5, 77)
-    assert list(timestamped.store().range_with_timestamps("a", "z")) == [("k", 5, 77)]
+    assert timestamped.store().get("k") == ValueAndTimestamp(5, 77)
+    assert list(timestamped.store().range("a", "z")) == [("k", ValueAndTimestamp(5, 77))]
 
 
 def test_keys_may_be_long_and_empty_and_not_null() -> None:

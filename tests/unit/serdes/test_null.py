@@ -1,0 +1,62 @@
+"""Every serde returns None for None, as Kafka's do."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+import deltaworks
+from deltaworks import (
+    Boolean,
+    Bytes,
+    ConnectDecimal,
+    DecimalText,
+    Double,
+    Float,
+    Integer,
+    Json,
+    ListOf,
+    Long,
+    SerializationError,
+    SessionWindowed,
+    Short,
+    String,
+    Timestamp,
+    TimeWindowed,
+    Uuid,
+    Void,
+    Windowed,
+)
+from deltaworks.dsl.point import is_serde
+
+SERDES: list[Any] = [
+    *(Boolean(), Bytes(), ConnectDecimal(2), DecimalText(), Double(), Float(), Integer(), Json(int)),
+    *(ListOf(Long()), ListOf(String()), Long(), SessionWindowed(String()), Short(), String(), Timestamp()),
+    *(TimeWindowed(String(), timedelta(milliseconds=5)), Uuid(), Void()),
+]
+
+
+@pytest.mark.parametrize("serde", SERDES, ids=lambda each: each.name)
+def test_none_becomes_none(serde: Any) -> None:
+    assert serde.serialize(None) is None
+    assert serde.deserialize(None) is None
+
+
+def test_all_serdes_are_here() -> None:
+    public = {name for name in deltaworks.__all__ if is_serde(getattr(deltaworks, name))}
+
+    assert public - {"Serde"} == {type(serde).__name__ for serde in SERDES}
+
+
+@pytest.mark.parametrize("serde", [TimeWindowed(String(), timedelta(milliseconds=5)), SessionWindowed(String())])
+def test_a_window_without_a_key_is_refused(serde: Any) -> None:
+    with pytest.raises(SerializationError, match="it has no key"):
+        serde.serialize(Windowed(None, 0, 5))
+
+
+@pytest.mark.parametrize("serde", [each for each in SERDES if each != Bytes()], ids=lambda each: each.name)
+def test_what_is_no_bytes_is_refused(serde: Any) -> None:
+    with pytest.raises((SerializationError, TypeError, AttributeError)):
+        serde.deserialize(7)
