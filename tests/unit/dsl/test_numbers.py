@@ -294,8 +294,8 @@ def test_any_cut_into_batches_gives_the_same_rows() -> None:
     [
         (lambda g, _: g.sum(store="s"), "sum takes int, float and Decimal, not json(Order)", "value=Decimal"),
         (lambda g, _: g.mean(lambda order: order.note, value=str, store="s"), "not string", "value=Decimal"),
-        (lambda g, _: g.sum(lambda order: order.amount, store="s"), "does not say what its function", "annotate"),
-        (lambda g, _: g.max(lambda order: order.amount, store="s"), "does not say what its function", "annotate"),
+        (lambda g, _: g.sum(lambda order: order.amount, store="s"), "does not say what its function", "value=Decimal"),
+        (lambda g, _: g.max(lambda order: order.amount, store="s"), "does not say what its function", "value=Decimal"),
         (lambda g, _: g.max(store="s"), "max compares values, but those of json(Order) have no order", "value=Decimal"),
         (lambda g, _: g.min(lambda: 1, value=int, store="s"), "min calls its selector with (value)", "lambda value"),
         (lambda g, _: g.mean(amount, store="s", scale=-1), "scale= is -1, not a number of digits", "leave it out"),
