@@ -9,7 +9,7 @@ import pytest
 
 from deltaworks.testing import TopologyTestDriver
 from jobs.fraud import pipeline
-from jobs.model.fraud import Alert, Profile
+from jobs.model.fraud import Alert, Payment, Profile
 
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 LOOK = timedelta(seconds=10)
@@ -20,7 +20,7 @@ class Bank:
 
     def __init__(self) -> None:
         self.driver = TopologyTestDriver(pipeline)
-        self.payments = self.driver.create_input_topic("payments", key=str, value=bytes)
+        self.payments = self.driver.create_input_topic("payments", key=str, value=Payment)
         self.alerts = self.driver.create_output_topic("fraud-alerts", key=str, value=Alert)
 
     def pay(self, user: str = "ann", at: int = 0, **fields: Any) -> None:
