@@ -18,6 +18,7 @@ from typing import Annotated
 import msgspec
 
 from deltaworks import (
+    DeadLetters,
     Doc,
     EmitStrategy,
     FixedKeyProcessor,
@@ -26,7 +27,6 @@ from deltaworks import (
     SessionWindows,
     StreamsBuilder,
     TimeWindows,
-    Topic,
 )
 
 HOUR, PAUSE, GRACE = timedelta(hours=1), timedelta(minutes=30), timedelta(minutes=30)
@@ -100,7 +100,7 @@ def joined(one: Visit, other: Visit) -> Visit:
 
 def topology(builder: StreamsBuilder) -> None:
     """Follows the picture above from top to bottom."""
-    clicks = builder.stream("page-clicks", key=str, value=Click, name="clicks").filter(lambda _, click: bool(click))
+    clicks = builder.stream("page-clicks", key=str, value=Click, on_null="skip", name="clicks")
     hours = TimeWindows(size=HOUR, grace=GRACE)
     clicks.group_by_key().windowed_by(hours).count(store="clicks-per-page").to_delta(
         "clicks_pages", key="page", value="clicks", key_type=Page, value_type=Clicks, doc="Clicks on a page per hour"
@@ -138,10 +138,8 @@ def topology(builder: StreamsBuilder) -> None:
 pipeline = Pipeline(
     name="clicks",
     topology=topology,
-    topics=(Topic("page-clicks"), Topic("clicks-visits"), Topic("clicks-dead-letters")),
     on_error="continue",
-    dead_letter_topic="clicks-dead-letters",
-    dead_letter_table="clicks_dead_letters",
+    dead_letters=DeadLetters(topic="clicks-dead-letters", table="clicks_dead_letters"),
     max_trigger_interval=timedelta(seconds=5),
     cores=1,
 )

@@ -12,6 +12,7 @@ enrichment-orders -+-> by customer -> left join ---> by order -> enrichment-chec
                    |                     v
                    '-> orders ----> left join by foreign key -> enrichment_current
 enrichment-customers -> customers        "what do we know today?" A new limit changes all orders of its customer.
+                            '-> by tier -> enrichment_tiers (how many customers each tier has)
 ```
 
 If an order later names another customer, the stream's results for it come from two tasks and may arrive in either
@@ -21,15 +22,16 @@ content does not.
 
 from __future__ import annotations
 
+import logging
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Annotated, Literal
 
 import msgspec
 
-from deltaworks import Doc, Materialized, Pipeline, StreamsBuilder, Topic
+from deltaworks import DeadLetters, Doc, FixedKeyProcessor, FixedKeyRecord, Materialized, Pipeline, StreamsBuilder
 
-TOPICS = ("enrichment-orders", "enrichment-customers", "enrichment-checked", "enrichment-dead-letters")
+_log = logging.getLogger(__name__)
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -79,6 +81,8 @@ class CheckedOrder(Order, frozen=True):
 
 
 CustomerId = Annotated[str, Doc("The customer.")]
+Tier = Annotated[str, Doc("A tier of customers.")]
+Customers = Annotated[int, Doc("How many customers the tier has.")]
 OrderKey = Annotated[str, Doc("The order in the key of the record; a later record with this key replaces it.")]
 
 
@@ -96,6 +100,20 @@ def check(order: Order, customer: Customer | None) -> CheckedOrder:
     )
 
 
+class WarnOfUnknown(FixedKeyProcessor[str, CheckedOrder, CheckedOrder]):
+    """Logs that an order's customer is unknown: one warning per task and micro-batch, so that a flood of such orders is
+    no flood of warnings. A guest is nobody's mistake."""
+
+    warned_ms = -1
+
+    def process(self, record: FixedKeyRecord[str, CheckedOrder]) -> None:
+        order, now_ms = record.value, self.context.current_system_time_ms
+        if order.tier == "unknown" and order.customer_id is not None and now_ms > self.warned_ms:
+            _log.warning("no customer %s: order %s is checked without", order.customer_id, order.order_id)
+            self.warned_ms = now_ms
+        self.context.forward(record)
+
+
 def topology(builder: StreamsBuilder) -> None:
     """Follows the picture above from top to bottom."""
     orders = builder.stream("enrichment-orders", key=str, value=Order, name="orders-source")
@@ -106,12 +124,17 @@ def topology(builder: StreamsBuilder) -> None:
     customers.to_delta(
         "enrichment_customers", key="customer_id", key_type=CustomerId, doc="The customers as they are now"
     )
+    by_tier = customers.group_by(lambda _, customer: (customer.tier, customer.tier), key=str, value=str, name="by-tier")
+    by_tier.count(store="enrichment-tiers").to_delta(
+        "enrichment_tiers", key="tier", value="customers", key_type=Tier, value_type=Customers, doc="Customers per tier"
+    )
 
     # A guest's order has no key: a left join keeps it, while an inner join would drop it before the exchange.
     checked = (
         orders.filter(lambda _, order: order is not None)
         .select_key(lambda _, order: order.customer_id, key=str, name="by-customer")
         .left_join(customers, check, name="customer-of-order")
+        .process_values(WarnOfUnknown, name="warn-of-unknown")
         .select_key(lambda _, order: order.order_id, key=str, name="by-order")
     )
     checked.to("enrichment-checked")
@@ -132,11 +155,8 @@ def topology(builder: StreamsBuilder) -> None:
 pipeline = Pipeline(
     name="enrichment",
     topology=topology,
-    topics=tuple(map(Topic, TOPICS)),
     on_error="continue",
-    dead_letter_topic="enrichment-dead-letters",
-    dead_letters_keep_bytes=True,
-    dead_letter_table="enrichment_dead_letters",
+    dead_letters=DeadLetters(topic="enrichment-dead-letters", table="enrichment_dead_letters", keep_bytes=True),
     max_trigger_interval=timedelta(seconds=5),
     cores=1,
 )

@@ -18,6 +18,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from deltaworks import (
+    DeadLetters,
     Doc,
     FixedKeyProcessor,
     FixedKeyRecord,
@@ -26,12 +27,10 @@ from deltaworks import (
     StreamsBuilder,
     TimestampedWindowStore,
     TimeWindows,
-    Topic,
 )
 
 HOUR, DAY, DAY_MS = timedelta(hours=1), timedelta(hours=24), 86_400_000
 HOURS = "inventory-customer-hours"
-TOPICS = ("movements", "orders", "alerts", "customer-orders", "dead-letters")
 Pieces = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 Instant = Annotated[datetime, msgspec.Meta(tz=True)]
 Level = Literal["ok", "low", "negative"]
@@ -101,8 +100,7 @@ class LastDay(FixedKeyProcessor[str, Order, CustomerOrder]):
 
 def topology(builder: StreamsBuilder) -> None:
     movements = builder.stream("inventory-movements", key=str, value=Movement, name="movements-source")
-    orders = builder.stream("inventory-orders", key=str, value=Order, name="orders-source")
-    orders = orders.filter(lambda _, order: order is not None, name="with-content")
+    orders = builder.stream("inventory-orders", key=str, value=Order, on_null="skip", name="orders-source")
     every_update = Materialized("inventory-stock", caching=False)  # otherwise alerts between two commits are lost
     stock = (
         orders.map_values(lambda order: Movement("sale", order.shelf, order.pieces, order.ordered_at), value=Movement)
@@ -136,11 +134,8 @@ def topology(builder: StreamsBuilder) -> None:
 pipeline = Pipeline(
     name="inventory",
     topology=topology,
-    topics=tuple(Topic(f"inventory-{name}") for name in TOPICS),
     on_error="continue",
-    dead_letter_topic="inventory-dead-letters",
-    dead_letters_keep_bytes=True,
-    dead_letter_table="inventory_dead_letters",
+    dead_letters=DeadLetters(topic="inventory-dead-letters", table="inventory_dead_letters", keep_bytes=True),
     max_trigger_interval=timedelta(seconds=5),
     cores=1,
 )

@@ -13,7 +13,7 @@ import unicodedata
 from datetime import timedelta
 from typing import Annotated
 
-from deltaworks import Doc, Pipeline, StreamsBuilder, TimeWindows, Topic
+from deltaworks import DeadLetters, Doc, Pipeline, StreamsBuilder, TimeWindows
 
 Word = Annotated[str, Doc("The word, in lower case.")]
 Count = Annotated[int, Doc("How often it was written.")]
@@ -33,8 +33,7 @@ def words(line: str) -> list[str]:
 def topology(builder: StreamsBuilder) -> None:
     """Splits each line into words; every word counts for ever and in its hour."""
     by_word = (
-        builder.stream("wordcount-lines", key=bytes, value=str, name="lines")
-        .filter(lambda _, line: bool(line))  # a record may have no value
+        builder.stream("wordcount-lines", key=bytes, value=str, on_null="skip", name="lines")
         .flat_map_values(words, value=str, name="words")
         .group_by(lambda _, word: word, key=str, name="by-word")
     )
@@ -63,10 +62,8 @@ def topology(builder: StreamsBuilder) -> None:
 pipeline = Pipeline(
     name="wordcount",
     topology=topology,
-    topics=(Topic("wordcount-lines"), Topic("wordcount-counts"), Topic("wordcount-dead-letters")),
     on_error="continue",  # a line that is not UTF-8 becomes a dead letter
-    dead_letter_topic="wordcount-dead-letters",
-    dead_letter_table="wordcount_dead_letters",
+    dead_letters=DeadLetters(topic="wordcount-dead-letters", table="wordcount_dead_letters"),
     max_trigger_interval=timedelta(seconds=5),
     cores=1,
 )

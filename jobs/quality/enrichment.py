@@ -205,6 +205,42 @@ current_changelog: Suite = [
         why="This is the purpose of the foreign-key join; of several updates within a batch, the last counts.",
     ),
 ]
+tiers: Suite = [
+    gxe.ExpectColumnValuesToBeUnique(column="tier", meta={"why": "A tier has one number of customers."}),
+    gxe.ExpectColumnValuesToBeInSet(
+        column="tier", value_set=TIERS, meta={"why": "Customers of other tiers do not decode."}
+    ),
+    *never_null("tier", "customers", why="A tier without a number says nothing."),
+    as_changelog("enrichment_tiers", "tier, customers, batch_id"),
+]
+tiers_changelog: Suite = [
+    *never_null("tier", "timestamp", "batch_id", why="An update belongs to a tier and a batch."),
+    gxe.ExpectColumnValuesToBeInSet(
+        column="op", value_set=["upsert"], meta={"why": "A tier without customers keeps a count of 0."}
+    ),
+    gxe.ExpectColumnValuesToBeBetween(
+        column="customers", min_value=0, meta={"why": "Below 0 means that a customer left a tier twice."}
+    ),
+    never(
+        "tiers count the customers, at the end of the last batch",
+        """
+        WITH last_batch AS (
+            SELECT min(batch_id) AS batch FROM (
+                SELECT max(batch_id) AS batch_id FROM {batch}
+                UNION ALL SELECT max(batch_id) FROM enrichment_customers_changelog)
+        ), customers AS (
+            SELECT * FROM enrichment_customers_changelog, last_batch WHERE batch_id <= batch
+            QUALIFY row_number() OVER (PARTITION BY customer_id ORDER BY batch_id DESC, source_offset DESC) = 1
+        ), tiers AS (
+            SELECT * FROM {batch}, last_batch WHERE batch_id <= batch
+            QUALIFY rank() OVER (PARTITION BY tier ORDER BY batch_id DESC) = 1
+        ), counted AS (SELECT tier, count(*) AS customers FROM customers WHERE op = 'upsert' GROUP BY tier)
+        SELECT * FROM tiers t FULL JOIN counted c ON t.tier = c.tier GROUP BY ALL
+        HAVING coalesce(t.customers, -1) <> coalesce(c.customers, 0)
+        """,
+        why="A customer is in one tier: the sum over the tiers is the number of customers.",
+    ),
+]
 dead_letters: Suite = [
     one_row_per("topic", "partition", "offset", why="A record becomes a dead letter once."),
     *never_null(
@@ -231,5 +267,7 @@ suites: dict[str, Suite] = {
     "enrichment_customers": customers,
     "enrichment_current": current,
     "enrichment_current_changelog": current_changelog,
+    "enrichment_tiers": tiers,
+    "enrichment_tiers_changelog": tiers_changelog,
     "enrichment_dead_letters": dead_letters,
 }

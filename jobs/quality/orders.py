@@ -228,7 +228,6 @@ dead_letters: Suite = [
         "what is set aside fails where the pipeline can fail",
         'SELECT topic, "partition", "offset", operator, error_class, message FROM {batch} ANTI JOIN (VALUES '
         "('raw-orders', 'orders-source', 'deltaworks.errors.SerializationError'), "
-        "('raw-orders', 'decode-order', 'deltaworks.errors.SerializationError'), "
         "('raw-orders', 'join-user', 'ValueError'), ('raw-orders', 'discount', 'ValueError'), "
         "('user-data', 'users-source', 'deltaworks.errors.SerializationError')) "
         "AS known(topic, operator, error_class) USING (topic, operator, error_class)",

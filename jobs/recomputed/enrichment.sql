@@ -5,7 +5,7 @@
 -- Gives:  "expected <result>", one view per Delta table and output topic.
 --
 -- Of enrichment_current only what the snapshot holds in the end is here: which updates it passes through on the way
--- (enrichment_current_changelog) depends on which records share a micro-batch. Both ways a foreign-key join has, from
+-- (enrichment_current_changelog) depends on which records share a micro-batch, as do those of enrichment_tiers. Both ways a foreign-key join has, from
 -- the order and from the customer, lead to the same end.
 
 -- 1. What decodes ----------------------------------------------------------------------------------------------------
@@ -113,6 +113,12 @@ SELECT * EXCLUDE op FROM (
     SELECT * FROM "expected enrichment_customers_changelog"
     QUALIFY row_number() OVER (PARTITION BY customer_id ORDER BY source_offset DESC) = 1
 ) WHERE op = 'upsert';
+
+-- A tier that once had a customer keeps its row, with a count of 0 when the last one has left.
+CREATE OR REPLACE VIEW "expected enrichment_tiers" AS
+SELECT u.tier, count(c.customer_id) AS customers
+FROM (SELECT DISTINCT tier FROM customer_updates WHERE tier IS NOT NULL) u
+LEFT JOIN "expected enrichment_customers" c USING (tier) GROUP BY ALL;
 
 -- The last order of each key with the last state of its customer.
 CREATE OR REPLACE VIEW "expected enrichment_current" AS

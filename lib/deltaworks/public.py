@@ -9,7 +9,7 @@ from deltaworks.dsl.grouped_table import KGroupedTable
 from deltaworks.dsl.kstream import KStream
 from deltaworks.dsl.ktable import KTable
 from deltaworks.dsl.materialized import Materialized
-from deltaworks.dsl.pipeline import Pipeline, Topic
+from deltaworks.dsl.pipeline import DeadLetters, Pipeline, Topic
 from deltaworks.dsl.state_stores import StoreBuilder, Stores
 from deltaworks.dsl.topology import Topology
 from deltaworks.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
@@ -116,6 +116,7 @@ __all__ = [
     "ConnectDecimal",
     "ConsumedRecord",
     "DeadLetterRecord",
+    "DeadLetters",
     "DecimalDigits",
     "DecimalText",
     "DeltaworksError",

@@ -15,6 +15,7 @@ PUBLIC = [
     "ConnectDecimal",
     "ConsumedRecord",
     "DeadLetterRecord",
+    "DeadLetters",
     "DecimalDigits",
     "DecimalText",
     "DeltaworksError",

@@ -191,7 +191,7 @@ class Bench:
     def _differences(self, home: Settings, run: ReplayPaths, *, same_batches: bool) -> dict[str, int]:
         """All tables, whole; days with open windows are left out."""
         plan = run.read_plan()
-        schemas = plan_schemas(pipeline.plan().tables, pipeline.dead_letter_table)
+        schemas = plan_schemas(pipeline.plan().tables, pipeline.dead_letters.table)
         found = comparison.compare(
             schemas,
             home.tables,

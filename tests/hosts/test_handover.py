@@ -300,7 +300,7 @@ class ChangingStream:
         )
         before = self.paths.switched
         schemas = plan_schemas(
-            plan.tables, self.case.pipeline.dead_letter_table, self.case.pipeline.archives(plan).tables
+            plan.tables, self.case.pipeline.dead_letters.table, self.case.pipeline.archives(plan).tables
         )
         request = HandoverRequest(
             run_id=run_id, predecessor=before[-1] if before else "old", pipeline=self.case.pipeline.name,

@@ -18,6 +18,7 @@ from deltaworks.dsl.mistakes import check_function, check_partitioner, check_sha
 from deltaworks.dsl.point import Known, Point, Typed, Unknown
 from deltaworks.dsl.processing import process, process_values
 from deltaworks.dsl.shown import handle
+from deltaworks.dsl.state_stores import StoreBuilder
 from deltaworks.dsl.tables import delta_sink
 from deltaworks.serdes.inference import element, pair, returned
 from deltaworks.topology.nodes import (
@@ -414,7 +415,7 @@ class KStream(KStreamJoins[K, V]):
     def process(
         self,
         supplier: Callable[[], Processor[K, V, KR, VR]],
-        *stores: str,
+        *stores: str | StoreBuilder[Any],
         key: Typed[KR] | None = None,
         value: Typed[VR] | None = None,
         name: str | None = None,
@@ -425,8 +426,9 @@ class KStream(KStreamJoins[K, V]):
         Args:
             supplier: makes a `Processor` for each task: the class itself, `lambda: Name(...)`, `partial(Name, ...)` or
                 a function. It is also called while the topology is built, to see the class: its types are those of the
-                result, and the `StoreBuilder`s in its attribute `stores` are added and connected.
-            stores: names of the stores that it may use; global ones need not be named.
+                result, and the stores declared in its attribute `stores` are added and connected.
+            stores: the stores that it may use: names, or declarations such as `Stores.key_value(...)`, which are
+                added; global ones need not be named.
             key: type or serde of the keys that it forwards, if its class does not say.
             value: type or serde of the values that it forwards, likewise.
             name: name of the node.
@@ -451,7 +453,7 @@ class KStream(KStreamJoins[K, V]):
     def process_values(
         self,
         supplier: Callable[[], FixedKeyProcessor[K, V, VR]],
-        *stores: str,
+        *stores: str | StoreBuilder[Any],
         value: Typed[VR] | None = None,
         name: str | None = None,
     ) -> KStream[K, VR]:

@@ -11,6 +11,7 @@ from deltaworks.dsl.materialized import Stored
 from deltaworks.dsl.mistakes import Handle, check_function, need_handle, need_value
 from deltaworks.dsl.point import Point, Typed
 from deltaworks.dsl.shown import handle, stored
+from deltaworks.dsl.state_stores import StoreBuilder
 from deltaworks.dsl.suppress import suppress
 from deltaworks.dsl.table_joins import join_tables
 from deltaworks.dsl.table_readers import ask_for_old_values
@@ -133,7 +134,7 @@ class KTable(Handle, Generic[K, V]):
     def transform_values(
         self,
         supplier: Callable[[], ValueTransformer[K, V | None, VR]],
-        *stores: str,
+        *stores: str | StoreBuilder[Any],
         store: Stored = "",
         value: Typed[VR] | None = None,
         name: str | None = None,
@@ -144,7 +145,7 @@ class KTable(Handle, Generic[K, V]):
 
         Args:
             supplier: makes the object, such as its class; called once per task, and for each join that looks rows up.
-            stores: names of the stores that the object uses.
+            stores: the stores that the object uses: names, or declarations, which are added.
             store: name of a store for the rows; without one they are computed at each lookup by a join.
             value: type or serde of the new value, if the class does not say (`ValueTransformer[K, V, VR]`).
             name: name of the node.

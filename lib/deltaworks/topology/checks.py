@@ -125,7 +125,7 @@ def _sources(nodes: Sequence[AnyNode]) -> Iterator[Problem]:
             elif kinds == {True}:
                 hint = "keep the table in a variable and use it twice"
             else:
-                hint = "read it with one key type and one value type, and with the same other topics"
+                hint = "read it with one key type, one value type and one on_null=, and with the same other topics"
             yield Problem(f"topic '{topic}' is read twice; the first time at {first.origin}.", _at(again.origin), hint)
 
 

@@ -104,6 +104,18 @@ DEFECTS = [
         "UPDATE {} SET credit_limit = credit_limit + 0.01 WHERE credit = 'approved'",
         "as its customer is",
     ),
+    ("enrichment_tiers", f"INSERT INTO {{}} FROM {{}} WHERE rowid = {ONE}", "tier values must be unique"),
+    ("enrichment_tiers", "UPDATE {} SET tier = 'tin' WHERE tier = 'gold'", "tier values must belong"),
+    ("enrichment_tiers", "UPDATE {} SET customers = NULL WHERE tier = 'gold'", "customers values must never be null"),
+    ("enrichment_tiers", "UPDATE {} SET customers = customers + 10000 WHERE tier = 'gold'", "that the changelog has"),
+    ("enrichment_tiers_changelog", f"UPDATE {{}} SET op = 'delete' WHERE rowid = {ONE}", "op values must belong"),
+    ("enrichment_tiers_changelog", f"UPDATE {{}} SET customers = -1 WHERE rowid = {ONE}", "customers values must be"),
+    (
+        "enrichment_tiers_changelog",
+        "UPDATE {} SET customers = customers + 1 WHERE tier = 'gold'",
+        "tiers count the customers",
+    ),
+    ("enrichment_tiers_changelog", "DELETE FROM {} WHERE tier = 'silver'", "tiers count the customers"),
     ("enrichment_dead_letters", f"INSERT INTO {{}} FROM {{}} WHERE rowid = {ONE}", "unique together: topic partition"),
     ("enrichment_dead_letters", f"UPDATE {{}} SET error_class = 'KeyError' WHERE rowid = {ONE}", "does not decode"),
     (

@@ -87,7 +87,7 @@ def first(condition: str) -> str:
         ("fraud_dead_letters", "UPDATE {} SET error_class = 'KeyError' WHERE rowid = 3", "where the pipeline can fail"),
         (
             "fraud_dead_letters",
-            "UPDATE {} SET key = 'u-001'::BLOB WHERE operator = 'payments-source'",
+            "UPDATE {} SET key = 'u-001'::BLOB WHERE TRY(decode(key)) IS NULL",
             "no readable key",
         ),
         (

@@ -51,6 +51,8 @@ DEFECTS = (
         CUSTOMERS,
         "DELETE FROM {} WHERE batch_id >= (SELECT max(batch_id) FROM original_enrichment_customers)",
     ),
+    defect("tiers count a customer too many", "enrichment_tiers_changelog", "UPDATE {} SET value = value + 1"),
+    defect("tiers lost", "enrichment_tiers_changelog", "DELETE FROM {} WHERE key = 'gold'"),
     defect(
         "stale: orders do not follow their customers",
         CURRENT_LOG,

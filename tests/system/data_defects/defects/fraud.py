@@ -82,7 +82,7 @@ DEFECTS = (
     defect(
         "good payments set aside",
         LETTERS,
-        """UPDATE {} SET operator = 'decode-payment', key = 'u-001'::BLOB,
+        """UPDATE {} SET message = '9 bytes are not json(Payment)', key = 'u-001'::BLOB,
            value = '{"payment_id":"p-1","amount":"12.50","country":"DE"}'::BLOB WHERE rowid < 3""",
     ),
     defect(
