@@ -16,7 +16,7 @@ JOBS = sorted(file.stem for file in (Path(__file__).parents[2] / "jobs").glob("*
 def tables(job: str) -> list[TableSchema]:
     pipeline = importlib.import_module(f"jobs.{job}").pipeline
     plan = pipeline.plan()
-    return list(plan_schemas(plan.tables, pipeline.dead_letter_table, pipeline.archives(plan).tables))
+    return list(plan_schemas(plan.tables, pipeline.dead_letters.table, pipeline.archives(plan).tables))
 
 
 def test_all_jobs_are_here() -> None:

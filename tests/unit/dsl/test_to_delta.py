@@ -14,7 +14,18 @@ from typing import Annotated, Any
 import msgspec
 import pytest
 
-from deltaworks import Doc, Json, KStream, Long, Pipeline, StreamsBuilder, String, TimeWindows, TopologyError
+from deltaworks import (
+    DeadLetters,
+    Doc,
+    Json,
+    KStream,
+    Long,
+    Pipeline,
+    StreamsBuilder,
+    String,
+    TimeWindows,
+    TopologyError,
+)
 from deltaworks.testing import TopologyTestDriver
 from deltaworks.topology.nodes.sinks import DeltaSink, TableKind
 from deltaworks.topology.table_columns import author_columns, comments
@@ -151,7 +162,9 @@ def by_user(builder: StreamsBuilder) -> None:
 
 
 def test_a_key_and_a_field_of_one_name_are_one_column_and_a_record_in_which_they_differ_is_a_dead_letter() -> None:
-    pipeline = Pipeline(name="shop", topology=by_user, on_error="continue", dead_letter_table="dead_letters")
+    pipeline = Pipeline(
+        name="shop", topology=by_user, on_error="continue", dead_letters=DeadLetters(table="dead_letters")
+    )
     driver = TopologyTestDriver(pipeline)
     topic = driver.create_input_topic("orders")
 
