@@ -13,10 +13,13 @@ page-clicks -> clicks_pages           (by page: clicks per hour)
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Annotated
 
 import msgspec
 
 from deltaworks import (
+    DeadLetters,
+    Doc,
     EmitStrategy,
     FixedKeyProcessor,
     FixedKeyRecord,
@@ -24,7 +27,6 @@ from deltaworks import (
     SessionWindows,
     StreamsBuilder,
     TimeWindows,
-    Topic,
 )
 
 HOUR, PAUSE, GRACE = timedelta(hours=1), timedelta(minutes=30), timedelta(minutes=30)
@@ -35,7 +37,9 @@ class Click(msgspec.Struct, frozen=True):
     """A JSON value in `page-clicks`, keyed by page; unknown fields are ignored. Its time is that of the record."""
 
     request_id: str
+    """Id of the request in the logs of the site."""
     page: str
+    """Path of the page on the site."""
     user_id: str | None = None
     """The user; None: unknown. Such clicks count only for their page."""
 
@@ -44,18 +48,31 @@ class Arrival(Click, frozen=True, kw_only=True):
     """A click, its time, and how far time had advanced before it arrived."""
 
     at: datetime
+    """When the user clicked."""
     behind_ms: int
+    """Milliseconds from this click to the latest one that had arrived before it."""
 
 
 class Visit(msgspec.Struct, frozen=True):
     """Consecutive clicks of one user. A single click is a visit, and `joined` merges two visits."""
 
     clicks: int
+    """Number of clicks."""
     started: datetime
+    """Time of the first click."""
     ended: datetime
+    """Time of the last click."""
     first_page: str
+    """Page of the first click."""
     last_page: str
+    """Page of the last click."""
     duration_ms: int
+    """Milliseconds from the first click to the last."""
+
+
+Page = Annotated[str, Doc("Path of the page on the site.")]
+UserId = Annotated[str, Doc("The user.")]
+Clicks = Annotated[int, Doc("Number of clicks.")]
 
 
 class Watch(FixedKeyProcessor[str, Click, Arrival]):
@@ -83,9 +100,11 @@ def joined(one: Visit, other: Visit) -> Visit:
 
 def topology(builder: StreamsBuilder) -> None:
     """Follows the picture above from top to bottom."""
-    clicks = builder.stream("page-clicks", key=str, value=Click, name="clicks").filter(lambda _, click: bool(click))
+    clicks = builder.stream("page-clicks", key=str, value=Click, on_null="skip", name="clicks")
     hours = TimeWindows(size=HOUR, grace=GRACE)
-    clicks.group_by_key().windowed_by(hours).count(store="clicks-per-page").to_delta("clicks_pages")
+    clicks.group_by_key().windowed_by(hours).count(store="clicks-per-page").to_delta(
+        "clicks_pages", key="page", value="clicks", key_type=Page, value_type=Clicks, doc="Clicks on a page per hour"
+    )
 
     arrivals = (  # A click without a user then has no key and ends at the exchange.
         clicks.select_key(lambda _, click: click.user_id or None, key=str, name="by-user")
@@ -95,11 +114,18 @@ def topology(builder: StreamsBuilder) -> None:
         .branch(lambda _, click: click.behind_ms * MILLISECOND >= GRACE, name="late")
         .default_branch(name="in-time")
     )
-    arrivals["late"].to_delta("clicks_late")
+    arrivals["late"].to_delta(
+        "clicks_late", key="user_id", key_type=UserId, doc="Clicks that came too late to be part of a visit"
+    )
 
     sessions = SessionWindows(gap=PAUSE, grace=GRACE, max_duration=timedelta(hours=24))
     visits = arrivals["in-time"].map_values(visit_of).group_by_key().windowed_by(sessions)
-    visits.reduce(joined, store="clicks-visits").to_delta("clicks_visits")
+    visits.reduce(joined, store="clicks-visits").to_delta(
+        "clicks_visits",
+        key="user_id",
+        key_type=UserId,
+        doc="Visits: clicks of a user with pauses of at most 30 minutes",
+    )
     (  # Visits that have ended wait for the next click of any user, at most a week.
         visits.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE)
         .reduce(joined, store="clicks-visits-over", retention=timedelta(days=7))
@@ -112,10 +138,8 @@ def topology(builder: StreamsBuilder) -> None:
 pipeline = Pipeline(
     name="clicks",
     topology=topology,
-    topics=(Topic("page-clicks"), Topic("clicks-visits"), Topic("clicks-dead-letters")),
     on_error="continue",
-    dead_letter_topic="clicks-dead-letters",
-    dead_letter_table="clicks_dead_letters",
+    dead_letters=DeadLetters(topic="clicks-dead-letters", table="clicks_dead_letters"),
     max_trigger_interval=timedelta(seconds=5),
     cores=1,
 )

@@ -2,7 +2,7 @@
 Rules: `model/fraud.py`. Sample data: `sample_data/fraud.py`. Expected results: `recomputed/fraud.sql`.
 
 ```
-payments -> decode -> watch -> fraud-alerts, fraud_alerts
+payments -> watch -> fraud-alerts, fraud_alerts
                        |- fraud-profiles  what a user has paid, and where and when last
                        |- fraud-minutes   number of payments per user and minute
                        '- fraud-bursts    alerts that wait for the clock, so that a burst gives one alert
@@ -16,9 +16,11 @@ without payments, by the time of the payments; the wall clock only decides when 
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Annotated
 
 from deltaworks import (
-    Json,
+    DeadLetters,
+    Doc,
     KeyValueStore,
     Pipeline,
     Processor,
@@ -27,17 +29,18 @@ from deltaworks import (
     Record,
     Stores,
     StreamsBuilder,
-    Topic,
     WindowStore,
 )
 from jobs.model.fraud import Alert, Payment, Profile, Velocity, alerts
 
+UserId = Annotated[str, Doc("The user who paid.")]
+
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 MINUTE_MS, DAY_MS = 60_000, 86_400_000
 
-PROFILES = Stores.key_value_store_builder(Stores.persistent_key_value_store("fraud-profiles"), str, Profile)
-MINUTES = Stores.window_store_builder(Stores.persistent_window_store("fraud-minutes", 2 * HOUR, MINUTE), str, int)
-BURSTS = Stores.key_value_store_builder(Stores.persistent_key_value_store("fraud-bursts"), str, Record[str, Alert])
+PROFILES = Stores.key_value("fraud-profiles", key=str, value=Profile)
+MINUTES = Stores.window("fraud-minutes", key=str, value=int, window_size=MINUTE, retention=2 * HOUR)
+BURSTS = Stores.key_value("fraud-bursts", key=str, value=Record[str, Alert])
 
 
 class Watch(Processor[str, Payment, str, Alert]):
@@ -88,25 +91,21 @@ class Watch(Processor[str, Payment, str, Alert]):
 
 
 def topology(builder: StreamsBuilder) -> None:
-    """Reads bytes first, so that a payment without a user or content is dropped and is not an error."""
+    """Payments without content or a user are dropped, which is not an error."""
     suspicious = (
-        builder.stream("payments", key=str, value=bytes, name="payments-source")
-        .filter(lambda user, content: bool(user and content))
-        .map_values(Json(Payment).deserialize, name="decode-payment")
+        builder.stream("payments", key=str, value=Payment, on_null="skip_empty", name="payments-source")
+        .filter(lambda user, _: bool(user))
         .process(Watch, name="watch")
     )
     suspicious.to("fraud-alerts")
-    suspicious.to_delta("fraud_alerts")
+    suspicious.to_delta("fraud_alerts", key="user_id", key_type=UserId, doc="Payments that break a rule")
 
 
 pipeline = Pipeline(
     name="fraud",
     topology=topology,
-    topics=(Topic("payments"), Topic("fraud-alerts"), Topic("fraud-dead-letters")),
     on_error="continue",
-    dead_letter_topic="fraud-dead-letters",
-    dead_letters_keep_bytes=True,
-    dead_letter_table="fraud_dead_letters",
+    dead_letters=DeadLetters(topic="fraud-dead-letters", table="fraud_dead_letters", keep_bytes=True),
     max_trigger_interval=timedelta(seconds=5),
     cores=1,
 )

@@ -18,6 +18,8 @@ from typing import Annotated, Literal
 import msgspec
 
 from deltaworks import (
+    DeadLetters,
+    Doc,
     FixedKeyProcessor,
     FixedKeyRecord,
     Materialized,
@@ -25,20 +27,18 @@ from deltaworks import (
     StreamsBuilder,
     TimestampedWindowStore,
     TimeWindows,
-    Topic,
 )
 
 HOUR, DAY, DAY_MS = timedelta(hours=1), timedelta(hours=24), 86_400_000
 HOURS = "inventory-customer-hours"
-TOPICS = ("movements", "orders", "alerts", "customer-orders", "dead-letters")
 Pieces = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 Instant = Annotated[datetime, msgspec.Meta(tz=True)]
 Level = Literal["ok", "low", "negative"]
 
 
 class Shelf(msgspec.Struct, frozen=True):
-    store: str
-    item: str
+    store: Annotated[str, Doc("The store.")]
+    item: Annotated[str, Doc("The item.")]
 
 
 class Movement(msgspec.Struct, frozen=True):
@@ -49,32 +49,32 @@ class Movement(msgspec.Struct, frozen=True):
 
 
 class Order(msgspec.Struct, frozen=True):
-    order_id: str
-    shelf: Shelf
-    pieces: Pieces
-    amount: Decimal
-    ordered_at: Instant
+    order_id: Annotated[str, Doc("Number of the order.")]
+    shelf: Annotated[Shelf, Doc("Store and item.")]
+    pieces: Annotated[Pieces, Doc("Number of pieces.")]
+    amount: Annotated[Decimal, Doc("Price of the order in euros.")]
+    ordered_at: Annotated[Instant, Doc("When it was ordered.")]
 
 
 class Summary(msgspec.Struct, frozen=True):
-    orders: int = 0
-    amount: Decimal = Decimal(0)
+    orders: Annotated[int, Doc("Number of orders.")] = 0
+    amount: Annotated[Decimal, Doc("Sum of their prices in euros.")] = Decimal(0)
 
     def __add__(self, other: Summary) -> Summary:
         return Summary(self.orders + other.orders, self.amount + other.amount)
 
 
 class CustomerOrder(Order, frozen=True):
-    day: Summary
+    day: Annotated[Summary, Doc("Orders of the customer in the 24 hours up to this one, which is included.")]
 
 
 class Stock(msgspec.Struct, frozen=True):
     """The stock that should be on a shelf. Where `level` differs from what it `was`, an alert begins or ends."""
 
-    pieces: int = 0
-    level: Level = "ok"
-    was: Level = "ok"
-    counted_at: Instant | None = None
+    pieces: Annotated[int, Doc("Pieces that should be on the shelf.")] = 0
+    level: Annotated[Level, Doc("`low`: fewer than ten pieces; `negative`: more were sold than there were.")] = "ok"
+    was: Annotated[Level, Doc("The level before the last movement.")] = "ok"
+    counted_at: Annotated[Instant | None, Doc("When the pieces were last counted; null: never.")] = None
 
     def after(self, moved: Movement) -> Stock:
         """Adds a movement, unless it is older than the last count, which already includes it."""
@@ -83,6 +83,9 @@ class Stock(msgspec.Struct, frozen=True):
         change = {"delivery": moved.pieces, "sale": -moved.pieces, "count": moved.pieces - self.pieces}[moved.kind]
         now, counted_at = self.pieces + change, moved.moved_at if moved.kind == "count" else self.counted_at
         return Stock(now, "negative" if now < 0 else "low" if now < 10 else "ok", self.level, counted_at)
+
+
+CustomerId = Annotated[str, Doc("The customer.")]
 
 
 class LastDay(FixedKeyProcessor[str, Order, CustomerOrder]):
@@ -97,8 +100,7 @@ class LastDay(FixedKeyProcessor[str, Order, CustomerOrder]):
 
 def topology(builder: StreamsBuilder) -> None:
     movements = builder.stream("inventory-movements", key=str, value=Movement, name="movements-source")
-    orders = builder.stream("inventory-orders", key=str, value=Order, name="orders-source")
-    orders = orders.filter(lambda _, order: order is not None, name="with-content")
+    orders = builder.stream("inventory-orders", key=str, value=Order, on_null="skip", name="orders-source")
     every_update = Materialized("inventory-stock", caching=False)  # otherwise alerts between two commits are lost
     stock = (
         orders.map_values(lambda order: Movement("sale", order.shelf, order.pieces, order.ordered_at), value=Movement)
@@ -106,27 +108,34 @@ def topology(builder: StreamsBuilder) -> None:
         .group_by(lambda _, moved: moved.shelf, key=Shelf, name="inventory-by-shelf")
         .aggregate(Stock, lambda _, moved, stock: stock.after(moved), store=every_update)
     )
-    stock.to_delta("inventory_stock")
+    stock.to_delta("inventory_stock", doc="Stock of an item in a store")
     stock.to_stream().filter(lambda _, stock: stock.level != stock.was).to("inventory-alerts")
 
     # Windows expire from their store; a plain table would keep every customer who ever ordered.
     hours = orders.group_by_key().windowed_by(TimeWindows(size=HOUR, grace=HOUR))
     hourly = hours.aggregate(Summary, lambda _, order, old: old + Summary(1, order.amount), store=HOURS, retention=DAY)
-    hourly.to_delta("inventory_customer_hours")
+    hourly.to_delta(
+        "inventory_customer_hours",
+        key="customer_id",
+        key_type=CustomerId,
+        doc="Orders of a customer per hour",
+    )
     # Connected after the aggregate, so it runs after it: an order is in its own summary, unless late for its hour.
     customer_orders = orders.process_values(LastDay, HOURS, name="last-day")
     customer_orders.to("inventory-customer-orders")
-    customer_orders.to_delta("inventory_customer_orders")
+    customer_orders.to_delta(
+        "inventory_customer_orders",
+        key="customer_id",
+        key_type=CustomerId,
+        doc="Every order, with what its customer has ordered in 24 hours",
+    )
 
 
 pipeline = Pipeline(
     name="inventory",
     topology=topology,
-    topics=tuple(Topic(f"inventory-{name}") for name in TOPICS),
     on_error="continue",
-    dead_letter_topic="inventory-dead-letters",
-    dead_letters_keep_bytes=True,
-    dead_letter_table="inventory_dead_letters",
+    dead_letters=DeadLetters(topic="inventory-dead-letters", table="inventory_dead_letters", keep_bytes=True),
     max_trigger_interval=timedelta(seconds=5),
     cores=1,
 )

@@ -15,17 +15,26 @@ from __future__ import annotations
 
 from datetime import timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Annotated, Any
 from zlib import crc32
 
 import msgspec
 
-from deltaworks import FixedKeyProcessor, FixedKeyRecord, KeyValueStore, Pipeline, Stores, StreamsBuilder, Topic
+from deltaworks import (
+    DeadLetters,
+    Doc,
+    FixedKeyProcessor,
+    FixedKeyRecord,
+    KeyValueStore,
+    Pipeline,
+    Stores,
+    StreamsBuilder,
+)
 from jobs.model.invoices import Invoice, Notification, Sale, SoldItem
 
-TOPICS = ("pos", "shipment", "notification", "hadoop-sink", "invoices-dead-letters")
 POINTS_PER_AMOUNT = Decimal("0.02")
 REMEMBERED_INVOICES = 10
+StoreId = Annotated[str, Doc("The store.")]
 
 
 def checked(store: str | None, invoice: Invoice) -> Invoice:
@@ -58,9 +67,7 @@ class Account(msgspec.Struct, frozen=True):
 class AddUp(FixedKeyProcessor[str, Invoice, Notification]):
     """Credits each invoice once to the account of its customer and notifies the customer."""
 
-    stores = (
-        Stores.key_value_store_builder(Stores.persistent_key_value_store("invoices-accounts"), key=str, value=Account),
-    )
+    stores = (Stores.key_value("invoices-accounts", key=str, value=Account),)
 
     def process(self, record: FixedKeyRecord[str, Invoice]) -> None:
         accounts: KeyValueStore[str, Account] = self.context.state_store("invoices-accounts")
@@ -87,11 +94,8 @@ def masked_items(invoice: Invoice) -> list[SoldItem]:
 
 def topology(builder: StreamsBuilder) -> None:
     """Follows the picture above from top to bottom."""
-    invoices = (
-        builder.stream("pos", key=str, value=Invoice, name="pos-source")
-        .filter(lambda _, invoice: invoice is not None)
-        .map_values_with_key(checked, name="check-invoice")
-    )
+    invoices = builder.stream("pos", key=str, value=Invoice, on_null="skip", name="pos-source")
+    invoices = invoices.map_values_with_key(checked, name="check-invoice")
     invoices.filter(lambda _, invoice: invoice.delivery_type == "HOME-DELIVERY").to("shipment")
 
     notifications = (
@@ -100,21 +104,23 @@ def topology(builder: StreamsBuilder) -> None:
         .process_values(AddUp)
     )
     notifications.to("notification", partitioner=by_customer)
-    notifications.to_delta("invoices_loyalty_points")
+    notifications.to_delta(
+        "invoices_loyalty_points",
+        key="store_id",
+        key_type=StoreId,
+        doc="Points that an invoice has earned for its customer",
+    )
 
     items = invoices.flat_map_values(masked_items, name="mask-and-flatten")
     items.to("hadoop-sink")
-    items.to_delta("invoices_line_items")
+    items.to_delta("invoices_line_items", key="store_id", doc="Sold items, without what would identify the customer")
 
 
 pipeline = Pipeline(
     name="invoices",
     topology=topology,
-    topics=tuple(map(Topic, TOPICS)),
     on_error="continue",
-    dead_letter_topic="invoices-dead-letters",
-    dead_letters_keep_bytes=True,
-    dead_letter_table="invoices_dead_letters",
+    dead_letters=DeadLetters(topic="invoices-dead-letters", table="invoices_dead_letters", keep_bytes=True),
     max_trigger_interval=timedelta(seconds=5),
     cores=1,
 )

@@ -1,11 +1,11 @@
 """Orders of a shop: joined with their users, split by tier, counted and summed per user. The manual by example.
 
 ```
-raw-orders -> decode -> join users -> enriched-orders, enriched_orders
-user-data  -> users ------^            |-> premium-orders (10 % off), standard-orders
-                                       |-> order_counts   (per user and hour)
-                                       |-> user_revenue   (per user, 5 minutes, every minute)
-                                       '-> user_sessions  (per user, 30 minutes of silence end a session)
+raw-orders -> join users -> enriched-orders, enriched_orders
+user-data  -> users --^            |-> premium-orders (10 % off), standard-orders
+                                   |-> order_counts   (per user and hour)
+                                   |-> user_revenue   (per user, 5 minutes, every minute)
+                                   '-> user_sessions  (per user, 30 minutes of silence end a session)
 ```
 """
 
@@ -13,43 +13,62 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
-from deltaworks import Json, Pipeline, SessionWindows, StreamsBuilder, TimeWindows, Topic
+from deltaworks import DeadLetters, Doc, Pipeline, SessionWindows, StreamsBuilder, TimeWindows
 
 GRACE = timedelta(minutes=5)
-TOPICS = ("raw-orders", "user-data", "enriched-orders", "premium-orders", "standard-orders", "orders-dead-letters")
 
 
 class Order(msgspec.Struct, frozen=True):
     """A JSON value in `raw-orders`, keyed by user; unknown fields are ignored."""
 
     order_id: str
+    """The shop's number of the order."""
     user_id: str
+    """The user that the order names."""
     amount: Decimal
+    """Price of the order in euros."""
     type: Literal["PREMIUM", "STANDARD"]
+    """Tier of the order."""
     item: str
+    """What was ordered."""
     location: str
+    """Destination as it came, `COUNTRY/City`."""
     event_time: datetime
+    """When the order was placed."""
 
 
 class User(msgspec.Struct, frozen=True):
-    """A row of `user-data`."""
+    """A row of `user-data`, keyed by user."""
 
     user_id: str
+    """The user, whose id is also the key."""
     name: str
+    """Full name."""
     country: str
+    """ISO code of the country in which the user lives."""
 
 
 class EnrichedOrder(Order, frozen=True):
     """An order with its user and its destination."""
 
     user_name: str
+    """Name of the user when the order came."""
     user_country: str
+    """Country of the user when the order came."""
     country: str
+    """ISO code of the destination's country."""
     city: str
+    """City of the destination."""
+
+
+UserId = Annotated[str, Doc("The user; `users` has the name.")]
+Orders = Annotated[int, Doc("Number of orders.")]
+Revenue = Annotated[Decimal, Doc("Sum of the amounts of the orders, in euros.")]
+UserKey = Annotated[str, Doc("The user in the key of the order, under whom it is enriched and counted.")]
 
 
 def enrich(order: Order, user: User) -> EnrichedOrder:
@@ -72,17 +91,14 @@ def discounted(order: EnrichedOrder) -> EnrichedOrder:
 def topology(builder: StreamsBuilder) -> None:
     """Follows the picture above from top to bottom."""
     users = builder.table("user-data", key=str, value=User, store="users", name="users-source")
-    users.to_delta("users")
-    # Reads bytes first, so that an order without content is dropped and only existing content can fail to decode.
+    users.to_delta("users", key="user_id", doc="The users of the shop as they are now")
     enriched = (
-        builder.stream("raw-orders", key=str, value=bytes, name="orders-source")
-        .filter(lambda _, content: bool(content))
-        .map_values(Json(Order).deserialize, name="decode-order")
+        builder.stream("raw-orders", key=str, value=Order, on_null="skip_empty", name="orders-source")
         .filter(lambda _, order: order.amount > 0)
         .join(users, enrich, name="join-user")
     )
     enriched.to("enriched-orders")
-    enriched.to_delta("enriched_orders")
+    enriched.to_delta("enriched_orders", key="user_key", key_type=UserKey, doc="Every order, with its user and city")
 
     tiers = enriched.split("tier").branch(lambda _, order: order.type == "PREMIUM", name="premium").default_branch()
     tiers["premium"].map_values(discounted, name="discount").to("premium-orders")
@@ -92,30 +108,47 @@ def topology(builder: StreamsBuilder) -> None:
         enriched.group_by_key()
         .windowed_by(TimeWindows(size=timedelta(hours=1), grace=GRACE))
         .count(store="order-count-store")
-        .to_delta("order_counts")
+        .to_delta(
+            "order_counts",
+            key="user_id",
+            value="orders",
+            key_type=UserId,
+            value_type=Orders,
+            doc="Orders of a user per hour",
+        )
     )
     (
-        enriched.map_values(lambda order: order.amount, value=Decimal)
-        .group_by_key()
+        enriched.group_by_key()
         .windowed_by(TimeWindows(size=timedelta(minutes=5), grace=GRACE, advance=timedelta(minutes=1)))
-        .reduce(lambda total, amount: total + amount, store="revenue-store")
-        .to_delta("user_revenue")
+        .sum(lambda order: order.amount, value=Decimal, store="revenue-store")
+        .to_delta(
+            "user_revenue",
+            key="user_id",
+            value="revenue",
+            key_type=UserId,
+            value_type=Revenue,
+            doc="Revenue of a user in five minutes; a window begins every minute, so each order is in five of them",
+        )
     )
     (  # Keyed by the user in the order, not in its key: records move to the task that owns this user.
         enriched.group_by(lambda _, order: order.user_id, key=str, name="by-user")
         .windowed_by(SessionWindows(gap=timedelta(minutes=30), grace=timedelta(minutes=30)))
         .count(store="session-store")
-        .to_delta("user_sessions")
+        .to_delta(
+            "user_sessions",
+            key="user_id",
+            value="orders",
+            key_type=UserId,
+            value_type=Orders,
+            doc="Sessions: orders of a user with pauses of less than half an hour",
+        )
     )
 
 
 pipeline = Pipeline(
     name="orders",
     topology=topology,
-    topics=tuple(map(Topic, TOPICS)),  # not compacted: the expected results are recomputed from every update
     on_error="continue",
-    dead_letter_topic="orders-dead-letters",
-    dead_letters_keep_bytes=True,
-    dead_letter_table="dead_letters",
+    dead_letters=DeadLetters(topic="orders-dead-letters", table="dead_letters", keep_bytes=True),
     max_trigger_interval=timedelta(seconds=5),
 )

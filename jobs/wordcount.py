@@ -11,8 +11,12 @@ from __future__ import annotations
 
 import unicodedata
 from datetime import timedelta
+from typing import Annotated
 
-from deltaworks import Pipeline, StreamsBuilder, TimeWindows, Topic
+from deltaworks import DeadLetters, Doc, Pipeline, StreamsBuilder, TimeWindows
+
+Word = Annotated[str, Doc("The word, in lower case.")]
+Count = Annotated[int, Doc("How often it was written.")]
 
 
 def words(line: str) -> list[str]:
@@ -29,26 +33,37 @@ def words(line: str) -> list[str]:
 def topology(builder: StreamsBuilder) -> None:
     """Splits each line into words; every word counts for ever and in its hour."""
     by_word = (
-        builder.stream("wordcount-lines", key=bytes, value=str, name="lines")
-        .filter(lambda _, line: bool(line))  # a record may have no value
+        builder.stream("wordcount-lines", key=bytes, value=str, on_null="skip", name="lines")
         .flat_map_values(words, value=str, name="words")
         .group_by(lambda _, word: word, key=str, name="by-word")
     )
     counts = by_word.count(store="wordcount-ever")
-    counts.to_delta("wordcount_counts")
+    counts.to_delta(
+        "wordcount_counts",
+        key="word",
+        value="count",
+        key_type=Word,
+        value_type=Count,
+        doc="How often each word is used",
+    )
     counts.to_stream().to("wordcount-counts")
 
     hours = TimeWindows(size=timedelta(hours=1), grace=timedelta(minutes=10))
-    by_word.windowed_by(hours).count(store="wordcount-hourly").to_delta("wordcount_hours")
+    by_word.windowed_by(hours).count(store="wordcount-hourly").to_delta(
+        "wordcount_hours",
+        key="word",
+        value="count",
+        key_type=Word,
+        value_type=Count,
+        doc="How often each word is used in an hour",
+    )
 
 
 pipeline = Pipeline(
     name="wordcount",
     topology=topology,
-    topics=(Topic("wordcount-lines"), Topic("wordcount-counts"), Topic("wordcount-dead-letters")),
     on_error="continue",  # a line that is not UTF-8 becomes a dead letter
-    dead_letter_topic="wordcount-dead-letters",
-    dead_letter_table="wordcount_dead_letters",
+    dead_letters=DeadLetters(topic="wordcount-dead-letters", table="wordcount_dead_letters"),
     max_trigger_interval=timedelta(seconds=5),
     cores=1,
 )

@@ -15,8 +15,11 @@ class Payment(msgspec.Struct, frozen=True):
     """A JSON value in `payments`, keyed by user; unknown fields are ignored."""
 
     payment_id: str
+    """Number of the payment."""
     amount: Decimal
+    """Amount in euros."""
     country: str
+    """ISO code of the country in which it was made."""
 
     def __post_init__(self) -> None:
         # Infinity is a Decimal, too, and after it no payment would ever be high.
@@ -54,12 +57,19 @@ class Alert(Payment, frozen=True, kw_only=True):
     """A payment that breaks a rule, with everything that the rule looked at."""
 
     rule: Rule
+    """The rule that it breaks."""
     payments: int
+    """Number of earlier payments of the user."""
     total: Decimal
+    """Sum of these payments in euros."""
     last_country: str | None
+    """Country of the latest of them; None: there is none."""
     last_ms: int
+    """Time of the latest of them, in milliseconds since 1970; 0: there is none."""
     in_five_minutes: int
+    """Payments of the user in the last five minutes, including this one."""
     in_hour_before: int
+    """Payments of the user in the hour before those five minutes."""
 
 
 def is_high_amount(payment: Payment, profile: Profile) -> bool:

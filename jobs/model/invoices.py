@@ -19,12 +19,19 @@ class Sale(msgspec.Struct, frozen=True, rename=json_name):
     """The fields that an invoice and each of its masked line items share."""
 
     invoice_number: str
+    """Number of the invoice."""
     created_time: datetime
+    """When the till wrote it."""
     store_id: str
+    """The store."""
     pos_id: str
+    """The till."""
     customer_type: Literal["PRIME", "NONPRIME"]
+    """PRIME customers earn loyalty points."""
     payment_method: Literal["CASH", "CARD"]
+    """How it was paid."""
     delivery_type: Literal["HOME-DELIVERY", "TAKEAWAY"]
+    """How the goods come to the customer."""
 
 
 class Address(msgspec.Struct, frozen=True, rename=json_name):
@@ -73,20 +80,33 @@ class Notification(msgspec.Struct, frozen=True, rename=json_name):
     """A value in `notification`: the points that a customer has earned, and the new total."""
 
     invoice_number: str
+    """Number of the invoice."""
     customer_card_no: str
+    """Number of the customer's card."""
     total_amount: Decimal
+    """Amount of the invoice."""
     earned_loyalty_points: Decimal
+    """Points that it has earned."""
     total_loyalty_points: Decimal
+    """Points that the customer has since then."""
 
 
 class SoldItem(Sale, frozen=True):
     """A value in `hadoop-sink`: a line item with its invoice, without the customer and the street."""
 
     city: str | None
+    """City of a home delivery."""
     state: str | None
+    """State of a home delivery."""
     pin_code: str | None
+    """Postal code of a home delivery."""
     item_code: str
+    """The item."""
     item_description: str
+    """Name of the item."""
     item_price: Decimal
+    """Price of one piece."""
     item_qty: int
+    """Number of pieces; a negative number is a return."""
     total_value: Decimal
+    """Price of all pieces."""

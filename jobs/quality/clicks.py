@@ -14,9 +14,9 @@ VISIT = ("clicks", "started", "ended", "first_page", "last_page", "duration_ms")
 
 visits: Suite = [
     gxe.ExpectTableRowCountToBeBetween(min_value=1, meta={"why": "Every other rule holds in an empty table."}),
-    *sessions(gap=30 * MINUTE, grace=30 * MINUTE, longest=24 * HOUR, values=VISIT),
+    *sessions(gap=30 * MINUTE, grace=30 * MINUTE, key="user_id", values=VISIT, longest=24 * HOUR),
     gxe.ExpectColumnValueLengthsToBeBetween(
-        column="key", min_value=1, meta={"why": "Clicks without a user would make one endless visitor."}
+        column="user_id", min_value=1, meta={"why": "Clicks without a user would make one endless visitor."}
     ),
     *(
         gxe.ExpectColumnPairValuesToBeEqual(
@@ -53,7 +53,7 @@ visits: Suite = [
     never(
         "visits and late clicks have the clicks that the pages have",
         "SELECT * FROM (SELECT (SELECT sum(clicks) FROM {batch}) + (SELECT count(*) FROM clicks_late) AS of_users, "
-        "(SELECT sum(value) FROM clicks_pages) AS of_pages) "
+        "(SELECT sum(clicks) FROM clicks_pages) AS of_pages) "
         "WHERE of_pages >= 100 AND of_users NOT BETWEEN of_pages * 0.95 AND of_pages * 1.05",
         why="A click counts for its page, and for its user in a visit or as late. One in a hundred has no user, and "
         "few are too late for their page. Fewer than a hundred clicks say little.",
@@ -62,7 +62,7 @@ visits: Suite = [
         "the clicks of each day are in its visits, or late",
         """
         SELECT p.day, of_pages, of_visits, late
-        FROM (SELECT window_date AS day, sum(value) AS of_pages FROM clicks_pages GROUP BY ALL) p
+        FROM (SELECT window_date AS day, sum(clicks) AS of_pages FROM clicks_pages GROUP BY ALL) p
         LEFT JOIN (SELECT day::DATE AS day, sum(clicks) AS of_visits FROM (
             SELECT clicks, unnest(generate_series(window_start::DATE, window_end::DATE, INTERVAL 1 DAY)) AS day
             FROM {batch}) GROUP BY ALL) v USING (day)
@@ -80,17 +80,14 @@ visits: Suite = [
 ]
 late: Suite = [
     one_row_per(
-        "key", *SOURCE, why="Each click comes once through the exchange, however often its batch was repeated."
+        "user_id", *SOURCE, why="Each click comes once through the exchange, however often its batch was repeated."
     ),
     *never_null(
-        *("key", "request_id", "page", "user_id", "at", "behind_ms", "timestamp", *SOURCE),
+        *("user_id", "request_id", "page", "at", "behind_ms", "timestamp", *SOURCE),
         why="To add late clicks to a report, people need to know the user, the page and the time.",
     ),
     gxe.ExpectColumnValuesToBeBetween(
         column="behind_ms", min_value=30 * 60_000, meta={"why": "A click less than half an hour late is in a visit."}
-    ),
-    gxe.ExpectColumnPairValuesToBeEqual(
-        column_A="key", column_B="user_id", meta={"why": "A click must be judged by the time of its own user's task."}
     ),
     gxe.ExpectColumnPairValuesToBeEqual(
         column_A="at", column_B="timestamp", meta={"why": "The time of a click is that of its record."}
@@ -106,12 +103,14 @@ late: Suite = [
     ),
 ]
 pages: Suite = [
-    *windows(HOUR, grace=30 * MINUTE),
+    *windows(HOUR, key="page", values=("clicks",), grace=30 * MINUTE),
     gxe.ExpectColumnValuesToBeBetween(
-        column="value", min_value=1, meta={"why": "An hour of a page begins with a click: without one there is no row."}
+        column="clicks",
+        min_value=1,
+        meta={"why": "An hour of a page begins with a click: without one there is no row."},
     ),
     gxe.ExpectColumnValuesToMatchRegex(
-        column="key", regex=r"^/\S*$", meta={"why": "Reports join pages by their path on the site."}
+        column="page", regex=r"^/\S*$", meta={"why": "Reports join pages by their path on the site."}
     ),
 ]
 dead_letters: Suite = [
@@ -130,8 +129,8 @@ dead_letters: Suite = [
     ),
     never(
         "dead letters are rare",
-        "SELECT * FROM (SELECT (SELECT count(*) FROM {batch}) AS dead, (SELECT sum(value) FROM clicks_pages) AS clicks)"
-        " WHERE dead > clicks / 8",
+        "SELECT * FROM (SELECT (SELECT count(*) FROM {batch}) AS dead, "
+        "(SELECT sum(clicks) FROM clicks_pages) AS clicks) WHERE dead > clicks / 8",
         why="One click in twenty is bad; one in eight means that a server writes something else.",
     ),
 ]

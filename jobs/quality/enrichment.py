@@ -89,16 +89,11 @@ def as_changelog(table: str, columns: str) -> Expectation:
 
 
 checked: Suite = [
-    *never_null("key", "timestamp", *CHECKED, why="A record that lacks any of these becomes a dead letter."),
+    *never_null("timestamp", *CHECKED, why="A record that lacks any of these becomes a dead letter."),
     *checked_orders(),
-    gxe.ExpectColumnPairValuesToBeEqual(
-        column_A="key",
-        column_B="order_id",
-        meta={"why": "The result is keyed by order again; nobody would find it under a customer's key."},
-    ),
     never(
         "each order that came by the exchange gave one row",
-        "SELECT key, customer_id, source_partition, source_offset, count(*) FROM {batch} GROUP BY ALL "
+        "SELECT order_id, customer_id, source_partition, source_offset, count(*) FROM {batch} GROUP BY ALL "
         "HAVING count(*) > 1",
         why="A repeated batch must not check an order twice.",
     ),
@@ -110,15 +105,16 @@ checked: Suite = [
     ),
     never(
         "nearly every order that was checked is in the table of orders",
-        "SELECT * FROM (SELECT count(DISTINCT key) AS checked, count(DISTINCT key) FILTER (NOT EXISTS "
-        "(FROM enrichment_current_changelog c WHERE c.order_id = o.key)) AS missing FROM {batch} o) "
+        "SELECT * FROM (SELECT count(DISTINCT order_id) AS checked, count(DISTINCT order_id) FILTER (NOT EXISTS "
+        "(FROM enrichment_current_changelog c WHERE c.order_id = o.order_id)) AS missing FROM {batch} o) "
         "WHERE missing > checked / 20",
         why="Both joins get the same orders; only orders cancelled or replaced within a batch are in no table.",
     ),
     never(
         "each customer has been as the order found it",
         "SELECT o.* FROM {batch} o ANTI JOIN (FROM enrichment_customers_changelog WHERE op = 'upsert') c "
-        "ON o.customer_id = c.key AND o.customer_name = c.name AND o.tier = c.tier AND o.credit_limit = c.credit_limit "
+        "ON o.customer_id = c.customer_id AND o.customer_name = c.name AND o.tier = c.tier "
+        "AND o.credit_limit = c.credit_limit "
         "WHERE o.tier <> 'unknown'",
         why="An order may only meet its own customer, as of some time.",
     ),
@@ -138,7 +134,9 @@ checked: Suite = [
 ]
 customers_changelog: Suite = [
     one_row_per(*SOURCE, why="An update comes from one record, however often its batch was repeated."),
-    *never_null("key", "timestamp", *SOURCE, "batch_id", why="An update belongs to a customer, a record and a batch."),
+    *never_null(
+        "customer_id", "timestamp", *SOURCE, "batch_id", why="An update belongs to a customer, a record and a batch."
+    ),
     *whole_deletes("name", "tier", "credit_limit"),
     gxe.ExpectColumnValuesToBeInSet(
         column="tier", value_set=TIERS, meta={"why": "'unknown' is for customers who are in no table."}
@@ -156,23 +154,33 @@ customers_changelog: Suite = [
     ),
 ]
 customers: Suite = [
-    gxe.ExpectColumnValuesToBeUnique(column="key", meta={"why": "The snapshot has one row per customer: the latest."}),
-    *never_null("key", "name", "tier", "credit_limit", why="Deleted customers are gone, all others are complete."),
-    as_changelog("enrichment_customers", "key, name, tier, credit_limit, source_partition, source_offset, batch_id"),
+    gxe.ExpectColumnValuesToBeUnique(
+        column="customer_id", meta={"why": "The snapshot has one row per customer: the latest."}
+    ),
+    *never_null(
+        "customer_id", "name", "tier", "credit_limit", why="Deleted customers are gone, all others are complete."
+    ),
+    as_changelog(
+        "enrichment_customers", "customer_id, name, tier, credit_limit, source_partition, source_offset, batch_id"
+    ),
 ]
 current: Suite = [
-    gxe.ExpectColumnValuesToBeUnique(column="key", meta={"why": "An order has one customer: the one it names last."}),
-    *never_null("key", *CHECKED, why="Cancelled orders are gone, all others are complete."),
+    gxe.ExpectColumnValuesToBeUnique(
+        column="order_key", meta={"why": "An order has one customer: the one it names last."}
+    ),
+    *never_null("order_key", *CHECKED, why="Cancelled orders are gone, all others are complete."),
     *checked_orders(),
-    as_changelog("enrichment_current", "key, order_id, customer_id, amount, customer_name, tier, credit_limit, credit"),
+    as_changelog(
+        "enrichment_current", "order_key, order_id, customer_id, amount, customer_name, tier, credit_limit, credit"
+    ),
 ]
 current_changelog: Suite = [
-    *never_null("key", "timestamp", "batch_id", why="An update belongs to an order and a batch."),
+    *never_null("order_key", "timestamp", "batch_id", why="An update belongs to an order and a batch."),
     *whole_deletes(*CHECKED),
     *checked_orders("op = 'upsert'"),
     never(
         "every order in the table was checked when it came",
-        "SELECT o.* FROM {batch} o ANTI JOIN enrichment_checked c ON c.key = o.order_id AND c.amount = o.amount "
+        "SELECT o.* FROM {batch} o ANTI JOIN enrichment_checked c ON c.order_id = o.order_id AND c.amount = o.amount "
         "AND c.customer_id IS NOT DISTINCT FROM o.customer_id WHERE o.op = 'upsert'",
         why="Both joins get the same orders in the same batch: a missing one was lost on its way to a customer.",
     ),
@@ -185,16 +193,52 @@ current_changelog: Suite = [
                 UNION ALL SELECT max(batch_id) FROM enrichment_customers_changelog)
         ), customers AS (
             SELECT * FROM enrichment_customers_changelog, last_batch WHERE batch_id <= batch
-            QUALIFY rank() OVER (PARTITION BY key ORDER BY batch_id DESC) = 1
+            QUALIFY rank() OVER (PARTITION BY customer_id ORDER BY batch_id DESC) = 1
         ), orders AS (
             SELECT * FROM {batch}, last_batch WHERE batch_id <= batch
-            QUALIFY rank() OVER (PARTITION BY key ORDER BY batch_id DESC) = 1
+            QUALIFY rank() OVER (PARTITION BY order_key ORDER BY batch_id DESC) = 1
         )
-        SELECT o.key FROM orders o LEFT JOIN customers c ON o.customer_id = c.key GROUP BY o.key
+        SELECT o.order_key FROM orders o LEFT JOIN customers c ON o.customer_id = c.customer_id GROUP BY o.order_key
         HAVING NOT bool_or(o.op = 'delete' OR (o.customer_name IS NOT DISTINCT FROM c.name
             AND o.credit_limit IS NOT DISTINCT FROM c.credit_limit))
         """,
         why="This is the purpose of the foreign-key join; of several updates within a batch, the last counts.",
+    ),
+]
+tiers: Suite = [
+    gxe.ExpectColumnValuesToBeUnique(column="tier", meta={"why": "A tier has one number of customers."}),
+    gxe.ExpectColumnValuesToBeInSet(
+        column="tier", value_set=TIERS, meta={"why": "Customers of other tiers do not decode."}
+    ),
+    *never_null("tier", "customers", why="A tier without a number says nothing."),
+    as_changelog("enrichment_tiers", "tier, customers, batch_id"),
+]
+tiers_changelog: Suite = [
+    *never_null("tier", "timestamp", "batch_id", why="An update belongs to a tier and a batch."),
+    gxe.ExpectColumnValuesToBeInSet(
+        column="op", value_set=["upsert"], meta={"why": "A tier without customers keeps a count of 0."}
+    ),
+    gxe.ExpectColumnValuesToBeBetween(
+        column="customers", min_value=0, meta={"why": "Below 0 means that a customer left a tier twice."}
+    ),
+    never(
+        "tiers count the customers, at the end of the last batch",
+        """
+        WITH last_batch AS (
+            SELECT min(batch_id) AS batch FROM (
+                SELECT max(batch_id) AS batch_id FROM {batch}
+                UNION ALL SELECT max(batch_id) FROM enrichment_customers_changelog)
+        ), customers AS (
+            SELECT * FROM enrichment_customers_changelog, last_batch WHERE batch_id <= batch
+            QUALIFY row_number() OVER (PARTITION BY customer_id ORDER BY batch_id DESC, source_offset DESC) = 1
+        ), tiers AS (
+            SELECT * FROM {batch}, last_batch WHERE batch_id <= batch
+            QUALIFY rank() OVER (PARTITION BY tier ORDER BY batch_id DESC) = 1
+        ), counted AS (SELECT tier, count(*) AS customers FROM customers WHERE op = 'upsert' GROUP BY tier)
+        SELECT * FROM tiers t FULL JOIN counted c ON t.tier = c.tier GROUP BY ALL
+        HAVING coalesce(t.customers, -1) <> coalesce(c.customers, 0)
+        """,
+        why="A customer is in one tier: the sum over the tiers is the number of customers.",
     ),
 ]
 dead_letters: Suite = [
@@ -223,5 +267,7 @@ suites: dict[str, Suite] = {
     "enrichment_customers": customers,
     "enrichment_current": current,
     "enrichment_current_changelog": current_changelog,
+    "enrichment_tiers": tiers,
+    "enrichment_tiers_changelog": tiers_changelog,
     "enrichment_dead_letters": dead_letters,
 }

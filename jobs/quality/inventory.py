@@ -85,7 +85,7 @@ stock: Suite = [
     ),
 ]
 customer_hours: Suite = [
-    *windows(HOUR, grace=HOUR, values=("orders", "amount")),
+    *windows(HOUR, key="customer_id", values=("orders", "amount"), grace=HOUR),
     gxe.ExpectColumnValuesToBeBetween(
         column="orders", min_value=1, meta={"why": "An hour begins with an order: without one there is no row."}
     ),
@@ -98,19 +98,20 @@ customer_hours: Suite = [
         "final hours are those of the orders",
         """
         WITH seen AS (
-            SELECT key, amount, time_bucket(INTERVAL 1 HOUR, timestamp) AS window_start,
+            SELECT customer_id, amount, time_bucket(INTERVAL 1 HOUR, timestamp) AS window_start,
                 epoch_ms(window_start) + 7200000 AS closes_ms,
                 max(epoch_ms(timestamp)) OVER (PARTITION BY source_partition) AS now_ms,
                 max(epoch_ms(timestamp)) OVER (PARTITION BY source_partition ORDER BY source_offset) AS stream_time_ms
             FROM inventory_customer_orders
         ), expected AS (
-            SELECT key, window_start, nullif(count(*) FILTER (closes_ms > stream_time_ms), 0) AS expected_orders,
+            SELECT customer_id, window_start,
+                nullif(count(*) FILTER (closes_ms > stream_time_ms), 0) AS expected_orders,
                 sum(amount) FILTER (closes_ms > stream_time_ms) AS expected_amount,
                 count(*) AS by_time_orders, sum(amount) AS by_time_amount, bool_and(closes_ms <= now_ms) AS closed
-            FROM seen GROUP BY key, window_start
+            FROM seen GROUP BY customer_id, window_start
         )
-        SELECT key, window_start, orders, expected_orders, amount, expected_amount
-        FROM {batch} FULL JOIN expected USING (key, window_start)
+        SELECT customer_id, window_start, orders, expected_orders, amount, expected_amount
+        FROM {batch} FULL JOIN expected USING (customer_id, window_start)
         WHERE coalesce(is_final, closed)
             AND NOT """
         + in_order(
@@ -129,7 +130,7 @@ customer_hours: Suite = [
 customer_orders: Suite = [
     one_row_per(*SOURCE, why="Each order gives one row, however often its batch was repeated."),
     *never_null(
-        *("key", "order_id", "shelf", "pieces", "amount", "ordered_at", "day", "timestamp"),
+        *("customer_id", "order_id", "shelf", "pieces", "amount", "ordered_at", "day", "timestamp"),
         why="An order that lacks a field does not decode, and one without a customer has no day.",
     ),
     gxe.ExpectColumnValuesToMatchRegex(
@@ -155,8 +156,8 @@ customer_orders: Suite = [
         "a summary has no more orders and no more money than the customer has ordered so far",
         "SELECT * FROM (SELECT *, count(*) OVER so_far AS orders, sum(amount) OVER so_far AS spent, "
         "count(*) OVER by_time AS earlier, sum(amount) OVER by_time AS spent_earlier FROM {batch} "
-        "WINDOW so_far AS (PARTITION BY key ORDER BY source_offset), "
-        "by_time AS (PARTITION BY key ORDER BY timestamp, source_offset)) WHERE NOT "
+        "WINDOW so_far AS (PARTITION BY customer_id ORDER BY source_offset), "
+        "by_time AS (PARTITION BY customer_id ORDER BY timestamp, source_offset)) WHERE NOT "
         + in_order(
             "(day.orders BETWEEN 0 AND orders AND day.amount BETWEEN 0 AND spent)",
             "(day.orders BETWEEN 0 AND earlier AND day.amount BETWEEN 0 AND spent_earlier)",
@@ -165,9 +166,9 @@ customer_orders: Suite = [
     ),
     never(
         "a summary has no orders from before its 24 hours",
-        "SELECT o.key, o.order_id, any_value(o.day) AS day, count(*) AS possible FROM {batch} o JOIN {batch} e "
-        "ON o.key = e.key AND e.timestamp >= o.timestamp - INTERVAL 24 HOURS "
-        "GROUP BY o.key, o.order_id, o.source_offset HAVING NOT "
+        "SELECT o.customer_id, o.order_id, any_value(o.day) AS day, count(*) AS possible FROM {batch} o JOIN {batch} e "
+        "ON o.customer_id = e.customer_id AND e.timestamp >= o.timestamp - INTERVAL 24 HOURS "
+        "GROUP BY o.customer_id, o.order_id, o.source_offset HAVING NOT "
         + in_order(
             "any_value(o.day.orders) <= count(*) FILTER (e.source_offset <= o.source_offset)",
             "any_value(o.day.orders) <= count(*) FILTER (e.timestamp <= o.timestamp)",

@@ -50,21 +50,22 @@ def one_row_per(*columns: str, why: str) -> Expectation:
 
 
 def windows(
-    size: timedelta, *, advance: timedelta | None = None, grace: timedelta, values: Sequence[str] = ("value",)
+    size: timedelta, *, key: str, values: Sequence[str], advance: timedelta | None = None, grace: timedelta
 ) -> Suite:
     """The rules for every table with one row per key and time window.
 
     Args:
         size: length of a window.
+        key: column of the key.
+        values: columns of the result.
         advance: time from one start to the next; None: the size.
         grace: how late a record may be.
-        values: columns of the result.
     """
     size_ms, advance_ms, grace_ms = (
         round(duration / timedelta(milliseconds=1)) for duration in (size, advance or size, grace)
     )
     return [
-        *_window_rows(values),
+        *_window_rows(key, values),
         gxe.ExpectColumnPairValuesAToBeGreaterThanB(
             column_A="window_end",
             column_B="timestamp",
@@ -89,25 +90,28 @@ def sessions(
     gap: timedelta,
     grace: timedelta,
     *,
+    key: str,
+    values: Sequence[str],
     longest: timedelta = timedelta(days=36_500),
-    values: Sequence[str] = ("value",),
 ) -> Suite:
     """The rules for every table with one row per key and session; both bounds are times of records.
 
     Args:
         gap: longest pause within a session.
         grace: how late a record may be.
-        longest: the `max_duration` of the sessions.
+        key: column of the key.
         values: columns of the result.
+        longest: the `max_duration` of the sessions.
     """
     gap_ms, grace_ms, longest_ms = (round(duration / timedelta(milliseconds=1)) for duration in (gap, grace, longest))
     return [
-        *_window_rows(values),
+        *_window_rows(key, values),
         never(
             f"sessions of a key do not overlap, and open ones are more than {gap} apart",
             "SELECT * FROM (SELECT *, lead(window_start) OVER sorted AS next_start, "
             "epoch_ms(lead(window_end) OVER sorted) - epoch_ms(window_start) AS both_ms "
-            "FROM {batch} WINDOW sorted AS (PARTITION BY key ORDER BY window_start)) WHERE next_start <= window_end "
+            f"FROM {{batch}} WINDOW sorted AS (PARTITION BY {key} ORDER BY window_start)) "
+            "WHERE next_start <= window_end "
             f"OR NOT is_final AND epoch_ms(next_start) <= epoch_ms(window_end) + {gap_ms} AND both_ms <= {longest_ms}",
             why="A record within reach of two sessions merges them unless the result is too long; both rows must go.",
         ),
@@ -130,14 +134,14 @@ def sessions(
     ]
 
 
-def _window_rows(values: Sequence[str] = ("value",)) -> Suite:
+def _window_rows(key: str, values: Sequence[str]) -> Suite:
     return [
         *never_null(
-            *("key", "window_start", "window_end", *values, "timestamp", "is_final"),
+            *(key, "window_start", "window_end", *values, "timestamp", "is_final"),
             why="A row is the result of a key for a window; without either it is incomplete.",
         ),
         one_row_per(
-            *("key", "window_start"),
+            *(key, "window_start"),
             why="A later result replaces the earlier one: two rows would count the same records twice.",
         ),
         gxe.ExpectColumnPairValuesAToBeGreaterThanB(

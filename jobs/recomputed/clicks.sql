@@ -33,8 +33,8 @@ SELECT *, timestamp_ms // 3600000 * 3600000 AS start_ms,
 FROM clicks WHERE key IS NOT NULL;
 
 CREATE OR REPLACE VIEW "expected clicks_pages" AS
-SELECT key_text AS key, instant(start_ms) AS window_start, instant(start_ms + 3600000) AS window_end,
-    count(*) AS value, instant(max(timestamp_ms)) AS timestamp,
+SELECT key_text AS page, instant(start_ms) AS window_start, instant(start_ms + 3600000) AS window_end,
+    count(*) AS clicks, instant(max(timestamp_ms)) AS timestamp,
     start_ms + 3600000 <= (SELECT max(stream_time_ms) FROM on_pages AS t WHERE t.task = p.task) - grace_ms() AS is_final
 FROM on_pages AS p
 WHERE start_ms + 3600000 > stream_time_ms - grace_ms()
@@ -54,7 +54,7 @@ FROM (
 );
 
 CREATE OR REPLACE VIEW "expected clicks_late" AS
-SELECT user_id AS key, request_id, page, user_id, instant(timestamp_ms) AS at, behind_ms, instant(timestamp_ms) AS timestamp,
+SELECT user_id, request_id, page, instant(timestamp_ms) AS at, behind_ms, instant(timestamp_ms) AS timestamp,
     'clicks-by-user-repartition' AS source_topic, task AS source_partition, batch * 4294967296 + place AS source_offset
 FROM arrivals WHERE behind_ms >= grace_ms();
 
@@ -93,7 +93,7 @@ JOIN (SELECT target, max(timestamp_ms) AS time_ms FROM in_time GROUP BY target) 
 GROUP BY ALL;
 
 CREATE OR REPLACE VIEW "expected clicks_visits" AS
-SELECT user_id AS key, instant(start_ms) AS window_start, instant(end_ms) AS window_end, clicks,
+SELECT user_id, instant(start_ms) AS window_start, instant(end_ms) AS window_end, clicks,
     instant(start_ms) AS started, instant(end_ms) AS ended, first_page, last_page, end_ms - start_ms AS duration_ms,
     instant(end_ms) AS timestamp, is_final
 FROM visits;
@@ -106,7 +106,7 @@ FROM visits WHERE is_final;
 
 -- No click is lost: every one of a known user is in a visit or among the late ones.
 CREATE OR REPLACE VIEW "expected clicks in visits" AS
-SELECT user_id AS key, count(*) AS clicks FROM clicks WHERE user_id <> '' GROUP BY user_id;
+SELECT user_id, count(*) AS clicks FROM clicks WHERE user_id <> '' GROUP BY user_id;
 
 -- 5. What does not decode ---------------------------------------------------------------------------------------------
 

@@ -19,8 +19,8 @@ SELECT "partition", decode(key) AS key, row_number() OVER (PARTITION BY key ORDE
 FROM outputs WHERE topic = 'clicks-visits';
 
 CREATE OR REPLACE VIEW "found clicks in visits" AS
-SELECT key, sum(clicks)::BIGINT AS clicks FROM (
-    SELECT key, clicks FROM "found clicks_visits" UNION ALL SELECT key, 1 FROM "found clicks_late"
-) GROUP BY key;
+SELECT user_id, sum(clicks)::BIGINT AS clicks FROM (
+    SELECT user_id, clicks FROM "found clicks_visits" UNION ALL SELECT user_id, 1 FROM "found clicks_late"
+) GROUP BY user_id;
 
 CREATE OR REPLACE VIEW "found clicks-dead-letters" AS FROM dead_letters_in('outputs', 'clicks-dead-letters');

@@ -12,5 +12,6 @@ recomputation = Recomputation(
         "enrichment_customers_changelog",
         "enrichment_current",
         "enrichment_dead_letters",
+        "enrichment_tiers",
     ),
 )

@@ -5,7 +5,7 @@
 -- Gives:  "expected <result>", one view per Delta table and output topic.
 --
 -- Of enrichment_current only what the snapshot holds in the end is here: which updates it passes through on the way
--- (enrichment_current_changelog) depends on which records share a micro-batch. Both ways a foreign-key join has, from
+-- (enrichment_current_changelog) depends on which records share a micro-batch, as do those of enrichment_tiers. Both ways a foreign-key join has, from
 -- the order and from the customer, lead to the same end.
 
 -- 1. What decodes ----------------------------------------------------------------------------------------------------
@@ -88,7 +88,7 @@ ASOF LEFT JOIN customer_updates c ON a.target = c.target AND o.customer_id = c.c
 -- 4. What must be in the tables and topics --------------------------------------------------------------------------
 
 CREATE OR REPLACE VIEW "expected enrichment_checked" AS
-SELECT order_id AS key, order_id, customer_id, money(amount) AS amount, ordered_at, customer_name, tier,
+SELECT order_id, customer_id, money(amount) AS amount, ordered_at, customer_name, tier,
     money(credit_limit) AS credit_limit, credit, instant(timestamp_ms) AS timestamp,
     'customer-of-order-repartition' AS source_topic, task AS source_partition, hop_offset AS source_offset
 FROM checked;
@@ -103,7 +103,7 @@ FROM checked;
 
 -- Every update is forwarded, not only the last one of a batch, and so is a delete of what was not there.
 CREATE OR REPLACE VIEW "expected enrichment_customers_changelog" AS
-SELECT customer_id AS key, name, tier, money(credit_limit) AS credit_limit, if(fields IS NULL, 'delete', 'upsert') AS op,
+SELECT customer_id, name, tier, money(credit_limit) AS credit_limit, if(fields IS NULL, 'delete', 'upsert') AS op,
     instant(timestamp_ms) AS timestamp, 'enrichment-customers' AS source_topic, "partition" AS source_partition,
     "offset" AS source_offset, batch AS batch_id
 FROM customer_updates;
@@ -111,12 +111,18 @@ FROM customer_updates;
 CREATE OR REPLACE VIEW "expected enrichment_customers" AS
 SELECT * EXCLUDE op FROM (
     SELECT * FROM "expected enrichment_customers_changelog"
-    QUALIFY row_number() OVER (PARTITION BY key ORDER BY source_offset DESC) = 1
+    QUALIFY row_number() OVER (PARTITION BY customer_id ORDER BY source_offset DESC) = 1
 ) WHERE op = 'upsert';
+
+-- A tier that once had a customer keeps its row, with a count of 0 when the last one has left.
+CREATE OR REPLACE VIEW "expected enrichment_tiers" AS
+SELECT u.tier, count(c.customer_id) AS customers
+FROM (SELECT DISTINCT tier FROM customer_updates WHERE tier IS NOT NULL) u
+LEFT JOIN "expected enrichment_customers" c USING (tier) GROUP BY ALL;
 
 -- The last order of each key with the last state of its customer.
 CREATE OR REPLACE VIEW "expected enrichment_current" AS
-SELECT o.key_text AS key, o.order_id, o.customer_id, money(o.amount) AS amount, o.ordered_at, c.name AS customer_name,
+SELECT o.key_text AS order_key, o.order_id, o.customer_id, money(o.amount) AS amount, o.ordered_at, c.name AS customer_name,
     coalesce(c.tier, 'unknown') AS tier, money(c.credit_limit) AS credit_limit,
     credit_check(c.tier, o.amount, c.credit_limit) AS credit
 FROM (SELECT * FROM orders WHERE key IS NOT NULL

@@ -9,6 +9,7 @@ CREATE OR REPLACE VIEW "found enrichment_checked" AS SELECT * FROM "table enrich
 CREATE OR REPLACE VIEW "found enrichment_customers" AS SELECT * FROM "table enrichment_customers";
 CREATE OR REPLACE VIEW "found enrichment_customers_changelog" AS SELECT * FROM "table enrichment_customers_changelog";
 CREATE OR REPLACE VIEW "found enrichment_current" AS SELECT * FROM "table enrichment_current";
+CREATE OR REPLACE VIEW "found enrichment_tiers" AS SELECT * FROM "table enrichment_tiers";
 CREATE OR REPLACE VIEW "found enrichment_dead_letters" AS SELECT * FROM "table enrichment_dead_letters";
 
 CREATE OR REPLACE VIEW "found enrichment-checked" AS

@@ -8,7 +8,7 @@
 CREATE OR REPLACE VIEW "found fraud_alerts" AS SELECT * FROM "table fraud_alerts";
 
 CREATE OR REPLACE VIEW "found fraud-alerts" AS
-SELECT decode(key) AS key, "partition", row_number() OVER (PARTITION BY key ORDER BY "partition", "offset") AS nth,
+SELECT decode(key) AS user_id, "partition", row_number() OVER (PARTITION BY key ORDER BY "partition", "offset") AS nth,
     instant(timestamp_ms) AS timestamp,
     unnest(from_json_strict(decode(value), '{"payment_id": "VARCHAR", "amount": "DECIMAL(38, 18)", "country": "VARCHAR",
         "rule": "VARCHAR", "payments": "BIGINT", "total": "DECIMAL(38, 18)", "last_country": "VARCHAR",

@@ -124,14 +124,14 @@ FROM stock_updates WHERE level <> was;
 
 -- Final is an hour that no order can be in time for any more, by the stream time of its customer's task.
 CREATE OR REPLACE VIEW "expected inventory_customer_hours" AS
-SELECT key_text AS key, instant(start_ms) AS window_start, instant(start_ms + 3600000) AS window_end,
+SELECT key_text AS customer_id, instant(start_ms) AS window_start, instant(start_ms + 3600000) AS window_end,
     count(*) AS orders, money(sum(amount)) AS amount, instant(max(timestamp_ms)) AS timestamp,
     start_ms + 3600000 <= any_value(now_ms) - 3600000 AS is_final
 FROM in_hours JOIN (SELECT task, max(timestamp_ms) AS now_ms FROM in_hours GROUP BY task) USING (task)
 WHERE NOT late GROUP BY key_text, start_ms;
 
 CREATE OR REPLACE VIEW "expected inventory_customer_orders" AS
-SELECT key_text AS key, order_id, {'store': store, 'item': item} AS shelf, pieces, money(amount) AS amount, happened_at AS ordered_at,
+SELECT key_text AS customer_id, order_id, {'store': store, 'item': item} AS shelf, pieces, money(amount) AS amount, happened_at AS ordered_at,
     {'orders': day_orders, 'amount': money(day_amount)} AS day, instant(timestamp_ms) AS timestamp,
     topic AS source_topic, "partition" AS source_partition, "offset" AS source_offset
 FROM customer_orders;

@@ -151,14 +151,14 @@ SELECT partition_of(key, getvariable('tasks')) AS "partition",
 FROM sold_items;
 
 CREATE OR REPLACE VIEW "expected invoices_line_items" AS
-SELECT key_text AS key, invoice_number, created_time, store_id, pos_id, customer_type, payment_method, delivery_type,
+SELECT store_id, invoice_number, created_time, pos_id, customer_type, payment_method, delivery_type,
     city, state, pin_code, item_code, item_description, item_price, item_qty, total_value,
     instant(timestamp_ms) AS timestamp, 'pos' AS source_topic, "partition" AS source_partition, "offset" AS source_offset
 FROM sold_items;
 
 -- After a hop a record comes from the hop: from the task that sent it, in that micro-batch, as its nth record there.
 CREATE OR REPLACE VIEW "expected invoices_loyalty_points" AS
-SELECT key_text AS key, invoice_number, customer_card_no, total_amount, money(earned) AS earned_loyalty_points,
+SELECT store_id, invoice_number, customer_card_no, total_amount, money(earned) AS earned_loyalty_points,
     money(total) AS total_loyalty_points, instant(timestamp_ms) AS timestamp,
     'invoices-by-customer-repartition' AS source_topic, task AS source_partition,
     (batch << 32) + sent - 1 AS source_offset

@@ -4,31 +4,26 @@
 --         tasks    variable                  partitions of each input topic, tasks before and after the hop
 -- Gives:  "expected <result>", one view per Delta table and output topic.
 
--- 1. Users: a row per key, the last offset wins ---------------------------------------------------------------------
+-- 1. What decodes ----------------------------------------------------------------------------------------------------
+-- What does not is set aside before the order of records is decided; of the others the lowest head goes first.
+
+CREATE OR REPLACE TABLE decoded AS
+SELECT * EXCLUDE (position, running_max_ms), TRY(decode(key)) AS key_text,
+    TRY_CAST(TRY(decode(value)) AS JSON) AS document
+FROM processed;
 
 CREATE OR REPLACE TABLE user_events AS
-SELECT *,
-    key IS NOT NULL AND (user_id IS NULL OR (value IS NOT NULL AND fields IS NULL)) AS malformed
+SELECT *, (key IS NOT NULL AND key_text IS NULL) OR (value IS NOT NULL AND fields IS NULL) AS malformed
 FROM (
     SELECT *,
         CASE WHEN json_type(document, ['$.user_id', '$.name', '$.country']) = ['VARCHAR', 'VARCHAR', 'VARCHAR']
             THEN {'user_id': document->>'$.user_id', 'name': document->>'$.name', 'country': document->>'$.country'}
         END AS fields
-    FROM (SELECT *, TRY(decode(key)) AS user_id, TRY_CAST(TRY(decode(value)) AS JSON) AS document
-          FROM processed WHERE topic = 'user-data')
+    FROM decoded WHERE topic = 'user-data'
 );
 
-CREATE OR REPLACE VIEW user_updates AS
-SELECT task, position, batch, "partition", "offset", timestamp_ms, user_id, fields
-FROM user_events WHERE key IS NOT NULL AND NOT malformed;
-
--- 2. Orders: decoded, filtered, joined with the user as of that moment in the processed order -----------------------
-
-CREATE OR REPLACE TABLE order_events AS
-WITH decoded AS (
-    SELECT *, TRY(decode(key)) AS key_text, TRY_CAST(TRY(decode(value)) AS JSON) AS document
-    FROM processed WHERE topic = 'raw-orders'
-), typed AS (
+CREATE OR REPLACE TABLE judged AS
+WITH typed AS (
     SELECT * EXCLUDE document,
         CASE WHEN json_type(document, ['$.order_id', '$.user_id', '$.item', '$.location'])
                     = ['VARCHAR', 'VARCHAR', 'VARCHAR', 'VARCHAR']
@@ -38,23 +33,43 @@ WITH decoded AS (
         -- A JSON number passes through a double here: exact for up to 15 digits, and no amount has more.
         TRY_CAST(fields->>'$.amount' AS DECIMAL(38, 18)) AS amount,
         TRY_CAST(fields->>'$.event_time' AS TIMESTAMPTZ) AS event_time
-    FROM decoded
-), judged AS (
-    SELECT *, CASE
-        WHEN key IS NOT NULL AND key_text IS NULL THEN 'malformed key'
-        WHEN value IS NULL OR octet_length(value) = 0 THEN 'empty'
-        WHEN fields IS NULL OR amount IS NULL OR event_time IS NULL THEN 'malformed'
-        WHEN amount <= 0 THEN 'not positive'
-        WHEN key IS NULL THEN 'no key'
-        ELSE 'order' END AS verdict
-    FROM typed
+    FROM decoded WHERE topic = 'raw-orders'
 )
+SELECT *, CASE
+    WHEN key IS NOT NULL AND key_text IS NULL THEN 'malformed key'
+    WHEN value IS NULL OR octet_length(value) = 0 THEN 'empty'
+    WHEN fields IS NULL OR amount IS NULL OR event_time IS NULL THEN 'malformed'
+    WHEN amount <= 0 THEN 'not positive'
+    WHEN key IS NULL THEN 'no key'
+    ELSE 'order' END AS verdict
+FROM typed;
+
+CREATE OR REPLACE TABLE taken AS
+SELECT topic, "partition", "offset", row_number() OVER (PARTITION BY task ORDER BY batch, running_max_ms, topic, "offset") AS position
+FROM (
+    SELECT *, max(timestamp_ms) OVER (PARTITION BY batch, topic, task ORDER BY "offset") AS running_max_ms
+    FROM (
+        SELECT topic, "partition", "offset", task, batch, timestamp_ms FROM user_events WHERE NOT malformed
+        UNION ALL SELECT topic, "partition", "offset", task, batch, timestamp_ms FROM judged
+        WHERE verdict NOT IN ('malformed', 'malformed key')
+    )
+);
+
+-- 2. Users: a row per key, the last offset wins ----------------------------------------------------------------------
+
+CREATE OR REPLACE TABLE user_updates AS
+SELECT task, position, batch, "partition", "offset", timestamp_ms, key_text AS user_id, fields
+FROM user_events JOIN taken USING (topic, "partition", "offset") WHERE key IS NOT NULL;
+
+-- 3. Orders: filtered, joined with the user as of that moment in the processed order ---------------------------------
+
+CREATE OR REPLACE TABLE order_events AS
 SELECT o.* EXCLUDE verdict, u.fields AS "user", CASE
     WHEN o.verdict <> 'order' THEN o.verdict
     WHEN u.fields IS NULL THEN 'no user'
     WHEN NOT contains(o.fields->>'$.location', '/') THEN 'bad location'
     ELSE 'enriched' END AS verdict
-FROM judged o ASOF LEFT JOIN user_updates u
+FROM (FROM judged LEFT JOIN taken USING (topic, "partition", "offset")) o ASOF LEFT JOIN user_updates u
     ON o.task = u.task AND o.key_text = u.user_id AND o.position > u.position;
 
 CREATE OR REPLACE TABLE enriched AS
@@ -66,7 +81,7 @@ SELECT task, batch, position, timestamp_ms, key, value, "partition", "offset", k
     event_time
 FROM order_events WHERE verdict = 'enriched';
 
--- 3. Windows: late is what ends at or before the task's stream time less grace, the record itself included -----------
+-- 4. Windows: late is what ends at or before the task's stream time less grace, the record itself included -----------
 
 CREATE OR REPLACE TABLE timed AS
 SELECT *, max(timestamp_ms) OVER (PARTITION BY task ORDER BY position) AS stream_time_ms FROM enriched;
@@ -90,7 +105,7 @@ CREATE OR REPLACE VIEW revenue_windows AS
 SELECT key_text, start_ms, end_ms, sum(amount) AS amount, max(timestamp_ms) AS at_ms
 FROM in_windows WHERE "table" = 'user_revenue' AND NOT late GROUP BY ALL;
 
--- 4. Sessions: re-keyed by the user named in the order, so orders hop to the task that owns this user ---------------
+-- 5. Sessions: re-keyed by the user named in the order, so orders hop to the task that owns this user ---------------
 
 -- What arrives is merged by heads again: each upstream task counts as a partition.
 CREATE OR REPLACE TABLE hopped AS
@@ -131,10 +146,10 @@ FROM (
 )
 GROUP BY user_id;
 
--- 5. What must be in the tables and topics --------------------------------------------------------------------------
+-- 6. What must be in the tables and topics --------------------------------------------------------------------------
 
 CREATE OR REPLACE VIEW "expected enriched_orders" AS
-SELECT key_text AS key, order_id, user_id, user_name, user_country, money(amount) AS amount, type, item,
+SELECT key_text AS user_key, order_id, user_id, user_name, user_country, money(amount) AS amount, type, item,
     location, country, city, event_time, instant(timestamp_ms) AS timestamp, 'raw-orders' AS source_topic,
     "partition" AS source_partition, "offset" AS source_offset
 FROM enriched;
@@ -166,17 +181,17 @@ CREATE OR REPLACE VIEW final_before AS
 SELECT task, max(timestamp_ms) AS stream_time_ms FROM enriched GROUP BY task;
 
 CREATE OR REPLACE VIEW "expected order_counts" AS
-SELECT key_text AS key, instant(start_ms) AS window_start, instant(end_ms) AS window_end, orders AS value,
+SELECT key_text AS user_id, instant(start_ms) AS window_start, instant(end_ms) AS window_end, orders,
     instant(at_ms) AS timestamp, end_ms <= stream_time_ms - 300000 AS is_final
 FROM order_count_windows JOIN final_before ON task = partition_of(encode(key_text), getvariable('tasks'));
 
 CREATE OR REPLACE VIEW "expected user_revenue" AS
-SELECT key_text AS key, instant(start_ms) AS window_start, instant(end_ms) AS window_end, money(amount) AS value,
+SELECT key_text AS user_id, instant(start_ms) AS window_start, instant(end_ms) AS window_end, money(amount) AS revenue,
     instant(at_ms) AS timestamp, end_ms <= stream_time_ms - 300000 AS is_final
 FROM revenue_windows JOIN final_before ON task = partition_of(encode(key_text), getvariable('tasks'));
 
 CREATE OR REPLACE VIEW "expected user_sessions" AS
-SELECT user_id AS key, instant(start_ms) AS window_start, instant(end_ms) AS window_end, orders AS value,
+SELECT user_id, instant(start_ms) AS window_start, instant(end_ms) AS window_end, orders,
     instant(at_ms) AS timestamp, end_ms < stream_time_ms - session_retention_ms() AS is_final
 FROM sessions
 JOIN (SELECT target, max(timestamp_ms) AS stream_time_ms FROM hopped GROUP BY target)
@@ -184,26 +199,26 @@ JOIN (SELECT target, max(timestamp_ms) AS stream_time_ms FROM hopped GROUP BY ta
 
 -- A commit forwards the last update per key; a key that was neither there before nor is there now has none.
 CREATE OR REPLACE VIEW "expected users_changelog" AS
-SELECT key, fields.user_id, fields.name, fields.country, if(fields IS NULL, 'delete', 'upsert') AS op,
+SELECT user_id, fields.name, fields.country, if(fields IS NULL, 'delete', 'upsert') AS op,
     instant(timestamp_ms) AS timestamp, 'user-data' AS source_topic, "partition" AS source_partition,
     "offset" AS source_offset, batch AS batch_id
 FROM (
-    SELECT *, lag(fields) OVER (PARTITION BY key ORDER BY position) AS old
-    FROM (SELECT * EXCLUDE user_id, user_id AS key FROM user_updates
+    SELECT *, lag(fields) OVER (PARTITION BY user_id ORDER BY position) AS old
+    FROM (SELECT * FROM user_updates
           QUALIFY row_number() OVER (PARTITION BY user_id, batch ORDER BY position DESC) = 1)
 )
 WHERE fields IS NOT NULL OR old IS NOT NULL;
 
 CREATE OR REPLACE VIEW "expected users" AS
 SELECT * EXCLUDE op FROM (
-    SELECT * FROM "expected users_changelog" QUALIFY row_number() OVER (PARTITION BY key ORDER BY batch_id DESC) = 1
+    SELECT * FROM "expected users_changelog" QUALIFY row_number() OVER (PARTITION BY user_id ORDER BY batch_id DESC) = 1
 ) WHERE op = 'upsert';
 
 CREATE OR REPLACE VIEW "expected dead_letters" AS
 SELECT key, value, topic, "partition", "offset", instant(timestamp_ms) AS timestamp, error_class, operator
 FROM (
     SELECT *, 'deltaworks.errors.SerializationError' AS error_class,
-        if(verdict = 'malformed', 'decode-order', 'orders-source') AS operator
+        'orders-source' AS operator
     FROM (SELECT topic, "partition", "offset", timestamp_ms, key, value, verdict FROM order_events)
     WHERE verdict IN ('malformed', 'malformed key')
     UNION ALL

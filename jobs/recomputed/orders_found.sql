@@ -38,6 +38,6 @@ CREATE OR REPLACE VIEW "found orders-dead-letters" AS FROM dead_letters_in('outp
 CREATE OR REPLACE VIEW "expected users = users_changelog" AS
 SELECT * EXCLUDE op FROM (
     SELECT * FROM "found users_changelog"
-    QUALIFY row_number() OVER (PARTITION BY key ORDER BY batch_id DESC, source_offset DESC) = 1
+    QUALIFY row_number() OVER (PARTITION BY user_id ORDER BY batch_id DESC, source_offset DESC) = 1
 ) WHERE op = 'upsert';
 CREATE OR REPLACE VIEW "found users = users_changelog" AS SELECT * FROM "found users";

@@ -50,19 +50,19 @@ SELECT partition_of(encode(word), getvariable('tasks')) AS "partition", word AS 
 FROM updates;
 
 CREATE OR REPLACE VIEW "expected wordcount_counts_changelog" AS
-SELECT word AS key, counted AS value, 'upsert' AS op, instant(at_ms) AS timestamp, 'by-word-repartition' AS source_topic,
+SELECT word, counted AS count, 'upsert' AS op, instant(at_ms) AS timestamp, 'by-word-repartition' AS source_topic,
     task AS source_partition, batch * 4294967296 + place AS source_offset, batch AS batch_id
 FROM updates;
 
 CREATE OR REPLACE VIEW "expected wordcount_counts" AS
 SELECT * EXCLUDE op FROM "expected wordcount_counts_changelog"
-QUALIFY row_number() OVER (PARTITION BY key ORDER BY batch_id DESC) = 1;
+QUALIFY row_number() OVER (PARTITION BY word ORDER BY batch_id DESC) = 1;
 
 -- 4. Counts per hour, ten minutes of grace: late is what ends at or before the task's stream time less grace ----------
 
 CREATE OR REPLACE VIEW "expected wordcount_hours" AS
-SELECT word AS key, instant(start_ms) AS window_start, instant(start_ms + 3600000) AS window_end,
-    count(*) AS value, instant(max(timestamp_ms)) AS timestamp,
+SELECT word, instant(start_ms) AS window_start, instant(start_ms + 3600000) AS window_end,
+    count(*) AS count, instant(max(timestamp_ms)) AS timestamp,
     start_ms + 3600000 <= (SELECT max(stream_time_ms) FROM timed AS t WHERE t.target = w.target) - 600000 AS is_final
 FROM (SELECT *, timestamp_ms // 3600000 * 3600000 AS start_ms FROM timed) AS w
 WHERE start_ms + 3600000 > stream_time_ms - 600000

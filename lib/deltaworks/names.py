@@ -62,6 +62,11 @@ TABLE = Rule(
     re.compile(r"[a-zA-Z_][a-zA-Z0-9_]{0,127}"),
     "letters, digits and '_', with a letter first",
 )
+COLUMN = Rule(
+    "the name of a column",
+    re.compile(r"[^\W\d]\w{0,127}"),
+    "letters, digits and '_', with a letter first",
+)
 MODULE = Rule(
     "the name of a file in jobs/", re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9_-]{0,99}"), "letters, digits, '_' and '-'"
 )

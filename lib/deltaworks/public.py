@@ -9,7 +9,7 @@ from deltaworks.dsl.grouped_table import KGroupedTable
 from deltaworks.dsl.kstream import KStream
 from deltaworks.dsl.ktable import KTable
 from deltaworks.dsl.materialized import Materialized
-from deltaworks.dsl.pipeline import Pipeline, Topic
+from deltaworks.dsl.pipeline import DeadLetters, Pipeline, Topic
 from deltaworks.dsl.state_stores import StoreBuilder, Stores
 from deltaworks.dsl.topology import Topology
 from deltaworks.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
@@ -48,6 +48,7 @@ from deltaworks.serdes import (
     Windowed,
 )
 from deltaworks.topology.columns import DecimalDigits
+from deltaworks.topology.docs import Doc
 from deltaworks.topology.error_handlers import (
     DeadLetterRecord,
     ErrorAction,
@@ -115,9 +116,11 @@ __all__ = [
     "ConnectDecimal",
     "ConsumedRecord",
     "DeadLetterRecord",
+    "DeadLetters",
     "DecimalDigits",
     "DecimalText",
     "DeltaworksError",
+    "Doc",
     "Double",
     "EmitStrategy",
     "ErrorAction",

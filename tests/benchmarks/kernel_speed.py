@@ -224,8 +224,7 @@ class LastPrice(Processor[str, Bid, str, int]):
 
 
 def processor(builder: StreamsBuilder) -> None:
-    prices = Stores.persistent_key_value_store("prices")
-    builder.add_state_store(Stores.key_value_store_builder(prices, key=str, value=int))
+    builder.add_state_store(Stores.key_value("prices", key=str, value=int))
     builder.stream("bids", key=str, value=Json(Bid)).process(LastPrice, "prices", key=str, value=int).to("changes")
 
 

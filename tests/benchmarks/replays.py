@@ -67,9 +67,9 @@ _SOURCES = tuple(pipeline.plan().source_topics)
 _PUBLISHED = ("enriched_orders", "order_counts", "user_revenue", "dead_letters")
 """Not `user_sessions`: the busiest users' sessions never end, so its first day stays open and is not published."""
 _COMPARED = {
-    "order_counts": ("key, window_start", "value"),
-    "user_revenue": ("key, window_start", "value"),
-    "user_sessions": ("key, window_start", "value"),
+    "order_counts": ("user_id, window_start", "orders"),
+    "user_revenue": ("user_id, window_start", "revenue"),
+    "user_sessions": ("user_id, window_start", "orders"),
     "enriched_orders": ("source_partition, source_offset", "user_name"),
 }
 """Of the tables that Spark SQL computes too: what a row is, and what it says."""
@@ -191,7 +191,7 @@ class Bench:
     def _differences(self, home: Settings, run: ReplayPaths, *, same_batches: bool) -> dict[str, int]:
         """All tables, whole; days with open windows are left out."""
         plan = run.read_plan()
-        schemas = plan_schemas(pipeline.plan().tables, pipeline.dead_letter_table)
+        schemas = plan_schemas(pipeline.plan().tables, pipeline.dead_letters.table)
         found = comparison.compare(
             schemas,
             home.tables,

@@ -44,9 +44,10 @@ def main(options: dict[str, str]) -> None:
 
     users = table("users", _users(_topic(spark, options, "user-data")))
     enriched = table("enriched_orders", _enriched(_topic(spark, options, "raw-orders"), users))
-    table("order_counts", _windows(enriched, F.window("timestamp", "1 hour"), "key", F.count("*")))
-    table("user_revenue", _windows(enriched, F.window("timestamp", "5 minutes", "1 minute"), "key", F.sum("amount")))
-    table("user_sessions", _windows(enriched, F.session_window("timestamp", "30 minutes"), "user_id", F.count("*")))
+    count, total = F.count("*").alias("orders"), F.sum("amount").alias("revenue")
+    table("order_counts", _windows(enriched, F.window("timestamp", "1 hour"), "user_key", count))
+    table("user_revenue", _windows(enriched, F.window("timestamp", "5 minutes", "1 minute"), "user_key", total))
+    table("user_sessions", _windows(enriched, F.session_window("timestamp", "30 minutes"), "user_id", count))
     (folder / DONE).touch()
     spark.stop()
 
@@ -63,44 +64,48 @@ def _users(records: DataFrame) -> DataFrame:
     """Those that are not deleted, as the last record says."""
     text = F.col("value").cast("string")
     found = records.where("key IS NOT NULL").select(
-        F.col("key").cast("string").alias("key"), "offset", F.from_json(text, _USER).alias("user"), "value"
+        F.col("key").cast("string").alias("user_id"), "offset", F.from_json(text, _USER).alias("user"), "value"
     )
     valid = found.where("value IS NULL OR (user.user_id IS NOT NULL AND user.name IS NOT NULL)")
-    last = valid.groupBy("key").agg(F.max_by("user", "offset").alias("user"))
-    return last.where("user IS NOT NULL").select("key", "user.*")
+    last = valid.groupBy("user_id").agg(F.max_by("user", "offset").alias("user"))
+    return last.where("user IS NOT NULL").select("user_id", "user.name", "user.country")
 
 
 def _enriched(records: DataFrame, users: DataFrame) -> DataFrame:
     parsed = records.select(
-        F.col("key").cast("string").alias("key"),
+        F.col("key").cast("string").alias("user_key"),
         F.from_json(F.col("value").cast("string"), _ORDER).alias("order"),
         "timestamp",
         F.col("partition").alias("source_partition"),
         F.col("offset").alias("source_offset"),
     )
     valid = (
-        "key IS NOT NULL AND amount > 0 AND type IN ('PREMIUM', 'STANDARD') AND item IS NOT NULL "
+        "user_key IS NOT NULL AND amount > 0 AND type IN ('PREMIUM', 'STANDARD') AND item IS NOT NULL "
         "AND order_id IS NOT NULL AND user_id IS NOT NULL AND event_time IS NOT NULL AND location LIKE '%/%'"
     )
-    orders = parsed.select("key", "order.*", "timestamp", "source_partition", "source_offset").where(valid)
-    names = users.select("key", F.col("name").alias("user_name"), F.col("country").alias("user_country"))
+    orders = parsed.select("user_key", "order.*", "timestamp", "source_partition", "source_offset").where(valid)
+    names = users.select(
+        F.col("user_id").alias("user_key"), F.col("name").alias("user_name"), F.col("country").alias("user_country")
+    )
     place = F.split("location", "/", 2)
     return (
-        orders.join(F.broadcast(names), "key")
+        orders.join(F.broadcast(names), "user_key")
         .withColumn("country", place.getItem(0))
         .withColumn("city", place.getItem(1))
     )
 
 
-def _windows(enriched: DataFrame, window: Column, key: str, value: Column) -> DataFrame:
-    grouped = enriched.groupBy(F.col(key).alias("key"), window.alias("window"))
-    return grouped.agg(value.alias("value"), F.max("timestamp").alias("timestamp")).select(
-        "key",
-        F.col("window.start").alias("window_start"),
-        F.col("window.end").alias("window_end"),
-        "value",
-        "timestamp",
-        F.to_date("window.start").alias("window_date"),
+def _windows(enriched: DataFrame, window: Column, key: str, result: Column) -> DataFrame:
+    grouped = enriched.groupBy(F.col(key).alias("user_id"), window.alias("window"))
+    return (
+        grouped.agg(result, F.max("timestamp").alias("timestamp"))
+        .select(
+            F.col("window.start").alias("window_start"),
+            F.col("window.end").alias("window_end"),
+            F.to_date("window.start").alias("window_date"),
+            "*",
+        )
+        .drop("window")
     )
 
 

@@ -32,23 +32,22 @@ def store_builder(store: Mapping[str, Any], key: Serde[Any], value: Serde[Any]) 
     name = store["name"]
     match store["type"]:
         case "kv":
-            return Stores.key_value_store_builder(Stores.persistent_key_value_store(name), key=key, value=value)
+            return Stores.key_value(name, key=key, value=value)
         case "lru":
-            return Stores.key_value_store_builder(Stores.lru_map(name, store["max_entries"]), key=key, value=value)
+            return Stores.lru(name, key=key, value=value, max_entries=store["max_entries"])
         case "window":
-            supplier = Stores.persistent_window_store(
+            return Stores.window(
                 name,
-                _ms(store["retention_ms"]),
-                _ms(store["window_size_ms"]),
+                key=key,
+                value=value,
+                window_size=_ms(store["window_size_ms"]),
+                retention=_ms(store["retention_ms"]),
                 retain_duplicates=store.get("retain_duplicates", False),
             )
-            return Stores.window_store_builder(supplier, key=key, value=value)
         case "session":
-            sessions = Stores.persistent_session_store(name, _ms(store["retention_ms"]))
-            return Stores.session_store_builder(sessions, key=key, value=value)
+            return Stores.session(name, key=key, value=value, retention=_ms(store["retention_ms"]))
         case "versioned":
-            versions = Stores.persistent_versioned_key_value_store(name, _ms(store["history_ms"]))
-            return Stores.versioned_key_value_store_builder(versions, key=key, value=value)
+            return Stores.versioned(name, key=key, value=value, history=_ms(store["history_ms"]))
         case kind:
             raise ValueError(f"unknown store {kind}")
 

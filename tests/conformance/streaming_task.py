@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
-from deltaworks import Pipeline, Plan, StreamsBuilder, StreamsError
+from deltaworks import DeadLetters, Pipeline, Plan, StreamsBuilder, StreamsError
 from deltaworks.kernel.stores.state import StateReader
 from deltaworks.kernel.task import TASK_STORE
 from deltaworks.runtime.task_loop import TaskId
@@ -43,8 +43,7 @@ def pipeline_of(run: Run, name: str = "case") -> CasePipeline:
         deserialization_handler=run.errors.deserialization,
         processing_handler=run.errors.processing,
         production_handler=run.errors.production,
-        dead_letters_keep_bytes=run.errors.keep_bytes,
-        dead_letter_topic=run.dead_letter_topic,
+        dead_letters=DeadLetters(topic=run.dead_letter_topic, keep_bytes=run.errors.keep_bytes),
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from deltaworks import (
+    DeadLetters,
     ErrorContext,
     FailedRecord,
     LeaseError,
@@ -76,7 +77,7 @@ def test_continue_after_a_result_that_does_not_encode() -> None:
 
 
 def test_a_failed_record_is_in_the_dead_letter_topic() -> None:
-    driver = driver_of(on_error="continue", dead_letter_topic="dead")
+    driver = driver_of(on_error="continue", dead_letters=DeadLetters(topic="dead"))
     driver.create_input_topic("numbers").pipe_input("ann", 0)
 
     assert [record.key for record in driver.produced["dead"]] == [b"ann"]
@@ -86,8 +87,8 @@ def test_a_dead_letter_table_has_one_writer() -> None:
     def build(builder: StreamsBuilder) -> None:
         builder.stream("numbers", key=str, value=int).to_delta("numbers")
 
-    with pytest.raises(TopologyError, match="dead_letter_table 'numbers'"):
-        driver_of(build, dead_letter_table="numbers")
+    with pytest.raises(TopologyError, match="the table of dead letters 'numbers'"):
+        driver_of(build, dead_letters=DeadLetters(table="numbers"))
 
 
 def handled(handler: Handler) -> TopologyTestDriver:

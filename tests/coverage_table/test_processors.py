@@ -72,7 +72,7 @@ class Asking(Processor[str, str, str, str]):
 
 
 def counts() -> StoreBuilder[Any]:
-    return Stores.key_value_store_builder(Stores.persistent_key_value_store("counts"), key=str, value=int)
+    return Stores.key_value("counts", key=str, value=int)
 
 
 class Counting(Processor[str, str, str, str]):

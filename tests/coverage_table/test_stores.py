@@ -42,25 +42,23 @@ def in_store(builder: StoreBuilder[Any], *actions: Callable[[Any], Any]) -> list
 
 
 def key_value() -> StoreBuilder[Any]:
-    return Stores.key_value_store_builder(Stores.persistent_key_value_store("s"), key=str, value=int)
+    return Stores.key_value("s", key=str, value=int)
 
 
 def timestamped() -> StoreBuilder[Any]:
-    supplier = Stores.persistent_timestamped_key_value_store("s")
-    return Stores.timestamped_key_value_store_builder(supplier, key=str, value=int)
+    return Stores.timestamped_key_value("s", key=str, value=int)
 
 
 def windows() -> StoreBuilder[Any]:
-    return Stores.window_store_builder(Stores.persistent_window_store("s", DAY, MINUTE), key=str, value=int)
+    return Stores.window("s", key=str, value=int, window_size=MINUTE, retention=DAY)
 
 
 def timestamped_windows() -> StoreBuilder[Any]:
-    supplier = Stores.persistent_timestamped_window_store("s", DAY, MINUTE)
-    return Stores.timestamped_window_store_builder(supplier, key=str, value=int)
+    return Stores.timestamped_window("s", key=str, value=int, window_size=MINUTE, retention=DAY)
 
 
 def sessions() -> StoreBuilder[Any]:
-    return Stores.session_store_builder(Stores.persistent_session_store("s", DAY), key=str, value=int)
+    return Stores.session("s", key=str, value=int, retention=DAY)
 
 
 PAIRS = [("a", 1), ("ab", 2), ("b", 3)]
@@ -105,19 +103,19 @@ def test_a_store_with_times_answers(query: str) -> None:
 
 
 def test_a_store_in_memory_is_a_store() -> None:
-    builder = Stores.key_value_store_builder(Stores.in_memory_key_value_store("s"), key=str, value=int)
+    builder = Stores.key_value("s", key=str, value=int, in_memory=True)
 
     assert in_store(builder, lambda s: s.put("a", 1), lambda s: s.get("a")) == [None, 1]
 
 
 def test_a_window_store_in_memory_is_a_store() -> None:
-    builder = Stores.window_store_builder(Stores.in_memory_window_store("s", DAY, MINUTE), key=str, value=int)
+    builder = Stores.window("s", key=str, value=int, window_size=MINUTE, retention=DAY, in_memory=True)
 
     assert in_store(builder, lambda s: s.put("a", 1, 0), lambda s: s.fetch("a", 0)) == [None, 1]
 
 
 def test_a_session_store_in_memory_is_a_store() -> None:
-    builder = Stores.session_store_builder(Stores.in_memory_session_store("s", DAY), key=str, value=int)
+    builder = Stores.session("s", key=str, value=int, retention=DAY, in_memory=True)
     session = Windowed("a", 0, 5)
 
     assert in_store(builder, lambda s: s.put(session, 1), lambda s: s.fetch_session("a", 0, 5)) == [None, 1]
@@ -197,16 +195,16 @@ def test_a_store_of_ones_own_keeps_what_is_in_its_bytes() -> None:
             self._entries.put(b"n", number.to_bytes(8))
             return number
 
-    builder = Stores.custom_store_builder("s", Counter)
+    builder = Stores.custom("s", Counter)
 
     assert in_store(builder, lambda s: s.count(), lambda s: s.count()) == [1, 2]
 
 
-@pytest.mark.parametrize(
-    "setting", ["with_caching_enabled", "with_caching_disabled", "with_logging_enabled", "with_logging_disabled"]
-)
-def test_a_setting_that_changes_nothing_is_taken(setting: str) -> None:
-    assert getattr(key_value(), setting)() == key_value()
+@pytest.mark.parametrize("enabled", [True, False])
+@pytest.mark.parametrize("setting", ["caching", "logging"])
+def test_a_setting_that_changes_nothing_is_taken(setting: str, enabled: bool) -> None:
+    settings: Any = {setting: enabled}
+    assert Stores.key_value("s", key=str, value=int, **settings) == key_value()
 
 
 def test_a_store_has_the_name_it_is_given() -> None:

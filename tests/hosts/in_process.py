@@ -133,7 +133,7 @@ class InProcessStream:
         self._close()
         self.worker = self._new_worker()
         self.committer = TableCommitter(
-            self.settings.tables, self.pipeline.name, self.query_id, self.plan.tables, self.pipeline.dead_letter_table,
+            self.settings.tables, self.pipeline.name, self.query_id, self.plan.tables, self.pipeline.dead_letters.table,
             archives=self.pipeline.archives(self.plan).tables,
         )  # fmt: skip
         self.committer.open(generation=1)
@@ -371,7 +371,7 @@ class InProcessStream:
     def _topics(self) -> tuple[dict[str, int], dict[str, int]]:
         """Partitions of the topics whose records go to tasks, and of those of global tables besides."""
         if self.kafka is None:
-            prepared = topics.prepare(self.settings.bootstrap, self.pipeline, self.plan)
+            prepared = topics.prepare(self.settings.bootstrap, self.pipeline, self.plan, begun=False)
             return prepared.read, prepared.read | prepared.whole
         written = self.kafka.records.keys() | self.kafka.partitions.keys()
         matched = {topic for topic in written if any(stage.reads(topic) for stage in self.plan.stages)}

@@ -73,7 +73,7 @@ def tables_of(root: Path, pipeline: Pipeline) -> dict[str, Rows]:
     """Every row of every table, in an order that does not depend on files."""
     return {
         schema.name: sorted(DeltaTable(root / schema.name).to_pyarrow_table().to_pylist(), key=repr)
-        for schema in plan_schemas(pipeline.plan().tables, pipeline.dead_letter_table)
+        for schema in plan_schemas(pipeline.plan().tables, pipeline.dead_letters.table)
     }
 
 

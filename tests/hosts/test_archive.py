@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from deltaworks import Pipeline, StreamsBuilder, Topic
+from deltaworks import DeadLetters, Pipeline, StreamsBuilder, Topic
 from deltaworks.errors import StreamsError
 from deltaworks.kernel.records import Headers
 from deltaworks.lakehouse.archive_reader import ArchiveReader
@@ -81,7 +81,9 @@ def test_every_offset_is_kept_once_whatever_fails(settings: Settings, seed: int)
     for number in range(400):
         record = any_record(rng, 1_790_000_000_000 + number * 20 * 60_000)
         kafka.write("words", record, partition=rng.randrange(3))
-    stream = InProcessStream(pipeline(lengths, on_error="continue", dead_letter_table="letters"), settings, kafka=kafka)
+    stream = InProcessStream(
+        pipeline(lengths, on_error="continue", dead_letters=DeadLetters(table="letters")), settings, kafka=kafka
+    )
     stream.run_to_the_end(rng, 30, lambda _: rng.sample(POINTS, 3))
     stream.close()
 

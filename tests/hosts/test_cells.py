@@ -6,10 +6,11 @@ from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from deltaworks import Json, Pipeline, StreamsBuilder, StreamsError, TimeWindows, Topic
+from deltaworks import DeadLetters, Json, Pipeline, StreamsBuilder, StreamsError, TimeWindows, Topic
 from deltaworks.kernel.errors import ErrorPolicy
 from deltaworks.kernel.records import RecordBatch
 from deltaworks.lakehouse.catalog import duckdb_connection
@@ -37,12 +38,12 @@ def topology(builder: StreamsBuilder) -> None:
     )
 
 
-def pipeline(**options: str) -> Pipeline:
+def pipeline(**options: Any) -> Pipeline:
     topics = tuple(map(Topic, ("amounts", "rows", "copy", "letters")))
-    return Pipeline(name="under-test", topology=topology, topics=topics, **options)  # type: ignore[arg-type]
+    return Pipeline(name="under-test", topology=topology, topics=topics, **options)
 
 
-CONTINUING = pipeline(on_error="continue", dead_letter_topic="letters", dead_letter_table="dead_letters")
+CONTINUING = pipeline(on_error="continue", dead_letters=DeadLetters(topic="letters", table="dead_letters"))
 
 
 @pytest.fixture

@@ -49,7 +49,7 @@ def blocking(
 
 
 def schemas_of(pipeline: Pipeline) -> tuple[TableSchema, ...]:
-    return plan_schemas(pipeline.plan().tables, pipeline.dead_letter_table)
+    return plan_schemas(pipeline.plan().tables, pipeline.dead_letters.table)
 
 
 @pytest.mark.parametrize("job", JOBS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,13 +11,13 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import pytest
 from deltalake import DeltaTable
 
-from deltaworks import Pipeline, StreamsBuilder, faults
+from deltaworks import Doc, Pipeline, StreamsBuilder, faults
 from deltaworks.control import batches
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.errors import ConfigurationError, FencedError, TableError
@@ -299,7 +300,7 @@ class ChangingStream:
         )
         before = self.paths.switched
         schemas = plan_schemas(
-            plan.tables, self.case.pipeline.dead_letter_table, self.case.pipeline.archives(plan).tables
+            plan.tables, self.case.pipeline.dead_letters.table, self.case.pipeline.archives(plan).tables
         )
         request = HandoverRequest(
             run_id=run_id, predecessor=before[-1] if before else "old", pipeline=self.case.pipeline.name,
@@ -544,6 +545,39 @@ def test_the_new_code_may_have_another_topology_and_other_columns(tmp_path: Path
     handed.old.restart()
     run(handed.old, handed.steps[4:])
     handed.old.close()
+
+
+def named(builder: StreamsBuilder) -> None:
+    words = builder.stream("left", key=str, value=str)
+    words.group_by(lambda _, value: value, key=str, name="by-value").count(store="counts").to_delta(
+        "counts", key="word", value="count", key_type=Annotated[str, Doc("What was said.")], doc="How often"
+    )
+    words.to_delta("words", key="speaker", value="word")
+
+
+def test_a_table_with_renamed_columns_is_built_again_and_means_what_the_new_code_says(tmp_path: Path) -> None:
+    case = small(named, {"left": 3})
+    case = replace(case, before=replace(case.pipeline, topology=counted))
+    handed = ChangingStream(case, tmp_path, case.steps(tmp_path / "cuts", random.Random(8), 8), done=4)
+
+    checkpoint = handed.switch("run", done=4)
+    run(checkpoint, handed.steps[4:])
+
+    assert columns_of(handed.settings, "counts")[:2] == [("word", "What was said."), ("count", None)]
+    assert [name for name, _ in columns_of(handed.settings, "words")[:2]] == ["speaker", "word"]
+    assert DeltaTable(handed.settings.tables / "counts").metadata().description == "How often"
+    handed.assert_right(checkpoint)
+
+    handed.undo("run")
+    assert columns_of(handed.settings, "counts")[:2] == [("key", None), ("value", None)]
+    assert DeltaTable(handed.settings.tables / "counts").metadata().description is None
+    handed.old.close()
+
+
+def columns_of(settings: Settings, table: str) -> list[tuple[str, str | None]]:
+    """Names and comments."""
+    fields = json.loads(DeltaTable(settings.tables / table).schema().to_json())["fields"]
+    return [(field["name"], field["metadata"].get("comment")) for field in fields]
 
 
 def tables_of(settings: Settings) -> dict[str, list[str]]:

@@ -164,7 +164,7 @@ class Alarm(Processor[str, int, str, int]):
 
 
 def alarms(builder: StreamsBuilder) -> None:
-    builder.add_state_store(Stores.key_value_store_builder(Stores.persistent_key_value_store("seen"), str, int))
+    builder.add_state_store(Stores.key_value("seen", key=str, value=int))
     builder.stream("in", key=str, value=int).process(Alarm, "seen", key=str, value=int, name="alarm").to("out")
 
 

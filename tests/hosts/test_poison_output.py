@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deltaworks import Pipeline, Response, StreamsBuilder, StreamsError, Topic
+from deltaworks import DeadLetters, Pipeline, Response, StreamsBuilder, StreamsError, Topic
 from deltaworks.exits import DATA, code_of
 from deltaworks.lakehouse.catalog import duckdb_connection
 from deltaworks.settings import Settings
@@ -34,7 +34,7 @@ def pipeline(**options: object) -> Pipeline:
     return Pipeline(name="under-test", topology=topology, topics=topics, **options)  # type: ignore[arg-type]
 
 
-CONTINUING = pipeline(on_error="continue", dead_letter_topic="letters", dead_letter_table="dead_letters")
+CONTINUING = pipeline(on_error="continue", dead_letters=DeadLetters(topic="letters", table="dead_letters"))
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from deltaworks import Pipeline, StreamsBuilder, StreamsError, faults
+from deltaworks import DeadLetters, Pipeline, StreamsBuilder, StreamsError, faults
 from deltaworks.errors import KafkaReadError, StateError
 from deltaworks.kafka.ranges import Range
 from deltaworks.kernel.records import RecordBatch
@@ -63,7 +63,7 @@ def streamed(build: Any, home: Path, **options: Any) -> InProcessStream:
 
 @pytest.fixture
 def stream(tmp_path: Path) -> InProcessStream:
-    return streamed(words, tmp_path, on_error="continue", dead_letter_table="letters", dead_letter_topic="dead")
+    return streamed(words, tmp_path, on_error="continue", dead_letters=DeadLetters(topic="dead", table="letters"))
 
 
 @pytest.mark.parametrize("committed", range(1, 10))

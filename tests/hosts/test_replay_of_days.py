@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from deltaworks import Pipeline, SessionWindows, StreamsBuilder, TimeWindows
+from deltaworks import DeadLetters, Pipeline, SessionWindows, StreamsBuilder, TimeWindows
 from deltaworks.errors import RecordsGoneError, TableError
 from deltaworks.lakehouse.publish.comparison import Comparison
 from deltaworks.replay import runs
@@ -77,7 +77,9 @@ def streamed(home: Path, seed: int) -> InProcessStream:
         kafka.write("payments", RawRecord(key.encode(), b"1", now_ms + 2 * DAY_MS))
         kafka.write("names", RawRecord(key.encode(), key.encode(), day(0)))
     settings = replace(Settings.from_environment({}), home=home)
-    pipeline = Pipeline(name="payments", topology=topology(), on_error="continue", dead_letter_table="letters")
+    pipeline = Pipeline(
+        name="payments", topology=topology(), on_error="continue", dead_letters=DeadLetters(table="letters")
+    )
     stream = InProcessStream(pipeline, settings, kafka=kafka)
     stream.run_to_the_end(rng, 40, elsewhere=None)
     return stream

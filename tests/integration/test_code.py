@@ -29,7 +29,7 @@ pytestmark = pytest.mark.timeout(600)
 
 JOB = '''"""Numbers times a factor that is looked up as late as can be."""
 
-from deltaworks import Pipeline, StreamsBuilder, Topic
+from deltaworks import DeadLetters, Pipeline, StreamsBuilder, Topic
 
 
 def multiplied(number: int) -> int:
@@ -45,7 +45,10 @@ def topology(builder: StreamsBuilder) -> None:
 
 
 pipeline = Pipeline(
-    name="numbers", topology=topology, topics=(Topic("numbered", partitions=1),), dead_letter_table="numbers_failed"
+    name="numbers",
+    topology=topology,
+    topics=(Topic("numbered", partitions=1),),
+    dead_letters=DeadLetters(table="numbers_failed"),
 )
 '''
 

@@ -161,7 +161,7 @@ def test_an_old_copy_is_refused_before_it_can_fence_the_one_that_runs(kafka: Liv
 
     pipeline = Pipeline(name="copied", topology=topology)
     plan, settings = pipeline.plan(), replace(kafka.settings, home=tmp_path)
-    paths, there = PipelinePaths.of(settings, "copied"), prepare_topics(kafka.bootstrap, pipeline, plan)
+    paths, there = PipelinePaths.of(settings, "copied"), prepare_topics(kafka.bootstrap, pipeline, plan, begun=False)
     tasks = plan.tasks(there.read)
     stored = open_plan(paths.current.plan, "copied", plan.fingerprint(), there.named, tasks, 1, lineage="a")
     prepare(kafka.bootstrap, "copied", tasks)

@@ -18,16 +18,14 @@ class Remember(Processor[Any, Any, str, int]):
     """Puts each record into a store of every kind and forwards what it finds there."""
 
     stores = (
-        Stores.key_value_store_builder(Stores.persistent_key_value_store("plain"), str, int),
-        Stores.timestamped_key_value_store_builder(Stores.persistent_key_value_store("timed"), str, int),
-        Stores.key_value_store_builder(Stores.lru_map("recent", 2), str, int),
-        Stores.versioned_key_value_store_builder(Stores.persistent_versioned_key_value_store("past", ms(12)), str, int),
-        Stores.window_store_builder(Stores.persistent_window_store("windows", ms(15), ms(5)), str, int),
-        Stores.window_store_builder(
-            Stores.persistent_window_store("all", ms(9), ms(5), retain_duplicates=True), str, int
-        ),
-        Stores.session_store_builder(Stores.persistent_session_store("visits", ms(15)), str, int),
-        Stores.custom_store_builder("own", lambda entries: entries),
+        Stores.key_value("plain", key=str, value=int),
+        Stores.timestamped_key_value("timed", key=str, value=int),
+        Stores.lru("recent", key=str, value=int, max_entries=2),
+        Stores.versioned("past", key=str, value=int, history=ms(12)),
+        Stores.window("windows", key=str, value=int, window_size=ms(5), retention=ms(15)),
+        Stores.window("all", key=str, value=int, window_size=ms(5), retention=ms(9), retain_duplicates=True),
+        Stores.session("visits", key=str, value=int, retention=ms(15)),
+        Stores.custom("own", lambda entries: entries),
     )
 
     def process(self, record: Record[Any, Any]) -> None:
@@ -61,7 +59,7 @@ class Remember(Processor[Any, Any, str, int]):
 class Tick(Processor[Any, Any, str, int]):
     """Three stream-time punctuators, of which one is cancelled and two share their store with the records."""
 
-    stores = (Stores.key_value_store_builder(Stores.persistent_key_value_store("counts"), str, int),)
+    stores = (Stores.key_value("counts", key=str, value=int),)
 
     def init(self, context: Any) -> None:
         super().init(context)
@@ -91,7 +89,7 @@ class Tick(Processor[Any, Any, str, int]):
 class Alarm(Processor[Any, Any, str, int]):
     """Wall-clock punctuators; one stops after its second time."""
 
-    stores = (Stores.key_value_store_builder(Stores.persistent_key_value_store("alarms"), str, int),)
+    stores = (Stores.key_value("alarms", key=str, value=int),)
 
     def init(self, context: Any) -> None:
         super().init(context)

@@ -124,10 +124,10 @@ def compare_topics(settings: Settings, pipeline: Pipeline, recording: Recording)
     """Per output topic: records found, records expected, keys whose sequence of records differs."""
     result = {}
     plan = pipeline.plan()
-    topics = [*plan.sink_topics, *([pipeline.dead_letter_topic] if pipeline.dead_letter_topic else [])]
+    topics = [*plan.sink_topics, *([pipeline.dead_letters.topic] if pipeline.dead_letters.topic else [])]
     for topic in topics:
         found = read_committed(settings.bootstrap, topic)
-        if topic == pipeline.dead_letter_topic:
+        if topic == pipeline.dead_letters.topic:
             expected = _dead_letters(recording)
         else:
             expected = [(r.key, r.value, r.timestamp_ms, r.headers) for r in recording.topic(topic)]

@@ -92,7 +92,7 @@ and `deltaworks rollback RUN` restores what a publication replaced. The log of `
 def stream_doc(name: str, about: str | None, pipeline: Pipeline) -> str:
     """Markdown for `<name>__stream`; it begins with the docstring of the author's module."""
     plan = pipeline.plan()
-    letters = (pipeline.dead_letter_topic, pipeline.dead_letter_table)
+    letters = (pipeline.dead_letters.topic, pipeline.dead_letters.table)
     return _DOC.format(
         about=(about or f"The pipeline `{name}`.").strip(),
         name=name,

@@ -34,7 +34,7 @@ class Tables:
         sinks = pipeline.plan().tables
         days = [name for sink in sinks if sink.kind is not TableKind.CHANGELOG for name in table_names(sink)]
         whole = [name for sink in sinks if sink.kind is TableKind.CHANGELOG for name in table_names(sink)]
-        letters = [pipeline.dead_letter_table] if pipeline.dead_letter_table is not None else []
+        letters = [pipeline.dead_letters.table] if pipeline.dead_letters.table is not None else []
         return cls(tuple(days + letters), tuple(whole))
 
 

@@ -90,10 +90,12 @@ def produce(
 
 def create_topics(settings: Settings, pipeline: Pipeline) -> str:
     """Creates the missing topics; returns a line that says which."""
+    from deltaworks.control import topics
     from deltaworks.kafka import admin
 
-    created = admin.create_topics(settings.bootstrap, admin.topic_specs(pipeline.topics))
-    return f"created {', '.join(created)}" if created else f"all {len(pipeline.topics)} exist"
+    existing = admin.partition_counts(settings.bootstrap)
+    created = topics.create(settings.bootstrap, pipeline, pipeline.plan(), existing)
+    return f"created {', '.join(created)}" if created else "all exist"
 
 
 def records_present(settings: Settings, pipeline: Pipeline) -> dict[tuple[str, int], int]:

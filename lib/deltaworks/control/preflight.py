@@ -41,10 +41,12 @@ def preflight(
     pipeline = jobs.load(settings, name)
     plan = pipeline.plan()
     _require_kafka(settings)
-    prepared = topics.prepare(settings.bootstrap, pipeline, plan)
-    report(f"created {', '.join(prepared.created)}" if prepared.created else "all topics exist")
-    tasks = plan.tasks(prepared.read)
     paths = PipelinePaths.of(settings, name)
+    prepared = topics.prepare(settings.bootstrap, pipeline, plan, begun=paths.current.plan.exists())
+    report(f"created {', '.join(prepared.created)}" if prepared.created else "all topics exist")
+    if prepared.empty:
+        report(f"check the spelling of {', '.join(prepared.empty)} if it should have existed: the pipeline reads it")
+    tasks = plan.tasks(prepared.read)
     kept = checkpoint.fitting_plan(paths.current.plan, name, plan.fingerprint(), prepared.named, tasks)
     if not take_over:
         home = str(settings.home)

@@ -145,7 +145,7 @@ def _act(settings: Settings, pipeline: Pipeline, paths: PipelinePaths, by: str) 
             pipeline.name,
             checkpoint.query_id,
             plan.tables,
-            pipeline.dead_letter_table,
+            pipeline.dead_letters.table,
             archives=pipeline.archives(plan).tables,
         )
         committer.open(generation)

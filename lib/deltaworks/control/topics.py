@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from deltaworks.dsl.pipeline import Pipeline, Topic
@@ -16,6 +17,8 @@ class PreparedTopics:
 
     created: tuple[str, ...]
     """The missing topics that were created."""
+    empty: tuple[str, ...]
+    """Those of them that the pipeline reads but does not declare; a misspelt name would be among them."""
     named: dict[str, int]
     """Partitions of every topic that the topology names as a source; a checkpoint depends on them."""
     matched: dict[str, int]
@@ -29,36 +32,53 @@ class PreparedTopics:
         return self.named | self.matched
 
 
-def prepare(bootstrap: str, pipeline: Pipeline, plan: Plan) -> PreparedTopics:
-    """Creates the topics that the pipeline declares or writes, and checks that the topics that it reads exist.
+def prepare(bootstrap: str, pipeline: Pipeline, plan: Plan, *, begun: bool) -> PreparedTopics:
+    """Creates the missing topics of the pipeline.
 
-    A topic that is only read is not created: its name may be mistyped, and the stream would wait for records for ever.
+    Args:
+        begun: the pipeline has a checkpoint. Then a topic that it reads and does not declare was there and is gone; it
+            is not created, since an empty topic would hide that.
 
     Raises:
         KafkaReadError: the broker does not answer.
-        KafkaTopicError: a topic differs from its declaration, or is read but neither exists nor is declared.
+        KafkaTopicError: a topic differs from its declaration, or is gone.
     """
     existing = admin.partition_counts(bootstrap)
     declared = {topic.name for topic in pipeline.topics}
     sources = (*plan.source_topics, *plan.global_topics)
-    written = [Topic(name) for name in output_topics(pipeline, plan) if name not in declared | existing.keys()]
     missing = [topic for topic in sources if topic not in declared | existing.keys()]
-    if missing:
+    if begun and missing:
         raise KafkaTopicError(
-            f"pipeline {pipeline.name!r} reads topics that do not exist: {', '.join(missing)}",
-            hint="list them in the pipeline's `topics` to have them created at the start",
+            f"pipeline {pipeline.name!r} reads topics that do not exist any more: {', '.join(missing)}",
+            hint="restore them, or list them in the pipeline's `topics` to have them created again",
         )
-    created = admin.create_topics(bootstrap, admin.topic_specs([*pipeline.topics, *written]))
+    created = create(bootstrap, pipeline, plan, existing)
     existing = admin.partition_counts(bootstrap)
     matched = {topic for topic in existing if topic not in sources and any(s.reads(topic) for s in plan.stages)}
     return PreparedTopics(
         created=tuple(created),
+        empty=tuple(topic for topic in missing if topic in created),
         named={topic: existing[topic] for topic in plan.source_topics},
         matched={topic: existing[topic] for topic in sorted(matched)},
         whole={topic: existing[topic] for topic in plan.global_topics},
     )
 
 
+def create(bootstrap: str, pipeline: Pipeline, plan: Plan, existing: Collection[str] = ()) -> list[str]:
+    """Creates the topics that the pipeline declares, and those that it reads or writes, if they do not exist.
+
+    Args:
+        existing: topics that exist, and need no check if they are not declared.
+
+    Returns:
+        The topics that it created.
+    """
+    declared = {topic.name for topic in pipeline.topics}
+    used = (*plan.source_topics, *plan.global_topics, *output_topics(pipeline, plan))
+    others = [Topic(name) for name in dict.fromkeys(used) if name not in {*declared, *existing}]
+    return admin.create_topics(bootstrap, admin.topic_specs([*pipeline.topics, *others]))
+
+
 def output_topics(pipeline: Pipeline, plan: Plan) -> list[str]:
     """Every topic that the pipeline writes, dead letters last."""
-    return [*plan.sink_topics, *([pipeline.dead_letter_topic] if pipeline.dead_letter_topic else [])]
+    return [*plan.sink_topics, *([pipeline.dead_letters.topic] if pipeline.dead_letters.topic else [])]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 from deltaworks.dsl.exchanges import keep_null_keys
 from deltaworks.dsl.global_ktable import GlobalKTable
@@ -14,7 +14,7 @@ from deltaworks.dsl.kstream import KStream
 from deltaworks.dsl.ktable import KTable
 from deltaworks.dsl.materialize import table_source
 from deltaworks.dsl.materialized import Materialized, Stored, store_spec
-from deltaworks.dsl.mistakes import Handle, check_reads, need_topics
+from deltaworks.dsl.mistakes import Handle, check_choice, check_reads, need_topics
 from deltaworks.dsl.optimize import merge_exchanges, with_one_store
 from deltaworks.dsl.point import Point, Typed, settle
 from deltaworks.dsl.processing import add_store, check_supplier
@@ -23,6 +23,7 @@ from deltaworks.dsl.state_stores import StoreBuilder
 from deltaworks.errors import TopologyError
 from deltaworks.topology.checks import check
 from deltaworks.topology.nodes import ProcessorNode, Source, TableSource
+from deltaworks.topology.nodes.sources import OnNull
 from deltaworks.topology.plan import Plan
 from deltaworks.topology.processors import Processor
 from deltaworks.topology.split import split, split_off_global
@@ -40,6 +41,7 @@ class _Reads:
     offset_reset: Literal["earliest", "latest"] | None = None
     pattern: str | None = None
     whole: bool = False
+    on_null: OnNull = "forward"
 
     @property
     def extractor(self) -> TimestampExtractor | None:
@@ -106,6 +108,7 @@ class StreamsBuilder(Handle):
         value: Typed[V],
         timestamp_extractor: TimestampExtractor | None = None,
         offset_reset: Literal["earliest", "latest"] | None = None,
+        on_null: OnNull = "forward",
         name: str | None = None,
     ) -> KStream[K, V]:
         """Reads one or several topics as a stream.
@@ -118,11 +121,17 @@ class StreamsBuilder(Handle):
             value: type or serde of the values.
             timestamp_extractor: `(record, partition_time_ms) -> timestamp_ms`; None: the record's own timestamp.
             offset_reset: where a new pipeline begins to read; None: the host's setting.
+            on_null: what happens to a record whose value is null. `forward`: its value is None, as in Kafka Streams.
+                `skip`: it is dropped and not decoded. `skip_empty`: so is a record with an empty value, `b""`. Like a
+                record that a filter drops, it moves stream time; a timestamp extractor is not asked about it.
             name: name of the node.
 
-        Source: `StreamsBuilder#stream`, `Consumed`; differs: serdes are never taken from a default.
+        Source: `StreamsBuilder#stream`, `Consumed`; differs: serdes are never taken from a default; `on_null`.
+
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("numbers", key=str, value=int, on_null="skip").map_values(lambda n: n + 1).to("next")
         """
-        reads = _Reads(timestamp_extractor, offset_reset, pattern)
+        reads = _Reads(timestamp_extractor, offset_reset, pattern, on_null=on_null)
         return KStream(self._source(topics, key, value, name, "stream", reads))
 
     def table(
@@ -293,6 +302,7 @@ class StreamsBuilder(Handle):
         reads = reads or _Reads()
         need_topics(graph, topics, operator=operator, where=where)
         check_reads(graph, reads.timestamp_extractor, reads.offset_reset, operator=operator, where=where)
+        check_choice(graph, reads.on_null, get_args(OnNull), f"{operator}: on_null", where)
         if not topics and reads.pattern is None:
             graph.report(f"{operator} reads no topic.", where, f"{operator}('orders', ...)")
         elif topics and reads.pattern is not None:
@@ -308,6 +318,7 @@ class StreamsBuilder(Handle):
             timestamp_extractor=reads.extractor,
             offset_reset=reads.offset_reset,
             whole=reads.whole,
+            on_null=reads.on_null,
             origin=where,
         )
         # No topic name begins with a tilde.

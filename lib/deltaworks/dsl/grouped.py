@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, TypeVar, overload
+from typing import Any, Generic, TypeVar, overload
 
 from deltaworks.dsl.cogrouped import CogroupedKStream
 from deltaworks.dsl.graph import call_site
 from deltaworks.dsl.ktable import KTable
 from deltaworks.dsl.materialize import Grouping, Wanted, aggregated
 from deltaworks.dsl.materialized import Stored
-from deltaworks.dsl.mistakes import Handle, check_function, need_windows
+from deltaworks.dsl.mistakes import check_function, need_windows
+from deltaworks.dsl.number_aggregates import NumberAggregates
 from deltaworks.dsl.point import Typed
 from deltaworks.dsl.shown import handle
 from deltaworks.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
@@ -31,7 +32,7 @@ V = TypeVar("V")
 VA = TypeVar("VA")
 
 
-class KGroupedStream(Handle, Generic[K, V]):
+class KGroupedStream(NumberAggregates[K, V], Generic[K, V]):
     """A stream grouped by key; a handle, made by `group_by_key` and `group_by`.
 
     Aggregates per key drop null keys and null values.
@@ -137,6 +138,9 @@ class KGroupedStream(Handle, Generic[K, V]):
             self.grouping.at.graph, aggregator, "aggregator(key, value, aggregate)", operator="cogroup", where=where
         )
         return CogroupedKStream(((self.grouping, aggregator),), value, where)
+
+    def _aggregated(self, wanted: Wanted) -> KTable[K, Any]:
+        return aggregated(self.grouping, wanted)
 
     @overload
     def windowed_by(

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Generic, TypeVar
+from decimal import Decimal
+from typing import Any, Generic, TypeVar, overload
 
+from deltaworks.dsl import numbers
 from deltaworks.dsl.exchanges import table_exchange
 from deltaworks.dsl.graph import call_site
 from deltaworks.dsl.ktable import KTable
 from deltaworks.dsl.materialized import Materialized, Stored, own_store
-from deltaworks.dsl.mistakes import Handle, check_function
+from deltaworks.dsl.mistakes import Handle, check_function, check_scale
+from deltaworks.dsl.number_aggregates import E, divided
 from deltaworks.dsl.point import Known, Point, Typed
 from deltaworks.dsl.shown import handle
 from deltaworks.serdes import Long
@@ -70,6 +73,93 @@ class KGroupedTable(Handle, Generic[K, V]):
         """
         fold = TableFold(lambda: 0, lambda _, value, count: count + 1, lambda _, value, count: count - 1)
         return self._aggregated(fold, _AGGREGATE, Long(), "count", store, name, call_site())
+
+    @overload
+    def sum(self: KGroupedTable[K, int], *, store: Stored = "", name: str | None = None) -> KTable[K, int]: ...
+
+    @overload
+    def sum(self: KGroupedTable[K, Decimal], *, store: Stored = "", name: str | None = None) -> KTable[K, Decimal]: ...
+
+    @overload
+    def sum(
+        self, selector: Callable[[V], E | None], *, value: Typed[E] | None = None, store: Stored = "",
+        name: str | None = None,
+    ) -> KTable[K, E]: ...  # fmt: skip
+
+    def sum(
+        self,
+        selector: Callable[[Any], Any] | None = None,
+        *,
+        value: Typed[Any] | None = None,
+        store: Stored = "",
+        name: str | None = None,
+    ) -> KTable[K, Any]:
+        """Adds up a number of each row that is in the group. A group whose last row has left keeps a sum of 0.
+
+        The sum is exact, as in `KGroupedStream.sum`; floats are refused, since what was added cannot be subtracted
+        exactly.
+
+        Shape: `-> KTable[K, int | Decimal]`; n rows -> 1 row per group, updated.
+
+        Args:
+            selector: `value -> number`; None: the values are numbers.
+            value: type of the numbers, if the selector has no return annotation.
+            store: name of its store; part of the pipeline's state, so keep it.
+            name: name of the node.
+
+        State: a sum per group, for ever.
+        Source: no; `aggregate` of Kafka Streams with a sum.
+        """
+        where = call_site()
+        what = numbers.numbers(self._at, selector, value, "sum", where, exact=True)
+        return self._aggregated(numbers.table_sums(what), _AGGREGATE, what.serde, "sum", store, name, where)
+
+    @overload
+    def mean(
+        self: KGroupedTable[K, int], *, scale: int = 18, store: Stored = "", name: str | None = None
+    ) -> KTable[K, Decimal]: ...
+
+    @overload
+    def mean(
+        self: KGroupedTable[K, Decimal], *, scale: int = 18, store: Stored = "", name: str | None = None
+    ) -> KTable[K, Decimal]: ...
+
+    @overload
+    def mean(
+        self, selector: Callable[[V], E | None], *, value: Typed[E] | None = None, scale: int = 18, store: Stored = "",
+        name: str | None = None,
+    ) -> KTable[K, Decimal]: ...  # fmt: skip
+
+    def mean(
+        self,
+        selector: Callable[[Any], Any] | None = None,
+        *,
+        value: Typed[Any] | None = None,
+        scale: int = 18,
+        store: Stored = "",
+        name: str | None = None,
+    ) -> KTable[K, Any]:
+        """The mean of a number of each row that is in the group. A group whose last row has left has none.
+
+        The quotient of exact sum and count, as in `KGroupedStream.mean`; floats are refused.
+
+        Shape: `-> KTable[K, Decimal]`; n rows -> 1 row per group, updated.
+
+        Args:
+            selector: `value -> number`; None: the values are numbers.
+            value: type of the numbers, if the selector has no return annotation.
+            scale: digits after the point; the default is what a DECIMAL column has.
+            store: name of its store; part of the pipeline's state, so keep it.
+            name: name of the node that adds up; the one that divides is called `<name>-quotient`.
+
+        State: a sum and a count per group, for ever.
+        Source: no; `aggregate` and `mapValues` of Kafka Streams.
+        """
+        where = call_site()
+        check_scale(self._at.graph, scale, operator="mean", where=where)
+        what = numbers.numbers(self._at, selector, value, "mean", where, exact=True)
+        table = self._aggregated(numbers.table_totals(what), _AGGREGATE, what.totals, "mean", store, name, where)
+        return divided(table, what, scale, name)
 
     def reduce(
         self,

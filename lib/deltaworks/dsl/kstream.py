@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -18,10 +18,11 @@ from deltaworks.dsl.mistakes import check_function, check_partitioner, check_sha
 from deltaworks.dsl.point import Known, Point, Typed, Unknown
 from deltaworks.dsl.processing import process, process_values
 from deltaworks.dsl.shown import handle
+from deltaworks.dsl.state_stores import StoreBuilder
+from deltaworks.dsl.tables import delta_sink
 from deltaworks.serdes.inference import element, pair, returned
 from deltaworks.topology.nodes import (
     CustomSink,
-    DeltaSink,
     ExtractedTopicSink,
     Filter,
     FlatMap,
@@ -414,7 +415,7 @@ class KStream(KStreamJoins[K, V]):
     def process(
         self,
         supplier: Callable[[], Processor[K, V, KR, VR]],
-        *stores: str,
+        *stores: str | StoreBuilder[Any],
         key: Typed[KR] | None = None,
         value: Typed[VR] | None = None,
         name: str | None = None,
@@ -425,8 +426,9 @@ class KStream(KStreamJoins[K, V]):
         Args:
             supplier: makes a `Processor` for each task: the class itself, `lambda: Name(...)`, `partial(Name, ...)` or
                 a function. It is also called while the topology is built, to see the class: its types are those of the
-                result, and the `StoreBuilder`s in its attribute `stores` are added and connected.
-            stores: names of the stores that it may use; global ones need not be named.
+                result, and the stores declared in its attribute `stores` are added and connected.
+            stores: the stores that it may use: names, or declarations such as `Stores.key_value(...)`, which are
+                added; global ones need not be named.
             key: type or serde of the keys that it forwards, if its class does not say.
             value: type or serde of the values that it forwards, likewise.
             name: name of the node.
@@ -451,7 +453,7 @@ class KStream(KStreamJoins[K, V]):
     def process_values(
         self,
         supplier: Callable[[], FixedKeyProcessor[K, V, VR]],
-        *stores: str,
+        *stores: str | StoreBuilder[Any],
         value: Typed[VR] | None = None,
         name: str | None = None,
     ) -> KStream[K, VR]:
@@ -567,7 +569,15 @@ class KStream(KStreamJoins[K, V]):
         )
 
     def to_delta(
-        self, table: str, *, key: Typed[K] | None = None, value: Typed[V] | None = None, name: str | None = None
+        self,
+        table: str,
+        *,
+        key: str | Sequence[str] | None = None,
+        value: str | None = None,
+        doc: str | None = None,
+        key_type: Any = None,
+        value_type: Any = None,
+        name: str | None = None,
     ) -> None:
         """Appends every record to a Delta table, exactly once.
 
@@ -576,24 +586,30 @@ class KStream(KStreamJoins[K, V]):
 
         Args:
             table: name of the Delta table.
-            key: type of the key, if it is not known.
-            value: type of the value, if it is not known; its fields become the columns.
+            key: name of the key's column, or a sequence of names if the key has several: a tuple, or a type with
+                fields, whose columns have the names of the fields otherwise. If a field of the value has that name,
+                both are one column; a record in which they differ is a production error.
+            value: name of the value's column, if the value has no fields; the columns of a value with fields have
+                their names.
+            doc: description of the table, for its readers.
+            key_type: type of the key, if it is not known or `Annotated[str, Doc("...")]` says what it means.
+            value_type: likewise, of the value.
             name: name of the node.
         Source: none; in Kafka Streams a connector reads the output topic.
         """
-        where = call_site()
-        operator = f"to_delta('{table}')"
-        at = self._typed(key, value, operator, where)
-        at.then(
-            DeltaSink(
-                name=self._name(name, "KSTREAM-TODELTA-"),
-                parents=(at.node,),
-                table=table,
-                kind=TableKind.APPEND,
-                key=at.need(at.key, operator=operator, argument="key", where=where).type,
-                value=at.need(at.value, operator=operator, argument="value", where=where).type,
-                origin=where,
-            )
+        delta_sink(
+            self.at,
+            table,
+            TableKind.APPEND,
+            key=key,
+            value=value,
+            doc=doc,
+            key_type=key_type,
+            value_type=value_type,
+            known_key=self.at.key,
+            window_node=None,
+            name=self._name(name, "KSTREAM-TODELTA-"),
+            where=call_site(),
         )
 
     def sink(self, sink: Sink[K, V], *, name: str, in_replay: bool = False) -> None:

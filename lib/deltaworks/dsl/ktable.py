@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from deltaworks.dsl.graph import GENERATED_STORE, call_site
@@ -11,12 +11,14 @@ from deltaworks.dsl.materialized import Stored
 from deltaworks.dsl.mistakes import Handle, check_function, need_handle, need_value
 from deltaworks.dsl.point import Point, Typed
 from deltaworks.dsl.shown import handle, stored
+from deltaworks.dsl.state_stores import StoreBuilder
 from deltaworks.dsl.suppress import suppress
 from deltaworks.dsl.table_joins import join_tables
 from deltaworks.dsl.table_readers import ask_for_old_values
 from deltaworks.dsl.table_views import filter_rows, map_rows, transform_rows
+from deltaworks.dsl.tables import delta_sink
 from deltaworks.serdes.inference import pair, returned
-from deltaworks.topology.nodes import DeltaSink, TableGroupBy, TableToStream
+from deltaworks.topology.nodes import TableGroupBy, TableToStream
 from deltaworks.topology.nodes.sinks import TableKind
 from deltaworks.topology.processors import ValueTransformer
 from deltaworks.topology.suppressed import Suppressed
@@ -132,7 +134,7 @@ class KTable(Handle, Generic[K, V]):
     def transform_values(
         self,
         supplier: Callable[[], ValueTransformer[K, V | None, VR]],
-        *stores: str,
+        *stores: str | StoreBuilder[Any],
         store: Stored = "",
         value: Typed[VR] | None = None,
         name: str | None = None,
@@ -143,7 +145,7 @@ class KTable(Handle, Generic[K, V]):
 
         Args:
             supplier: makes the object, such as its class; called once per task, and for each join that looks rows up.
-            stores: names of the stores that the object uses.
+            stores: the stores that the object uses: names, or declarations, which are added.
             store: name of a store for the rows; without one they are computed at each lookup by a join.
             value: type or serde of the new value, if the class does not say (`ValueTransformer[K, V, VR]`).
             name: name of the node.
@@ -353,7 +355,15 @@ class KTable(Handle, Generic[K, V]):
         return KStream(self.at.then(node))
 
     def to_delta(
-        self, table: str, *, key: Typed[K] | None = None, value: Typed[V] | None = None, name: str | None = None
+        self,
+        table: str,
+        *,
+        key: str | Sequence[str] | None = None,
+        value: str | None = None,
+        doc: str | None = None,
+        key_type: Any = None,
+        value_type: Any = None,
+        name: str | None = None,
     ) -> None:
         """Writes the table to Delta tables, exactly once.
 
@@ -366,28 +376,33 @@ class KTable(Handle, Generic[K, V]):
 
         Args:
             table: name of the Delta table.
-            key: type of the key, if it is not known; of the inner key if windowed.
-            value: type of the value, if it is not known; its fields become the columns.
+            key: name of the key's column, or a sequence of names if the key has several: a tuple, or a type with
+                fields, whose columns have the names of the fields otherwise. If a field of the value has that name,
+                both are one column; a record in which they differ is a production error.
+            value: name of the value's column, if the value has no fields; the columns of a value with fields have
+                their names.
+            doc: description of the table, for its readers.
+            key_type: type of the key, if it is not known or `Annotated[str, Doc("...")]` says what it means; of the
+                inner key if windowed.
+            value_type: likewise, of the value.
             name: name of the node.
 
         Source: none; in Kafka Streams a connector reads the topic of the table.
         """
-        where = call_site()
-        at, operator = self.at, f"to_delta('{table}')"
-        inner = getattr(at.key, "inner", at.key) if self.window_node else at.key
-        known_key = inner if key is None else at.key_or(key, operator=operator, where=where)
-        known_value = at.value_or(value, operator=operator, where=where)
-        at.graph.add(
-            DeltaSink(
-                name=at.graph.name_of(name, "KTABLE-TODELTA-"),
-                parents=(at.node,),
-                table=table,
-                kind=TableKind.WINDOWED if self.window_node else TableKind.CHANGELOG,
-                key=at.need(known_key, operator=operator, argument="key", where=where).type,
-                value=at.need(known_value, operator=operator, argument="value", where=where).type,
-                window_node=self.window_node,
-                origin=where,
-            )
+        at = self.at
+        delta_sink(
+            at,
+            table,
+            TableKind.WINDOWED if self.window_node else TableKind.CHANGELOG,
+            key=key,
+            value=value,
+            doc=doc,
+            key_type=key_type,
+            value_type=value_type,
+            known_key=getattr(at.key, "inner", at.key) if self.window_node else at.key,
+            window_node=self.window_node,
+            name=at.graph.name_of(name, "KTABLE-TODELTA-"),
+            where=call_site(),
         )
 
     def _filter(

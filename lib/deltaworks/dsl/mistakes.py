@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
@@ -18,6 +18,8 @@ from deltaworks.topology.java_names import instead
 from deltaworks.topology.nodes.base import Origin
 from deltaworks.topology.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows, Windows
 
+MAX_SCALE = 38
+"""The digits of the widest DECIMAL column."""
 _JOIN_GLOBAL = "join(global_table, joiner, selector=lambda key, value: key)"
 _AGGREGATE_FIRST = ("count(store='...')", "KTable")
 _WAYS: dict[str, tuple[tuple[str, str], ...]] = {
@@ -32,6 +34,11 @@ _WAYS: dict[str, tuple[tuple[str, str], ...]] = {
     "SessionWindowedCogroupedKStream": (("aggregate(..., store='...')", "KTable"),),
 }
 """Handle -> calls that lead to another handle; the hint shows the first one that has the missing operator."""
+
+_NO_LONGER_SMALLEST = (
+    "table.to_stream().group_by(...).{0}(...) takes every update that ever was; of the rows that are in a group now, "
+    "nobody knows the next one when the {0} leaves"
+)
 
 
 def _joins(other: str, needed: str, kinds: tuple[str, ...]) -> dict[tuple[str, str], str]:
@@ -56,6 +63,12 @@ _OTHER_NAMES = {
     ("KTable", "aggregate"): "group_by(lambda key, value: (group, value)).aggregate(...)",
     ("KTable", "count"): "group_by(lambda key, value: (group, value)).count(...)",
     ("KTable", "reduce"): "group_by(lambda key, value: (group, value)).reduce(...)",
+    ("KTable", "sum"): "group_by(lambda key, value: (group, value)).sum(...)",
+    ("KTable", "mean"): "group_by(lambda key, value: (group, value)).mean(...)",
+    ("KTable", "min"): _NO_LONGER_SMALLEST.format("min"),
+    ("KTable", "max"): _NO_LONGER_SMALLEST.format("max"),
+    ("KGroupedTable", "min"): _NO_LONGER_SMALLEST.format("min"),
+    ("KGroupedTable", "max"): _NO_LONGER_SMALLEST.format("max"),
     ("KTable", "join_foreign_key"): "join(other, joiner, foreign_key=lambda key, value: value)",
     ("KTable", "left_join_foreign_key"): "left_join(other, joiner, foreign_key=lambda key, value: value)",
     ("StreamsBuilder", "ktable"): "table(...)",
@@ -223,12 +236,34 @@ def check_reads(graph: Graph, extractor: Any, offset_reset: Any, *, operator: st
         )
 
 
+def check_choice(graph: Graph, given: Any, choices: Sequence[str], what: str, where: Origin) -> None:
+    """Reports an argument that is none of several texts."""
+    if given not in choices:
+        shown = ", ".join(map(repr, choices[:-1])) + f" or {choices[-1]!r}"
+        graph.report(f"{what} is {shown}, not {given!r}.", where, f"leave it out for {choices[0]!r}")
+
+
+def check_scale(graph: Graph, scale: Any, *, operator: str, where: Origin) -> None:
+    """Reports a number of digits after the point that is none."""
+    if not isinstance(scale, int) or isinstance(scale, bool) or not 0 <= scale <= MAX_SCALE:
+        what = f"{operator}: scale= is {named(scale)}, not a number of digits from 0 to {MAX_SCALE}."
+        graph.report(what, where, "leave it out for 18")
+
+
 def check_duration(graph: Graph, given: Any, what: str, *, where: Origin) -> bool:
     """Whether an argument is a `timedelta`; reports any other type."""
     fits = isinstance(given, timedelta)
     if not fits:
         graph.report(f"{wrong_duration(given, what)}.", where)
     return fits
+
+
+def takes(function: Any, names: str) -> bool:
+    """Whether a function can be called with these arguments; True if it does not declare its parameters."""
+    try:
+        return _takes(inspect.signature(function), names.split(", ") if names else [])
+    except (TypeError, ValueError):
+        return True
 
 
 def _takes(signature: inspect.Signature, arguments: list[str]) -> bool:

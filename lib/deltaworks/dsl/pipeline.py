@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
+import logging
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from deltaworks.dsl import failures
 from deltaworks.dsl.builder import StreamsBuilder
-from deltaworks.dsl.graph import line_of
-from deltaworks.dsl.mistakes import named
+from deltaworks.dsl.graph import call_site, line_of
+from deltaworks.dsl.mistakes import named, takes
 from deltaworks.dsl.topology import Topology
 from deltaworks.errors import Problem, TopologyError
-from deltaworks.names import PIPELINE, TABLE
+from deltaworks.names import PIPELINE, TABLE, TOPIC
 from deltaworks.topology.archives import Archives
 from deltaworks.topology.checks import table_names
 from deltaworks.topology.error_handlers import ErrorPolicy, Handling
@@ -36,6 +39,50 @@ class Topic:
     """How far ahead of the clock its records may be, and what happens to others; None: any, as in Kafka Streams."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class DeadLetters:
+    """Where a pipeline puts the records that it sets aside, with their coordinates and the error.
+
+    ```python
+    Pipeline(..., on_error="continue", dead_letters=DeadLetters(topic="orders-dead-letters", table="dead_letters"))
+    ```
+    """
+
+    topic: str | None = None
+    """The topic for them; the coordinates and the error are in headers."""
+    table: str | None = None
+    """The Delta table for them."""
+    keep_bytes: bool = False
+    """They always have the key and value that were read. Kafka Streams drops both once a sink has taken a record that
+    fails later; so does a pipeline without this setting."""
+
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+_GONE = {
+    "dead_letter_topic": "dead_letters=DeadLetters(topic={!r})",
+    "dead_letter_table": "dead_letters=DeadLetters(table={!r})",
+    "dead_letters_keep_bytes": "dead_letters=DeadLetters(keep_bytes={!r})",
+}
+"""Arguments of earlier versions -> what to write instead."""
+
+
+def _telling_gone(made: type[T]) -> type[T]:
+    """A class whose constructor refuses arguments of earlier versions with a hint."""
+    init: Any = made.__init__
+
+    @functools.wraps(init)
+    def told(self: Any, **arguments: Any) -> None:
+        for gone in _GONE.keys() & arguments.keys():
+            hint = _GONE[gone].format(arguments[gone])
+            raise TypeError(f"{made.__name__} has no argument '{gone}'.\n    at {call_site()}\n    Hint: {hint}")
+        init(self, **arguments)
+
+    made.__init__ = told  # type: ignore[method-assign]
+    return made
+
+
+@_telling_gone
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Pipeline:
     """A topology with a name, and how it runs. `pipeline.plan()` shows its flowchart in a notebook.
@@ -44,7 +91,7 @@ class Pipeline:
     def topology(builder: StreamsBuilder) -> None:
         builder.stream("words", key=str, value=str).group_by_key().count(store="counts").to_delta("word_counts")
 
-    pipeline = Pipeline(name="words", topology=topology, topics=(Topic("words"),))
+    pipeline = Pipeline(name="words", topology=topology)
     ```
     """
 
@@ -54,7 +101,8 @@ class Pipeline:
     """Builds the topology with the builder that it gets, or takes nothing and returns a low-level `Topology`.
     `plan` calls it each time."""
     topics: tuple[Topic, ...] = ()
-    """Topics that are created at the start if they do not exist; topics that are only written need not be listed."""
+    """Topics about which something is special, such as the number of their partitions. The first start creates every
+    topic that the topology reads or writes and that does not exist; one that is not listed is as `Topic(name)` says."""
     on_error: Literal["fail", "continue"] = "fail"
     """`continue` sets aside a record that does not decode, makes a function raise or has a result that does not encode.
     """
@@ -64,19 +112,21 @@ class Pipeline:
     """Replaces `on_error` for records on which a function raises."""
     production_handler: Handling | None = None
     """Replaces `on_error` for results that do not encode."""
-    dead_letter_topic: str | None = None
-    """The topic for records set aside, with their coordinates and the error in headers."""
-    dead_letters_keep_bytes: bool = False
-    """Dead letters always have the key and value that were read. Kafka Streams drops both once a sink has taken a
-    record that fails later; so does a pipeline without this setting."""
-    dead_letter_table: str | None = None
-    """The Delta table for records set aside."""
+    dead_letters: DeadLetters = DeadLetters()
+    """Where records that are set aside go; without a topic or a table they are only counted."""
     set_aside: frozenset[Coordinates] = frozenset()
     """Records that become dead letters instead of being processed, whatever `on_error` says; every host adds those of
     `deltaworks set-aside`."""
     archive: bool = False
     """Keeps the records of the topics that it reads, as they were in Kafka, in Delta tables `<topic>_archive` (all that
     match a pattern in one table), for replays of what Kafka has removed since. Topics of global tables have none."""
+    on_start: Callable[[], None] | None = None
+    """Called in the driver of the stream at each start, after every check and before the first batch. If it raises, the
+    stream does not start."""
+    on_stop: Callable[[BaseException | None], None] | None = None
+    """Called in the driver when the stream has ended, once for each `on_start` that has returned, with the error that
+    ended it; None: it was stopped or has caught up. It is not called if the process is killed (SIGKILL, a loss of
+    power), so nothing may depend on it. A batch that failed runs again at the next start."""
     trigger_interval: timedelta = timedelta(seconds=1)
     """Time from the start of one micro-batch to the start of the next."""
     max_trigger_interval: timedelta | None = None
@@ -105,6 +155,29 @@ class Pipeline:
     """How long a task that reads several partitions waits for those that have no record at hand, so that a join sees
     the records of both sides in time order; None: it does not wait."""
 
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """A run of the stream: `on_start` before it, `on_stop` after it; for hosts.
+
+        If the run has failed, an error in `on_stop` is logged and does not replace the failure.
+        """
+        if self.on_start is not None:
+            self.on_start()
+        try:
+            yield
+        except BaseException as failure:
+            self._stopped_by(failure)
+            raise
+        if self.on_stop is not None:
+            self.on_stop(None)
+
+    def _stopped_by(self, failure: BaseException) -> None:
+        if self.on_stop is not None:
+            try:
+                self.on_stop(failure)
+            except Exception:
+                _log.exception("on_stop of pipeline '%s' failed after the stream had failed", self.name)
+
     def __repr__(self) -> str:
         name = getattr(self.topology, "__qualname__", repr(self.topology))
         code = getattr(self.topology, "__code__", None)
@@ -123,7 +196,7 @@ class Pipeline:
             deserialization=self.deserialization_handler or self.on_error,
             processing=self.processing_handler or self.on_error,
             production=self.production_handler or self.on_error,
-            keep_bytes=self.dead_letters_keep_bytes,
+            keep_bytes=self.dead_letters.keep_bytes,
             set_aside=self.set_aside,
         )
 
@@ -209,11 +282,19 @@ class Pipeline:
     def _mistyped(self) -> Iterator[Problem]:
         topology: Any = self.topology
         topics: tuple[Any, ...] = self.topics
+        dead_letters: Any = self.dead_letters
         if not callable(topology):
             yield Problem(
                 f"topology= is {named(topology)}, not a function that builds one.",
                 hint="def topology(builder: StreamsBuilder) -> None: ..., then topology=topology, without ()",
             )
+        if not isinstance(dead_letters, DeadLetters):
+            yield Problem(
+                f"dead_letters= is {named(dead_letters)}, not DeadLetters.",
+                hint=f"dead_letters=DeadLetters(topic='{self.name}-dead-letters', table='dead_letters')",
+            )
+        for hook, names in (("on_start", ""), ("on_stop", "error")):
+            yield from _uncallable(hook, getattr(self, hook), names)
         for topic in topics:
             if not isinstance(topic, Topic):
                 yield Problem(f"topics=(...) holds {named(topic)}, not a Topic.", hint=f"topics=(Topic({topic!r}),)")
@@ -221,20 +302,23 @@ class Pipeline:
     def _check(self, plan: Plan) -> Iterator[Problem]:
         if not PIPELINE.allows(self.name):
             yield Problem(f"'{self.name}' cannot be {PIPELINE.what}.", hint=f"use {PIPELINE.valid}")
-        if self.dead_letter_table is not None and not TABLE.allows(self.dead_letter_table):
-            yield Problem(f"'{self.dead_letter_table}' cannot be {TABLE.what}.", hint=f"use {TABLE.valid}")
-        if self.dead_letter_table in {name for sink in plan.tables for name in table_names(sink)}:
+        letters = self.dead_letters
+        if letters.table is not None and not TABLE.allows(letters.table):
+            yield Problem(f"'{letters.table}' cannot be {TABLE.what}.", hint=f"use {TABLE.valid}")
+        if letters.topic is not None and not TOPIC.allows(letters.topic):
+            yield Problem(f"'{letters.topic}' cannot be {TOPIC.what}.", hint=f"use {TOPIC.valid}")
+        if letters.table in {name for sink in plan.tables for name in table_names(sink)}:
             yield Problem(
-                f"dead_letter_table '{self.dead_letter_table}' is also written by the topology; one writer per table.",
+                f"the table of dead letters '{letters.table}' is also written by the topology; one writer per table.",
                 hint="name another table for the dead letters",
             )
         written = {name: f"'{sink.name}'" for sink in plan.tables for name in table_names(sink)}
-        if self.dead_letter_table is not None:
-            written[self.dead_letter_table] = "dead_letter_table="
+        if letters.table is not None:
+            written[letters.table] = "dead_letters="
         yield from self.archives(plan).problems(written)
-        if self.dead_letter_topic in (*plan.source_topics, *plan.global_topics):
+        if letters.topic in (*plan.source_topics, *plan.global_topics):
             yield Problem(
-                f"dead_letter_topic '{self.dead_letter_topic}' is read by the topology, so a bad record would return.",
+                f"the topic of dead letters '{letters.topic}' is read by the topology, so a bad record would return.",
                 hint="name another topic for the dead letters",
             )
         yield from self._check_timestamps(plan)
@@ -251,3 +335,10 @@ class Pipeline:
             yield Problem("idle_timeout is not positive.", hint="leave it out, so that only records move time")
         if self.max_task_idle is not None and self.max_task_idle < timedelta(0):
             yield Problem("max_task_idle is negative.", hint="leave it out, so that a task does not wait")
+
+
+def _uncallable(hook: str, function: Any, names: str) -> Iterator[Problem]:
+    if function is None or (callable(function) and takes(function, names)):
+        return
+    what = "a function with other parameters" if callable(function) else named(function)
+    yield Problem(f"{hook}= is {what}; it is called with ({names}).", hint=f"def {hook}({names}) -> None: ...")

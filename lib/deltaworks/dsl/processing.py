@@ -9,7 +9,7 @@ from typing import Any, TypeVar, get_args, get_origin
 from deltaworks.dsl.graph import Graph
 from deltaworks.dsl.mistakes import named
 from deltaworks.dsl.point import Point, Typed
-from deltaworks.dsl.state_stores import StoreBuilder
+from deltaworks.dsl.state_stores import StoreBuilder, example
 from deltaworks.serdes.inference import returned
 from deltaworks.topology.nodes import FixedKeyProcessorNode, ProcessorNode
 from deltaworks.topology.nodes.base import Origin
@@ -19,7 +19,7 @@ from deltaworks.topology.processors import FixedKeyProcessor, Processor, ValueTr
 def process(
     at: Point,
     supplier: Callable[[], Processor[Any, Any, Any, Any]],
-    stores: Sequence[str],
+    stores: Sequence[str | StoreBuilder[Any]],
     *,
     key: Typed[Any] | None,
     value: Typed[Any] | None,
@@ -51,7 +51,7 @@ def process(
 def process_values(
     at: Point,
     supplier: Callable[[], FixedKeyProcessor[Any, Any, Any]],
-    stores: Sequence[str],
+    stores: Sequence[str | StoreBuilder[Any]],
     *,
     value: Typed[Any] | None,
     name: str | None,
@@ -86,18 +86,21 @@ def own_stores(supplier: Callable[[], Any], made: Any) -> tuple[StoreBuilder[Any
 def connected_stores(
     graph: Graph, supplier: Callable[[], Any], made: Any, names: Sequence[Any], *, operator: str, where: Origin
 ) -> tuple[str, ...]:
-    """The stores that a processor may use; those that it brings along are added to the topology."""
-    for name in names:
-        if not isinstance(name, str):
+    """The stores that a processor may use; those that are declared in its call or by the processor are added."""
+    connected: dict[str, None] = {}
+    for given in names:
+        if isinstance(given, str):
+            connected[given] = None
+        elif not isinstance(given, StoreBuilder):
             graph.report(
-                f"{operator}: a store is connected by its name, not by a {type(name).__name__}.",
+                f"{operator}: a store is given by its name or its declaration, but got {named(given)}.",
                 where,
-                f"builder.add_state_store(...), then {operator}(..., 'name')",
+                f"{operator}(..., {example()})",
             )
-    stores = own_stores(supplier, made)
-    for store in stores:
+    for store in (*(given for given in names if isinstance(given, StoreBuilder)), *own_stores(supplier, made)):
         add_store(graph, store, where)
-    return tuple(dict.fromkeys([*(name for name in names if isinstance(name, str)), *(each.name for each in stores)]))
+        connected[store.name] = None
+    return tuple(connected)
 
 
 def add_store(graph: Graph, store: Any, where: Origin) -> None:
@@ -107,7 +110,7 @@ def add_store(graph: Graph, store: Any, where: Origin) -> None:
         graph.refuse(
             f"a store to be added must be a StoreBuilder, but is {named(store)}.",
             where,
-            f"Stores.key_value_store_builder(Stores.persistent_key_value_store({name!r}), key=str, value=int)",
+            example(str(name)),
         )
     where = store.origin
     if all(store.spec != spec for spec, _ in graph.stores):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Generic, TypeVar, get_args
+from typing import Any, Generic, TypedDict, TypeVar, Unpack, get_args
 
 from deltaworks.dsl.graph import call_site
 from deltaworks.dsl.mistakes import Answering, named
@@ -15,7 +15,7 @@ from deltaworks.serdes.inference import is_windowed, spelled
 from deltaworks.serdes.windowed import FixedSize
 from deltaworks.topology.durations import milliseconds
 from deltaworks.topology.nodes.base import Origin
-from deltaworks.topology.stages import StoreSpec
+from deltaworks.topology.stages import StoreKind, StoreSpec
 from deltaworks.topology.state_stores import (
     KeyValueStore,
     OrderedBytes,
@@ -33,9 +33,9 @@ S = TypeVar("S")
 
 @dataclass(frozen=True)
 class StoreBuilder(Answering, Generic[S]):
-    """A store to be added to a topology; made by `Stores`.
+    """A store that is declared by `Stores`, for a processor.
 
-    Source: `StoreBuilder`; differs: `build` is the kernel's affair.
+    Source: `StoreBuilder`; differs: `build` is the kernel's affair, settings are arguments of `Stores`.
     """
 
     spec: StoreSpec
@@ -46,99 +46,32 @@ class StoreBuilder(Answering, Generic[S]):
         """Name of the store; part of the pipeline's state, so keep it."""
         return self.spec.name
 
-    def with_caching_enabled(self) -> StoreBuilder[S]:
-        """Asks for a cache. Changes nothing: each of our stores has one, and a processor never reads stale values.
 
-        Source: `StoreBuilder#withCachingEnabled`; differs: see above.
-        """
-        return self
+class StoreOptions(TypedDict, total=False):
+    """Options of Kafka Streams that every declaration takes and none needs; a program that has them can keep them."""
 
-    def with_caching_disabled(self) -> StoreBuilder[S]:
-        """The default; changes nothing.
-
-        Source: `StoreBuilder#withCachingDisabled`; differs: no.
-        """
-        return self
-
-    def with_logging_enabled(self) -> StoreBuilder[S]:
-        """The default: the store comes back with the checkpoint.
-
-        Source: `StoreBuilder#withLoggingEnabled`; differs: there is no topic to configure.
-        """
-        return self
-
-    def with_logging_disabled(self) -> StoreBuilder[S]:
-        """Asks for a store that is empty after a restart. Changes nothing: our stores always come back.
-
-        Source: `StoreBuilder#withLoggingDisabled`; differs: see above.
-        """
-        return self
-
-
-@dataclass(frozen=True)
-class KeyValueSupplier:
-    """How a key-value store keeps its entries; made by `Stores`.
-
-    Source: `KeyValueBytesStoreSupplier`; differs: no.
-    """
-
-    name: str
-    max_entries: int | None = None
-    """The limit of an LRU map."""
-
-
-@dataclass(frozen=True)
-class VersionedSupplier:
-    """How a versioned store keeps its versions; made by `Stores`.
-
-    Source: `VersionedBytesStoreSupplier`; differs: no.
-    """
-
-    name: str
-    history_ms: int
-
-
-@dataclass(frozen=True)
-class WindowSupplier:
-    """How a window store keeps its windows; made by `Stores`.
-
-    Source: `WindowBytesStoreSupplier`; differs: no.
-    """
-
-    name: str
-    retention_ms: int
-    window_size_ms: int
-    retain_duplicates: bool
-
-
-@dataclass(frozen=True)
-class SessionSupplier:
-    """How a session store keeps its sessions; made by `Stores`.
-
-    Source: `SessionBytesStoreSupplier`; differs: no.
-    """
-
-    name: str
-    retention_ms: int
+    caching: bool
+    """Changes nothing: each of our stores has a cache, and a processor never reads stale values."""
+    logging: bool
+    """Changes nothing: our stores come back with the checkpoint, so there is no topic to configure or to leave out."""
+    in_memory: bool
+    """Changes nothing: our stores are in memory and durable at once."""
 
 
 class Stores(Answering):
-    """Makes stores: a supplier says how a store keeps its entries, a builder adds the types.
+    """Declares stores for processors, each kind by one call with the types of its keys and values.
 
-    Our stores are in memory and durable at once, so the `in_memory_...` variants are the `persistent_...` ones.
-
-    Source: `Stores`; differs: no segment intervals.
+    Source: `Stores`, a supplier and a `StoreBuilder` in one; differs: no segment intervals.
 
     >>> from deltaworks import Processor, Record, StreamsBuilder
     >>> from deltaworks.testing import TopologyTestDriver
     >>> class Count(Processor[str, str, str, int]):
+    ...     stores = (Stores.key_value("counts", key=str, value=int),)
     ...     def process(self, record: Record[str, str]) -> None:
     ...         counts = self.context.state_store("counts")
     ...         counts.put(record.key, (counts.get(record.key) or 0) + 1)
-    >>> counts = Stores.key_value_store_builder(Stores.persistent_key_value_store("counts"), key=str, value=int)
     >>> builder = StreamsBuilder()
-    >>> _ = builder.add_state_store(counts)
-    >>> _ = builder.stream("words", key=str, value=str).process(Count, "counts")
+    >>> _ = builder.stream("words", key=str, value=str).process(Count)
     >>> driver = TopologyTestDriver(builder.build())
     >>> driver.create_input_topic("words").pipe_key_value_list([("a", ""), ("b", ""), ("a", "")])
     >>> driver.store("counts").all()
@@ -146,206 +79,148 @@ class Stores(Answering):
     """
 
     @staticmethod
-    def persistent_key_value_store(name: str) -> KeyValueSupplier:
+    def key_value(
+        name: str, *, key: Typed[K], value: Typed[V], **options: Unpack[StoreOptions]
+    ) -> StoreBuilder[KeyValueStore[K, V]]:
         """One value per key.
 
-        Source: `Stores#persistentKeyValueStore`; differs: no.
+        Args:
+            name: name of the store; part of the pipeline's state, so keep it.
+            key: type or serde of the keys.
+            value: type or serde of the values.
+            options: see `StoreOptions`.
+
+        Source: `Stores#persistentKeyValueStore`, `#inMemoryKeyValueStore`, `#keyValueStoreBuilder`; differs: no.
         """
-        return KeyValueSupplier(name)
+        return _declared(name, "key-value", key, value, options, timestamped=False)
 
     @staticmethod
-    def persistent_timestamped_key_value_store(name: str) -> KeyValueSupplier:
-        """One value per key with its time; for `timestamped_key_value_store_builder`.
+    def timestamped_key_value(
+        name: str, *, key: Typed[K], value: Typed[V], **options: Unpack[StoreOptions]
+    ) -> StoreBuilder[TimestampedKeyValueStore[K, V]]:
+        """One value per key with its time. Arguments as of `key_value`.
 
-        Source: `Stores#persistentTimestampedKeyValueStore`; differs: no.
+        Source: `Stores#persistentTimestampedKeyValueStore`, `#timestampedKeyValueStoreBuilder`; differs: no.
         """
-        return KeyValueSupplier(name)
+        return _declared(name, "key-value", key, value, options, timestamped=True)
 
     @staticmethod
-    def in_memory_key_value_store(name: str) -> KeyValueSupplier:
-        """The same as `persistent_key_value_store`.
-
-        Source: `Stores#inMemoryKeyValueStore`; differs: it survives restarts without being read again from a topic.
-        """
-        return KeyValueSupplier(name)
-
-    @staticmethod
-    def lru_map(name: str, max_cache_size: int) -> KeyValueSupplier:
-        """One value per key; above `max_cache_size` keys, the least recently used one is removed.
+    def lru(
+        name: str, *, key: Typed[K], value: Typed[V], max_entries: int, **options: Unpack[StoreOptions]
+    ) -> StoreBuilder[KeyValueStore[K, V]]:
+        """One value per key; above `max_entries` keys, the least recently used one is removed.
 
         `get` and `put` use a key; iterating does not.
 
+        Args:
+            name: name of the store; part of the pipeline's state, so keep it.
+            key: type or serde of the keys.
+            value: type or serde of the values.
+            max_entries: how many keys are kept.
+            options: see `StoreOptions`.
+
         Source: `Stores#lruMap`; differs: a restart does not forget which keys were used when.
         """
-        if max_cache_size < 0:
-            raise ValueError(f"store '{name}' cannot keep {max_cache_size} entries")
-        return KeyValueSupplier(name, max_cache_size)
+        if max_entries < 0:
+            raise ValueError(f"store '{name}' cannot keep {max_entries} entries")
+        return _declared(name, "lru", key, value, options, timestamped=False, max_entries=max_entries)
 
     @staticmethod
-    def persistent_versioned_key_value_store(name: str, history_retention: timedelta) -> VersionedSupplier:
+    def versioned(
+        name: str, *, key: Typed[K], value: Typed[V], history: timedelta, **options: Unpack[StoreOptions]
+    ) -> StoreBuilder[VersionedKeyValueStore[K, V]]:
         """All versions of each key.
 
         Args:
-            name: name of the store.
-            history_retention: how far back versions can be read and written.
+            name: name of the store; part of the pipeline's state, so keep it.
+            key: type or serde of the keys.
+            value: type or serde of the values.
+            history: how far back versions can be read and written.
+            options: see `StoreOptions`.
 
-        Source: `Stores#persistentVersionedKeyValueStore`; differs: no segment interval.
+        Source: `Stores#persistentVersionedKeyValueStore`, `#versionedKeyValueStoreBuilder`; differs: no segment
+        interval.
         """
-        return VersionedSupplier(name, _not_negative(name, "the history", history_retention))
+        history_ms = _not_negative(name, "the history", history)
+        return _declared(name, "versioned", key, value, options, retention_ms=history_ms)
 
     @staticmethod
-    def persistent_window_store(
-        name: str, retention: timedelta, window_size: timedelta, *, retain_duplicates: bool = False
-    ) -> WindowSupplier:
+    def window(
+        name: str,
+        *,
+        key: Typed[K],
+        value: Typed[V],
+        window_size: timedelta,
+        retention: timedelta,
+        retain_duplicates: bool = False,
+        **options: Unpack[StoreOptions],
+    ) -> StoreBuilder[WindowStore[K, V]]:
         """One value per key and window.
 
         Args:
-            name: name of the store.
-            retention: how long a window is kept after the newest one; at least `window_size`.
+            name: name of the store; part of the pipeline's state, so keep it.
+            key: type or serde of the keys.
+            value: type or serde of the values.
             window_size: from the start of a window to its end.
+            retention: how long a window is kept after the newest one; at least `window_size`.
             retain_duplicates: keep all values that are put for a key and window.
+            options: see `StoreOptions`.
 
-        Source: `Stores#persistentWindowStore`; differs: no.
+        Source: `Stores#persistentWindowStore`, `#inMemoryWindowStore`, `#windowStoreBuilder`; differs: several keys
+        always come in the order of persistent stores.
         """
-        retention_ms = _not_negative(name, "the retention", retention)
-        size_ms = _not_negative(name, "the window size", window_size)
-        if size_ms > retention_ms:
-            raise ValueError(f"store '{name}' keeps {retention_ms} ms, which is less than a window of {size_ms} ms")
-        return WindowSupplier(name, retention_ms, size_ms, retain_duplicates)
+        times = _window_times(name, window_size, retention)
+        extra = {"retain_duplicates": retain_duplicates, "timestamped": False}
+        return _declared(name, "window", key, value, options, **times, **extra)
 
     @staticmethod
-    def persistent_timestamped_window_store(
-        name: str, retention: timedelta, window_size: timedelta, *, retain_duplicates: bool = False
-    ) -> WindowSupplier:
-        """As `persistent_window_store`; for `timestamped_window_store_builder`.
+    def timestamped_window(
+        name: str,
+        *,
+        key: Typed[K],
+        value: Typed[V],
+        window_size: timedelta,
+        retention: timedelta,
+        retain_duplicates: bool = False,
+        **options: Unpack[StoreOptions],
+    ) -> StoreBuilder[TimestampedWindowStore[K, V]]:
+        """One value per key and window with its time. Arguments as of `window`.
 
-        Source: `Stores#persistentTimestampedWindowStore`; differs: no.
+        Source: `Stores#persistentTimestampedWindowStore`, `#timestampedWindowStoreBuilder`; differs: no.
         """
-        return Stores.persistent_window_store(name, retention, window_size, retain_duplicates=retain_duplicates)
+        times = _window_times(name, window_size, retention)
+        extra = {"retain_duplicates": retain_duplicates, "timestamped": True}
+        return _declared(name, "window", key, value, options, **times, **extra)
 
     @staticmethod
-    def in_memory_window_store(
-        name: str, retention: timedelta, window_size: timedelta, *, retain_duplicates: bool = False
-    ) -> WindowSupplier:
-        """The same as `persistent_window_store`.
-
-        Source: `Stores#inMemoryWindowStore`; differs: several keys come in the order of persistent stores.
-        """
-        return Stores.persistent_window_store(name, retention, window_size, retain_duplicates=retain_duplicates)
-
-    @staticmethod
-    def persistent_session_store(name: str, retention: timedelta) -> SessionSupplier:
+    def session(
+        name: str, *, key: Typed[K], value: Typed[V], retention: timedelta, **options: Unpack[StoreOptions]
+    ) -> StoreBuilder[SessionStore[K, V]]:
         """One value per key and session.
 
         Args:
-            name: name of the store.
-            retention: how long a session is kept after the newest end.
-
-        Source: `Stores#persistentSessionStore`; differs: no.
-        """
-        return SessionSupplier(name, _not_negative(name, "the retention", retention))
-
-    @staticmethod
-    def in_memory_session_store(name: str, retention: timedelta) -> SessionSupplier:
-        """The same as `persistent_session_store`.
-
-        Source: `Stores#inMemorySessionStore`; differs: several keys come in the order of persistent stores.
-        """
-        return Stores.persistent_session_store(name, retention)
-
-    @staticmethod
-    def key_value_store_builder(
-        supplier: KeyValueSupplier, key: Typed[K], value: Typed[V]
-    ) -> StoreBuilder[KeyValueStore[K, V]]:
-        """A `KeyValueStore` of these types.
-
-        Args:
-            supplier: how it keeps its entries.
-            key: type or serde of the keys; `Windowed[str]` and the like may be keys, too.
+            name: name of the store; part of the pipeline's state, so keep it.
+            key: type or serde of the keys.
             value: type or serde of the values.
+            retention: how long a session is kept after the newest end.
+            options: see `StoreOptions`.
 
-        Source: `Stores#keyValueStoreBuilder`; differs: no.
+        Source: `Stores#persistentSessionStore`, `#inMemorySessionStore`, `#sessionStoreBuilder`; differs: several keys
+        always come in the order of persistent stores.
         """
-        _supplier(supplier, KeyValueSupplier, "persistent_key_value_store('counts')")
-        return StoreBuilder(_key_value(supplier, key, value, timestamped=False), call_site())
+        retention_ms = _not_negative(name, "the retention", retention)
+        return _declared(name, "session", key, value, options, retention_ms=retention_ms)
 
     @staticmethod
-    def timestamped_key_value_store_builder(
-        supplier: KeyValueSupplier, key: Typed[K], value: Typed[V]
-    ) -> StoreBuilder[TimestampedKeyValueStore[K, V]]:
-        """A `TimestampedKeyValueStore` of these types.
-
-        Source: `Stores#timestampedKeyValueStoreBuilder`; differs: not over an LRU map.
-        """
-        _supplier(supplier, KeyValueSupplier, "persistent_timestamped_key_value_store('counts')")
-        if supplier.max_entries is not None:
-            raise ValueError(
-                f"store '{supplier.name}' is an LRU map, which keeps no times: use key_value_store_builder"
-            )
-        return StoreBuilder(_key_value(supplier, key, value, timestamped=True), call_site())
-
-    @staticmethod
-    def versioned_key_value_store_builder(
-        supplier: VersionedSupplier, key: Typed[K], value: Typed[V]
-    ) -> StoreBuilder[VersionedKeyValueStore[K, V]]:
-        """A `VersionedKeyValueStore` of these types.
-
-        Source: `Stores#versionedKeyValueStoreBuilder`; differs: no.
-        """
-        _supplier(supplier, VersionedSupplier, "persistent_versioned_key_value_store('prices', timedelta(days=1))")
-        spec = StoreSpec(
-            name=supplier.name,
-            kind="versioned",
-            key=_serde(supplier.name, "key", key),
-            value=_serde(supplier.name, "value", value),
-            retention_ms=supplier.history_ms,
-        )
-        return StoreBuilder(spec, call_site())
-
-    @staticmethod
-    def window_store_builder(
-        supplier: WindowSupplier, key: Typed[K], value: Typed[V]
-    ) -> StoreBuilder[WindowStore[K, V]]:
-        """A `WindowStore` of these types.
-
-        Source: `Stores#windowStoreBuilder`; differs: no.
-        """
-        return StoreBuilder(_window(supplier, key, value, timestamped=False), call_site())
-
-    @staticmethod
-    def timestamped_window_store_builder(
-        supplier: WindowSupplier, key: Typed[K], value: Typed[V]
-    ) -> StoreBuilder[TimestampedWindowStore[K, V]]:
-        """A `TimestampedWindowStore` of these types.
-
-        Source: `Stores#timestampedWindowStoreBuilder`; differs: no.
-        """
-        return StoreBuilder(_window(supplier, key, value, timestamped=True), call_site())
-
-    @staticmethod
-    def session_store_builder(
-        supplier: SessionSupplier, key: Typed[K], value: Typed[V]
-    ) -> StoreBuilder[SessionStore[K, V]]:
-        """A `SessionStore` of these types.
-
-        Source: `Stores#sessionStoreBuilder`; differs: no.
-        """
-        _supplier(supplier, SessionSupplier, "persistent_session_store('visits', timedelta(days=1))")
-        spec = StoreSpec(
-            name=supplier.name,
-            kind="session",
-            key=_serde(supplier.name, "key", key),
-            value=_serde(supplier.name, "value", value),
-            retention_ms=supplier.retention_ms,
-        )
-        return StoreBuilder(spec, call_site())
-
-    @staticmethod
-    def custom_store_builder(name: str, factory: Callable[[OrderedBytes], S]) -> StoreBuilder[S]:
+    def custom(name: str, factory: Callable[[OrderedBytes], S]) -> StoreBuilder[S]:
         """A store that you write: an object over ordered bytes, created again whenever its task is.
 
+        If the object has a method `flush()`, it is called once for each commit of its task: after the task's records
+        and what its record caches forward, before the changes are taken. So an object may hold writes back until then.
+        Several stores are flushed in the order of their names. An error in `flush` ends the stream.
+
         Args:
-            name: name of the store.
+            name: name of the store; part of the pipeline's state, so keep it.
             factory: gets the bytes, returns what `state_store(name)` gives to processors. Only the bytes last.
 
         Source: a `StateStore` with a `StoreBuilder` of its own; differs: durable without a changelog of yours.
@@ -360,42 +235,45 @@ class Stores(Answering):
         ...         key, value = next(self._entries.reverse_range(), (b"", None))
         ...         self._entries.put(key, None)
         ...         return value
-        >>> Stores.custom_store_builder("stack", Stack).name
+        >>> Stores.custom("stack", Stack).name
         'stack'
         """
-        spec = StoreSpec(name=name, kind="custom", key=Bytes(), value=Bytes(), factory=factory)
+        if not callable(factory):
+            raise TypeError(f"store '{name}' needs a function that makes it of its bytes, but got {named(factory)}")
+        spec = StoreSpec(name=_named(name), kind="custom", key=Bytes(), value=Bytes(), factory=factory)
         return StoreBuilder(spec, call_site())
 
 
-def _supplier(given: Any, kind: type, example: str) -> None:
-    """Refuses anything that is not a supplier of this kind, such as a name."""
-    if not isinstance(given, kind):
-        raise TypeError(f"the builder of a store needs a supplier, such as Stores.{example}, but got {named(given)}")
+def example(name: str = "counts") -> str:
+    """A declaration, for hints."""
+    return f"Stores.key_value({name!r}, key=str, value=int)"
 
 
-def _key_value(supplier: KeyValueSupplier, key: Typed[Any], value: Typed[Any], *, timestamped: bool) -> StoreSpec:
-    return StoreSpec(
-        name=supplier.name,
-        kind="key-value" if supplier.max_entries is None else "lru",
-        key=_serde(supplier.name, "key", key),
-        value=_serde(supplier.name, "value", value),
-        timestamped=timestamped,
-        max_entries=supplier.max_entries,
+def _declared(
+    name: str, kind: StoreKind, key: Typed[Any], value: Typed[Any], options: StoreOptions, **fields: Any
+) -> StoreBuilder[Any]:
+    unknown = sorted(options.keys() - StoreOptions.__annotations__.keys())
+    if unknown:
+        known = ", ".join(f"{option}=" for option in StoreOptions.__annotations__)
+        raise TypeError(f"store '{name}' has no option '{unknown[0]}'; besides its own arguments it takes {known}")
+    spec = StoreSpec(
+        name=_named(name), kind=kind, key=_serde(name, "key", key), value=_serde(name, "value", value), **fields
     )
+    return StoreBuilder(spec, call_site())
 
 
-def _window(supplier: WindowSupplier, key: Typed[Any], value: Typed[Any], *, timestamped: bool) -> StoreSpec:
-    _supplier(supplier, WindowSupplier, "persistent_window_store('clicks', timedelta(days=1), timedelta(hours=1))")
-    return StoreSpec(
-        name=supplier.name,
-        kind="window",
-        key=_serde(supplier.name, "key", key),
-        value=_serde(supplier.name, "value", value),
-        retention_ms=supplier.retention_ms,
-        windows=FixedSize(supplier.window_size_ms),
-        timestamped=timestamped,
-        retain_duplicates=supplier.retain_duplicates,
-    )
+def _named(name: Any) -> str:
+    if not isinstance(name, str):
+        raise TypeError(f"a store is declared with its name, such as {example()}, but got {named(name)}")
+    return name
+
+
+def _window_times(name: str, window_size: timedelta, retention: timedelta) -> dict[str, Any]:
+    retention_ms = _not_negative(name, "the retention", retention)
+    size_ms = _not_negative(name, "the window size", window_size)
+    if size_ms > retention_ms:
+        raise ValueError(f"store '{name}' keeps {retention_ms} ms, which is less than a window of {size_ms} ms")
+    return {"retention_ms": retention_ms, "windows": FixedSize(size_ms)}
 
 
 def _serde(name: str, argument: str, given: Typed[Any]) -> Serde[Any]:

@@ -9,6 +9,7 @@ from deltaworks.dsl.graph import Graph
 from deltaworks.dsl.materialized import Materialized, Stored, own_store
 from deltaworks.dsl.point import Known, Point, Typed
 from deltaworks.dsl.processing import check_supplier, connected_stores, forwarded_types
+from deltaworks.dsl.state_stores import StoreBuilder
 from deltaworks.dsl.table_readers import ask_for_old_values
 from deltaworks.topology.nodes import TableFilter, TableMapValues, TableTransformValues
 from deltaworks.topology.nodes.base import Origin
@@ -75,7 +76,7 @@ def map_rows(
 def transform_rows(
     at: Point,
     supplier: Callable[[], ValueTransformer[Any, Any, Any]],
-    connected: Sequence[str],
+    connected: Sequence[str | StoreBuilder[Any]],
     *,
     value: Typed[Any] | None,
     store: Stored,

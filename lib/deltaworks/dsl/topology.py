@@ -121,8 +121,8 @@ class Topology(Handle):
 
         Args:
             name: name of the node.
-            supplier: makes a `Processor` or a `FixedKeyProcessor` for each task. If it has an attribute `stores`, these
-                `StoreBuilder`s are added and connected.
+            supplier: makes a `Processor` or a `FixedKeyProcessor` for each task. If it has an attribute `stores`, the
+                stores declared there are added and connected.
             parents: names of the nodes that it gets records from.
 
         Source: `Topology#addProcessor`; differs: no.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from deltaworks.dsl.graph import call_site
 from deltaworks.dsl.ktable import KTable
 from deltaworks.dsl.materialize import Grouping, Wanted, aggregated
 from deltaworks.dsl.materialized import Stored
-from deltaworks.dsl.mistakes import Handle, check_function, need_value
+from deltaworks.dsl.mistakes import check_function, need_value
+from deltaworks.dsl.number_aggregates import NumberAggregates
 from deltaworks.dsl.point import Typed
 from deltaworks.dsl.shown import handle
 from deltaworks.serdes import Long, Windowed
@@ -30,7 +31,7 @@ V = TypeVar("V")
 VA = TypeVar("VA")
 
 
-class TimeWindowedKStream(Handle, Generic[K, V]):
+class TimeWindowedKStream(NumberAggregates[Windowed[K], V], Generic[K, V]):
     """A grouped stream cut into windows of any kind but sessions; a handle, made by `windowed_by`.
 
     A record counts for a window `[start, end)` as long as stream time has not reached `end + grace`, for a sliding
@@ -170,8 +171,11 @@ class TimeWindowedKStream(Handle, Generic[K, V]):
         wanted = Wanted("aggregate", Aggregate(initializer, aggregator), known, store, where, name)
         return aggregated(self.grouping, wanted, self.windows, retention=retention, emit=self.emit)
 
+    def _aggregated(self, wanted: Wanted) -> KTable[Windowed[K], Any]:
+        return aggregated(self.grouping, wanted, self.windows, emit=self.emit)
 
-class SessionWindowedKStream(Handle, Generic[K, V]):
+
+class SessionWindowedKStream(NumberAggregates[Windowed[K], V], Generic[K, V]):
     """A grouped stream cut into sessions; a handle, made by `windowed_by`.
 
     A record joins all sessions of its key that are at most `gap` away; each session that is merged away is deleted
@@ -302,3 +306,6 @@ class SessionWindowedKStream(Handle, Generic[K, V]):
         )
         wanted = Wanted("aggregate", Aggregate(initializer, aggregator, merger), known, store, where, name)
         return aggregated(self.grouping, wanted, self.windows, retention=retention, emit=self.emit)
+
+    def _aggregated(self, wanted: Wanted) -> KTable[Windowed[K], Any]:
+        return aggregated(self.grouping, wanted, self.windows, emit=self.emit)

@@ -27,11 +27,10 @@ from deltaworks.topology.columns import (
     Plain,
     TypedColumn,
     Written,
-    flat_columns,
     json_text,
-    key_columns,
 )
 from deltaworks.topology.nodes.sinks import DeltaSink
+from deltaworks.topology.table_columns import author_columns
 
 Check = Callable[[Any], object]
 """Raises on a value that does not fit; its result has no meaning."""
@@ -53,12 +52,15 @@ class RowCheck:
 
     def __init__(self, sink: DeltaSink) -> None:
         self._table = sink.table
-        self._key = _limited(key_columns(sink.key))
-        self._value = _limited(flat_columns(sink.value, "value"))
+        columns = author_columns(sink)
+        self._key, self._value = _limited(columns.key), _limited(columns.value)
+        self._shared = columns.shared
         self.key = _quick(self._key)
         """None: the table holds every key of the type."""
         self.value = _quick(self._value)
         """Likewise."""
+        self.both = _same_cells(columns.shared)
+        """Raises if key and value differ in a column that they share; None: they share none."""
 
     def misfit(self, key: Any, value: Any) -> SerializationError | None:
         """The error for the cell that does not fit; None: all fit."""
@@ -73,6 +75,14 @@ class RowCheck:
                     misfit = _misfit(self._table, column, cell, error)
                     misfit.__cause__ = error
                     return misfit
+        if value is not None:
+            for pair in self._shared:
+                if not _is_same(key, value, *pair):
+                    return SerializationError(
+                        f"the key differs from the field '{pair[1].field}' of its value, and both are column "
+                        f"'{pair[0].name}' of table '{self._table}'",
+                        hint=f"give the key a column of its own: to_delta('{self._table}', key='...')",
+                    )
         return None
 
 
@@ -95,11 +105,12 @@ def _quick(limited: Sequence[tuple[TypedColumn, Check]]) -> Check | None:
         return None
     if limited[0][0].get is None:
         return limited[0][1]
-    texts = [column.name for column, _ in limited if column.type is Plain.TEXT and not column.is_optional]
+    plain = [column for column, _ in limited if column.type is Plain.TEXT and not column.is_optional]
+    texts = [column.field for column in plain if column.field is not None]
     texts = texts if len(texts) > 1 else []
     checks: list[tuple[Callable[[Any], Any], Check]] = [(attrgetter(*texts), _check_texts)] if texts else []
     for column, check in limited:
-        if column.name not in texts:
+        if column.field not in texts:
             assert column.get is not None
             checks.append((column.get, _unless_none(check) if column.is_optional else check))
 
@@ -108,6 +119,24 @@ def _quick(limited: Sequence[tuple[TypedColumn, Check]]) -> Check | None:
             check(get(row))
 
     return check_row
+
+
+def _same_cells(shared: Sequence[tuple[TypedColumn, TypedColumn]]) -> Callable[[Any, Any], None] | None:
+    if not shared:
+        return None
+
+    def check(key: Any, value: Any) -> None:
+        for of_key, of_value in shared:
+            if not _is_same(key, value, of_key, of_value):
+                raise ValueError("they differ")
+
+    return check
+
+
+def _is_same(key: Any, value: Any, of_key: TypedColumn, of_value: TypedColumn) -> bool:
+    assert of_value.get is not None
+    cell = key if key is None or of_key.get is None else of_key.get(key)
+    return bool(cell == of_value.get(value))
 
 
 def _cell_check(column: ColumnType) -> Check | None:

@@ -73,6 +73,8 @@ class Partition:
         self._numbers = numbers
         self._context = context
         self._set_aside = set_aside
+        self._skips_null = source.on_null != "forward"
+        self._skips_empty = source.on_null == "skip_empty"
 
     def chunks(self) -> Iterator[Columns]:
         """The records that decode. A request for the next chunk means that the one before has been processed."""
@@ -110,9 +112,13 @@ class Partition:
                 if extractor is None:
                     (time_ms,) = self._valid([batch.timestamps_ms[index]])
                 key = None if key_bytes is None else source.key.deserialize(key_bytes)
+                if self._skips_empty:
+                    value_bytes = value_bytes or None
                 value = None if value_bytes is None else source.value.deserialize(value_bytes)
                 headers = NO_HEADERS if batch.headers is None else batch.headers[index]
-                if extractor is not None:
+                if extractor is not None and value is None and self._skips_null:
+                    time_ms = -1  # its time is unknown, so it is dropped before its turn
+                elif extractor is not None:
                     time_ms = self._extracted(extractor, key, value, headers, number, index)
                     (time_ms,) = self._limited([time_ms])
             except StreamsError:
@@ -159,13 +165,16 @@ class Partition:
 
     def _columns(self, number: int, indices: range) -> Columns:
         batch, part = self._context.batches[number], slice(indices.start, indices.stop)
+        values = batch.values[part]
+        if self._skips_empty:
+            values = [data or None for data in values]
         timestamps_ms = self._valid(batch.timestamps_ms[part])
         read_key, read_value = self._source.key.deserialize, self._source.value.deserialize
         return Columns(
             number,
             indices,
             [None if data is None else read_key(data) for data in batch.keys[part]],
-            [None if data is None else read_value(data) for data in batch.values[part]],
+            [None if data is None else read_value(data) for data in values],
             timestamps_ms,
             repeat(NO_HEADERS) if batch.headers is None else batch.headers[part],
         )

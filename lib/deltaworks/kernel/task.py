@@ -13,7 +13,7 @@ from typing import Any
 
 from deltaworks.errors import SerializationError, StreamsError
 from deltaworks.kernel.context import NO_HEADERS, NOWHERE, Process, TaskContext, TaskMetrics, unique
-from deltaworks.kernel.errors import ErrorPolicy
+from deltaworks.kernel.errors import ErrorPolicy, class_name
 from deltaworks.kernel.migration import StoredSchemas
 from deltaworks.kernel.order import Partition, run
 from deltaworks.kernel.processors.build import processor
@@ -21,6 +21,7 @@ from deltaworks.kernel.processors.wiring import Wiring
 from deltaworks.kernel.records import Collector, Coordinates, Headers, RecordBatch
 from deltaworks.kernel.stores.access import StoreAccess, access
 from deltaworks.kernel.stores.build import Store, build_store
+from deltaworks.kernel.stores.custom import CustomStore
 from deltaworks.kernel.stores.session import SessionStore
 from deltaworks.kernel.stores.state import NEVER, StateBackend, StoreChanges
 from deltaworks.kernel.stores.window import WindowStore
@@ -253,13 +254,14 @@ class Task:
         return self._times.get(f"partition/{topic}/{partition}")
 
     def commit(self) -> dict[str, StoreChanges]:
-        """Forwards the updates in the record caches, then says which windows are final.
+        """Forwards the updates in the record caches, flushes custom stores, then says which windows are final.
 
         Returns:
             Store -> its changes since the last commit, for stores that have any.
         """
         for flush in reversed(self._wiring.flushes):
             flush()
+        self._flush_custom_stores()
         self._close_windows()
         self._wiring.punctuation.remember(self._times)
         for name, clock in self._wiring.clocks_by_store.items():
@@ -348,6 +350,19 @@ class Task:
             punctuation.stream_time(context.stream_time_ms)
 
         return keeping_time
+
+    def _flush_custom_stores(self) -> None:
+        for name, store in self._stores.items():
+            if isinstance(store, CustomStore):
+                try:
+                    store.flush_instance()
+                except StreamsError:
+                    raise
+                except Exception as error:
+                    raise StreamsError(
+                        f"flush() of the custom store '{name}' failed: {class_name(error)}: {error}",
+                        hint="a store that cannot flush cannot keep its state, so no record can be blamed or skipped",
+                    ) from error
 
     def _close_windows(self) -> None:
         for position, (rows, clock) in enumerate(self._window_tables):

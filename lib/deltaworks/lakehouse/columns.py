@@ -16,7 +16,6 @@ import msgspec
 import pyarrow as pa
 
 from deltaworks.errors import TableError
-from deltaworks.topology import columns as typed
 from deltaworks.topology.columns import (
     ColumnType,
     DecimalDigits,
@@ -94,14 +93,10 @@ class Column:
         return TableError(f"Column '{self.name}' ({self.type}) cannot hold {shown}: {error}", hint=hint)
 
 
-def flat_columns(kind: Any, scalar: str) -> list[Column]:
-    """The columns of a key or value type: one per field, or a single one named `scalar`."""
-    return [_column(column) for column in typed.flat_columns(kind, scalar)]
-
-
-def key_columns(kind: Any) -> list[Column]:
-    """Like `flat_columns`, without lists, maps and nested objects."""
-    return [_column(column) for column in typed.key_columns(kind)]
+def arrow_column(column: TypedColumn) -> Column:
+    """A column as Arrow has it."""
+    arrow, convert = arrow_type(column.type)
+    return Column(column.name, arrow, column.get, convert, arrow_type(column.type, again=True)[1])
 
 
 def arrow_type(column: ColumnType, *, again: bool = False) -> tuple[pa.DataType, Convert | None]:
@@ -132,11 +127,6 @@ def arrow_type(column: ColumnType, *, again: bool = False) -> tuple[pa.DataType,
             return _struct([(name, *arrow_type(part, again=again)) for name, part in fields])
         case _:
             assert_never(column)
-
-
-def _column(column: TypedColumn) -> Column:
-    arrow, convert = arrow_type(column.type)
-    return Column(column.name, arrow, column.get, convert, arrow_type(column.type, again=True)[1])
 
 
 def _converted(cells: list[Any], convert: Convert | None) -> list[Any]:

@@ -298,6 +298,7 @@ class TableCommitter:
     def _open(self, schema: TableSchema, generation: int, uncommitted: Collection[str]) -> OpenTable:
         log = DeltaLog.create_or_open(self.root, schema, query_id=self._query_id, properties=self._options.properties)
         log.fence(self._app(schema.name, layout.GENERATION), generation)
+        log.describe(schema)
         step = layout.SNAPSHOT if schema.role is Role.SNAPSHOT else layout.ROWS
         tag = layout.query_tag(self._query_id)
         remove_orphans(log, tag, uncommitted)

@@ -17,6 +17,7 @@ import hashlib
 import json
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ from deltaworks import files
 from deltaworks.clock import wall_ms
 from deltaworks.errors import FencedError, TableError, TransientError
 from deltaworks.faults import reach
-from deltaworks.lakehouse import foreign, layout, versions
+from deltaworks.lakehouse import descriptions, foreign, layout, versions
 from deltaworks.lakehouse.schema import Role, TableSchema
 from deltaworks.lakehouse.trash import Trash
 from deltaworks.lakehouse.versions import TornError, Version
@@ -43,7 +44,7 @@ _STATISTICS_PROPERTY = "delta.dataSkippingStatsColumns"
 
 
 class OvertakenError(TransientError):
-    """Another writer has harmlessly rewritten files that this commit removes: the commit has to be built again."""
+    """Another writer has harmlessly changed what this commit replaces: the commit has to be built again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +168,20 @@ class DeltaLog:
             raise TableError(
                 f"Delta table '{schema.name}' at {self.path} has other columns than the pipeline "
                 f"(table -> pipeline): {'; '.join(differences)}.",
-                hint="write to a new table name, or remove the table's folder to build it again from the topics",
+                hint="a column that is renamed is another column: give the old names again (key= and value= of "
+                "to_delta, fields of the type), write to a table of another name, or build this one again with the new "
+                "columns: deltaworks replay <pipeline> --hand-over",
             )
+
+    def describe(self, schema: TableSchema) -> None:
+        """Commits the description and the comments of `schema` if the table has others; for its only committer.
+
+        Raises:
+            FencedError, TableError: see `commit`.
+        """
+        while (definition := descriptions.described(self.definition, schema)) != self.definition:
+            with suppress(OvertakenError):
+                self.commit(Commit(definition=definition, data_change=False, operation="DESCRIBE TABLE"))
 
     def differences(self, schema: TableSchema) -> list[str]:
         """The differences between the columns, as `table -> schema`."""
@@ -357,9 +370,10 @@ class DeltaLog:
         """The `Commit.definition` that gives the table another owner, and the columns of another table."""
         like = like or self
         properties = {**self.properties, QUERY_PROPERTY: query_id}
-        if _STATISTICS_PROPERTY in like.properties:
-            properties[_STATISTICS_PROPERTY] = like.properties[_STATISTICS_PROPERTY]
-        columns = {name: like.definition[name] for name in ("schemaString", "partitionColumns")}
+        for name in (_STATISTICS_PROPERTY, descriptions.PROPERTY):
+            if name in like.properties:
+                properties[name] = like.properties[name]
+        columns = {name: like.definition.get(name) for name in ("description", "schemaString", "partitionColumns")}
         return {**self.definition, **columns, "configuration": properties}
 
     def checkpoint_due(self) -> bool:
@@ -423,13 +437,15 @@ class DeltaLog:
         files.make_folder(self.path)
         DeltaTable.create(
             self.path,
-            schema=Schema.from_arrow(schema.arrow),
+            schema=Schema.from_arrow(schema.commented),
+            description=schema.description,
             partition_by=list(schema.partition_by),
             configuration={
                 **properties,
                 # delta-rs finds no rows by a column for which it expects bounds that are missing.
                 _STATISTICS_PROPERTY: ",".join(schema.statistics),
                 QUERY_PROPERTY: query_id,
+                descriptions.PROPERTY: descriptions.property_of(schema),
             },
             raise_if_key_not_exists=False,
         )
@@ -466,6 +482,11 @@ class DeltaLog:
                 f"Version {self.version} of the Delta table at {self.path} was committed by another process "
                 f"and contradicts batch {dict(commit.transactions)}.",
                 hint="only one driver may write a table: stop the other one, then start this pipeline again",
+            )
+        if commit.definition is not None and any("metaData" in action for v in others for action in v.actions):
+            raise OvertakenError(
+                f"{others[-1]} of the Delta table at {self.path} has changed the definition that was to be replaced.",
+                hint="nothing to do: the commit is tried again",
             )
         if gone:
             raise OvertakenError(

@@ -11,24 +11,22 @@
 
 The three source columns say where a record was read; behind an exchange they are unique only together with the key.
 
-A key or value that is an object gives one column per field; any other gives a single column, `key` or `value`.
-A field whose name is taken is called `value_<name>`.
+"key" and "value" stand for the columns of the author (`topology/table_columns.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 
 import pyarrow as pa
 
 from deltaworks.errors import TableError
-from deltaworks.lakehouse.columns import TIMESTAMP, Column, flat_columns, key_columns
+from deltaworks.lakehouse.columns import TIMESTAMP, Column, arrow_column
 from deltaworks.topology.nodes.sinks import DeltaSink, TableKind
-
-WINDOW_DATE = "window_date"
+from deltaworks.topology.table_columns import OURS, WINDOW_DATE, author_columns, comments
 
 
 class Role(Enum):
@@ -57,6 +55,10 @@ class TableSchema:
     partition_by: tuple[str, ...] = ()
     statistics: tuple[str, ...]
     """Columns with min, max and null count in the log; readers use them to skip files."""
+    description: str | None = field(default=None, compare=False)
+    """What the table is."""
+    sink: DeltaSink | None = field(default=None, compare=False, repr=False)
+    """The sink that writes the table; it knows what the columns mean."""
 
     @cached_property
     def arrow(self) -> pa.Schema:
@@ -64,6 +66,20 @@ class TableSchema:
         key = [(column.name, column.type) for column in self.key]
         value = [(column.name, column.type) for column in self.value]
         return pa.schema([*key, *self.between, *value, *self.rest])
+
+    @cached_property
+    def comments(self) -> dict[str, str]:
+        """Column -> what it means, for those of which it is known."""
+        found = COMMENTS_OF_RECORDS if self.sink is None else comments(self.sink)
+        return {name: found[name] for name in self.arrow.names if name in found}
+
+    @property
+    def commented(self) -> pa.Schema:
+        """All columns with their comments."""
+        told = self.comments
+        return pa.schema(
+            [each.with_metadata({"comment": told[each.name]}) if each.name in told else each for each in self.arrow]
+        )
 
     @cached_property
     def file(self) -> pa.Schema:
@@ -75,9 +91,23 @@ class TableSchema:
         return tuple(column.name for column in self.key)
 
 
-SOURCE = (("source_topic", pa.string()), ("source_partition", pa.int32()), ("source_offset", pa.int64()))
-_SOURCE_STATISTICS = ("timestamp", "source_partition", "source_offset")
-WINDOW = (("window_start", TIMESTAMP), ("window_end", TIMESTAMP))
+_TYPES = {
+    "timestamp": TIMESTAMP,
+    "source_topic": pa.string(),
+    "source_partition": pa.int32(),
+    "source_offset": pa.int64(),
+    "op": pa.string(),
+    "batch_id": pa.int64(),
+    "window_start": TIMESTAMP,
+    "window_end": TIMESTAMP,
+    "is_final": pa.bool_(),
+    WINDOW_DATE: pa.date32(),
+}
+_STATISTICS = {
+    TableKind.APPEND: ("timestamp", "source_partition", "source_offset"),
+    TableKind.CHANGELOG: ("timestamp", "source_partition", "source_offset", "batch_id"),
+    TableKind.WINDOWED: ("window_start", "window_end", "timestamp"),
+}
 _RECORD = (
     ("key", pa.binary()),
     ("value", pa.binary()),
@@ -105,6 +135,24 @@ ARCHIVE = (
 )
 
 
+COMMENTS_OF_RECORDS = {
+    "key": "Key of the record, as its bytes were in Kafka; null: it has none.",
+    "value": "Value of the record, as its bytes were in Kafka; null: it has none.",
+    "headers": "Headers of the record, in their order; a name may occur more than once.",
+    "topic": "Topic that the record was read from.",
+    "partition": "Partition that the record was read from.",
+    "offset": "Offset of the record in its partition.",
+    "timestamp": "Timestamp of the record.",
+    "timestamp_ms": "Exact timestamp in milliseconds, where `timestamp` can only hold the nearest one; else null.",
+    "date": "UTC date of the timestamp, by which the table is partitioned.",
+    "error_class": "Class of the error.",
+    "message": "Message of the error.",
+    "operator": "Operator that failed on the record, as `describe()` names it.",
+    "stacktrace": "Where in the code the error was raised.",
+}
+"""Column of a dead letter or an archived record -> what it means."""
+
+
 def changelog_name(table: str) -> str:
     """The table with every update of a KTable whose snapshot is `table`."""
     return f"{table}_changelog"
@@ -114,32 +162,31 @@ def schemas(sink: DeltaSink) -> tuple[TableSchema, ...]:
     """The physical tables of a sink, first the one with the rows that tasks write.
 
     Raises:
-        TableError: two columns have names that differ only in case.
+        TableError: a column cannot have its name.
     """
     match sink.kind:
         case TableKind.APPEND:
-            return (_table(sink, sink.table, Role.APPEND, (("timestamp", TIMESTAMP), *SOURCE), _SOURCE_STATISTICS),)
+            return (_table(sink, sink.table, Role.APPEND),)
         case TableKind.CHANGELOG:
-            tail = (("timestamp", TIMESTAMP), *SOURCE, ("batch_id", pa.int64()))
-            changelog = _table(
-                sink,
-                changelog_name(sink.table),
-                Role.CHANGELOG,
-                (("op", pa.string()), *tail),
-                (*_SOURCE_STATISTICS, "batch_id"),
+            changelog = _table(sink, changelog_name(sink.table), Role.CHANGELOG)
+            rest = tuple(column for column in changelog.rest if column[0] != "op")
+            updates = None if sink.doc is None else f"{sink.doc} (every update)"
+            return (
+                replace(changelog, description=updates),
+                replace(changelog, name=sink.table, role=Role.SNAPSHOT, rest=rest),
             )
-            return changelog, replace(changelog, name=sink.table, role=Role.SNAPSHOT, rest=tail)
         case TableKind.WINDOWED:
-            rest = (("timestamp", TIMESTAMP), ("is_final", pa.bool_()), (WINDOW_DATE, pa.date32()))
-            bounds = ("window_start", "window_end", "timestamp")
-            table = _table(sink, sink.table, Role.WINDOWED, rest, bounds, between=WINDOW)
-            return (replace(table, partition_by=(WINDOW_DATE,)),)
+            return (replace(_table(sink, sink.table, Role.WINDOWED), partition_by=(WINDOW_DATE,)),)
 
 
 def dead_letter_schema(table: str) -> TableSchema:
     """The table of records that were set aside."""
     return TableSchema(
-        name=table, role=Role.DEAD_LETTERS, rest=DEAD_LETTER, statistics=("topic", "partition", "offset", "timestamp")
+        name=table,
+        role=Role.DEAD_LETTERS,
+        rest=DEAD_LETTER,
+        statistics=("topic", "partition", "offset", "timestamp"),
+        description="Records that could not be processed, as they were read, and what was wrong with each of them.",
     )
 
 
@@ -154,6 +201,7 @@ def archive_schema(table: str) -> TableSchema:
         rest=ARCHIVE,
         partition_by=("date", "partition"),
         statistics=("topic", "offset", "timestamp"),
+        description="Records of Kafka as they were read, for replays of what Kafka has removed since.",
     )
 
 
@@ -179,43 +227,21 @@ def plan_schemas(
     return tuple(tables)
 
 
-def _table(
-    sink: DeltaSink,
-    name: str,
-    role: Role,
-    rest: tuple[tuple[str, pa.DataType], ...],
-    statistics: tuple[str, ...],
-    between: tuple[tuple[str, pa.DataType], ...] = (),
-) -> TableSchema:
-    ours = {column for column, _ in (*between, *rest)}
-    key = _renamed(key_columns(sink.key), ours, "key", name)
-    value = _renamed(flat_columns(sink.value, "value"), ours | {c.name.lower() for c in key}, "value", name)
+def _table(sink: DeltaSink, name: str, role: Role) -> TableSchema:
+    columns, ours = author_columns(sink), OURS[sink.kind]
+    key = tuple(map(arrow_column, columns.key))
     comparable = tuple(column.name for column in key if _is_comparable(column.type))
     return TableSchema(
         name=name,
         role=role,
         key=key,
-        between=between,
-        value=value,
-        rest=rest,
-        statistics=(*comparable, *statistics),
+        between=tuple((column, _TYPES[column]) for column in ours.between),
+        value=tuple(map(arrow_column, columns.value)),
+        rest=tuple((column, _TYPES[column]) for column in ours.after),
+        statistics=(*comparable, *_STATISTICS[sink.kind]),
+        description=sink.doc,
+        sink=sink,
     )
-
-
-def _renamed(columns: list[Column], taken: set[str], prefix: str, table: str) -> tuple[Column, ...]:
-    """Field names that are taken get a prefix; names that still clash are an error."""
-    taken = set(taken)
-    result = []
-    for column in columns:
-        name = f"{prefix}_{column.name}" if column.name.lower() in taken else column.name
-        if name.lower() in taken:
-            raise TableError(
-                f"Table '{table}' would have two columns named '{name}' (Delta ignores the case of letters).",
-                hint="rename one of the fields of the key or value type",
-            )
-        taken.add(name.lower())
-        result.append(replace(column, name=name))
-    return tuple(result)
 
 
 def _is_comparable(kind: pa.DataType) -> bool:

@@ -47,4 +47,4 @@ def check(settings: Settings, name: str, *, run_id: str, samples: int = 5, restr
 
 def _schemas(settings: Settings, name: str) -> tuple[TableSchema, ...]:
     pipeline = jobs.load(settings, name)
-    return plan_schemas(pipeline.plan().tables, pipeline.dead_letter_table)
+    return plan_schemas(pipeline.plan().tables, pipeline.dead_letters.table)

@@ -84,7 +84,7 @@ def begun_later(
         back_ms = lookback_ms(
             topology,
             [sink for sink in topology.tables if sink.table in plan.tables],
-            dead_letters=pipeline.dead_letter_table in plan.tables,
+            dead_letters=pipeline.dead_letters.table in plan.tables,
             whole=whole,
         )
     except NeedsAllHistory as reason:

@@ -103,7 +103,7 @@ def require_some(
 
 def published_tables(pipeline: Pipeline, plan: ReplayPlan) -> list[TableSchema]:
     """The tables that a replay publishes."""
-    schemas = plan_schemas(pipeline.plan().tables, pipeline.dead_letter_table)
+    schemas = plan_schemas(pipeline.plan().tables, pipeline.dead_letters.table)
     return [schema for schema in schemas if schema.name in plan.tables]
 
 

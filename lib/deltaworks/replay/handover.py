@@ -151,7 +151,7 @@ def _switch(
     same_topics.require_unchanged(plan, Broker(settings.bootstrap).topic_ids)
     report("making the checkpoint")
     topology = pipeline.plan()
-    prepared = topics.prepare(settings.bootstrap, pipeline, topology)
+    prepared = topics.prepare(settings.bootstrap, pipeline, topology, begun=True)
     handover.make_checkpoint(
         own,
         topology,
@@ -165,7 +165,7 @@ def _switch(
     )
     handover.require_switchable(own, plan.run_id)
     report("switching the tables")
-    schemas = plan_schemas(topology.tables, pipeline.dead_letter_table, pipeline.archives(topology).tables)
+    schemas = plan_schemas(topology.tables, pipeline.dead_letters.table, pipeline.archives(topology).tables)
     request, record = request_of(paths, plan), own.handover(plan.run_id)
     ownership.hand_over(settings.tables, paths.tables, schemas, request, record, generation)
     reach("handover.between_switch")

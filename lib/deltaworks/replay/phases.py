@@ -233,7 +233,7 @@ class ReplayRun:
             windowed = days.windowed_tables(self.schemas)
             ends_ms = {name: days.publishable(roots, [name], (), None, None)[1] for name in windowed}
         return comparison.compare(
-            plan_schemas(self.pipeline.plan().tables, self.pipeline.dead_letter_table),
+            plan_schemas(self.pipeline.plan().tables, self.pipeline.dead_letters.table),
             self.settings.tables,
             self.paths.tables,
             from_ms=from_ms,

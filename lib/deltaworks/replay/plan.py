@@ -217,7 +217,7 @@ def _partitions(pipeline: Pipeline, plan: Plan, checkpoint: CheckpointPlan, ends
 
 def _tables(pipeline: Pipeline, plan: Plan, request: ReplayRequest) -> tuple[str, ...]:
     """The tables to publish: the requested ones, or all that can be."""
-    schemas = {schema.name: schema for schema in plan_schemas(plan.tables, pipeline.dead_letter_table)}
+    schemas = {schema.name: schema for schema in plan_schemas(plan.tables, pipeline.dead_letters.table)}
     unknown = [table for table in request.tables if table not in schemas]
     if unknown:
         raise ConfigurationError(

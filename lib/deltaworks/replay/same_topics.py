@@ -48,7 +48,7 @@ def gone(read: Iterable[str], recorded: Mapping[str, str], there: Mapping[str, s
 def latest_before_ms(plan: ReplayPlan, pipeline: Pipeline, topic: str) -> int | None:
     """The latest time of any record from before a topic was recreated; None: unknown."""
     limit = next((each.timestamps for each in pipeline.topics if each.name == topic), None)
-    if limit is None or (limit.otherwise == "dead_letter" and pipeline.dead_letter_table in plan.tables):
+    if limit is None or (limit.otherwise == "dead_letter" and pipeline.dead_letters.table in plan.tables):
         return None
     return plan.recreated[topic].before_ms + limit.max_ahead // timedelta(milliseconds=1)
 

@@ -149,7 +149,7 @@ def judge(
     verdicts = gate(
         paths.tables,
         settings.tables,
-        schemas=plan_schemas(pipeline.plan().tables, pipeline.dead_letter_table),
+        schemas=plan_schemas(pipeline.plan().tables, pipeline.dead_letters.table),
         suites=found,
         scope=scope,
         published=plan.tables,

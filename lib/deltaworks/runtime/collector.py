@@ -51,15 +51,15 @@ class TaskCollector:
         tables = plan.stages[stage].tables
         self._kafka = KafkaSink(connect)
         self._tables = TableSink(
-            TaskTables(tables_root, tables, pipeline.dead_letter_table, stage=stage, task=task),
+            TaskTables(tables_root, tables, pipeline.dead_letters.table, stage=stage, task=task),
             ArchiveWriter(tables_root, pipeline.archives(plan).table, task=task),
         )
         self._author_sinks = author_sinks
         self._sinks: tuple[TaskSink, ...] = (self._tables, self._kafka, author_sinks)
         """In the order in which they prepare, commit and abort."""
         self._table_of = {sink.name: sink.table for sink in tables}
-        self._dead_letter_topic = pipeline.dead_letter_topic
-        self._has_dead_letter_table = pipeline.dead_letter_table is not None
+        self._dead_letter_topic = pipeline.dead_letters.topic
+        self._has_dead_letter_table = pipeline.dead_letters.table is not None
         self._task = task
         self._readers = {exchange: s.index for s in plan.stages for exchange in s.exchanges_in}
         self._exchanges = ExchangeOutput(task, -1)

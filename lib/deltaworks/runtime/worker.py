@@ -155,7 +155,7 @@ class KafkaClients:
             pipeline: its dead letters have a topic.
             plan: names the other topics that are written, as far as they are not computed.
         """
-        written = {*plan.sink_topics, *((pipeline.dead_letter_topic,) if pipeline.dead_letter_topic else ())}
+        written = {*plan.sink_topics, *((pipeline.dead_letters.topic,) if pipeline.dead_letters.topic else ())}
         history = History(config.bootstrap, Path(config.tables_root), Archives.of(plan))
         return cls(config, pipeline.name, TopicLimits(config.bootstrap, written), history)
 

@@ -140,7 +140,7 @@ class Beginning:
             self.pipeline.name,
             checkpoint.query_id,
             self.plan.tables,
-            self.pipeline.dead_letter_table,
+            self.pipeline.dead_letters.table,
             archives=self.pipeline.archives(self.plan).tables,
         )
         committer.open(self.generation)
@@ -183,7 +183,7 @@ class Beginning:
             yield Done(f"Kafka (task {stage}-{task})", marker.batch, token(marker.intent))
 
     def _writes_to_kafka(self) -> bool:
-        return bool(self.plan.sink_topics or self.pipeline.dead_letter_topic)
+        return bool(self.plan.sink_topics or self.pipeline.dead_letters.topic)
 
     def _open(
         self, checkpoint: CheckpointPlan, intents: Intents, committed: int, done: Sequence[Done]

@@ -167,7 +167,10 @@ class StreamDriver:
         """
         try:
             self._health.write("starting")
-            self._topics = topics.prepare(self._settings.bootstrap, self._pipeline, self._plan)
+            begun_before = self._paths.current.plan.exists()
+            self._topics = topics.prepare(self._settings.bootstrap, self._pipeline, self._plan, begun=begun_before)
+            for topic in self._topics.empty:
+                _log.warning("topic '%s' did not exist and was created; check its spelling if it should have", topic)
             beginning = Beginning(
                 self._pipeline, self._plan, self._settings, self._paths, self._topics, self._generation, self._code
             )
@@ -175,7 +178,7 @@ class StreamDriver:
             if isinstance(begun, Intent):
                 return begun
             self._begin(begun, finish_batch=finish_batch)
-            with self._session(begun.checkpoint) as spark:
+            with self._pipeline.running(), self._session(begun.checkpoint) as spark:
                 self._run_query(spark, begun, until_caught_up=until_caught_up or finish_batch)
         except BaseException as error:
             if self._batch is not None and oversized.told(self._paths.current.open_batch, self._batch, error):
@@ -271,7 +274,8 @@ class StreamDriver:
         source = self._source(routing, begun)
         self._planner = KafkaRangesReader(source)
         config = HostConfig(
-            pipeline=cloudpickle.dumps(self._pipeline),  # type: ignore[no-untyped-call]
+            # Hooks belong to the driver: what they hold need not be sent to workers.
+            pipeline=cloudpickle.dumps(replace(self._pipeline, on_start=None, on_stop=None)),  # type: ignore[no-untyped-call]
             bootstrap=self._settings.bootstrap,
             query_id=checkpoint.query_id,
             generation=self._generation,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Self, TypeVar, overload
@@ -77,7 +77,8 @@ class TopologyTestDriver(Hinted):
     earlier results can still be read. With `"continue"` the record goes to `dead_letters`, and to the pipeline's
     dead letter topic if it has one.
 
-    **The end.** `close()`, or a `with` block, closes the processors that you wrote. The fixture `driver_for` of the
+    **The end.** `close()`, or a `with` block, closes the processors that you wrote and calls the pipeline's `on_stop`;
+    its `on_start` is called when the driver is made. The fixture `driver_for` of the
     pytest plugin does it for you.
 
     **What it does not simulate.** Partitions: every topic has one, and every stage has one task, so co-partitioning
@@ -136,7 +137,7 @@ class TopologyTestDriver(Hinted):
         wall_clock_ms = instant_ms(initial_wall_clock, "initial_wall_clock=")
         plan = topology.plan() if isinstance(topology, Pipeline) else topology
         if isinstance(topology, Pipeline):
-            dead_letter_topic = dead_letter_topic or topology.dead_letter_topic
+            dead_letter_topic = dead_letter_topic or topology.dead_letters.topic
             errors = errors or topology.errors
             idle_timeout = topology.idle_timeout if idle_timeout is None else idle_timeout
             max_task_idle = topology.max_task_idle if max_task_idle is None else max_task_idle
@@ -165,6 +166,10 @@ class TopologyTestDriver(Hinted):
         self._waits = max_task_idle is not None
         self._one_task = one_task
         self._failure: Exception | None = None
+        self._running: AbstractContextManager[None] = (
+            topology.running() if isinstance(topology, Pipeline) else nullcontext()
+        )
+        self._running.__enter__()
 
     def __repr__(self) -> str:
         metrics = self.metrics
@@ -367,11 +372,19 @@ class TopologyTestDriver(Hinted):
                 self._run_until_idle()
 
     def close(self) -> None:
-        """Closes the users' processors, unless one has failed; the output can still be read."""
-        if self._failure is None:
-            for stage in self._all_stages:
-                stage.task.close()
-            self._failure = ValueError("the test driver is closed")
+        """Closes the users' processors, unless one has failed, then calls `on_stop`; output can still be read."""
+        failure, running = self._failure, self._running
+        self._running = nullcontext()
+        try:
+            if failure is None:
+                self._failure = ValueError("the test driver is closed")
+                for stage in self._all_stages:
+                    stage.task.close()
+        except Exception as error:
+            failure = error
+            raise
+        finally:
+            running.__exit__(None if failure is None else type(failure), failure, None)
 
     def __enter__(self) -> Self:
         return self

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
 from typing import TypeVar
 
-from deltaworks.errors import Problem
+from deltaworks.errors import Problem, TableError
 from deltaworks.names import STORE, TABLE, TOPIC
 from deltaworks.topology.nodes import (
     AnyNode,
@@ -25,6 +25,7 @@ from deltaworks.topology.nodes import (
 from deltaworks.topology.nodes.base import Origin
 from deltaworks.topology.nodes.sinks import TableKind
 from deltaworks.topology.stages import StoreSpec
+from deltaworks.topology.table_columns import author_columns
 
 T = TypeVar("T")
 
@@ -124,7 +125,7 @@ def _sources(nodes: Sequence[AnyNode]) -> Iterator[Problem]:
             elif kinds == {True}:
                 hint = "keep the table in a variable and use it twice"
             else:
-                hint = "read it with one key type and one value type, and with the same other topics"
+                hint = "read it with one key type, one value type and one on_null=, and with the same other topics"
             yield Problem(f"topic '{topic}' is read twice; the first time at {first.origin}.", _at(again.origin), hint)
 
 
@@ -158,6 +159,10 @@ def _tables(nodes: Iterable[AnyNode]) -> Iterator[Problem]:
     for sink in sinks:
         if not TABLE.allows(sink.table):
             yield Problem(f"'{sink.table}' cannot be {TABLE.what}.", _at(sink.origin), f"use {TABLE.valid}")
+        try:
+            author_columns(sink)
+        except TableError as error:
+            yield Problem(error.message, _at(sink.origin), error.hint)
     for first, again in _repeated((name.lower(), sink) for sink in sinks for name in table_names(sink)):
         yield Problem(
             f"Delta table '{again.table}' is also written at {first.origin}; a table has one writer.",

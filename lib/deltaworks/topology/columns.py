@@ -17,7 +17,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from enum import Enum
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Annotated, Any, Literal, Union
 
 import msgspec
@@ -115,12 +115,16 @@ class TypedColumn:
     """The cell of an object that is not None; None: the object itself."""
     is_optional: bool = False
     """Whether None is a value of its type."""
+    field: str | None = None
+    """The field that it comes from; None: it is the object itself, or an item of a tuple."""
+    hint: Any = None
+    """Its Python type."""
 
 
 def flat_columns(kind: Any, scalar: str) -> list[TypedColumn]:
     """The columns of a key or value type: one per field, or a single one named `scalar`."""
     if (parts := _fields(_strip(kind))) is None:
-        return [TypedColumn(scalar, column_type(kind))]
+        return [TypedColumn(scalar, column_type(kind), hint=kind)]
     within = (_strip(kind),)
     return [
         TypedColumn(
@@ -128,17 +132,38 @@ def flat_columns(kind: Any, scalar: str) -> list[TypedColumn]:
             column_type(part, within),
             _get_if_set(name) if _mentions(part, msgspec.UnsetType) else attrgetter(name),
             _mentions(part, types.NoneType) or _mentions(part, msgspec.UnsetType),
+            field=name,
+            hint=part,
         )
         for name, part in parts
     ]
 
 
-def key_columns(kind: Any) -> list[TypedColumn]:
-    """Like `flat_columns`; lists, maps and nested objects become JSON text, as rows are found by the cells of keys."""
+def key_columns(kind: Any, scalar: str = "key", *, items: bool = False) -> list[TypedColumn]:
+    """Like `flat_columns`; lists, maps and nested objects become JSON text, as rows are found by the cells of keys.
+
+    Args:
+        kind: The type of the key.
+        scalar: Name of the column of a key that is a single one.
+        items: A `tuple[str, int]` gives a column per item, "0", "1", instead of JSON text.
+    """
+    columns = flat_columns(kind, scalar)
+    parts = typing.get_args(_strip(kind))
+    if items and typing.get_origin(_strip(kind)) is tuple and Ellipsis not in parts:
+        columns = [
+            TypedColumn(str(number), column_type(part), itemgetter(number), _mentions(part, types.NoneType), hint=part)
+            for number, part in enumerate(parts)
+        ]
     return [
         replace(column, type=JsonText()) if isinstance(column.type, Listed | Mapped | Nested) else column
-        for column in flat_columns(kind, "key")
+        for column in columns
     ]
+
+
+def record_class(kind: Any) -> type | None:
+    """The Struct, dataclass or NamedTuple whose fields are columns; None: the type gives a single column."""
+    kind = _strip(kind)
+    return None if _fields(kind) is None else typing.get_origin(kind) or kind
 
 
 def column_type(kind: Any, within: tuple[Any, ...] = ()) -> ColumnType:

@@ -24,7 +24,22 @@ _STANDS_FOR = {
     "SessionAccess": "SessionStore",
 }
 """A class of ours -> the public one whose entries it has below."""
+_STORES = {
+    "key_value": "Stores.key_value('name', key=str, value=int)",
+    "timestamped_key_value": "Stores.timestamped_key_value('name', key=str, value=int)",
+    "versioned_key_value": "Stores.versioned('name', key=str, value=int, history=timedelta(days=1))",
+    "window": "Stores.window('name', key=str, value=int, window_size=..., retention=...)",
+    "timestamped_window": "Stores.timestamped_window('name', key=str, value=int, window_size=..., retention=...)",
+    "session": "Stores.session('name', key=str, value=int, retention=timedelta(days=1))",
+}
+"""A kind of store -> its declaration, in place of a supplier and a builder."""
 _INSTEAD: dict[str, dict[str, str]] = {
+    "Stores": {
+        **{f"{how}{kind}_store": call for how in ("persistent_", "in_memory_") for kind, call in _STORES.items()},
+        **{f"{kind}_store_builder": call for kind, call in _STORES.items()},
+        "lru_map": "Stores.lru('name', key=str, value=int, max_entries=100)",
+        "custom_store_builder": "Stores.custom('name', MyStore)",
+    },
     "Record": {"timestamp": "timestamp_ms"},
     "FixedKeyRecord": {"timestamp": "timestamp_ms", "with_key": "Processor, which may change keys, in process(...)"},
     "RecordContext": {"timestamp": "timestamp_ms"},
@@ -74,6 +89,10 @@ _INSTEAD: dict[str, dict[str, str]] = {
     "StoreBuilder": {
         "build": "builder.add_state_store(store); each task builds its own",
         "logging_enabled": "nothing: stores always come back",
+        "with_caching_enabled": "Stores.key_value('name', key=str, value=int, caching=True)",
+        "with_caching_disabled": "Stores.key_value('name', key=str, value=int, caching=False)",
+        "with_logging_enabled": "Stores.key_value('name', key=str, value=int, logging=True)",
+        "with_logging_disabled": "Stores.key_value('name', key=str, value=int, logging=False)",
         "log_config": "nothing: there is no topic to configure",
     },
     "Materialized": {

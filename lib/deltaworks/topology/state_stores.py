@@ -51,7 +51,7 @@ class KeyValueStore(Protocol[K, V]):
     ...         if seen.put_if_absent(record.key, record.value) is None:
     ...             self.context.forward(record)
     >>> builder = StreamsBuilder()
-    >>> seen = Stores.key_value_store_builder(Stores.persistent_key_value_store("seen"), key=str, value=str)
+    >>> seen = Stores.key_value("seen", key=str, value=str)
     >>> builder.add_state_store(seen).stream("in", key=str, value=str).process(New, "seen").to("new")
     >>> driver = TopologyTestDriver(builder.build())
     >>> driver.create_input_topic("in").pipe_key_value_list([("a", "1"), ("b", "2"), ("a", "3")])

@@ -78,11 +78,26 @@ def test_a_checkpoint_of_another_plan_is_found_and_left_as_it_is(kafka: LiveStac
     assert kept.read_bytes() == bytes_before
 
 
-def test_a_topic_that_nobody_declared_or_writes_is_named(kafka: LiveStack, tmp_path: Path) -> None:
+def test_a_missing_topic_that_is_only_read_is_created_and_named(kafka: LiveStack, tmp_path: Path) -> None:
     settings = project(kafka, tmp_path, "preflight_c", declared="")
 
-    with pytest.raises(KafkaTopicError, match="topics that do not exist: preflight_c-in"):
-        check(settings, "preflight_c")
+    assert check(settings, "preflight_c") == [
+        "created preflight_c-in, preflight_c-out",
+        "check the spelling of preflight_c-in if it should have existed: the pipeline reads it",
+        "4 tasks; starts with a new checkpoint",
+    ]
+
+
+def test_a_topic_that_is_only_read_and_is_gone_is_not_created_again(kafka: LiveStack, tmp_path: Path) -> None:
+    settings = project(kafka, tmp_path, "preflight_g", declared="")
+    plan = jobs.load(settings, "preflight_g").plan()
+    kept = PipelinePaths.of(settings, "preflight_g").current.plan
+    checkpoint.open_plan(kept, "preflight_g", plan.fingerprint(), {"preflight_g-in": 4}, (4,), 2)
+
+    with pytest.raises(KafkaTopicError, match="topics that do not exist any more: preflight_g-in"):
+        check(settings, "preflight_g")
+
+    assert "preflight_g-in" not in admin.partition_counts(kafka.bootstrap)
 
 
 def test_a_topology_that_cannot_be_built_is_found(kafka: LiveStack, tmp_path: Path) -> None:

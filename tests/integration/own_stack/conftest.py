@@ -26,7 +26,7 @@ JOB = '''"""Words of {name}, counted per ten minutes."""
 
 from datetime import timedelta
 
-from deltaworks import Pipeline, StreamsBuilder, TimeWindows, Topic
+from deltaworks import DeadLetters, Pipeline, StreamsBuilder, TimeWindows, Topic
 
 
 def topology(builder: StreamsBuilder) -> None:
@@ -52,8 +52,7 @@ pipeline = Pipeline(
     topology=topology,
     topics=(Topic("{name}-lines", partitions=2),),
     on_error="continue",
-    dead_letter_topic="{name}-dead",
-    dead_letter_table="{name}_dead",
+    dead_letters=DeadLetters(topic="{name}-dead", table="{name}_dead"),
 )
 '''
 

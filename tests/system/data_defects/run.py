@@ -63,6 +63,6 @@ def run(job: str, home: Path, *, records: int, seed: int, per_batch: int | None 
     return Run(
         job,
         stream.settings.tables,
-        plan_schemas(stream.plan.tables, pipeline.dead_letter_table),
+        plan_schemas(stream.plan.tables, pipeline.dead_letters.table),
         Scope(end_offsets=ends, last_batch=stream.batch_id - 1),
     )

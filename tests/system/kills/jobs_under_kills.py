@@ -59,7 +59,7 @@ class JobsUnderKills:
     def deploy(self) -> None:
         """Starts every stream."""
         for name, pipeline in self.pipelines.items():
-            prepare(self.settings.bootstrap, pipeline, pipeline.plan())
+            prepare(self.settings.bootstrap, pipeline, pipeline.plan(), begun=False)
             begun = time.monotonic()
             actions.deploy(self.settings, name, requested_by="check-jobs", launch_s=_WAIT_S)
             print(f"{name:12} runs after {time.monotonic() - begun:.0f} s", flush=True)

@@ -132,7 +132,7 @@ HUNGRY = '''"""Passes numbers on, as far as there is memory for them."""
 
 from pathlib import Path
 
-from deltaworks import Pipeline, StreamsBuilder, Topic
+from deltaworks import DeadLetters, Pipeline, StreamsBuilder, Topic
 
 
 def through(number: int) -> int:
@@ -151,7 +151,7 @@ pipeline = Pipeline(
     topology=topology,
     topics=(Topic("memory-in", 2), Topic("memory-out", 2)),
     on_error="continue",
-    dead_letter_topic="memory-dead",
+    dead_letters=DeadLetters(topic="memory-dead"),
 )
 '''
 

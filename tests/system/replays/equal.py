@@ -64,7 +64,7 @@ def _caught_up(project: Project, name: str) -> bool:
 def replay(project: Project, name: str, findings: Findings) -> tuple[ReplayPlan, Comparison] | None:
     """One job: processed again, compared, thrown away. None: it was not replayed."""
     pipeline = jobs.load(project.settings, name)
-    tables = [schema.name for schema in plan_schemas(pipeline.plan().tables, pipeline.dead_letter_table)]
+    tables = [schema.name for schema in plan_schemas(pipeline.plan().tables, pipeline.dead_letters.table)]
     answer = project.deltaworks("replay", name, "--hand-over", "--until", "compare")  # all tables, whatever their days
     if not findings.holds(f"{name}: replayed (exit code {answer.code})", answer.code == 0):
         findings.say(answer.text)

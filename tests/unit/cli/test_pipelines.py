@@ -127,7 +127,7 @@ def test_deploy_without_the_registry_changes_nothing(
         ),
         (
             "from deltaworks import Stores\n\nStores.keyValueStoreBuilder()\n",
-            "at {job}:3\n  Hint: key_value_store_builder(...)",
+            "at {job}:3\n  Hint: Stores.key_value('name', key=str, value=int)",
         ),
         ("import deltaworks\npipeline = (\n", "SyntaxError: '(' was never closed.\n  at {job}:2"),
     ],

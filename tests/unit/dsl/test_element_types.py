@@ -55,6 +55,31 @@ sessions = SessionWindows(gap=timedelta(minutes=30), grace=timedelta(0))
 """
 
 SNIPPETS = {
+    "numbers of grouped streams and tables": """
+grouped, hours, visits = orders.group_by_key(), orders.group_by_key().windowed_by(hourly), orders.group_by_key()
+revenue: KTable[str, Decimal] = grouped.sum(lambda order: order.amount, value=Decimal, store="a")
+grouped.sum(lambda order: order.amuont, store="a")  # error: no attribute "amuont"
+per_hour: KTable[Windowed[str], Decimal] = hours.max(lambda order: order.amount, store="b")
+grouped.sum(store="c")  # error: Missing positional argument "selector"
+grouped.mean(store="c")  # error: No overload
+first: KTable[str, str] = grouped.min(lambda order: order.order_id, store="d")
+grouped.min(lambda order: order, store="d")  # error: has incompatible type
+lengths: KTable[str, Decimal] = grouped.mean(lambda order: len(order.order_id), value=int, store="e")
+halves: KTable[str, float] = grouped.mean(lambda order: 0.5, value=float, store="f")
+numbers = builder.stream("numbers", key=str, value=int).group_by_key()
+totals: KTable[str, int] = numbers.sum(store="g")
+wrong: KTable[str, int] = numbers.mean(store="h")  # error: Incompatible types in assignment
+in_sessions: KTable[Windowed[str], Decimal] = numbers.windowed_by(sessions).mean(store="i")
+regrouped = users.group_by(lambda _, user: (user.name, user), key=str, value=User)
+users.group_by(lambda _, user: (user.name, 1), key=str, value=int).sum(store="l").filter(lambda _, n: n > 0)
+letters: KTable[str, int] = regrouped.sum(lambda user: len(user.name), value=int, store="j")
+regrouped.max(lambda user: user.name, store="k")  # error: no attribute "max"
+regrouped.sum(lambda user: 0.5, value=float, store="k")  # error: cannot be "float"
+""",
+    "null values": """
+builder.stream("nulls", key=str, value=Order, on_null="skip").map_values(lambda order: order.amount)
+builder.stream("nulls", key=str, value=Order, on_null="drop")  # error: incompatible type "Literal['drop']"
+""",
     "joins of streams and global tables": """
 near = JoinWindows(difference=timedelta(seconds=1), grace=timedelta(0))
 orders.join(orders, lambda one, two: one.amount + two.amount, near, store="a").filter(lambda _, n: n > 0)
@@ -128,7 +153,7 @@ by_user = orders.map_values(named_user, value=Optional[User])
 by_user.filter(lambda _, user: user.name != "")  # error: Item "None" of "User | None" has no attribute "name"
 orders.map_values(named_user, value=User)  # error: Argument 1 to "map_values"
 orders.map_values(str, value=Optional[User])  # error: Argument "value" to "map_values"
-keyed = Stores.key_value_store_builder(Stores.persistent_key_value_store("w"), key=Windowed[str], value=int)
+keyed = Stores.key_value("w", key=Windowed[str], value=int)
 typed: StoreBuilder[KeyValueStore[Windowed[str], int]] = keyed
 other: StoreBuilder[KeyValueStore[str, int]] = keyed  # error: Incompatible types in assignment
 """,
@@ -210,7 +235,7 @@ orders.process_values(Names)  # error: Argument 1 to "process_values"
 users.to_stream().process_values(Names, "names").map_values(lambda name: name.upper())
 users.to_stream().process_values(Names).map_values(lambda name: name.amount)  # error: no attribute "amount"
 enriched.process(Amounts)
-store = Stores.key_value_store_builder(Stores.lru_map("s", 5), str, Order)
+store = Stores.lru("s", key=str, value=Order, max_entries=5)
 builder.add_global_store(store, "t", Amounts, key=str, value=User)  # error: Argument 3 to "add_global_store"
 """,
     "stream-stream joins": """
@@ -438,10 +463,11 @@ Suppressed.until_time_limit(60, BufferConfig.unbounded())  # error: Argument 1 t
 from deltaworks import SessionStore, TimestampedKeyValueStore, TimestampedWindowStore
 from deltaworks import VersionedKeyValueStore, WindowStore
 
-counts = Stores.key_value_store_builder(Stores.persistent_key_value_store("counts"), str, int)
+counts = Stores.key_value("counts", key=str, value=int, caching=True)
 builder.add_state_store(counts)
-builder.add_state_store(Stores.persistent_key_value_store("counts"))  # error: Argument 1 to "add_state_store"
-Stores.window_store_builder(Stores.persistent_key_value_store("w"), str, int)  # error: Argument 1 to
+builder.add_state_store("counts")  # error: Argument 1 to "add_state_store"
+Stores.window("w", key=str, value=int)  # error: Missing named argument "window_size"
+Stores.key_value("w", key=str, value=int, cached=True)  # error: Unexpected keyword argument "cached"
 
 def use(
     kv: KeyValueStore[str, int],
@@ -500,7 +526,7 @@ builder.stream("a", key=str, value=Order, timestamp_extractor=lambda record, tim
 versioned = builder.table("b", key=str, value=User, store=Materialized("b", history=timedelta(hours=1)))
 versioned.filter(lambda _, user: user.name != "")
 Materialized("b", history=60)  # error: Argument "history" to "Materialized"
-orders.group_by_key().count(store=Stores.persistent_key_value_store("b"))  # error: Argument "store" to "count"
+orders.group_by_key().count(store=Stores.key_value("b", key=str, value=int))  # error: Argument "store" to "count"
 orders.join(users, enrich, grace=60)  # error: No overload variant of "join" of "KStreamJoins"
 orders.to(lambda key, order, context: "out")  # error: Argument 1 to "to" of "KStream"
 orders.to_extracted(lambda key, order, context: order.order_id)
@@ -511,6 +537,18 @@ orders.to_extracted(lambda key, order, context: order.amount)  # error: Incompat
 orders.windowed_by(hourly)  # error: "KStream[str, Order]" has no attribute "windowed_by"
 users.to("out")  # error: "KTable[str, User]" has no attribute "to"
 orders.mapValues(str)  # error: "KStream[str, Order]" has no attribute "mapValues"
+""",
+    "columns of tables": """
+from typing import Annotated
+
+from deltaworks import Doc
+
+orders.to_delta("a", key="user_id", doc="Orders", key_type=Annotated[str, Doc("The user")])
+orders.to_delta("b", key=("store", "item"), key_type=str)
+orders.group_by_key().count(store="c").to_delta("c", key="user_id", value="orders", value_type=int)
+orders.to_delta("d", key=str)  # error: Argument "key" to "to_delta" of "KStream"
+users.to_delta("e", value=User)  # error: Argument "value" to "to_delta" of "KTable"
+users.to_delta("f", doc=3)  # error: Argument "doc" to "to_delta" of "KTable"
 """,
     "types that do not fit": """
 orders.merge(enriched)  # error: Argument 1 to "merge" of "KStream" has

@@ -96,7 +96,7 @@ CASES: dict[Callable[..., Any], tuple[str, str | None]] = {
         f"ImportError: deltaworks has no 'Consumed'. Use instead: {kafka_names.INSTEAD['Consumed']}.",
         None,
     ),
-    name_of_a_store: ("Stores has no method 'keyValueStoreBuilder'.", "key_value_store_builder(...)"),
+    name_of_a_store: ("Stores has no method 'keyValueStoreBuilder'.", "Stores.key_value('name', key=str, value=int)"),
     details_of_a_store: ("Materialized has no method 'as_'.", "store='name', or Materialized('name', ...)"),
     in_a_helper: ("KeyError: topic.", None),
     in_the_standard_library: (

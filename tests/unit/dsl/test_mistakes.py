@@ -53,7 +53,7 @@ SECOND = timedelta(seconds=1)
 SECONDS = TimeWindows(size=SECOND, grace=timedelta(0))
 NEAR = JoinWindows(difference=SECOND, grace=timedelta(0))
 SESSIONS = SessionWindows(gap=SECOND, grace=timedelta(0))
-COUNTS = Stores.key_value_store_builder(Stores.persistent_key_value_store("counts"), str, int)
+COUNTS = Stores.key_value("counts", key=str, value=int)
 FILE = str(Path(__file__)).removeprefix(f"{Path.cwd()}/")
 ASIDE = 'Hint: Pipeline(..., on_error="continue") sets such records aside as dead letters and goes on.'
 
@@ -850,12 +850,12 @@ def one_store_for_two_aggregates(shop: Shop) -> None:
 
 @told(
     """
-    store= takes a name, such as store='counts', or a Materialized, but got a KeyValueSupplier
+    store= takes a name, such as store='counts', or a Materialized, but got a StoreBuilder
     """,
     TypeError,
 )
-def a_supplier_of_stores_as_a_store(shop: Shop) -> None:
-    shop.orders.group_by_key().count(store=Stores.persistent_key_value_store("counts"))  # here
+def a_declared_store_as_that_of_an_operator(shop: Shop) -> None:
+    shop.orders.group_by_key().count(store=Stores.key_value("counts", key=str, value=int))  # here
 
 
 @told(
@@ -1117,36 +1117,39 @@ def a_store_that_nobody_added(shop: Shop) -> None:
 
 @told(
     """
-    process: a store is connected by its name, not by a StoreBuilder.
+    process: a store is given by its name or its declaration, but got the class Counting.
       at {here}
-      Hint: builder.add_state_store(...), then process(..., 'name')
+      Hint: process(..., Stores.key_value('counts', key=str, value=int))
     """,
 )
-def a_store_connected_by_its_builder(shop: Shop) -> None:
-    shop.builder.add_state_store(COUNTS)
-    shop.orders.process(Counting, COUNTS).to("out")  # here
+def a_store_that_is_none(shop: Shop) -> None:
+    store: Any = Counting
+    shop.orders.process(Counting, store).to("out")  # here
 
 
 @told(
     """
-    a store to be added must be a StoreBuilder, but is a KeyValueSupplier.
+    a store to be added must be a StoreBuilder, but is 'counts'.
       at {here}
-      Hint: Stores.key_value_store_builder(Stores.persistent_key_value_store('counts'), key=str, value=int)
+      Hint: Stores.key_value('counts', key=str, value=int)
     """,
 )
-def a_supplier_of_stores_added_as_a_store(shop: Shop) -> None:
-    shop.builder.add_state_store(Stores.persistent_key_value_store("counts"))  # here
+def a_name_added_as_a_store(shop: Shop) -> None:
+    store: Any = "counts"
+    shop.builder.add_state_store(store)  # here
 
 
 @told(
     """
-    the builder of a store needs a supplier, such as Stores.persistent_key_value_store('counts'), but got 'counts'
+    Stores has no method 'persistentKeyValueStore'.
+        at {here}
+        Hint: Stores.key_value('name', key=str, value=int)
     """,
-    TypeError,
+    AttributeError,
 )
-def a_name_in_place_of_a_supplier_of_stores(shop: Shop) -> None:
-    name: Any = "counts"
-    Stores.key_value_store_builder(name, str, int)  # here
+def a_supplier_of_stores_of_kafka_streams(shop: Shop) -> None:
+    stores: Any = Stores
+    stores.persistentKeyValueStore("counts")  # here
 
 
 @told(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from deltaworks import EmitStrategy, Pipeline, StreamsBuilder, TimeWindows, Topic, Topology, TopologyError
+from deltaworks import DeadLetters, EmitStrategy, Pipeline, StreamsBuilder, TimeWindows, Topic, Topology, TopologyError
 from deltaworks.topology.nodes import WindowAggregate
 
 
@@ -70,9 +70,11 @@ def test_a_pipeline_takes_no_more_shards_than_it_wants_or_is_given(wanted: int |
     ("settings", "what"),
     [
         ({"name": "a b"}, "'a b' cannot be the name of a pipeline."),
-        ({"dead_letter_table": "../letters"}, "'../letters' cannot be the name of a Delta table."),
-        ({"dead_letter_table": "users_changelog"}, "'users_changelog' is also written by the topology"),
-        ({"dead_letter_topic": "users"}, "'users' is read by the topology"),
+        ({"dead_letters": DeadLetters(table="../letters")}, "'../letters' cannot be the name of a Delta table."),
+        ({"dead_letters": DeadLetters(table="users_changelog")}, "'users_changelog' is also written by the topology"),
+        ({"dead_letters": DeadLetters(topic="users")}, "'users' is read by the topology"),
+        ({"dead_letters": DeadLetters(topic="a b")}, "'a b' cannot be the name of a topic."),
+        ({"dead_letters": "letters"}, "dead_letters= is 'letters', not DeadLetters."),
         ({"topics": (Topic("users"), Topic("users", partitions=1))}, "topic 'users' is declared twice."),
         ({"trigger_interval": timedelta(seconds=-1)}, "trigger_interval is negative."),
         ({"max_trigger_interval": timedelta(seconds=-1)}, "max_trigger_interval is negative."),
@@ -88,6 +90,24 @@ def test_a_setting_that_does_not_fit_the_topology_is_told(settings: dict[str, An
     (problem,) = error.value.problems
     assert what in problem.what
     assert problem.hint
+
+
+@pytest.mark.parametrize(
+    ("gone", "hint"),
+    [
+        ({"dead_letter_topic": "letters"}, "dead_letters=DeadLetters(topic='letters')"),
+        ({"dead_letter_table": "letters"}, "dead_letters=DeadLetters(table='letters')"),
+        ({"dead_letters_keep_bytes": True}, "dead_letters=DeadLetters(keep_bytes=True)"),
+    ],
+)
+def test_an_argument_of_an_earlier_version_is_refused_with_a_hint(gone: dict[str, Any], hint: str) -> None:
+    with pytest.raises(TypeError) as error:
+        Pipeline(name="users", topology=topology, **gone)
+
+    what, where, how = str(error.value).splitlines()
+    assert what == f"Pipeline has no argument '{next(iter(gone))}'."
+    assert "test_pipeline.py:" in where
+    assert how == f"    Hint: {hint}"
 
 
 def test_problems_of_the_topology_carry_the_name_of_the_pipeline() -> None:

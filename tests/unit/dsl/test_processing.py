@@ -21,7 +21,7 @@ from deltaworks import (
 )
 from deltaworks.testing import TopologyTestDriver
 
-COUNTS = Stores.key_value_store_builder(Stores.persistent_key_value_store("counts"), key=str, value=int)
+COUNTS = Stores.key_value("counts", key=str, value=int)
 
 
 class Count(Processor[str, str, str, int]):
@@ -165,7 +165,7 @@ def test_every_wrong_supplier_is_told_at_once() -> None:
     stream.process(lambda: one, key=str, value=int)
     stream.process(Length, key=str, value=int)  # type: ignore[arg-type]
     stream.process(Count, "missing", key=str, value=int)
-    stream.process(Count, COUNTS, key=str, value=int)  # type: ignore[arg-type]
+    stream.process(Count, 7, key=str, value=int)  # type: ignore[arg-type]
 
     problems = problems_of(builder)
 
@@ -173,8 +173,54 @@ def test_every_wrong_supplier_is_told_at_once() -> None:
     assert "process: the supplier returns the same object each time; tasks cannot share a processor." in problems
     assert "process needs a supplier that makes a Processor, but got one that makes a Length." in problems
     assert "names the store 'missing', but there is none of that name." in problems
-    assert "a store is connected by its name, not by a StoreBuilder." in problems
+    assert "a store is given by its name or its declaration, but got 7." in problems
     assert problems.startswith("5 problems in topology")
+
+
+def test_a_store_is_declared_in_the_call_that_uses_it() -> None:
+    builder = StreamsBuilder()
+    stream = builder.stream("in", key=str, value=int)
+    for name in ("one", "two"):  # the same declaration twice is one store
+        stream.process(Plain, COUNTS, name=name, key=str, value=int).to(name)
+    plan = builder.build()
+
+    assert [store.name for store in plan.stores] == ["counts"]
+    assert [node.stores for node in plan.nodes if node.name in ("one", "two")] == [("counts",)] * 2
+
+
+@pytest.mark.parametrize(
+    ("holder", "name", "hint"),
+    [
+        (Stores, "key_value_store_builder", "Stores.key_value('name', key=str, value=int)"),
+        (Stores, "keyValueStoreBuilder", "Stores.key_value('name', key=str, value=int)"),
+        (Stores, "persistent_key_value_store", "Stores.key_value('name', key=str, value=int)"),
+        (Stores, "inMemoryWindowStore", "Stores.window('name', key=str, value=int, window_size="),
+        (Stores, "timestampedKeyValueStoreBuilder", "Stores.timestamped_key_value('name', key=str, value=int)"),
+        (Stores, "persistentVersionedKeyValueStore", "Stores.versioned('name', key=str, value=int, history="),
+        (Stores, "lruMap", "Stores.lru('name', key=str, value=int, max_entries=100)"),
+        (Stores, "sessionStoreBuilder", "Stores.session('name', key=str, value=int, retention="),
+        (Stores, "custom_store_builder", "Stores.custom('name', MyStore)"),
+        (COUNTS, "withCachingEnabled", "Stores.key_value('name', key=str, value=int, caching=True)"),
+        (COUNTS, "with_logging_disabled", "Stores.key_value('name', key=str, value=int, logging=False)"),
+    ],
+)
+def test_a_name_of_kafka_streams_says_what_to_call(holder: Any, name: str, hint: str) -> None:
+    with pytest.raises(AttributeError) as error:
+        getattr(holder, name)
+    assert f"Hint: {hint}" in str(error.value)
+    assert "test_processing.py:" in str(error.value)
+
+
+def test_another_option_is_refused_with_those_that_exist() -> None:
+    assert Stores.key_value("s", key=str, value=int, caching=True, logging=False, in_memory=True) == (
+        Stores.key_value("s", key=str, value=int)
+    )
+    with pytest.raises(TypeError, match=r"no option 'cached'; .* it takes caching=, logging=, in_memory="):
+        Stores.key_value("s", key=str, value=int, cached=True)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="a store is declared with its name"):
+        Stores.key_value(str, key=str, value=int)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="store 's' needs a function that makes it of its bytes, but got 5"):
+        Stores.custom("s", 5)  # type: ignore[arg-type]
 
 
 def test_two_stores_of_one_name_are_refused_unless_they_are_the_same() -> None:
@@ -183,7 +229,7 @@ def test_two_stores_of_one_name_are_refused_unless_they_are_the_same() -> None:
     builder.stream("in", key=str, value=str).process(Count)
     builder.build()
 
-    builder.add_state_store(Stores.key_value_store_builder(Stores.lru_map("counts", 5), str, int))
+    builder.add_state_store(Stores.lru("counts", key=str, value=int, max_entries=5))
 
     assert "two stores are named 'counts'" in problems_of(builder)
 
@@ -242,22 +288,20 @@ def test_a_fixed_key_processor_fits_into_a_low_level_topology() -> None:
 def test_stores_check_what_they_are_given() -> None:
     minute = timedelta(minutes=1)
     with pytest.raises(ValueError, match="store 's' keeps 60000 ms, which is less than a window of 120000 ms"):
-        Stores.persistent_window_store("s", minute, 2 * minute)
+        Stores.window("s", key=str, value=int, window_size=2 * minute, retention=minute)
     with pytest.raises(ValueError, match="the retention must not be negative, but is -60000 ms"):
-        Stores.persistent_session_store("s", -minute)
+        Stores.session("s", key=str, value=int, retention=-minute)
     with pytest.raises(ValueError, match="store 's' cannot keep -1 entries"):
-        Stores.lru_map("s", -1)
+        Stores.lru("s", key=str, value=int, max_entries=-1)
     with pytest.raises(ValueError, match="there is no serde for value=object"):
-        Stores.key_value_store_builder(Stores.persistent_key_value_store("s"), str, object)
+        Stores.key_value("s", key=str, value=object)
 
 
 def test_windowed_keys_keep_both_bounds_in_a_store() -> None:
     """In the order of the key, the end and the start."""
 
     class Remember(Processor[str, int, str, int]):
-        stores = (
-            Stores.key_value_store_builder(Stores.persistent_key_value_store("seen"), key=Windowed[str], value=int),
-        )
+        stores = (Stores.key_value("seen", key=Windowed[str], value=int),)
 
         def process(self, record: Record[str, int]) -> None:
             seen = self.context.state_store("seen")
@@ -273,17 +317,18 @@ def test_windowed_keys_keep_both_bounds_in_a_store() -> None:
 
 
 def test_a_windowed_key_says_of_what() -> None:
-    supplier = Stores.persistent_key_value_store("seen")
     with pytest.raises(ValueError, match=r"there is no serde for key=Windowed; give Windowed\[str\]"):
-        Stores.key_value_store_builder(supplier, key=Windowed, value=int)
+        Stores.key_value("seen", key=Windowed, value=int)
 
 
 def test_a_checkpoint_depends_on_what_the_bytes_of_a_store_look_like() -> None:
     def fingerprint(duplicates: bool) -> Any:
-        supplier = Stores.persistent_window_store("w", timedelta(minutes=1), timedelta(0), retain_duplicates=duplicates)
+        minute, nothing = timedelta(minutes=1), timedelta(0)
+        windows = Stores.window(
+            "w", key=str, value=int, window_size=nothing, retention=minute, retain_duplicates=duplicates
+        )
         builder = StreamsBuilder()
-        builder.add_state_store(Stores.window_store_builder(supplier, str, int))
-        builder.stream("in", key=str, value=int).process(Plain, "w", key=str, value=int)
+        builder.stream("in", key=str, value=int).process(Plain, windows, key=str, value=int)
         return builder.build().fingerprint()["stores"]["w"]
 
     assert fingerprint(False)["kind"] == "plain window"

@@ -42,12 +42,13 @@ class Model:
     sessions: dict[str, dict[tuple[int, int], int]] = field(default_factory=lambda: defaultdict(dict))
 
     def batch(self, rows: Sequence[Row]) -> None:
-        """One micro-batch."""
+        """One micro-batch. Records that do not decode are set aside before the others are put in order."""
+        good = [row for row in rows if not self._set_aside(row)]
         tasks = range(self.partitions)
         exchanges: dict[int, list[list[tuple[int, str]]]] = {target: [[] for _ in tasks] for target in tasks}
         for task in tasks:
             queues = [
-                sorted((r for r in rows if r.topic == topic and r.partition == task), key=lambda r: r.offset)
+                sorted((r for r in good if r.topic == topic and r.partition == task), key=lambda r: r.offset)
                 for topic in ("raw-orders", "user-data")
             ]
             for row in merge_heads(queues, lambda r: r.timestamp_ms):
@@ -63,15 +64,20 @@ class Model:
             for timestamp_ms, user in merge_heads(upstream, lambda record: record[0]):
                 self._session(target, user, timestamp_ms)
 
+    def _set_aside(self, row: Row) -> bool:
+        at = row.partition, row.offset
+        if row.topic == "user-data":
+            if malformed := not _is_user(row):
+                self.user_dead_letters.add(at)
+            return malformed
+        if (verdict := _malformed_order(row)) is None:
+            return False
+        self.verdicts[at] = verdict
+        return True
+
     def _user(self, task: int, row: Row) -> None:
-        try:
-            key = None if row.key is None else row.key.decode()
-            user = None if row.value is None else json.loads(row.value.decode())
-            if user is not None and not all(isinstance(user[name], str) for name in ("user_id", "name", "country")):
-                raise TypeError
-        except (ValueError, KeyError, TypeError):
-            self.user_dead_letters.add((row.partition, row.offset))
-            return
+        key = None if row.key is None else row.key.decode()
+        user = None if row.value is None else json.loads(row.value.decode())
         if key is not None:
             if user is None:
                 self.users.pop((task, key), None)
@@ -79,23 +85,11 @@ class Model:
                 self.users[task, key] = user
 
     def _order(self, task: int, row: Row) -> tuple[str, str | None]:
-        try:
-            key = None if row.key is None else row.key.decode()
-        except ValueError:
-            return "malformed key", None
+        key = None if row.key is None else row.key.decode()
         if not row.value:
             return "empty", None
-        try:
-            order = json.loads(row.value.decode(), parse_float=Decimal)
-            texts = [order[name] for name in ("order_id", "user_id", "item", "location", "event_time")]
-            amount = order["amount"]
-            if not all(isinstance(text, str) for text in texts) or isinstance(amount, bool) or "T" not in texts[4]:
-                raise TypeError
-            amount = Decimal(amount)
-            if order["type"] not in ("PREMIUM", "STANDARD"):
-                raise ValueError
-        except (ValueError, KeyError, TypeError, InvalidOperation):
-            return "malformed", None
+        order = json.loads(row.value.decode(), parse_float=Decimal)
+        amount = Decimal(order["amount"])
         if amount <= 0:
             return "not positive", None
         if key is None:
@@ -126,3 +120,34 @@ class Model:
         if end < now - retention:
             return
         stored[start, end] = 1 + sum([stored.pop(window) for window in reach])
+
+
+def _is_user(row: Row) -> bool:
+    try:
+        _ = row.key is None or row.key.decode()
+        user = None if row.value is None else json.loads(row.value.decode())
+        return user is None or all(isinstance(user[name], str) for name in ("user_id", "name", "country"))
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+def _malformed_order(row: Row) -> str | None:
+    """The verdict on an order that does not decode."""
+    try:
+        _ = row.key is None or row.key.decode()
+    except ValueError:
+        return "malformed key"
+    if not row.value:
+        return None
+    try:
+        order = json.loads(row.value.decode(), parse_float=Decimal)
+        texts = [order[name] for name in ("order_id", "user_id", "item", "location", "event_time")]
+        amount = order["amount"]
+        if not all(isinstance(text, str) for text in texts) or isinstance(amount, bool) or "T" not in texts[4]:
+            raise TypeError
+        Decimal(amount)
+        if order["type"] not in ("PREMIUM", "STANDARD"):
+            raise ValueError
+    except (ValueError, KeyError, TypeError, InvalidOperation):
+        return "malformed"
+    return None

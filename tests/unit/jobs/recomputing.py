@@ -204,10 +204,10 @@ def outputs_of(pipeline: Pipeline, recording: Recording) -> pa.Table:
             for record in output.topics[topic]:
                 at = topic, 0 if record.key is None else partition_of(record.key, PARTITIONS)
                 send(at, record.timestamp_ms, record.key, record.value, record.headers)
-        if pipeline.dead_letter_topic is not None:
+        if pipeline.dead_letters.topic is not None:
             for letter in output.dead_letters:
                 key, value, headers = dead_letter_record(letter)
-                at = pipeline.dead_letter_topic, 0 if key is None else partition_of(key, PARTITIONS)
+                at = pipeline.dead_letters.topic, 0 if key is None else partition_of(key, PARTITIONS)
                 send(at, letter.timestamp_ms, key, value, headers)
     return records_table(rows)
 
@@ -234,8 +234,8 @@ def tables_of(pipeline: Pipeline, recording: Recording, cuts: Cuts) -> dict[str,
                 tables[snapshot.name] = _table(snapshot, [r for r in last.values() if r.value is not None], cuts)
             case _:
                 assert_never(sink.kind)
-    if pipeline.dead_letter_table is not None:
-        tables[pipeline.dead_letter_table] = _dead_letters(pipeline.dead_letter_table, recording)
+    if pipeline.dead_letters.table is not None:
+        tables[pipeline.dead_letters.table] = _dead_letters(pipeline.dead_letters.table, recording)
     return tables
 
 

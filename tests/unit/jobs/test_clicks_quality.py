@@ -57,12 +57,12 @@ FINAL = "rowid = (SELECT min(rowid) FROM {} WHERE is_final)"
 @pytest.mark.parametrize(
     ("name", "statement", "rule"),
     [
-        ("clicks_visits", f"INSERT INTO {{}} FROM {{}} WHERE {ONE}", "key window_start"),
+        ("clicks_visits", f"INSERT INTO {{}} FROM {{}} WHERE {ONE}", "user_id window_start"),
         ("clicks_visits", "UPDATE {} SET clicks = 2 * clicks", "the clicks that the pages have"),
-        ("clicks_visits", "DELETE FROM {} WHERE key <> 'bot'", "clicks of each day are in its visits"),
-        ("clicks_visits", f"UPDATE {{}} SET key = '' WHERE {ONE}", "1 characters long"),
+        ("clicks_visits", "DELETE FROM {} WHERE user_id <> 'bot'", "clicks of each day are in its visits"),
+        ("clicks_visits", f"UPDATE {{}} SET user_id = '' WHERE {ONE}", "1 characters long"),
         ("clicks_visits", f"UPDATE {{}} SET clicks = NULL WHERE {ONE}", "clicks values must never be null"),
-        ("clicks_visits", "UPDATE {} SET clicks = 1 WHERE key = 'bot'", "enough clicks for the duration"),
+        ("clicks_visits", "UPDATE {} SET clicks = 1 WHERE user_id = 'bot'", "enough clicks for the duration"),
         (
             "clicks_visits",
             f"UPDATE {{}} SET clicks = 0 WHERE {ONE}",
@@ -71,7 +71,7 @@ FINAL = "rowid = (SELECT min(rowid) FROM {} WHERE is_final)"
         ("clicks_visits", f"UPDATE {{}} SET duration_ms = duration_ms + 1 WHERE {ONE}", "the duration is from"),
         (
             "clicks_visits",
-            "UPDATE {} SET ended = started WHERE key = 'bot'",
+            "UPDATE {} SET ended = started WHERE user_id = 'bot'",
             "ended and window_end must always be equal",
         ),
         ("clicks_visits", "UPDATE {} SET last_page = '/elsewhere' WHERE clicks = 1", "a visit of one click"),
@@ -83,7 +83,7 @@ FINAL = "rowid = (SELECT min(rowid) FROM {} WHERE is_final)"
         ),
         (
             "clicks_visits",
-            "UPDATE {} SET window_start = window_start - INTERVAL 50 MINUTE WHERE key = 'bot'",
+            "UPDATE {} SET window_start = window_start - INTERVAL 50 MINUTE WHERE user_id = 'bot'",
             "do not overlap",
         ),
         ("clicks_visits", "UPDATE {} SET is_final = true", "final sessions ended"),
@@ -103,11 +103,11 @@ FINAL = "rowid = (SELECT min(rowid) FROM {} WHERE is_final)"
             f"UPDATE {{}} SET behind_ms = behind_ms + 864000000 WHERE {ONE}",
             "later than the newest visit",
         ),
-        ("clicks_late", f"UPDATE {{}} SET key = 'u-900' WHERE {ONE}", "key and user_id must always be equal"),
+        ("clicks_late", f"UPDATE {{}} SET user_id = NULL WHERE {ONE}", "user_id values must never be null"),
         ("clicks_late", f"UPDATE {{}} SET request_id = '' WHERE {ONE}", "request_id values must match"),
-        ("clicks_pages", f"UPDATE {{}} SET value = 0 WHERE {ONE}", "value values must be greater than or equal to 1"),
+        ("clicks_pages", f"UPDATE {{}} SET clicks = 0 WHERE {ONE}", "clicks values must be greater than or equal to 1"),
         ("clicks_pages", f"UPDATE {{}} SET window_date = window_date + 1 WHERE {ONE}", "window_date is the day"),
-        ("clicks_pages", f"UPDATE {{}} SET key = NULL WHERE {ONE}", "key values must never be null"),
+        ("clicks_pages", f"UPDATE {{}} SET page = NULL WHERE {ONE}", "page values must never be null"),
         ("clicks_dead_letters", f"INSERT INTO {{}} FROM {{}} WHERE {ONE}", "topic partition offset"),
         (
             "clicks_dead_letters",

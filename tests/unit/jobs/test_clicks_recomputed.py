@@ -70,7 +70,7 @@ def test_equal_results_compare_equal_and_hold_rows(equal: duckdb.DuckDBPyConnect
 @pytest.mark.parametrize(
     ("name", "damage"),
     [
-        ("clicks_pages", "UPDATE {} SET value = value + 1 WHERE rowid = 3"),
+        ("clicks_pages", "UPDATE {} SET clicks = clicks + 1 WHERE rowid = 3"),
         ("clicks_late", "UPDATE {} SET behind_ms = behind_ms + 1 WHERE rowid = 3"),
         ("clicks_visits", "UPDATE {} SET last_page = '/elsewhere' WHERE rowid = 3"),
         ("clicks_visits", "UPDATE {} SET is_final = NOT is_final WHERE rowid = 3"),

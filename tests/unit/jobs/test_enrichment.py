@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import logging
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -193,3 +195,35 @@ def test_a_customer_that_does_not_decode_leaves_the_row_as_it_was() -> None:
 
     assert [letter.operator for letter in shop.driver.dead_letters] == ["customers-source"] * 3
     assert [order.credit_limit for order in shop.checked()] == [Decimal("100.00")]
+
+
+def test_tiers_count_their_customers() -> None:
+    shop = Shop()
+    shop.customer("bob", tier="gold")
+    shop.customer("eve", tier="gold")
+    assert shop.driver.table("enrichment_tiers").rows == {"silver": 1, "gold": 2}
+
+    shop.customer("ann", tier="gold")
+    shop.customers.pipe_raw(b"eve", None)
+
+    assert shop.driver.table("enrichment_tiers").rows == {"silver": 0, "gold": 2}
+
+
+def test_unknown_customers_are_a_warning_in_a_micro_batch_and_guests_are_none(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    shop = Shop()
+    with caplog.at_level(logging.WARNING, "jobs.enrichment"):
+        shop.order("o-1")
+        shop.order("o-2", customer=None)
+        assert caplog.messages == []
+
+        shop.order("o-3", customer="zoe")
+        shop.order("o-4", customer="zoe")
+        assert caplog.messages == ["no customer zoe: order o-3 is checked without"]
+
+        shop.driver.advance_wall_clock_time(timedelta(seconds=1))
+        shop.order("o-5", customer="zoe")
+        assert caplog.messages[1:] == ["no customer zoe: order o-5 is checked without"]
+
+    assert [order.tier for order in shop.checked()] == ["silver", *["unknown"] * 4]

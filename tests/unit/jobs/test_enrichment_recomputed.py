@@ -76,6 +76,7 @@ def test_equal_results_compare_equal_and_hold_rows(results: duckdb.DuckDBPyConne
         ("enrichment_customers", "UPDATE {} SET credit_limit = credit_limit + 0.01 WHERE rowid = 3"),
         ("enrichment_customers_changelog", "DELETE FROM {} WHERE rowid = 3"),
         ("enrichment_current", "UPDATE {} SET customer_name = NULL WHERE rowid = 3"),
+        ("enrichment_tiers", "UPDATE {} SET customers = customers + 1 WHERE tier = 'gold'"),
         ("enrichment_dead_letters", "UPDATE {} SET operator = 'by-customer' WHERE rowid = 3"),
         ("enrichment-checked", "UPDATE {} SET nth = nth + 1 WHERE rowid = 3"),
         ("enrichment-dead-letters", "UPDATE {} SET value = NULL WHERE rowid = 3"),

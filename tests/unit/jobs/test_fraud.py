@@ -9,7 +9,7 @@ import pytest
 
 from deltaworks.testing import TopologyTestDriver
 from jobs.fraud import pipeline
-from jobs.model.fraud import Alert, Profile
+from jobs.model.fraud import Alert, Payment, Profile
 
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 LOOK = timedelta(seconds=10)
@@ -20,7 +20,7 @@ class Bank:
 
     def __init__(self) -> None:
         self.driver = TopologyTestDriver(pipeline)
-        self.payments = self.driver.create_input_topic("payments", key=str, value=bytes)
+        self.payments = self.driver.create_input_topic("payments", key=str, value=Payment)
         self.alerts = self.driver.create_output_topic("fraud-alerts", key=str, value=Alert)
 
     def pay(self, user: str = "ann", at: int = 0, **fields: Any) -> None:
@@ -287,7 +287,10 @@ def test_one_payment_can_break_every_rule() -> None:
     assert bank.look() == ["HIGH_VELOCITY"]
 
 
-@pytest.mark.parametrize(("key", "content"), [(None, b"{}"), (b"", b"{}"), (b"ann", None), (b"ann", b"")])
+PAYMENT = b'{"payment_id":"p-1","amount":"10.00","country":"DE"}'
+
+
+@pytest.mark.parametrize(("key", "content"), [(None, PAYMENT), (b"", PAYMENT), (b"ann", None), (b"ann", b"")])
 def test_a_payment_of_nobody_or_without_content_is_dropped(key: bytes | None, content: bytes | None) -> None:
     bank = Bank()
 
@@ -297,6 +300,14 @@ def test_a_payment_of_nobody_or_without_content_is_dropped(key: bytes | None, co
     assert bank.driver.store("fraud-profiles").all() == []
 
 
+def test_a_payment_of_nobody_that_does_not_decode_is_a_dead_letter() -> None:
+    bank = Bank()
+
+    bank.payments.pipe_raw(None, b"{}")
+
+    assert [letter.operator for letter in bank.driver.dead_letters] == ["payments-source"]
+
+
 @pytest.mark.parametrize("amount", ["0", "-1.00", "NaN", "Infinity", "1000000", "1e400", "12,50", None])
 def test_what_nobody_can_pay_is_a_dead_letter_and_spoils_no_average(amount: object) -> None:
     bank = Bank()
@@ -304,7 +315,7 @@ def test_what_nobody_can_pay_is_a_dead_letter_and_spoils_no_average(amount: obje
     bank.pay(amount=amount)
 
     (letter,) = bank.driver.dead_letters
-    assert (letter.operator, letter.error_class) == ("decode-payment", "deltaworks.errors.SerializationError")
+    assert (letter.operator, letter.error_class) == ("payments-source", "deltaworks.errors.SerializationError")
     assert bank.driver.store("fraud-profiles").all() == []
 
 

@@ -71,7 +71,7 @@ def first(condition: str) -> str:
         ),
         (
             "fraud_alerts",
-            f"UPDATE {{}} SET payments = 7, total = 7.01, last_ms = 7, key = 'u-001' WHERE {HIGH}",
+            f"UPDATE {{}} SET payments = 7, total = 7.01, last_ms = 7, user_id = 'u-001' WHERE {HIGH}",
             "never find the same profile",
         ),
         (
@@ -79,7 +79,7 @@ def first(condition: str) -> str:
             f"INSERT INTO {{}} SELECT * REPLACE ('GEO_ANOMALY' AS rule, amount + 1 AS amount) FROM {{}} WHERE {HIGH}",
             "alerts of one payment say the same",
         ),
-        ("fraud_alerts", f"UPDATE {{}} SET key = 'u-001' WHERE {HIGH}", "in one partition"),
+        ("fraud_alerts", f"UPDATE {{}} SET user_id = 'u-001' WHERE {HIGH}", "in one partition"),
         ("fraud_alerts", "UPDATE {} SET total = trunc(total)", "sums have cents"),
         ("fraud_alerts", f"DELETE FROM {{}} WHERE {GEO}", "every rule has its alerts"),
         ("fraud_dead_letters", "INSERT INTO {} SELECT * FROM {} LIMIT 1", "ExpectCompoundColumnsToBeUnique"),
@@ -87,7 +87,7 @@ def first(condition: str) -> str:
         ("fraud_dead_letters", "UPDATE {} SET error_class = 'KeyError' WHERE rowid = 3", "where the pipeline can fail"),
         (
             "fraud_dead_letters",
-            "UPDATE {} SET key = 'u-001'::BLOB WHERE operator = 'payments-source'",
+            "UPDATE {} SET key = 'u-001'::BLOB WHERE TRY(decode(key)) IS NULL",
             "no readable key",
         ),
         (

@@ -71,7 +71,7 @@ DEFECTS = [
     (
         "inventory_customer_hours",
         f"INSERT INTO {{}} FROM {{}} WHERE rowid = {ONE}",
-        "unique together: key window_start",
+        "unique together: customer_id window_start",
     ),
     ("inventory_customer_hours", f"DELETE FROM {{}} WHERE rowid = {FINAL}", "final hours are those"),
     ("inventory_customer_hours", f"UPDATE {{}} SET amount = amount + 0.01 WHERE rowid = {FINAL}", "final hours are"),
@@ -103,7 +103,7 @@ DEFECTS = [
     (
         "inventory_customer_orders",
         """UPDATE {} SET day = {'orders': n, 'amount': day.amount} FROM (SELECT order_id AS last, count(*)
-        OVER (PARTITION BY key ORDER BY source_offset) AS n FROM {}) WHERE last = order_id""",
+        OVER (PARTITION BY customer_id ORDER BY source_offset) AS n FROM {}) WHERE last = order_id""",
         "from before its 24 hours",
     ),
     (

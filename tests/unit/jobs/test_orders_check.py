@@ -111,7 +111,7 @@ def test_equal_results_compare_equal_and_hold_rows(equal: duckdb.DuckDBPyConnect
     [
         ("enriched_orders", "UPDATE {} SET amount = amount + 0.000000000000000001 WHERE rowid = 3"),
         ("enriched_orders", "INSERT INTO {} SELECT * FROM {} LIMIT 1"),
-        ("order_counts", "UPDATE {} SET value = value + 1 WHERE rowid = 3"),
+        ("order_counts", "UPDATE {} SET orders = orders + 1 WHERE rowid = 3"),
         ("user_revenue", "DELETE FROM {} WHERE rowid = 3"),
         ("user_sessions", "UPDATE {} SET window_end = window_end + INTERVAL 1 MILLISECOND WHERE rowid = 3"),
         ("users", "UPDATE {} SET name = NULL WHERE rowid = 3"),

@@ -46,7 +46,7 @@ def test_what_the_job_writes_passes(count: int, batches: int, seed: int) -> None
 
 ONE = "(SELECT min(rowid) FROM {})"
 FINAL = "(SELECT min(rowid) FROM {} WHERE is_final)"
-OF_A_MERGE = "(SELECT max(rowid) FROM {} WHERE value > 2 AND NOT is_final)"
+OF_A_MERGE = "(SELECT max(rowid) FROM {} WHERE orders > 2 AND NOT is_final)"
 DEFECTS = [
     ("enriched_orders", f"INSERT INTO {{}} FROM {{}} WHERE rowid = {ONE}", "unique together: source_topic"),
     ("enriched_orders", f"UPDATE {{}} SET user_name = NULL WHERE rowid = {ONE}", "user_name values must never be null"),
@@ -65,9 +65,9 @@ DEFECTS = [
         ),
         "deliveries of an order are equal",
     ),
-    ("order_counts", f"INSERT INTO {{}} FROM {{}} WHERE rowid = {ONE}", "unique together: key window_start"),
+    ("order_counts", f"INSERT INTO {{}} FROM {{}} WHERE rowid = {ONE}", "unique together: user_id window_start"),
     ("order_counts", f"DELETE FROM {{}} WHERE rowid = {FINAL}", "final counts are those"),
-    ("order_counts", f"UPDATE {{}} SET value = value - 1 WHERE rowid = {FINAL}", "final counts are those"),
+    ("order_counts", f"UPDATE {{}} SET orders = orders - 1 WHERE rowid = {FINAL}", "final counts are those"),
     ("order_counts", f"UPDATE {{}} SET window_start = window_start + INTERVAL 1 MINUTE WHERE rowid = {ONE}", "1:00:00"),
     (
         "order_counts",
@@ -77,10 +77,10 @@ DEFECTS = [
     ("order_counts", f"UPDATE {{}} SET window_date = window_date + 1 WHERE rowid = {ONE}", "window_date is the day"),
     ("order_counts", "UPDATE {} SET is_final = true", "final windows ended 0:05:00 or more before"),
     ("order_counts", "DELETE FROM {} WHERE timestamp >= (SELECT max(timestamp) FROM {})", "newest order"),
-    ("user_revenue", f"UPDATE {{}} SET value = -value WHERE rowid = {ONE}", "revenue is positive"),
-    ("user_revenue", f"UPDATE {{}} SET value = value + 0.01 WHERE rowid = {FINAL}", "final revenue is that"),
-    ("user_revenue", f"UPDATE {{}} SET value = NULL WHERE rowid = {ONE}", "value values must never be null"),
-    ("user_revenue", f"UPDATE {{}} SET key = key || ' ' WHERE rowid = {FINAL}", "final revenue is that"),
+    ("user_revenue", f"UPDATE {{}} SET revenue = -revenue WHERE rowid = {ONE}", "revenue is positive"),
+    ("user_revenue", f"UPDATE {{}} SET revenue = revenue + 0.01 WHERE rowid = {FINAL}", "final revenue is that"),
+    ("user_revenue", f"UPDATE {{}} SET revenue = NULL WHERE rowid = {ONE}", "revenue values must never be null"),
+    ("user_revenue", f"UPDATE {{}} SET user_id = user_id || ' ' WHERE rowid = {FINAL}", "final revenue is that"),
     (
         "user_sessions",
         (
@@ -99,13 +99,13 @@ DEFECTS = [
     ),
     (
         "user_sessions",
-        f"UPDATE {{}} SET key = 'u-900' WHERE rowid = {ONE}",
+        f"UPDATE {{}} SET user_id = 'u-900' WHERE rowid = {ONE}",
         "begins and ends with an order of its user",
     ),
-    ("user_sessions", f"UPDATE {{}} SET value = value + 100 WHERE rowid = {ONE}", "no more orders than lie between"),
+    ("user_sessions", f"UPDATE {{}} SET orders = orders + 100 WHERE rowid = {ONE}", "no more orders than lie between"),
     ("user_sessions", "DELETE FROM {} WHERE rowid = (SELECT max_by(rowid, timestamp) FROM {})", "of the last hour"),
     ("user_sessions", "DELETE FROM {} WHERE rowid % 4 = 0", "at most one order in ten is in no session"),
-    ("users_changelog", f"INSERT INTO {{}} FROM {{}} WHERE rowid = {ONE}", "unique together: key batch_id"),
+    ("users_changelog", f"INSERT INTO {{}} FROM {{}} WHERE rowid = {ONE}", "unique together: user_id batch_id"),
     ("users_changelog", "UPDATE {} SET op = 'update' WHERE op = 'upsert'", "op values must belong to this set"),
     (
         "users_changelog",
@@ -122,13 +122,17 @@ DEFECTS = [
         "users",
         (
             "INSERT INTO {} SELECT * EXCLUDE op FROM users_changelog WHERE op = 'upsert' "
-            "AND key NOT IN (SELECT key FROM {}) LIMIT 1"
+            "AND user_id NOT IN (SELECT user_id FROM {}) LIMIT 1"
         ),
         "as of that change",
     ),
-    ("users", "DELETE FROM {} WHERE batch_id = 0 AND key = (SELECT min(key) FROM {} WHERE batch_id = 0)", "as of that"),
+    (
+        "users",
+        "DELETE FROM {} WHERE batch_id = 0 AND user_id = (SELECT min(user_id) FROM {} WHERE batch_id = 0)",
+        "as of that",
+    ),
     ("users", f"UPDATE {{}} SET name = 'Ada 1000' WHERE rowid = {ONE}", "each user is as the changelog says"),
-    ("users", f"UPDATE {{}} SET user_id = 'u-900' WHERE rowid = {ONE}", "key and user_id must always be equal"),
+    ("users", f"UPDATE {{}} SET user_id = 'u-900' WHERE rowid = {ONE}", "each user is as the changelog says"),
     ("dead_letters", f"INSERT INTO {{}} FROM {{}} WHERE rowid = {ONE}", "unique together: topic partition offset"),
     ("dead_letters", f"UPDATE {{}} SET value = NULL WHERE rowid = {ONE}", "value values must never be null"),
     ("dead_letters", f"UPDATE {{}} SET error_class = 'KeyError' WHERE rowid = {ONE}", "where the pipeline can fail"),

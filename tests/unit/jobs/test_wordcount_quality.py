@@ -57,16 +57,16 @@ FINAL = "rowid = (SELECT min(rowid) FROM {} WHERE is_final)"
 @pytest.mark.parametrize(
     ("name", "statement", "rule"),
     [
-        ("wordcount_counts", f"INSERT INTO {{}} FROM {{}} WHERE {ONE}", "key values must be unique"),
-        ("wordcount_counts", "UPDATE {} SET key = upper(key) WHERE key = 'the'", "in one spelling"),
-        ("wordcount_counts", "UPDATE {} SET key = 'the,' WHERE key = 'the'", "in one spelling"),
-        ("wordcount_counts", f"UPDATE {{}} SET key = '' WHERE {ONE}", "1 characters long"),
-        ("wordcount_counts", f"UPDATE {{}} SET value = value + 1 WHERE {ONE}", "as the changelog says"),
-        ("wordcount_counts", "DELETE FROM {} WHERE key = 'the'", "missing or behind"),
-        ("wordcount_counts_changelog", f"INSERT INTO {{}} FROM {{}} WHERE {ONE}", "key batch_id"),
+        ("wordcount_counts", f"INSERT INTO {{}} FROM {{}} WHERE {ONE}", "word values must be unique"),
+        ("wordcount_counts", "UPDATE {} SET word = upper(word) WHERE word = 'the'", "in one spelling"),
+        ("wordcount_counts", "UPDATE {} SET word = 'the,' WHERE word = 'the'", "in one spelling"),
+        ("wordcount_counts", f"UPDATE {{}} SET word = '' WHERE {ONE}", "1 characters long"),
+        ("wordcount_counts", f"UPDATE {{}} SET count = count + 1 WHERE {ONE}", "as the changelog says"),
+        ("wordcount_counts", "DELETE FROM {} WHERE word = 'the'", "missing or behind"),
+        ("wordcount_counts_changelog", f"INSERT INTO {{}} FROM {{}} WHERE {ONE}", "word batch_id"),
         (
             "wordcount_counts_changelog",
-            f"UPDATE {{}} SET value = 0 WHERE {ONE}",
+            f"UPDATE {{}} SET count = 0 WHERE {ONE}",
             "values must be greater than or equal to 1",
         ),
         (
@@ -80,7 +80,7 @@ FINAL = "rowid = (SELECT min(rowid) FROM {} WHERE is_final)"
             "UPDATE {} SET source_offset = 7",
             "source_topic source_partition source_offset",
         ),
-        ("wordcount_hours", f"UPDATE {{}} SET value = value + 1000 WHERE {ONE}", "no more in its hours than in all"),
+        ("wordcount_hours", f"UPDATE {{}} SET count = count + 1000 WHERE {ONE}", "no more in its hours than in all"),
         (
             "wordcount_hours",
             f"UPDATE {{}} SET window_end = window_end + INTERVAL 1 HOUR WHERE {ONE}",
@@ -89,10 +89,10 @@ FINAL = "rowid = (SELECT min(rowid) FROM {} WHERE is_final)"
         ("wordcount_hours", "UPDATE {} SET is_final = true", "final windows ended 0:10:00 or more"),
         (
             "wordcount_hours",
-            "UPDATE {} SET value = value + 20 WHERE is_final AND key IN ('of', 'and')",
+            "UPDATE {} SET count = count + 20 WHERE is_final AND word IN ('of', 'and')",
             "counted in their time",
         ),
-        ("wordcount_hours", "DELETE FROM {} WHERE key = 'the'", "surely on time is in its hour"),
+        ("wordcount_hours", "DELETE FROM {} WHERE word = 'the'", "surely on time is in its hour"),
         (
             "wordcount_hours",
             "DELETE FROM {} WHERE timestamp > (SELECT max(timestamp) FROM {}) - INTERVAL 1 HOUR",

@@ -70,7 +70,7 @@ def test_equal_results_compare_equal_and_hold_rows(equal: duckdb.DuckDBPyConnect
 @pytest.mark.parametrize(
     ("name", "damage"),
     [
-        ("wordcount_counts", "UPDATE {} SET value = value + 1 WHERE rowid = 3"),
+        ("wordcount_counts", "UPDATE {} SET count = count + 1 WHERE rowid = 3"),
         ("wordcount_counts_changelog", "DELETE FROM {} WHERE rowid = 3"),
         ("wordcount_hours", "UPDATE {} SET is_final = NOT is_final WHERE rowid = 3"),
         ("wordcount_dead_letters", "UPDATE {} SET value = value || '\\x00'::BLOB WHERE rowid = 3"),

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from deltaworks import (
+    DeadLetters,
     DecimalDigits,
     ErrorContext,
     ErrorPolicy,
@@ -136,7 +137,7 @@ def driver(topology: Callable[[StreamsBuilder], None], **options: Any) -> Topolo
 
 
 def continuing(topology: Callable[[StreamsBuilder], None]) -> TopologyTestDriver:
-    return driver(topology, on_error="continue", dead_letter_topic="letters")
+    return driver(topology, on_error="continue", dead_letters=DeadLetters(topic="letters"))
 
 
 def amounts(builder: StreamsBuilder) -> None:

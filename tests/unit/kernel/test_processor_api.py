@@ -35,7 +35,7 @@ def ms(milliseconds: int) -> timedelta:
 
 
 def key_value(name: str) -> Any:
-    return Stores.key_value_store_builder(Stores.persistent_key_value_store(name), str, int)
+    return Stores.key_value(name, key=str, value=int)
 
 
 class Pass(Processor[Any, Any, Any, Any]):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from deltaworks import ErrorPolicy, Pipeline, StreamsBuilder, StreamsError
+from deltaworks import DeadLetters, ErrorPolicy, Pipeline, StreamsBuilder, StreamsError
 from deltaworks.kernel.records import RecordBatch
 from deltaworks.testing import TopologyTestDriver
 from deltaworks.testing.recorded import MicroBatch, run_recorded
@@ -41,7 +41,7 @@ def pipe(driver: TopologyTestDriver, *values: str) -> list[Any]:
 
 @pytest.mark.parametrize("on_error", ["fail", "continue"])
 def test_a_record_that_is_set_aside_is_a_dead_letter_whatever_the_policy_says(on_error: Any) -> None:
-    pipeline = Pipeline(name="p", topology=lines, on_error=on_error, dead_letter_topic="letters")
+    pipeline = Pipeline(name="p", topology=lines, on_error=on_error, dead_letters=DeadLetters(topic="letters"))
     driver = TopologyTestDriver(pipeline, set_aside=["in-0@1"])
 
     assert pipe(driver, "one", "bad", "three") == ["one", "three"]

@@ -27,8 +27,7 @@ class Forwarding(ValueTransformer[str, int | None, int]):
 
 
 def with_updates(builder: StreamsBuilder) -> StreamsBuilder:
-    supplier = Stores.in_memory_key_value_store("updates")
-    return builder.add_state_store(Stores.key_value_store_builder(supplier, str, int))
+    return builder.add_state_store(Stores.key_value("updates", key=str, value=int))
 
 
 def test_deletes_are_transformed_too() -> None:

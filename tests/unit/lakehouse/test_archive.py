@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 from deltaworks import StreamsBuilder
-from deltaworks.dsl.pipeline import Pipeline
+from deltaworks.dsl.pipeline import DeadLetters, Pipeline
 from deltaworks.errors import TableError, TopologyError
 from deltaworks.kernel.records import Headers, RecordBatch
 from deltaworks.lakehouse import archive_reader
@@ -281,7 +281,7 @@ def copied(*topics: str, sink: str = "out") -> Pipeline:
         for topic in topics:
             builder.stream(topic, key=str, value=str).to_delta(f"{sink}_{topics.index(topic)}")
 
-    return Pipeline(name="copied", topology=topology, archive=True, dead_letter_table="letters_archive")
+    return Pipeline(name="copied", topology=topology, archive=True, dead_letters=DeadLetters(table="letters_archive"))
 
 
 @pytest.mark.parametrize(
@@ -291,7 +291,7 @@ def copied(*topics: str, sink: str = "out") -> Pipeline:
             copied("a.b", "a-b"),
             "the archive of 'a.b' would be the Delta table 'a_b_archive', which the archive of 'a-",
         ),
-        (copied("LETTERS"), "'LETTERS_archive', which dead_letter_table= writes too"),
+        (copied("LETTERS"), "'LETTERS_archive', which dead_letters= writes too"),
         (copied("x", sink="x_archive"), None),
         (copied("x" * 121), "would be a Delta table whose name has 129 characters"),
     ],

@@ -16,7 +16,8 @@ import pytest
 
 from deltaworks.errors import TableError
 from deltaworks.kernel.column_limits import RowCheck
-from deltaworks.lakehouse.columns import TIMESTAMP, arrow_type, flat_columns
+from deltaworks.lakehouse.columns import TIMESTAMP, Column, arrow_column, arrow_type
+from deltaworks.topology import columns as typed
 from deltaworks.topology.columns import DecimalDigits, column_type
 from deltaworks.topology.nodes.sinks import DeltaSink, TableKind
 
@@ -57,6 +58,10 @@ class Patch(msgspec.Struct):
 
 
 UserId = NewType("UserId", str)
+
+
+def flat_columns(kind: Any, scalar: str) -> list[Column]:
+    return [arrow_column(column) for column in typed.flat_columns(kind, scalar)]
 
 
 @pytest.mark.parametrize(

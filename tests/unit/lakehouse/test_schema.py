@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Any
+
 import msgspec
 import pytest
 
+from deltaworks import Doc
 from deltaworks.errors import TableError
-from deltaworks.lakehouse.schema import Role, dead_letter_schema, plan_schemas, schemas
+from deltaworks.lakehouse.schema import (
+    Role,
+    TableSchema,
+    archive_schema,
+    dead_letter_schema,
+    plan_schemas,
+    schemas,
+)
 from deltaworks.topology.nodes.sinks import DeltaSink, TableKind
 
 
@@ -72,3 +82,39 @@ def test_dead_letters_keep_raw_bytes_and_coordinates() -> None:
     table = dead_letter_schema("dead")
 
     assert table.arrow.names[:6] == ["key", "value", "headers", "topic", "partition", "offset"]
+
+
+def test_named_columns_are_those_of_the_table_and_its_statistics() -> None:
+    changelog, snapshot = schemas(named(TableKind.CHANGELOG))
+
+    assert changelog.arrow.names[:3] == ["user_id", "revenue", "op"]
+    assert snapshot.key_names == ("user_id",)
+    assert snapshot.statistics[0] == "user_id"
+
+
+def test_tables_have_descriptions_and_a_changelog_says_what_it_is() -> None:
+    changelog, snapshot = schemas(named(TableKind.CHANGELOG, doc="Revenue per user"))
+
+    assert (changelog.description, snapshot.description) == ("Revenue per user (every update)", "Revenue per user")
+    assert schemas(named(TableKind.APPEND))[0].description is None
+
+
+def test_comments_are_in_the_arrow_schema_that_makes_the_table_and_not_in_that_of_files() -> None:
+    (table,) = schemas(named(TableKind.WINDOWED, key=Annotated[str, Doc("Who.")]))
+
+    assert table.commented.field("user_id").metadata == {b"comment": b"Who."}
+    assert b"UTC date" in table.commented.field("window_date").metadata[b"comment"]
+    assert table.commented.field("revenue").metadata is None
+    assert all(field.metadata is None for field in table.file)
+
+
+@pytest.mark.parametrize("schema", [dead_letter_schema("dead"), archive_schema("all")], ids=["dead letters", "archive"])
+def test_dead_letters_and_archives_say_what_they_are(schema: TableSchema) -> None:
+    assert schema.comments.keys() == {*schema.arrow.names}
+    assert schema.description
+
+
+def named(kind: TableKind, key: Any = str, doc: str | None = None) -> DeltaSink:
+    return DeltaSink(
+        name="sink", table="t", kind=kind, key=key, value=int, key_name="user_id", value_name="revenue", doc=doc
+    )

@@ -34,7 +34,7 @@ def test_a_driver_whose_successor_spark_finds_first_was_replaced(
     paths = PipelinePaths.of(settings, pipeline.name)
     driver = StreamDriver(pipeline, settings, paths, nobody, 1, SilentReporter(), nobody)  # type: ignore[arg-type]
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         fence.advance(paths.fence, newest, pipeline.name)
         raise failures.as_error(StreamingQueryException(CONCURRENT))
 

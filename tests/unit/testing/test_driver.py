@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from deltaworks import (
+    DeadLetters,
     Json,
     Pipeline,
     Plan,
@@ -150,7 +151,7 @@ def test_error_is_raised_by_pipe_input_and_ends_the_driver() -> None:
 
 
 def test_with_continue_a_bad_record_is_a_dead_letter() -> None:
-    driver = TopologyTestDriver(pipeline(positive_counts, on_error="continue", dead_letter_topic="dead"))
+    driver = TopologyTestDriver(pipeline(positive_counts, on_error="continue", dead_letters=DeadLetters(topic="dead")))
     orders = driver.create_input_topic("orders")
 
     orders.pipe_raw(b"ann", b"{", timestamp_ms=9, headers=(("h", None),))

@@ -57,10 +57,8 @@ def plan() -> Plan:
     hours.to_stream().to("hours")
     grouped.windowed_by(SessionWindows(gap=HOUR, grace=timedelta(0))).count(store="visits")
     builder.table("users", key=str, value=str, store=Materialized("users", history=HOUR))
-    builder.add_state_store(
-        Stores.key_value_store_builder(Stores.persistent_key_value_store("seen"), key=str, value=Order)
-    )
-    builder.add_state_store(Stores.key_value_store_builder(Stores.lru_map("recent", 2), key=str, value=Order))
+    builder.add_state_store(Stores.key_value("seen", key=str, value=Order))
+    builder.add_state_store(Stores.lru("recent", key=str, value=Order, max_entries=2))
     orders.process(Idle, "seen", "recent")
     return builder.build()
 

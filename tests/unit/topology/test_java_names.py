@@ -35,7 +35,7 @@ WINDOWS = {
 }
 """They answer for themselves."""
 OPERATORS = {"__eq__": "==", "__hash__": "hash(", "__repr__": "str(", "__str__": "str(", "__call__": "extractor("}
-COUNTS = Stores.timestamped_key_value_store_builder(Stores.persistent_key_value_store("counts"), key=str, value=int)
+COUNTS = Stores.timestamped_key_value("counts", key=str, value=int)
 
 
 def counterparts() -> Iterator[tuple[type, str, set[str]]]:
@@ -77,15 +77,15 @@ def test_there_are_many() -> None:
 @pytest.mark.parametrize(
     ("owner", "name", "hint"),
     [
-        (Stores, "keyValueStoreBuilder", "key_value_store_builder(...)"),
-        (Stores, "persistentKeyValueStore", "persistent_key_value_store(...)"),
-        (Stores, "inMemoryWindowStore", "in_memory_window_store(...)"),
+        (Stores, "keyValueStoreBuilder", "Stores.key_value('name', key=str, value=int)"),
+        (Stores, "persistentKeyValueStore", "Stores.key_value('name', key=str, value=int)"),
+        (Stores, "inMemoryWindowStore", "Stores.window('name', key=str, value=int, window_size=..., retention=...)"),
         (Materialized, "as_", "store='name', or Materialized('name', ...)"),
         (Materialized, "with_", "Materialized(key=..., value=...), with serdes"),
         (Materialized, "withKeySerde", "Materialized(..., key=...)"),
         (Materialized("a"), "withValueSerde", "Materialized(..., value=...)"),
         (Materialized("a"), "withCachingDisabled", "Materialized(..., caching=False)"),
-        (COUNTS, "withCachingEnabled", "with_caching_enabled(...)"),
+        (COUNTS, "withCachingEnabled", "Stores.key_value('name', key=str, value=int, caching=True)"),
         (COUNTS, "build", "builder.add_state_store(store); each task builds its own"),
     ],
 )

@@ -76,7 +76,9 @@ from deltaworks.topology.nodes import (
 def processor(node: AnyNode, wiring: Wiring) -> Process:
     """The processor of a node whose children are built."""
     match node:
-        case Source() | Merge() | Passthrough():
+        case Source():
+            return sources.source(node, wiring)
+        case Merge() | Passthrough():
             return wiring.forward(node.name)
         case TableSource():
             return sources.table_source(node, wiring)

@@ -154,7 +154,7 @@ def delta_sink(node: DeltaSink, wiring: Wiring) -> Process:
 def _appending(node: DeltaSink, wiring: Wiring) -> Process:
     context, add = wiring.context, wiring.context.collector.rows(node.name).add
     check = RowCheck(node)
-    check_key, check_value = check.key, check.value
+    check_key, check_value, check_both = check.key, check.value, check.both
 
     def process(key: Any, value: Any, timestamp_ms: int, headers: Headers) -> None:
         try:
@@ -162,6 +162,8 @@ def _appending(node: DeltaSink, wiring: Wiring) -> Process:
                 check_key(key)
             if check_value is not None and value is not None:
                 check_value(value)
+            if check_both is not None and value is not None:
+                check_both(key, value)
         except Exception:
             if (error := check.misfit(key, value)) is not None:
                 return context.unwritable(node.name, error, None, process, key, value, timestamp_ms, headers)
@@ -174,7 +176,7 @@ def _changing(node: DeltaSink, wiring: Wiring) -> Process:
     """An update that came out of order would put an old version in the place of the latest one, so it is left out."""
     context, add = wiring.context, wiring.context.collector.rows(node.name).add
     check = RowCheck(node)
-    check_key, check_value = check.key, check.value
+    check_key, check_value, check_both = check.key, check.value, check.both
 
     def process(key: Any, change: Change, timestamp_ms: int, headers: Headers) -> None:
         if not change.is_latest:
@@ -185,6 +187,8 @@ def _changing(node: DeltaSink, wiring: Wiring) -> Process:
                 check_key(key)
             if check_value is not None and value is not None:
                 check_value(value)
+            if check_both is not None and value is not None:
+                check_both(key, value)
         except Exception:
             if (error := check.misfit(key, value)) is not None:
                 again = _with_change(process, change)
@@ -197,7 +201,7 @@ def _changing(node: DeltaSink, wiring: Wiring) -> Process:
 def _windowed(node: DeltaSink, wiring: Wiring) -> Process:
     table, context, add = node.table, wiring.context, wiring.context.collector.rows(node.name).add
     check = RowCheck(node)
-    check_key, check_value = check.key, check.value
+    check_key, check_value, check_both = check.key, check.value, check.both
 
     def process(key: Windowed[Any], change: Change, timestamp_ms: int, headers: Headers) -> None:
         inner, start_ms, value, error = key.key, key.start_ms, change.new, None
@@ -208,6 +212,8 @@ def _windowed(node: DeltaSink, wiring: Wiring) -> Process:
                 check_key(inner)
             if check_value is not None and value is not None:
                 check_value(value)
+            if check_both is not None and value is not None:
+                check_both(inner, value)
         except Exception:
             error = check.misfit(inner, value) or error
         if error is not None:

@@ -1,4 +1,4 @@
-"""Where records enter. The task reads and decodes; this file has the processing of a table's records."""
+"""Where records enter. The task reads and decodes; this file says which records a stream or a table takes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,21 @@ from deltaworks.kernel.processors.rows import keeper
 from deltaworks.kernel.processors.wiring import Wiring
 from deltaworks.kernel.records import Headers
 from deltaworks.serdes.change import Change
-from deltaworks.topology.nodes.sources import TableSource
+from deltaworks.topology.nodes.sources import Source, TableSource
+
+
+def source(node: Source, wiring: Wiring) -> Process:
+    """Hands records on; a null value that its stream does not want is dropped when its turn comes."""
+    forward, drop = wiring.forward(node.name), wiring.context.drop
+    if node.on_null == "forward":
+        return forward
+
+    def process(key: Any, value: Any, timestamp_ms: int, headers: Headers) -> None:
+        if value is None:
+            return drop()
+        return forward(key, value, timestamp_ms, headers)
+
+    return process
 
 
 def table_source(node: TableSource, wiring: Wiring) -> Process:

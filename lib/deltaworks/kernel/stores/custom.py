@@ -48,6 +48,12 @@ class CustomStore:
         """Every entry in byte order."""
         return self.range()
 
+    def flush_instance(self) -> None:
+        """Lets the user's object write what it holds back, if it has a method `flush`."""
+        flush = getattr(self.instance, "flush", None)
+        if flush is not None:
+            flush()
+
     def take_changes(self) -> StoreChanges | None:
         """The entries written since the last call; None if there are none."""
         changed = [

@@ -165,7 +165,7 @@ class ReplayHost:
             pipeline.name,
             self._work.run_id,
             plan.tables,
-            pipeline.dead_letter_table,
+            pipeline.dead_letters.table,
             options=options,
         )
         self._clear(progress.last_batch)

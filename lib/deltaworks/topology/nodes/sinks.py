@@ -63,5 +63,11 @@ class DeltaSink(Node):
     """Python type of the key (the inner key of a windowed one); the columns derive from it."""
     value: Any
     """Python type of the value."""
+    key_name: str | tuple[str, ...] | None = None
+    """Name of the key's column, or of each of its columns; None: `key`, or the names of its fields."""
+    value_name: str | None = None
+    """Name of the column of a value without fields; None: `value`."""
+    doc: str | None = None
+    """What the table is, for its readers."""
     window_node: str | None = None
     """Name of the aggregate whose windows the rows belong to; it knows which windows are closed."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from deltaworks.serdes.base import Serde
 from deltaworks.topology.nodes.base import Node, Table
 from deltaworks.topology.timestamps import TimestampExtractor, Timestamps
+
+OnNull: TypeAlias = Literal["forward", "skip", "skip_empty"]
+"""A source hands on a null value as None, drops its record, or drops records with an empty value too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +29,8 @@ class Source(Node):
     """Topic -> the limit of its records' timestamps; topics without an entry have no limit."""
     offset_reset: Literal["earliest", "latest"] | None = None
     """Where a new pipeline begins to read; None: the host's setting."""
+    on_null: OnNull = "forward"
+    """What happens to records without a value."""
     exchange: bool = False
     """Whether the topic is an exchange between two stages, not a topic of the user."""
     whole: bool = False

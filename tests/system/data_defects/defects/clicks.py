@@ -8,7 +8,7 @@ CUT = "(SELECT quantile_disc(timestamp, 0.6) FROM original_clicks_pages)"
 VISITS, LATE, PAGES, LETTERS = "clicks_visits", "clicks_late", "clicks_pages", "clicks_dead_letters"
 
 DEFECTS = (
-    defect("visits of a task lost", VISITS, "DELETE FROM {} WHERE hash(key) % 4 = 1"),
+    defect("visits of a task lost", VISITS, "DELETE FROM {} WHERE hash(user_id) % 4 = 1"),
     defect("visits of a day lost", VISITS, "DELETE FROM {} WHERE window_date = (SELECT min(window_date) + 1 FROM {})"),
     defect("visits written twice", VISITS, "INSERT INTO {} FROM {} WHERE clicks = 3"),
     defect("clicks of a visit counted twice", VISITS, "UPDATE {} SET clicks = 2 * clicks"),
@@ -29,13 +29,14 @@ DEFECTS = (
     defect(
         "a bot has one visit for days",
         VISITS,
-        "DELETE FROM {} WHERE key = 'bot' AND window_start > (SELECT min(window_start) FROM {} WHERE key = 'bot')",
+        "DELETE FROM {} WHERE user_id = 'bot' "
+        "AND window_start > (SELECT min(window_start) FROM {} WHERE user_id = 'bot')",
         VISITS,
         "UPDATE {} SET window_end = e, ended = e, timestamp = e, duration_ms = epoch_ms(e) - epoch_ms(window_start), "
-        "clicks = n FROM (SELECT max(window_end) AS e, sum(clicks) AS n FROM original_clicks_visits WHERE key = 'bot') "
-        "WHERE key = 'bot'",
+        "clicks = n FROM (SELECT max(window_end) AS e, sum(clicks) AS n FROM original_clicks_visits "
+        "WHERE user_id = 'bot') WHERE user_id = 'bot'",
     ),
-    defect("key mixed up: late clicks of the next user", LATE, "UPDATE {} SET key = 'u-001' WHERE key <> 'u-001'"),
+    defect("key mixed up: visits of the next user", VISITS, "UPDATE {} SET user_id = 'u-001' WHERE user_id > 'u-001'"),
     defect("first and last page mixed up", VISITS, "UPDATE {} SET last_page = '/x' || first_page WHERE clicks = 1"),
     defect("late clicks lost", LATE, "DELETE FROM {}"),
     defect("late clicks written twice", LATE, "INSERT INTO {} FROM {} LIMIT 2"),
@@ -46,8 +47,8 @@ DEFECTS = (
     defect(
         "late clicks counted twice: set aside and in a visit",
         VISITS,
-        "UPDATE {} SET clicks = clicks + n FROM (SELECT key AS k, count(*) AS n FROM clicks_late GROUP BY k) "
-        "WHERE key = k",
+        "UPDATE {} SET clicks = clicks + n FROM (SELECT user_id AS k, count(*) AS n FROM clicks_late GROUP BY k) "
+        "WHERE user_id = k",
     ),
     defect(
         "hours of pages shifted",
@@ -60,8 +61,8 @@ DEFECTS = (
         "UPDATE {} SET window_start = window_start - INTERVAL 1 HOUR, window_end = window_end - INTERVAL 1 HOUR, "
         "window_date = (window_start - INTERVAL 1 HOUR)::DATE",
     ),
-    defect("pages of a task lost", PAGES, "DELETE FROM {} WHERE hash(key) % 4 = 2"),
-    defect("pages counted twice", PAGES, "UPDATE {} SET value = 2 * value"),
+    defect("pages of a task lost", PAGES, "DELETE FROM {} WHERE hash(page) % 4 = 2"),
+    defect("pages counted twice", PAGES, "UPDATE {} SET clicks = 2 * clicks"),
     defect("truncated day: visits", VISITS, f"DELETE FROM {{}} WHERE timestamp > {CUT}"),
     defect("truncated day: pages", PAGES, f"DELETE FROM {{}} WHERE timestamp > {CUT}"),
     defect("premature: visits are final while they go on", VISITS, "UPDATE {} SET is_final = true"),

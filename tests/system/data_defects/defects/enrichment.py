@@ -10,11 +10,13 @@ CUSTOMERS, CUSTOMERS_LOG, LETTERS = "enrichment_customers", "enrichment_customer
 NOBODY = "customer_name = NULL, tier = 'unknown', credit_limit = NULL, credit = 'no credit'"
 
 DEFECTS = (
-    defect("orders lost: one in twenty", CHECKED, "DELETE FROM {} WHERE hash(key) % 20 = 3"),
-    defect("orders written twice", CHECKED, "INSERT INTO {} FROM {} WHERE hash(key) % 30 = 3"),
+    defect("orders lost: one in twenty", CHECKED, "DELETE FROM {} WHERE hash(order_id) % 20 = 3"),
+    defect("orders written twice", CHECKED, "INSERT INTO {} FROM {} WHERE hash(order_id) % 30 = 3"),
     defect("wrong join: no customer is found", CHECKED, f"UPDATE {{}} SET {NOBODY}"),
     defect(
-        "wrong join: half of the customers are not found", CHECKED, f"UPDATE {{}} SET {NOBODY} WHERE hash(key) % 2 = 0"
+        "wrong join: half of the customers are not found",
+        CHECKED,
+        f"UPDATE {{}} SET {NOBODY} WHERE hash(order_id) % 2 = 0",
     ),
     defect(
         "wrong join: another customer is found",
@@ -27,9 +29,9 @@ DEFECTS = (
         "wrong join: guests are somebody",
         CHECKED,
         "UPDATE {} SET customer_name = c.name, tier = c.tier, credit_limit = c.credit_limit, credit = 'approved' "
-        "FROM (FROM enrichment_customers LIMIT 1) c WHERE customer_id IS NULL",
+        "FROM (FROM enrichment_customers LIMIT 1) c WHERE {}.customer_id IS NULL",
     ),
-    defect("key mixed up: by customer", CHECKED, "UPDATE {} SET key = customer_id WHERE customer_id IS NOT NULL"),
+    defect("key mixed up: by customer", CHECKED, "UPDATE {} SET order_id = customer_id WHERE customer_id IS NOT NULL"),
     defect(
         "wrong limit: orders at the limit are rejected",
         CHECKED,
@@ -49,6 +51,8 @@ DEFECTS = (
         CUSTOMERS,
         "DELETE FROM {} WHERE batch_id >= (SELECT max(batch_id) FROM original_enrichment_customers)",
     ),
+    defect("tiers count a customer too many", "enrichment_tiers_changelog", "UPDATE {} SET value = value + 1"),
+    defect("tiers lost", "enrichment_tiers_changelog", "DELETE FROM {} WHERE key = 'gold'"),
     defect(
         "stale: orders do not follow their customers",
         CURRENT_LOG,
@@ -64,11 +68,11 @@ DEFECTS = (
         *(CURRENT, f"UPDATE {{}} SET {NOBODY} WHERE tier = 'gold'"),
         *(CURRENT_LOG, f"UPDATE {{}} SET {NOBODY} WHERE tier = 'gold'"),
     ),
-    defect("orders of a task are not in the table", CURRENT, "DELETE FROM {} WHERE hash(key) % 4 = 1"),
+    defect("orders of a task are not in the table", CURRENT, "DELETE FROM {} WHERE hash(order_key) % 4 = 1"),
     defect(
         "orders of a task are not in the table, nor in its changelog",
-        *(CURRENT, "DELETE FROM {} WHERE hash(key) % 4 = 1"),
-        *(CURRENT_LOG, "DELETE FROM {} WHERE hash(key) % 4 = 1"),
+        *(CURRENT, "DELETE FROM {} WHERE hash(order_key) % 4 = 1"),
+        *(CURRENT_LOG, "DELETE FROM {} WHERE hash(order_key) % 4 = 1"),
     ),
     defect("orders are there twice", CURRENT, "INSERT INTO {} FROM {} LIMIT 3"),
     defect("updates of customers lost", CUSTOMERS_LOG, "DELETE FROM {} WHERE batch_id % 3 = 1"),

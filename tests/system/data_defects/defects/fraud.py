@@ -24,14 +24,14 @@ DEFECTS = (
         "one bad partition: no alert of its payments",
         ALERTS,
         "DELETE FROM {} WHERE source_partition = (SELECT source_partition FROM original_fraud_alerts "
-        "WHERE source_offset >= 0 GROUP BY ALL ORDER BY count(DISTINCT key) DESC LIMIT 1)",
+        "WHERE source_offset >= 0 GROUP BY ALL ORDER BY count(DISTINCT user_id) DESC LIMIT 1)",
     ),
     defect("truncated day: alerts end early", ALERTS, f"DELETE FROM {{}} WHERE timestamp > {CUT}"),
     defect(
         "wrong join: profiles of another user",
         ALERTS,
         "UPDATE {} SET payments = b.payments, total = b.total, "
-        "last_ms = b.last_ms, last_country = b.last_country FROM (SELECT key AS k, lag(payments) OVER w AS payments, "
+        "last_ms = b.last_ms, last_country = b.last_country FROM (SELECT lag(payments) OVER w AS payments, "
         "lag(total) OVER w AS total, lag(last_ms) OVER w AS last_ms, lag(last_country) OVER w AS last_country, "
         "payment_id AS id, rule AS r FROM original_fraud_alerts WINDOW w AS (ORDER BY timestamp)) b "
         "WHERE b.id = payment_id AND b.r = rule AND b.payments IS NOT NULL",
@@ -66,23 +66,23 @@ DEFECTS = (
     defect(
         "key mixed up: alerts of another user",
         ALERTS,
-        "UPDATE {} SET key = (SELECT max(key) FROM {}) WHERE rule = 'HIGH_AMOUNT'",
+        "UPDATE {} SET user_id = (SELECT max(user_id) FROM {}) WHERE rule = 'HIGH_AMOUNT'",
     ),
     defect(
         "stale: the profile is the one that the alert before has seen",
         ALERTS,
         "UPDATE {} SET payments = b.payments, total = b.total, last_ms = b.last_ms, last_country = b.last_country FROM "
-        "(SELECT key AS k, source_offset AS o, lag(payments) OVER w AS payments, lag(total) OVER w AS total, "
+        "(SELECT user_id AS k, source_offset AS o, lag(payments) OVER w AS payments, lag(total) OVER w AS total, "
         "lag(last_ms) OVER w AS last_ms, lag(last_country) OVER w AS last_country FROM original_fraud_alerts "
-        "WHERE rule = 'HIGH_AMOUNT' WINDOW w AS (PARTITION BY key ORDER BY source_offset)) b "
-        "WHERE k = key AND o = source_offset AND b.payments > 4 AND rule = 'HIGH_AMOUNT'",
+        "WHERE rule = 'HIGH_AMOUNT' WINDOW w AS (PARTITION BY user_id ORDER BY source_offset)) b "
+        "WHERE k = user_id AND o = source_offset AND b.payments > 4 AND rule = 'HIGH_AMOUNT'",
     ),
     defect("countries in lower case", ALERTS, "UPDATE {} SET country = lower(country)"),
     defect("late payments counted twice", ALERTS, "UPDATE {} SET in_five_minutes = in_five_minutes + payments"),
     defect(
         "good payments set aside",
         LETTERS,
-        """UPDATE {} SET operator = 'decode-payment', key = 'u-001'::BLOB,
+        """UPDATE {} SET message = '9 bytes are not json(Payment)', key = 'u-001'::BLOB,
            value = '{"payment_id":"p-1","amount":"12.50","country":"DE"}'::BLOB WHERE rowid < 3""",
     ),
     defect(

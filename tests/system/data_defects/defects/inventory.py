@@ -22,9 +22,9 @@ DEFECTS = (
     defect(
         "one bad partition, in all that was made of its orders",
         *(ORDERS, "DELETE FROM {} WHERE source_partition = 3"),
-        *(HOURS, "DELETE FROM {} WHERE key NOT IN (SELECT key FROM inventory_customer_orders)"),
+        *(HOURS, "DELETE FROM {} WHERE customer_id NOT IN (SELECT customer_id FROM inventory_customer_orders)"),
     ),
-    defect("hours of a task lost", HOURS, "DELETE FROM {} WHERE hash(key) % 4 = 1"),
+    defect("hours of a task lost", HOURS, "DELETE FROM {} WHERE hash(customer_id) % 4 = 1"),
     defect("hours counted twice", HOURS, "UPDATE {} SET orders = 2 * orders, amount = 2 * amount"),
     defect(
         "hours shifted",
@@ -37,16 +37,16 @@ DEFECTS = (
         "wrong rounding: amounts without cents, and hours made of them",
         *(ORDERS, "UPDATE {} SET amount = trunc(amount)"),
         HOURS,
-        "UPDATE {} SET amount = s.amount FROM (SELECT h.key, h.window_start, sum(o.amount) AS amount FROM "
-        "original_inventory_customer_hours h JOIN inventory_customer_orders o ON o.key = h.key AND o.timestamp >= "
-        "h.window_start AND o.timestamp < h.window_end GROUP BY ALL) s WHERE s.key = {}.key "
+        "UPDATE {} SET amount = s.amount FROM (SELECT customer_id, h.window_start, sum(o.amount) AS amount FROM "
+        "original_inventory_customer_hours h JOIN inventory_customer_orders o USING (customer_id) WHERE o.timestamp >= "
+        "h.window_start AND o.timestamp < h.window_end GROUP BY ALL) s WHERE s.customer_id = {}.customer_id "
         "AND s.window_start = {}.window_start",
     ),
     defect(
         "late orders counted: hours have orders from beyond the grace",
         HOURS,
-        "UPDATE {} SET orders = n FROM (SELECT key AS k, time_bucket(INTERVAL 1 HOUR, timestamp) AS s, count(*) AS n "
-        "FROM inventory_customer_orders GROUP BY ALL) WHERE k = key AND s = window_start",
+        "UPDATE {} SET orders = n FROM (SELECT customer_id AS k, time_bucket(INTERVAL 1 HOUR, timestamp) AS s, "
+        "count(*) AS n FROM inventory_customer_orders GROUP BY ALL) WHERE k = customer_id AND s = window_start",
     ),
     defect(
         "wrong join: the summary of another customer",
@@ -62,11 +62,11 @@ DEFECTS = (
     defect(
         "summaries keep a week",
         ORDERS,
-        "UPDATE {} SET day = struct_pack(orders := n, amount := a) FROM (SELECT key AS k, "
+        "UPDATE {} SET day = struct_pack(orders := n, amount := a) FROM (SELECT customer_id AS k, "
         "source_offset AS o, count(*) OVER w AS n, sum(amount) OVER w AS a FROM original_inventory_customer_orders "
-        "WINDOW w AS (PARTITION BY key ORDER BY source_offset)) WHERE k = key AND o = source_offset",
+        "WINDOW w AS (PARTITION BY customer_id ORDER BY source_offset)) WHERE k = customer_id AND o = source_offset",
     ),
-    defect("key mixed up: orders by order", ORDERS, "UPDATE {} SET key = order_id"),
+    defect("customer_id mixed up: orders by order", ORDERS, "UPDATE {} SET customer_id = order_id"),
     defect("truncated day: orders end early", ORDERS, f"DELETE FROM {{}} WHERE timestamp > {CUT}"),
     defect("truncated day: hours end early", HOURS, f"DELETE FROM {{}} WHERE timestamp > {CUT}"),
     defect(

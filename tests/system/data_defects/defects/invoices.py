@@ -55,7 +55,7 @@ DEFECTS = (
         "(SELECT min(customer_card_no) FROM {}) "
         "WHERE customer_card_no IN (SELECT DISTINCT customer_card_no FROM {} LIMIT 9)",
     ),
-    defect("key mixed up: items by till", ITEMS, "UPDATE {} SET key = pos_id"),
+    defect("key mixed up: items by till", ITEMS, "UPDATE {} SET store_id = pos_id"),
     defect(
         "state lost: accounts begin again",
         POINTS,

@@ -25,9 +25,9 @@ DEFECTS = (
     defect(
         "one bad partition: nothing that was made of its orders is there",
         *("enriched_orders", "DELETE FROM {} WHERE source_partition = 2"),
-        *("order_counts", "DELETE FROM {} WHERE key NOT IN (SELECT key FROM enriched_orders)"),
-        *("user_revenue", "DELETE FROM {} WHERE key NOT IN (SELECT key FROM enriched_orders)"),
-        *("user_sessions", "DELETE FROM {} WHERE key NOT IN (SELECT user_id FROM enriched_orders)"),
+        *("order_counts", "DELETE FROM {} WHERE user_id NOT IN (SELECT user_key FROM enriched_orders)"),
+        *("user_revenue", "DELETE FROM {} WHERE user_id NOT IN (SELECT user_key FROM enriched_orders)"),
+        *("user_sessions", "DELETE FROM {} WHERE user_id NOT IN (SELECT user_id FROM enriched_orders)"),
     ),
     defect("truncated day: orders end early", "enriched_orders", f"DELETE FROM {{}} WHERE timestamp > {CUT}"),
     defect("truncated day: hours end early", "order_counts", f"DELETE FROM {{}} WHERE window_start > {CUT}"),
@@ -67,39 +67,41 @@ DEFECTS = (
         "wrong rounding: amounts without cents, and revenue made of them",
         *("enriched_orders", "UPDATE {} SET amount = trunc(amount)"),
         "user_revenue",
-        "UPDATE {} SET value = s.value FROM (SELECT w.key, w.window_start, sum(o.amount) AS value "
-        "FROM original_user_revenue w JOIN enriched_orders o ON o.key = w.key AND o.timestamp >= w.window_start "
-        "AND o.timestamp < w.window_end GROUP BY ALL) s WHERE s.key = {}.key AND s.window_start = {}.window_start",
+        "UPDATE {} SET revenue = s.revenue FROM (SELECT w.user_id, w.window_start, sum(o.amount) AS revenue "
+        "FROM original_user_revenue w JOIN enriched_orders o ON o.user_key = w.user_id "
+        "AND o.timestamp >= w.window_start AND o.timestamp < w.window_end GROUP BY ALL) s "
+        "WHERE s.user_id = {}.user_id AND s.window_start = {}.window_start",
     ),
-    defect("wrong rounding: revenue in tenths", "user_revenue", "UPDATE {} SET value = round(value, 1)"),
-    defect("key mixed up: orders by order", "enriched_orders", "UPDATE {} SET key = order_id"),
+    defect("wrong rounding: revenue in tenths", "user_revenue", "UPDATE {} SET revenue = round(revenue, 1)"),
+    defect("key mixed up: orders by order", "enriched_orders", "UPDATE {} SET user_key = order_id"),
     defect(
         "key mixed up: orders by item, and counted by it",
-        *("enriched_orders", "UPDATE {} SET key = item"),
+        *("enriched_orders", "UPDATE {} SET user_key = item"),
         "order_counts",
-        "UPDATE {} SET key = (SELECT min(item) FROM original_enriched_orders o WHERE o.key = {}.key)",
+        "UPDATE {} SET user_id = (SELECT min(item) FROM original_enriched_orders o WHERE o.user_key = {}.user_id)",
     ),
     defect(
         "late orders counted: hours have orders from beyond the grace",
         "order_counts",
-        "UPDATE {} SET value = n FROM (SELECT key, time_bucket(INTERVAL 1 HOUR, timestamp) AS s, count(*) AS n "
-        "FROM original_enriched_orders GROUP BY ALL) a WHERE a.key = {}.key AND s = window_start",
+        "UPDATE {} SET orders = n FROM (SELECT user_key AS k, time_bucket(INTERVAL 1 HOUR, timestamp) AS s, "
+        "count(*) AS n FROM original_enriched_orders GROUP BY ALL) a WHERE k = {}.user_id AND s = window_start",
     ),
     defect(
         "late orders counted twice",
         "order_counts",
-        "UPDATE {} SET value = value + n FROM (SELECT key, time_bucket(INTERVAL 1 HOUR, timestamp) AS s, count(*) AS n "
-        "FROM (SELECT *, max(timestamp) OVER (PARTITION BY source_partition ORDER BY source_offset) AS newest "
+        "UPDATE {} SET orders = orders + n FROM (SELECT user_key AS k, "
+        "time_bucket(INTERVAL 1 HOUR, timestamp) AS s, count(*) AS n FROM (SELECT *, "
+        "max(timestamp) OVER (PARTITION BY source_partition ORDER BY source_offset) AS newest "
         "FROM original_enriched_orders) WHERE timestamp < newest GROUP BY ALL) a "
-        "WHERE a.key = {}.key AND s = window_start",
+        "WHERE k = {}.user_id AND s = window_start",
     ),
     defect(
         "sessions not merged: a session has a second row",
         "user_sessions",
-        "INSERT INTO {} SELECT * REPLACE (window_start + INTERVAL 1 SECOND AS window_start) FROM {} WHERE value > 3",
+        "INSERT INTO {} SELECT * REPLACE (window_start + INTERVAL 1 SECOND AS window_start) FROM {} WHERE orders > 3",
     ),
-    defect("sessions of a task lost", "user_sessions", "DELETE FROM {} WHERE hash(key) % 4 = 1"),
-    defect("sessions counted twice", "user_sessions", "UPDATE {} SET value = value * 2"),
+    defect("sessions of a task lost", "user_sessions", "DELETE FROM {} WHERE hash(user_id) % 4 = 1"),
+    defect("sessions counted twice", "user_sessions", "UPDATE {} SET orders = orders * 2"),
     defect(
         "premature: hours are final as soon as they begin",
         "order_counts",
@@ -114,7 +116,7 @@ DEFECTS = (
         "users",
         "UPDATE {} SET name = c.name, country = c.country, batch_id = c.batch_id, source_offset = c.source_offset, "
         "timestamp = c.timestamp FROM (FROM users_changelog WHERE op = 'upsert' QUALIFY row_number() OVER "
-        "(PARTITION BY key ORDER BY batch_id DESC) = 2) c WHERE c.key = {}.key",
+        "(PARTITION BY user_id ORDER BY batch_id DESC) = 2) c WHERE c.user_id = {}.user_id",
     ),
     defect("updates of users lost", "users_changelog", "DELETE FROM {} WHERE batch_id = 1"),
     defect("deleted users are back", "users_changelog", "DELETE FROM {} WHERE op = 'delete'"),

@@ -14,9 +14,9 @@ COUNTS, CHANGELOG, HOURS, LETTERS = (
 
 DEFECTS = (
     defect("an hour lost", HOURS, "DELETE FROM {} WHERE window_start = time_bucket(INTERVAL 1 HOUR, " + CUT + ")"),
-    defect("a word lost in its hours", HOURS, "DELETE FROM {} WHERE key = 'the'"),
-    defect("words of a task lost in their hours", HOURS, "DELETE FROM {} WHERE hash(key) % 4 = 1"),
-    defect("an hour counted twice", HOURS, "UPDATE {} SET value = value * 2 WHERE window_start < " + CUT),
+    defect("a word lost in its hours", HOURS, "DELETE FROM {} WHERE word = 'the'"),
+    defect("words of a task lost in their hours", HOURS, "DELETE FROM {} WHERE hash(word) % 4 = 1"),
+    defect("an hour counted twice", HOURS, "UPDATE {} SET count = count * 2 WHERE window_start < " + CUT),
     defect(
         "windows shifted by half an hour",
         HOURS,
@@ -33,33 +33,35 @@ DEFECTS = (
         HOURS,
         "UPDATE {} SET window_date = (window_start + INTERVAL 2 HOUR)::DATE",
     ),
-    defect("wrong words: with upper case", HOURS, "UPDATE {} SET key = upper(key) WHERE key = 'river'"),
+    defect("wrong words: with upper case", HOURS, "UPDATE {} SET word = upper(word) WHERE word = 'river'"),
     defect(
         "wrong words: signs are part of them",
-        *(CHANGELOG, "UPDATE {} SET key = key || '!' WHERE key = 'river'"),
-        *(COUNTS, "UPDATE {} SET key = key || '!' WHERE key = 'river'"),
+        *(CHANGELOG, "UPDATE {} SET word = word || '!' WHERE word = 'river'"),
+        *(COUNTS, "UPDATE {} SET word = word || '!' WHERE word = 'river'"),
     ),
-    defect("key mixed up: counts of the next word", COUNTS, "UPDATE {} SET key = reverse(key) WHERE key = 'lantern'"),
+    defect(
+        "key mixed up: counts of the next word", COUNTS, "UPDATE {} SET word = reverse(word) WHERE word = 'lantern'"
+    ),
     defect(
         "key mixed up in hours",
         HOURS,
-        "UPDATE {} SET key = CASE key WHEN 'the' THEN 'window' ELSE 'the' END WHERE key IN ('the', 'window')",
+        "UPDATE {} SET word = CASE word WHEN 'the' THEN 'window' ELSE 'the' END WHERE word IN ('the', 'window')",
     ),
     defect("stale: counts are some batches old", COUNTS, "DELETE FROM {} WHERE batch_id > 3"),
     defect(
         "stale: a count is the one before",
         COUNTS,
-        "UPDATE {} SET value = c.value, timestamp = c.timestamp, batch_id = c.batch_id, "
+        "UPDATE {} SET count = c.count, timestamp = c.timestamp, batch_id = c.batch_id, "
         "source_partition = c.source_partition, source_offset = c.source_offset FROM (FROM wordcount_counts_changelog "
-        "QUALIFY row_number() OVER (PARTITION BY key ORDER BY batch_id DESC) = 2) c WHERE c.key = {}.key",
+        "QUALIFY row_number() OVER (PARTITION BY word ORDER BY batch_id DESC) = 2) c WHERE c.word = {}.word",
     ),
     defect(
         "state lost: counts begin again",
         CHANGELOG,
-        "UPDATE {} SET value = value - before FROM (SELECT key AS k, max(value) AS before FROM "
-        "original_wordcount_counts_changelog WHERE batch_id <= 4 GROUP BY k) WHERE key = k AND batch_id > 4",
+        "UPDATE {} SET count = count - before FROM (SELECT word AS k, max(count) AS before FROM "
+        "original_wordcount_counts_changelog WHERE batch_id <= 4 GROUP BY k) WHERE word = k AND batch_id > 4",
         COUNTS,
-        "UPDATE {} SET value = c.value FROM wordcount_counts_changelog c WHERE c.key = {}.key "
+        "UPDATE {} SET count = c.count FROM wordcount_counts_changelog c WHERE c.word = {}.word "
         "AND c.batch_id = {}.batch_id",
     ),
     defect(
@@ -68,7 +70,7 @@ DEFECTS = (
     defect("a batch twice in the changelog", CHANGELOG, "INSERT INTO {} FROM {} WHERE batch_id = 2"),
     defect(
         "late words counted twice",
-        *(HOURS, "UPDATE {} SET value = value + 20 WHERE is_final AND key IN ('of', 'and')"),
+        *(HOURS, "UPDATE {} SET count = count + 20 WHERE is_final AND word IN ('of', 'and')"),
     ),
     defect("truncated day", HOURS, f"DELETE FROM {{}} WHERE window_start > {CUT}"),
     defect("premature: hours are final as soon as they begin", HOURS, "UPDATE {} SET is_final = true"),

@@ -10,6 +10,7 @@ import msgspec
 
 from deltaworks import (
     BufferConfig,
+    DeadLetters,
     EmitStrategy,
     KeyValueStore,
     Pipeline,
@@ -29,7 +30,7 @@ from deltaworks import (
 PARTITIONS = 3
 HOURS = TimeWindows(size=timedelta(hours=1), grace=timedelta(minutes=10))
 VISITS = SessionWindows(gap=timedelta(minutes=10), grace=timedelta(minutes=30))
-WAITING = Stores.key_value_store_builder(Stores.persistent_key_value_store("soak-waiting"), str, int)
+WAITING = Stores.key_value("soak-waiting", key=str, value=int)
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -133,9 +134,7 @@ pipeline = Pipeline(
         *(Topic(name, PARTITIONS) for name in ("soak-priced", "soak-told", "soak-ledger-letters")),
     ),
     on_error="continue",
-    dead_letter_topic="soak-ledger-letters",
-    dead_letters_keep_bytes=True,
-    dead_letter_table="soak_ledger_letters",
+    dead_letters=DeadLetters(topic="soak-ledger-letters", table="soak_ledger_letters", keep_bytes=True),
     record_cache=False,
     trigger_interval=timedelta(seconds=3),  # leaves room for the starts of others
 )

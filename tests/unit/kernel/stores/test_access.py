@@ -52,10 +52,10 @@ class Host:
             self._state.apply({self._spec.name: changes})
 
 
-KEY_VALUE = Stores.key_value_store_builder(Stores.persistent_key_value_store("s"), str, int)
-TIMESTAMPED = Stores.timestamped_key_value_store_builder(Stores.persistent_key_value_store("s"), str, int)
-WINDOW = Stores.window_store_builder(Stores.persistent_window_store("s", ms(100), ms(10)), str, int)
-SESSION = Stores.session_store_builder(Stores.persistent_session_store("s", ms(100)), str, int)
+KEY_VALUE = Stores.key_value("s", key=str, value=int)
+TIMESTAMPED = Stores.timestamped_key_value("s", key=str, value=int)
+WINDOW = Stores.window("s", key=str, value=int, window_size=ms(10), retention=ms(100))
+SESSION = Stores.session("s", key=str, value=int, retention=ms(100))
 
 
 def test_ranges_are_in_byte_order_and_see_what_is_not_committed() -> None:
@@ -77,7 +77,7 @@ def test_ranges_are_in_byte_order_and_see_what_is_not_committed() -> None:
 
 
 def test_a_prefix_of_the_highest_byte_ends_with_the_store() -> None:
-    host = Host(Stores.key_value_store_builder(Stores.persistent_key_value_store("s"), bytes, int))
+    host = Host(Stores.key_value("s", key=bytes, value=int))
     store = host.store()
     store.put_all([(b"\xfe\xff", 1), (b"\xff", 2), (b"\xff\xff\xff", 3)])
     host.commit()
@@ -152,7 +152,7 @@ def test_a_read_only_store_refuses_to_be_written() -> None:
 
 
 def test_an_lru_map_drops_what_was_used_longest_ago_even_after_a_restart() -> None:
-    host = Host(Stores.key_value_store_builder(Stores.lru_map("s", 2), str, int))
+    host = Host(Stores.lru("s", key=str, value=int, max_entries=2))
     store = host.store()
     store.put("a", 1)
     store.put("b", 2)
@@ -167,7 +167,7 @@ def test_an_lru_map_drops_what_was_used_longest_ago_even_after_a_restart() -> No
 
 
 def test_looking_at_an_lru_map_as_a_whole_does_not_use_its_entries() -> None:
-    store = Host(Stores.key_value_store_builder(Stores.lru_map("s", 2), str, int)).store()
+    store = Host(Stores.lru("s", key=str, value=int, max_entries=2)).store()
     store.put("a", 1)
     store.put("b", 2)
     assert list(store.range("a", "a")) == [("a", 1)]
@@ -197,7 +197,7 @@ def test_windows_are_fetched_by_key_and_start() -> None:
 
 
 def test_windows_of_several_keys_come_segment_by_segment() -> None:
-    host = Host(Stores.window_store_builder(Stores.persistent_window_store("s", ms(200_000), ms(10)), str, int))
+    host = Host(Stores.window("s", key=str, value=int, window_size=ms(10), retention=ms(200_000)))
     store = host.store()
     store.put("b", 1, 99_999)
     store.put("a", 2, 100_000)
@@ -231,8 +231,8 @@ def test_a_deleted_window_moves_the_time_of_its_store() -> None:
 
 
 def test_duplicates_are_kept_in_their_order_and_a_null_adds_nothing() -> None:
-    supplier = Stores.persistent_window_store("s", ms(100), ms(10), retain_duplicates=True)
-    host = Host(Stores.window_store_builder(supplier, str, int))
+    windows = Stores.window("s", key=str, value=int, window_size=ms(10), retention=ms(100), retain_duplicates=True)
+    host = Host(windows)
     host.store().put("a", 2, 10)
     host.commit()
     host.restart()
@@ -284,7 +284,7 @@ class Stack:
 
 
 def test_a_store_of_ones_own_lasts_as_long_as_its_bytes() -> None:
-    host = Host(Stores.custom_store_builder("s", Stack))
+    host = Host(Stores.custom("s", Stack))
     host.store().push(b"1")
     host.store().push(b"2")
     host.commit()

@@ -1,0 +1,56 @@
+"""What a table and its columns mean, in its definition (Delta's `metaData`): `description`, and the columns' comments.
+
+The pipeline says it, and a start brings what the table says up to date. Comments that others have added to columns of
+which the pipeline says nothing stay: a property of the table names the columns whose comments are the pipeline's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from deltaworks.lakehouse.schema import TableSchema
+
+PROPERTY = "deltaworks.comments"
+"""The columns whose comments are ours, as JSON; "" is the description of the table."""
+
+
+def property_of(schema: TableSchema) -> str:
+    """The value of the property."""
+    return json.dumps([*([] if schema.description is None else [""]), *schema.comments])
+
+
+def described(definition: Mapping[str, Any], schema: TableSchema) -> dict[str, Any]:
+    """The definition with what `schema` says; unchanged if it says that already."""
+    ours = _ours(definition)
+    columns = json.loads(definition["schemaString"])
+    changed = False
+    for column in columns["fields"]:
+        name, metadata = column["name"], column["metadata"]
+        wanted = schema.comments.get(name, None if name in ours else metadata.get("comment"))
+        if wanted != metadata.get("comment"):
+            changed = True
+            column["metadata"] = {key: text for key, text in metadata.items() if key != "comment"}
+            column["metadata"] |= {} if wanted is None else {"comment": wanted}
+    description = schema.description
+    if description is None and "" not in ours:
+        description = definition.get("description")
+    told = property_of(schema)
+    if not changed and description == definition.get("description") and ours == set(json.loads(told)):
+        return dict(definition)
+    return {
+        **definition,
+        "description": description,
+        "schemaString": json.dumps(columns, separators=(",", ":"), ensure_ascii=False)
+        if changed
+        else definition["schemaString"],
+        "configuration": {**definition["configuration"], PROPERTY: told},
+    }
+
+
+def _ours(definition: Mapping[str, Any]) -> set[str]:
+    try:
+        return set(map(str, json.loads(definition["configuration"].get(PROPERTY, "[]"))))
+    except (ValueError, TypeError):
+        return set()  # somebody has changed the property
