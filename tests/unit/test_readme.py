@@ -36,7 +36,7 @@ def test_the_pipeline_in_the_readme_runs_and_prints_what_it_says(tmp_path: Path)
 def test_the_example_of_tables_has_the_columns_and_comments_that_the_page_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code = re.search(r"```python\n(.*?)```", (README.parent / "docs" / "tables.md").read_text(), re.S)
+    code = re.search(r"```python\n(.*?)```", (README.parent / "docs" / "tables" / "columns.md").read_text(), re.S)
     assert code is not None
     (tmp_path / "example_of_tables.py").write_text(code[1])
     monkeypatch.syspath_prepend(tmp_path)
