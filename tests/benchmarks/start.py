@@ -28,7 +28,7 @@ from pathlib import Path
 
 from deltaworks.control import batches, heartbeat, jobs
 from deltaworks.control.paths import PipelinePaths
-from deltaworks.kafka import admin
+from deltaworks.control.topics import all_topics, create
 from deltaworks.settings import Settings
 from jobs.sample_data.kafka import SampleRecord, produce
 from tests.benchmarks.measure import CpuClock, end_tree, memory_bytes, tree
@@ -165,8 +165,9 @@ class Sample:
     def of(cls, settings: Settings, job: str) -> Sample:
         """With empty topics."""
         pipeline = jobs.load(settings, job)
-        drop_topics(settings.bootstrap, *(topic.name for topic in pipeline.topics))
-        admin.create_topics(settings.bootstrap, admin.topic_specs(pipeline.topics))
+        plan = pipeline.plan()
+        drop_topics(settings.bootstrap, *all_topics(pipeline, plan))
+        create(settings.bootstrap, pipeline, plan)
         return cls(settings.bootstrap, jobs.load_module(settings, f"sample_data.{job}").records(_ENDLESS))
 
     def more(self, count: int, per_s: float | None = None) -> None:

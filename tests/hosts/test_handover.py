@@ -20,6 +20,7 @@ from deltalake import DeltaTable
 from deltaworks import Doc, Pipeline, StreamsBuilder, faults
 from deltaworks.control import batches
 from deltaworks.control.paths import PipelinePaths
+from deltaworks.control.topics import all_topics
 from deltaworks.errors import ConfigurationError, FencedError, TableError
 from deltaworks.kafka.ranges import Offsets
 from deltaworks.kernel.task import TASK_STORE
@@ -109,7 +110,7 @@ class Case:
 
 
 def job(pipeline: Pipeline, data: SampleData, *wrong: tuple[Any, str, Any], ticks: float = 0.0) -> Case:
-    kafka = MemoryKafka({topic.name: PARTITIONS for topic in pipeline.topics})
+    kafka = MemoryKafka(dict.fromkeys(all_topics(pipeline, pipeline.plan()), PARTITIONS))
     for record in data.records(500, 11):
         partition = None if record.key is not None else record.partition
         kafka.write(record.topic, RawRecord(record.key, record.value, record.timestamp_ms), partition)

@@ -6,8 +6,10 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from deltaworks import Topic
 from deltaworks.control import batches
 from deltaworks.control.paths import PipelinePaths
+from deltaworks.control.topics import all_topics
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.kafka.ranges import Range
 from deltaworks.kernel.errors import dead_letter_record
@@ -61,7 +63,8 @@ def _recorded(settings: Settings, pipeline: Pipeline) -> list[MicroBatch]:
 
 def _run(pipeline: Pipeline, micro_batches: Sequence[MicroBatch]) -> Recording:
     plan = pipeline.plan()
-    partitions = {topic.name: topic.partitions for topic in pipeline.topics}
+    partitions = {name: Topic(name).partitions for name in all_topics(pipeline, plan)}
+    partitions |= {topic.name: topic.partitions for topic in pipeline.topics}
     read = {topic: partitions[topic] for topic in plan.source_topics}
     return run_recorded(
         plan,

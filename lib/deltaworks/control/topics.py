@@ -74,9 +74,14 @@ def create(bootstrap: str, pipeline: Pipeline, plan: Plan, existing: Collection[
         The topics that it created.
     """
     declared = {topic.name for topic in pipeline.topics}
-    used = (*plan.source_topics, *plan.global_topics, *output_topics(pipeline, plan))
-    others = [Topic(name) for name in dict.fromkeys(used) if name not in {*declared, *existing}]
+    others = [Topic(name) for name in all_topics(pipeline, plan) if name not in {*declared, *existing}]
     return admin.create_topics(bootstrap, admin.topic_specs([*pipeline.topics, *others]))
+
+
+def all_topics(pipeline: Pipeline, plan: Plan) -> list[str]:
+    """Every topic that the pipeline declares, reads or writes by name."""
+    declared = (topic.name for topic in pipeline.topics)
+    return list(dict.fromkeys((*declared, *plan.source_topics, *plan.global_topics, *output_topics(pipeline, plan))))
 
 
 def output_topics(pipeline: Pipeline, plan: Plan) -> list[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from deltaworks import Pipeline
+from deltaworks.control.topics import all_topics
 from deltaworks.lakehouse.publish.scope import Scope
 from deltaworks.lakehouse.schema import TableSchema, plan_schemas
 from deltaworks.settings import Settings
@@ -51,7 +52,7 @@ def run(job: str, home: Path, *, records: int, seed: int, per_batch: int | None 
     pipeline: Pipeline = importlib.import_module(f"jobs.{job}").pipeline
     data: Any = importlib.import_module(f"jobs.sample_data.{job}")
     rng = random.Random(seed)
-    kafka = MemoryKafka({topic.name: PARTITIONS for topic in pipeline.topics})
+    kafka = MemoryKafka(dict.fromkeys(all_topics(pipeline, pipeline.plan()), PARTITIONS))
     for row in rows_of(data.records(records, seed)):
         kafka.write(row.topic, RawRecord(row.key, row.value, row.timestamp_ms), row.partition)
     stream = InProcessStream(pipeline, replace(Settings.from_environment({}), home=home), kafka=kafka)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from deltaworks.control import actions, registry
+from deltaworks.control import actions, registry, topics
 from deltaworks.kafka import admin
 from deltaworks.kafka.control_topic import control_topic
 from deltaworks.settings import Settings
@@ -19,11 +19,12 @@ from tests.system.sample_data import flowing
 @pytest.fixture
 def settings(platform: LiveStack) -> Iterator[Settings]:
     """Empty topics; other tests use topics of the same names."""
-    admin.create_topics(platform.bootstrap, admin.topic_specs(pipeline.topics))
+    plan = pipeline.plan()
+    topics.create(platform.bootstrap, pipeline, plan)
     yield platform.settings
     actions.stop(platform.settings, pipeline.name, requested_by="the end of the test")
     registry.close()
-    admin.delete_topics(platform.bootstrap, [*(topic.name for topic in pipeline.topics), control_topic(pipeline.name)])
+    admin.delete_topics(platform.bootstrap, [*topics.all_topics(pipeline, plan), control_topic(pipeline.name)])
 
 
 @pytest.mark.timeout(900)

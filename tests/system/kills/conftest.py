@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from deltaworks.control import topics
 from deltaworks.kafka import admin
 from deltaworks.kafka.control_topic import control_topic
 from deltaworks.settings import Settings
@@ -18,6 +19,7 @@ from tests.support.live_stack import LiveStack
 @pytest.fixture
 def orders_settings(kafka: LiveStack, tmp_path: Path) -> Iterator[Settings]:
     """Empty topics, a home of its own; other tests use topics of the same names."""
-    admin.create_topics(kafka.bootstrap, admin.topic_specs(pipeline.topics))
+    plan = pipeline.plan()
+    topics.create(kafka.bootstrap, pipeline, plan)
     yield replace(kafka.settings, home=tmp_path / "home")
-    admin.delete_topics(kafka.bootstrap, [*(topic.name for topic in pipeline.topics), control_topic(pipeline.name)])
+    admin.delete_topics(kafka.bootstrap, [*topics.all_topics(pipeline, plan), control_topic(pipeline.name)])
