@@ -14,6 +14,7 @@ _ROOT = Path(__file__).parents[2]
 FILE = _ROOT / "docs" / "kafka-streams.md"
 README = _ROOT / "README.md"
 _HEAD = Path(__file__).with_name("page_head.md")
+_END = Path(__file__).with_name("page_end.md")
 _EXTRAS = Path(__file__).with_name("extras.toml")
 _STATUSES: tuple[Status, ...] = ("same", "different", "not offered")
 _TO_WRITE_AND_TEST = 7
@@ -32,7 +33,8 @@ def text() -> str:
     """The whole page."""
     parts, proofs = read_mapping(), read_proofs()
     chapters = [_chapter(part, proofs) for part in parts]
-    return "\n".join([_HEAD.read_text().format(counts=counts(parts)), _overview(parts), *chapters, _extras()])
+    end = _END.read_text().format(counts=counts(parts))
+    return "\n".join([_HEAD.read_text(), *chapters, _extras(), end + _overview(parts)])
 
 
 def counts(parts: list[Part]) -> str:
