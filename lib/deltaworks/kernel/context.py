@@ -52,9 +52,10 @@ class TaskMetrics:
 
     records_in: int = 0
     dropped: int = 0
-    """Records that an operator skipped by its rules (a null key, a null value) or because of a failure."""
+    """Records that an operator skipped by its rules (a null key, a null value) or because of a failure: dead letters
+    count here too."""
     late: int = 0
-    """Records that came after their window had closed, counted per window."""
+    """Records that came after their window had closed, counted in each aggregate and for each window."""
     lost_results: int = 0
     """Windows that left their store before they were forwarded; only with `compatible_with_kafka`."""
     dead_letters: int = 0

@@ -49,7 +49,9 @@ class DeadLetter(msgspec.Struct, frozen=True):
     headers: Headers
     timestamp_ms: int
     source: Coordinates
+    """The topic, partition and offset of the record."""
     error_class: str
+    """Name of the exception's class, with its module unless it is one of Python's."""
     message: str
     operator: str
     """Name of the node that failed."""

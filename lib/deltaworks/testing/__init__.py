@@ -5,6 +5,8 @@
 
 from typing import TYPE_CHECKING, Any
 
+from deltaworks.kernel.context import TaskMetrics
+from deltaworks.kernel.records import DeadLetter
 from deltaworks.testing.driver import TopologyTestDriver
 from deltaworks.testing.memory_tables import AppendTable, KeyedTable, WindowTable
 from deltaworks.testing.stores import (
@@ -17,7 +19,9 @@ from deltaworks.testing.topics import TestInputTopic, TestOutputTopic, TestRecor
 
 __all__ = [
     "AppendTable",
+    "DeadLetter",
     "KeyedTable",
+    "TaskMetrics",
     "TestInputTopic",
     "TestKeyValueStore",
     "TestOutputTopic",

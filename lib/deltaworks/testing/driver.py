@@ -142,6 +142,7 @@ class TopologyTestDriver(Hinted):
             idle_timeout = topology.idle_timeout if idle_timeout is None else idle_timeout
             max_task_idle = topology.max_task_idle if max_task_idle is None else max_task_idle
         self._plan = plan
+        self._dead_letter_table = topology.dead_letters.table if isinstance(topology, Pipeline) else None
         self._topics = Topics()
         self._tables = TablesInMemory(plan.tables)
         self._capture = Capture(self._topics, self._tables, dead_letter_topic)
@@ -352,6 +353,8 @@ class TopologyTestDriver(Hinted):
         """
         tables = self._tables.by_name
         if name not in tables:
+            if name == self._dead_letter_table:
+                raise KeyError(f"'{name}' is the table of dead letters; driver.dead_letters has them")
             raise _unknown("table", name, tables)
         return tables[name]
 
