@@ -59,8 +59,29 @@ def _tables(words: KStream[str, str]) -> None:
     words.to_table(store="last-words").to_delta("last_words")
 
 
-failing = Pipeline(name="failing", topology=_numbers, topics=(Topic("numbers", 2), Topic("doubled", 2)))
-counting = Pipeline(name="counting", topology=_counts, topics=(Topic("words", 3),), record_cache=False)
+def _started() -> None:
+    print("HOOK started", flush=True)
+
+
+def _stopped(error: BaseException | None) -> None:
+    print("HOOK stopped", "orderly" if error is None else "with an error", flush=True)
+
+
+failing = Pipeline(
+    name="failing",
+    topology=_numbers,
+    topics=(Topic("numbers", 2), Topic("doubled", 2)),
+    on_start=_started,
+    on_stop=_stopped,
+)
+counting = Pipeline(
+    name="counting",
+    topology=_counts,
+    topics=(Topic("words", 3),),
+    record_cache=False,
+    on_start=_started,
+    on_stop=_stopped,
+)
 recounting = replace(counting, name="recounting", topology=_right_counts, topics=(Topic("recounted-words", 3),))
 miscounting = replace(recounting, topology=_wrong_counts)
 """What `recounting` was before its code was corrected."""

@@ -67,6 +67,12 @@ def send(bootstrap: str, topic: str, records: Sequence[tuple[str, str, int]]) ->
     producer.flush()
 
 
+def hooks(settings: Settings, name: str) -> list[str]:
+    """The calls of the pipeline's `on_start` and `on_stop`."""
+    lines = (settings.home / f"{name}.log").read_text().splitlines()
+    return [line.removeprefix("HOOK ") for line in lines if line.startswith("HOOK ")]
+
+
 def test_a_stream_counts_across_an_exchange_drains_and_goes_on_where_it_stopped(
     kafka: LiveStack, settings: Settings
 ) -> None:
@@ -93,6 +99,7 @@ def test_a_stream_counts_across_an_exchange_drains_and_goes_on_where_it_stopped(
 
     beat = beat_of(settings, "counting")
     assert beat is not None and beat.state == "stopped" and beat.error is None
+    assert hooks(settings, "counting") == ["started", "stopped orderly"] * 2
     recording = replay(settings, counting)
     assert compare_stores(settings, counting) == []
     counts = {(row.key, row.start_ms): row.value for task in recording.tasks.values()
@@ -124,6 +131,7 @@ def test_a_record_that_fails_ends_the_stream_with_its_reason(kafka: LiveStack, s
     assert beat is not None and beat.state == "failed" and beat.error is not None
     assert "StreamsError" in beat.error and "numbers-" in beat.error and "offset 1" in beat.error
     assert kafka.read("doubled") == []
+    assert hooks(settings, "failing") == ["started", "stopped with an error"]
 
 
 def test_a_stream_whose_jvm_was_killed_says_so(kafka: LiveStack, settings: Settings) -> None:
