@@ -7,6 +7,7 @@ from tests.support.data_defects import defect
 CUT = "(SELECT quantile_disc(timestamp, 0.6) FROM original_enrichment_checked)"
 CHECKED, CURRENT, CURRENT_LOG = "enrichment_checked", "enrichment_current", "enrichment_current_changelog"
 CUSTOMERS, CUSTOMERS_LOG, LETTERS = "enrichment_customers", "enrichment_customers_changelog", "enrichment_dead_letters"
+TIERS, TIERS_LOG = "enrichment_tiers", "enrichment_tiers_changelog"
 NOBODY = "customer_name = NULL, tier = 'unknown', credit_limit = NULL, credit = 'no credit'"
 
 DEFECTS = (
@@ -51,8 +52,9 @@ DEFECTS = (
         CUSTOMERS,
         "DELETE FROM {} WHERE batch_id >= (SELECT max(batch_id) FROM original_enrichment_customers)",
     ),
-    defect("tiers count a customer too many", "enrichment_tiers_changelog", "UPDATE {} SET value = value + 1"),
-    defect("tiers lost", "enrichment_tiers_changelog", "DELETE FROM {} WHERE key = 'gold'"),
+    defect("tiers count a customer too many", TIERS_LOG, "UPDATE {} SET customers = customers + 1"),
+    defect("tiers lost", TIERS_LOG, "DELETE FROM {} WHERE tier = 'gold'"),
+    defect("a tier is not in the table", TIERS, "DELETE FROM {} WHERE tier = 'gold'"),
     defect(
         "stale: orders do not follow their customers",
         CURRENT_LOG,
