@@ -6,11 +6,9 @@ is built, from the sources: settings, commands, and the public names with their 
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +18,9 @@ from mkdocs.structure.files import File, Files
 
 import deltaworks
 import deltaworks.testing
-from deltaworks import settings as settings_module
 from deltaworks.cli import app as cli
 from deltaworks.settings import Settings
+from deltaworks.topology.docs import texts_below
 
 ROOT = Path(__file__).parents[1]
 _OUTSIDE = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])+)\]\(((?:\.\./)+)([^)#\s]*)(#[^)\s]*)?\)")
@@ -160,7 +158,7 @@ def _api(title: str, about: str, module: str, names: tuple[str, ...] | list[str]
 
 def settings_page() -> str:
     """All settings as a table."""
-    meanings = dict(_docstrings(settings_module, "Settings"))
+    meanings = texts_below(Settings)
     rows = []
     for field in fields(Settings):
         text = meanings[field.name]
@@ -176,16 +174,6 @@ def settings_page() -> str:
 
 def _plain(value: object) -> str:
     return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
-
-
-def _docstrings(module: Any, name: str) -> Iterator[tuple[str, str]]:
-    """The fields of a class with the string literals below them."""
-    tree = ast.parse(Path(module.__file__).read_text())
-    body = next(node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name)
-    for field, after in pairwise(body):
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(after, ast.Expr):
-            assert isinstance(after.value, ast.Constant)
-            yield field.target.id, " ".join(str(after.value.value).split())
 
 
 def commands_page() -> str:

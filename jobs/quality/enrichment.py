@@ -12,6 +12,13 @@ from jobs.quality.rules import Suite, never, never_null, one_row_per
 SOURCE = ("source_topic", "source_partition", "source_offset")
 CHECKED = ("order_id", "amount", "ordered_at", "tier", "credit")
 """Columns of every checked order; a guest has no customer_id, an unknown customer neither name nor limit."""
+LAST_BATCH = """
+        WITH last_batch AS (
+            SELECT min(batch_id) AS batch FROM (
+                SELECT max(batch_id) AS batch_id FROM {batch}
+                UNION ALL SELECT max(batch_id) FROM enrichment_customers_changelog)
+        )"""
+"""The last batch that both a table and the customers have; the beginning of a query."""
 TIERS = ["gold", "silver", "basic"]
 
 
@@ -186,12 +193,8 @@ current_changelog: Suite = [
     ),
     never(
         "every order is as its customer is, at the end of the last batch",
-        """
-        WITH last_batch AS (
-            SELECT min(batch_id) AS batch FROM (
-                SELECT max(batch_id) AS batch_id FROM {batch}
-                UNION ALL SELECT max(batch_id) FROM enrichment_customers_changelog)
-        ), customers AS (
+        LAST_BATCH
+        + """, customers AS (
             SELECT * FROM enrichment_customers_changelog, last_batch WHERE batch_id <= batch
             QUALIFY rank() OVER (PARTITION BY customer_id ORDER BY batch_id DESC) = 1
         ), orders AS (
@@ -223,12 +226,8 @@ tiers_changelog: Suite = [
     ),
     never(
         "tiers count the customers, at the end of the last batch",
-        """
-        WITH last_batch AS (
-            SELECT min(batch_id) AS batch FROM (
-                SELECT max(batch_id) AS batch_id FROM {batch}
-                UNION ALL SELECT max(batch_id) FROM enrichment_customers_changelog)
-        ), customers AS (
+        LAST_BATCH
+        + """, customers AS (
             SELECT * FROM enrichment_customers_changelog, last_batch WHERE batch_id <= batch
             QUALIFY row_number() OVER (PARTITION BY customer_id ORDER BY batch_id DESC, source_offset DESC) = 1
         ), tiers AS (

@@ -5,6 +5,7 @@ A document of another version is refused, as is an unreadable one. Nothing is mi
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -47,3 +48,21 @@ def decode(
     raise IncompatibleCheckpointError(
         f"{what} has format {found.get('format')}; this deltaworks reads format {version}.", hint=other
     )
+
+
+def read(
+    path: Path,
+    kind: type[T],
+    version: int,
+    what: str,
+    *,
+    other: str = "deploy the version that wrote it",
+    damaged: str | None = None,
+    error: type[DeltaworksError] = IncompatibleCheckpointError,
+) -> T | None:
+    """Decodes the document in a file; None if there is no such file. The arguments are those of `decode`."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    return decode(content, kind, version, what, other=other, damaged=damaged, error=error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -33,7 +34,7 @@ def text() -> str:
     """The whole page."""
     parts, proofs = read_mapping(), read_proofs()
     chapters = [_chapter(part, proofs) for part in parts]
-    end = _END.read_text().format(counts=counts(parts))
+    end = _END.read_text().format(counts=_wrapped(counts(parts)))
     return "\n".join([_HEAD.read_text(), *chapters, _extras(), end + _overview(parts)])
 
 
@@ -80,13 +81,15 @@ def _anchor(title: str) -> str:
 
 
 def _chapter(part: Part, proofs: Mapping[str, Proof]) -> str:
-    return "\n".join([f"## {part.title}", "", part.about.strip(), "", *(_table(each, proofs) for each in part.classes)])
+    return "\n".join(
+        [f"## {part.title}", "", _wrapped(part.about), "", *(_table(each, proofs) for each in part.classes)]
+    )
 
 
 def _table(each: Class, proofs: Mapping[str, Proof]) -> str:
     above = [f"### `{each.name}`", ""]
     if each.about:
-        above += [each.about.strip(), ""]
+        above += [_wrapped(each.about), ""]
     lines = [
         "| Kafka Streams | Here | Proof | Difference |",
         "|---|---|---|---|",
@@ -95,8 +98,24 @@ def _table(each: Class, proofs: Mapping[str, Proof]) -> str:
     ]
     if len({row.words for row in each.rows}) == 1 and not any(row.ours for row in each.rows):
         summary = f"Not offered: {len(each.rows)} methods" if len(each.rows) > 1 else "Not offered: 1 method"
-        lines = [each.rows[0].words, "", f"<details><summary>{summary}</summary>", "", *lines, "</details>", ""]
+        lines = [
+            _wrapped(each.rows[0].words),
+            "",
+            f"<details><summary>{summary}</summary>",
+            "",
+            *lines,
+            "</details>",
+            "",
+        ]
     return "\n".join([*above, *lines])
+
+
+def _wrapped(prose: str) -> str:
+    """Paragraphs with lines of at most 100 characters."""
+    paragraphs = (
+        textwrap.wrap(part, 100, break_long_words=False, break_on_hyphens=False) for part in prose.split("\n\n")
+    )
+    return "\n\n".join("\n".join(lines) for lines in paragraphs).strip()
 
 
 def _line(row: Row, proofs: Mapping[str, Proof]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
@@ -39,3 +41,10 @@ def test_what_cannot_be_read_is_refused_as_the_caller_says(content: bytes) -> No
     with pytest.raises(IntentError, match=r"^The document x cannot be read: ") as told:
         decode(content)
     assert told.value.hint == "bring back a copy"
+
+
+def test_a_file_that_does_not_exist_has_no_document(tmp_path: Path) -> None:
+    path = tmp_path / "document.json"
+    assert formats.read(path, Document, 2, "The document x") is None
+    path.write_bytes(msgspec.json.encode(Document(7)))
+    assert formats.read(path, Document, 2, "The document x") == Document(7)

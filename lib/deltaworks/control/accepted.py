@@ -33,17 +33,11 @@ def read(path: Path) -> Accepted:
     Raises:
         IncompatibleCheckpointError: the file cannot be read.
     """
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        return Accepted()
-    return formats.decode(
-        content,
-        Accepted,
-        FORMAT,
+    what, other = (
         f"{path}, which lists accepted losses,",
-        other="move it away and accept them again: deltaworks accept --help",
+        "move it away and accept them again: deltaworks accept --help",
     )
+    return formats.read(path, Accepted, FORMAT, what, other=other) or Accepted()
 
 
 def add(path: Path, *, topics: dict[str, str], begins: Offsets) -> Accepted:

@@ -93,12 +93,8 @@ def stored_plan(path: Path) -> CheckpointPlan | None:
     Raises:
         IncompatibleCheckpointError: another version of deltaworks wrote it, or it is torn.
     """
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        return None
-    return formats.decode(
-        content,
+    return formats.read(
+        path,
         CheckpointPlan,
         FORMAT,
         f"The checkpoint's plan {path}",

@@ -39,7 +39,7 @@ def reported(name: str, before: Sequence[Problem] = ()) -> Iterator[None]:
 
 
 def problem(error: Exception) -> Problem:
-    """What failed, at which line of the author's, and what may have been meant."""
+    """The failure as a problem: with the line of the author's and what may have been meant."""
     where = authors_line(error)
     if told := problem_of(error):
         return Problem(told.what, where, told.hint)
@@ -75,7 +75,7 @@ def _text(error: Exception) -> str:
 
 
 def _similar(error: Exception) -> str | None:
-    """What Python itself suggests when it prints an error for a misspelled name; only newer versions can be asked."""
+    """The suggestion that Python prints for a misspelled name; only newer versions can be asked for it."""
     known: Iterable[str] = ()
     name: str | None = getattr(error, "name", None)
     if isinstance(error, NameError):

@@ -19,7 +19,7 @@ _CALLS = {
     "KStream": "other, joiner, JoinWindows(difference=timedelta(minutes=5), grace=timedelta(0))",
     "GlobalKTable": "other, joiner, selector=lambda key, value: key",
 }
-"""What a stream is joined with -> the arguments of a valid call."""
+"""Kind of the partner of a stream -> the arguments of a valid call."""
 
 _NEEDED = {"KStream": "windows", "GlobalKTable": "selector"}
 _OPTIONAL = {"KStream": "store", "KTable": "grace"}

@@ -290,7 +290,7 @@ class Answering(Hinted, metaclass=_Answering):
 
 
 def problem_of(error: BaseException) -> Problem | None:
-    """What was told about a name that a class of ours does not have."""
+    """The problem that an error about a missing name carries; None: the error carries none."""
     told = vars(error).get(_PROBLEM)
     return told if isinstance(told, Problem) else None
 

@@ -27,7 +27,7 @@ _SERDES: dict[Any, Serde[Any]] = {int: Long(), float: Double(), Decimal: Json(De
 
 
 class Total(msgspec.Struct, Generic[T], frozen=True):
-    """What the store of a mean keeps."""
+    """The entry of a mean's store: the sum and the count."""
 
     sum: T
     count: int

@@ -139,7 +139,7 @@ class Pipeline:
     record_cache: bool = True
     """Tables forward only the last update per key and micro-batch; without it, every update."""
     explicit_names: Literal["stores", "all", "none"] = "stores"
-    """What the topology must name; as in `StreamsBuilder`."""
+    """Names that the topology must give; as in `StreamsBuilder`."""
     optimize: bool = False
     """Merges exchanges, keeps one store for a self-join; as in `StreamsBuilder`."""
     emit_interval: timedelta = timedelta(0)
@@ -191,7 +191,7 @@ class Pipeline:
 
     @property
     def errors(self) -> ErrorPolicy:
-        """What happens to records that fail."""
+        """The policy for records that fail."""
         return ErrorPolicy(
             deserialization=self.deserialization_handler or self.on_error,
             processing=self.processing_handler or self.on_error,

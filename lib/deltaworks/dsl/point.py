@@ -161,7 +161,7 @@ _CLASSES = {
 
 
 def _serde_of(given: Any) -> str:
-    """What to give in place of a type that has no serde."""
+    """The hint for a type that has no serde."""
     if is_windowed(given):
         inner = f"serde_for({spelled(get_args(given)[0])})" if get_args(given) else "String()"
         return (

@@ -14,6 +14,9 @@ from deltaworks.topology.nodes.sinks import TableKind
 
 Names = str | Sequence[str] | None
 """Names of columns; None: the usual ones."""
+_VALUE = ("value= names the column of the value", "value='revenue'; value_type=... gives the type")
+_DOC = ("doc= is the description of the table", 'doc="Revenue per user"')
+"""Meaning of an argument that is text, and a valid one."""
 
 
 def delta_sink(
@@ -42,8 +45,8 @@ def delta_sink(
             key=_type(at, key_type, known_key, operator, "key", where),
             value=_type(at, value_type, at.value, operator, "value", where),
             key_name=_key_name(at.graph, key, operator, where),
-            value_name=_value_name(at.graph, value, operator, where),
-            doc=_doc(at.graph, doc, operator, where),
+            value_name=_text(at.graph, value, operator, *_VALUE, where),
+            doc=_text(at.graph, doc, operator, *_DOC, where),
             window_node=window_node,
             origin=where,
         )
@@ -72,21 +75,8 @@ def _key_name(graph: Graph, given: Any, operator: str, where: Origin) -> str | t
     return None
 
 
-def _value_name(graph: Graph, given: Any, operator: str, where: Origin) -> str | None:
+def _text(graph: Graph, given: Any, operator: str, what: str, hint: str, where: Origin) -> str | None:
     if given is None or isinstance(given, str):
         return given
-    graph.report(
-        f"{operator}: value= names the column of the value, but got {named(given)}.",
-        where,
-        "value='revenue'; value_type=... gives the type",
-    )
-    return None
-
-
-def _doc(graph: Graph, given: Any, operator: str, where: Origin) -> str | None:
-    if given is None or isinstance(given, str):
-        return given
-    graph.report(
-        f"{operator}: doc= is the description of the table, but got {named(given)}.", where, 'doc="Revenue per user"'
-    )
+    graph.report(f"{operator}: {what}, but got {named(given)}.", where, hint)
     return None

@@ -47,12 +47,8 @@ def read_mark(path: Path) -> Mark | None:
     Raises:
         IncompatibleCheckpointError: another version of deltaworks wrote it, or the disk is damaged.
     """
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        return None
-    return formats.decode(
-        content,
+    return formats.read(
+        path,
         Mark,
         FORMAT,
         f"{path}, which says which files of Spark's checkpoint are on the disk,",

@@ -167,8 +167,8 @@ class StreamDriver:
         """
         try:
             self._health.write("starting")
-            begun_before = self._paths.current.plan.exists()
-            self._topics = topics.prepare(self._settings.bootstrap, self._pipeline, self._plan, begun=begun_before)
+            has_begun = self._paths.current.plan.exists()
+            self._topics = topics.prepare(self._settings.bootstrap, self._pipeline, self._plan, begun=has_begun)
             for topic in self._topics.empty:
                 _log.warning("topic '%s' did not exist and was created; check its spelling if it should have", topic)
             beginning = Beginning(

@@ -253,12 +253,8 @@ def abandon(root: Path, tables: Iterable[str], run_id: str) -> None:
 
 def read(record: Path) -> Handover | None:
     """What was written down; None: nothing."""
-    try:
-        content = record.read_bytes()
-    except FileNotFoundError:
-        return None
-    return formats.decode(
-        content,
+    return formats.read(
+        record,
         Handover,
         FORMAT,
         f"The record of a handover {record}",

@@ -494,12 +494,8 @@ def _read(publications: Path, run_id: str) -> PublicationRecord | None:
 
 
 def _decoded(path: Path) -> PublicationRecord | None:
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        return None
-    return formats.decode(
-        content,
+    return formats.read(
+        path,
         PublicationRecord,
         FORMAT,
         f"The record of a publication {path}",
