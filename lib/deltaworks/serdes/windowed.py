@@ -68,10 +68,7 @@ class FixedSize:
         return min(start_ms + self.size_ms, LAST_END_MS)
 
 
-def _key(serde: TimeWindowed[K] | SessionWindowed[K], value: Windowed[K]) -> bytes:
-    if value.key is None:
-        raise unfit(value, serde.name, "it has no key")
-    return serde.inner.serialize(value.key)
+_NO_KEY = "it has no key"
 
 
 @dataclass(frozen=True)
@@ -120,7 +117,9 @@ class TimeWindowed(Generic[K]):
         """The bytes of the inner key, then those of the start."""
         if value is None:
             return NULL
-        return _key(self, value) + _TIME.pack(value.start_ms)
+        if value.key is None:
+            raise unfit(value, self.name, _NO_KEY)
+        return self.inner.serialize(value.key) + _TIME.pack(value.start_ms)
 
     def deserialize(self, data: bytes | None) -> Windowed[K]:
         """The key and its window."""
@@ -152,7 +151,9 @@ class SessionWindowed(Generic[K]):
         """The bytes of the inner key, then those of the end and of the start."""
         if value is None:
             return NULL
-        return _key(self, value) + _TIMES.pack(value.end_ms, value.start_ms)
+        if value.key is None:
+            raise unfit(value, self.name, _NO_KEY)
+        return self.inner.serialize(value.key) + _TIMES.pack(value.end_ms, value.start_ms)
 
     def deserialize(self, data: bytes | None) -> Windowed[K]:
         """The key and its session."""
