@@ -13,13 +13,12 @@ page-clicks -> clicks_pages           (by page: clicks per hour)
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Annotated
 
 import msgspec
 
 from deltaworks import (
+    Column,
     DeadLetters,
-    Doc,
     EmitStrategy,
     FixedKeyProcessor,
     FixedKeyRecord,
@@ -70,9 +69,9 @@ class Visit(msgspec.Struct, frozen=True):
     """Milliseconds from the first click to the last."""
 
 
-Page = Annotated[str, Doc("Path of the page on the site.")]
-UserId = Annotated[str, Doc("The user.")]
-Clicks = Annotated[int, Doc("Number of clicks.")]
+PAGE = Column("page", "Path of the page on the site.")
+USER_ID = Column("user_id", "The user.")
+CLICKS = Column("clicks", "Number of clicks.")
 
 
 class Watch(FixedKeyProcessor[str, Click, Arrival]):
@@ -103,7 +102,7 @@ def topology(builder: StreamsBuilder) -> None:
     clicks = builder.stream("page-clicks", key=str, value=Click, on_null="skip", name="clicks")
     hours = TimeWindows(size=HOUR, grace=GRACE)
     clicks.group_by_key().windowed_by(hours).count(store="clicks-per-page").to_delta(
-        "clicks_pages", key="page", value="clicks", key_type=Page, value_type=Clicks, doc="Clicks on a page per hour"
+        "clicks_pages", key=PAGE, value=CLICKS, doc="Clicks on a page per hour"
     )
 
     arrivals = (  # A click without a user then has no key and ends at the exchange.
@@ -114,17 +113,12 @@ def topology(builder: StreamsBuilder) -> None:
         .branch(lambda _, click: click.behind_ms * MILLISECOND >= GRACE, name="late")
         .default_branch(name="in-time")
     )
-    arrivals["late"].to_delta(
-        "clicks_late", key="user_id", key_type=UserId, doc="Clicks that came too late to be part of a visit"
-    )
+    arrivals["late"].to_delta("clicks_late", key=USER_ID, doc="Clicks that came too late to be part of a visit")
 
     sessions = SessionWindows(gap=PAUSE, grace=GRACE, max_duration=timedelta(hours=24))
     visits = arrivals["in-time"].map_values(visit_of).group_by_key().windowed_by(sessions)
     visits.reduce(joined, store="clicks-visits").to_delta(
-        "clicks_visits",
-        key="user_id",
-        key_type=UserId,
-        doc="Visits: clicks of a user with pauses of at most 30 minutes",
+        "clicks_visits", key=USER_ID, doc="Visits: clicks of a user with pauses of at most 30 minutes"
     )
     (  # Visits that have ended wait for the next click of any user, at most a week.
         visits.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE)

@@ -25,11 +25,11 @@ from __future__ import annotations
 import logging
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Annotated, Literal
+from typing import Literal
 
 import msgspec
 
-from deltaworks import DeadLetters, Doc, FixedKeyProcessor, FixedKeyRecord, Materialized, Pipeline, StreamsBuilder
+from deltaworks import Column, DeadLetters, FixedKeyProcessor, FixedKeyRecord, Materialized, Pipeline, StreamsBuilder
 
 _log = logging.getLogger(__name__)
 
@@ -80,10 +80,10 @@ class CheckedOrder(Order, frozen=True):
     """Whether the order may be paid later; `no credit`: the customer is unknown."""
 
 
-CustomerId = Annotated[str, Doc("The customer.")]
-Tier = Annotated[str, Doc("A tier of customers.")]
-Customers = Annotated[int, Doc("How many customers the tier has.")]
-OrderKey = Annotated[str, Doc("The order in the key of the record; a later record with this key replaces it.")]
+CUSTOMER_ID = Column("customer_id", "The customer.")
+TIER = Column("tier", "A tier of customers.")
+CUSTOMERS = Column("customers", "How many customers the tier has.")
+ORDER_KEY = Column("order_key", "The order in the key of the record; a later record with this key replaces it.")
 
 
 def check(order: Order, customer: Customer | None) -> CheckedOrder:
@@ -121,12 +121,10 @@ def topology(builder: StreamsBuilder) -> None:
     # would forward nothing, and an order that met it meanwhile would keep it for ever.
     rows = Materialized("enrichment-customers", caching=False)
     customers = builder.table("enrichment-customers", key=str, value=Customer, store=rows, name="customers-source")
-    customers.to_delta(
-        "enrichment_customers", key="customer_id", key_type=CustomerId, doc="The customers as they are now"
-    )
+    customers.to_delta("enrichment_customers", key=CUSTOMER_ID, doc="The customers as they are now")
     by_tier = customers.group_by(lambda _, customer: (customer.tier, customer.tier), key=str, value=str, name="by-tier")
     by_tier.count(store="enrichment-tiers").to_delta(
-        "enrichment_tiers", key="tier", value="customers", key_type=Tier, value_type=Customers, doc="Customers per tier"
+        "enrichment_tiers", key=TIER, value=CUSTOMERS, doc="Customers per tier"
     )
 
     # A guest's order has no key: a left join keeps it, while an inner join would drop it before the exchange.
@@ -144,10 +142,7 @@ def topology(builder: StreamsBuilder) -> None:
         orders.to_table(store="enrichment-orders")
         .left_join(customers, check, foreign_key=lambda _, order: order.customer_id, name="enrichment-current")
         .to_delta(
-            "enrichment_current",
-            key="order_key",
-            key_type=OrderKey,
-            doc="The orders as they are now, with their customers as they are now",
+            "enrichment_current", key=ORDER_KEY, doc="The orders as they are now, with their customers as they are now"
         )
     )
 

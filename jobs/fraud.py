@@ -16,11 +16,10 @@ without payments, by the time of the payments; the wall clock only decides when 
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated
 
 from deltaworks import (
+    Column,
     DeadLetters,
-    Doc,
     KeyValueStore,
     Pipeline,
     Processor,
@@ -33,8 +32,7 @@ from deltaworks import (
 )
 from jobs.model.fraud import Alert, Payment, Profile, Velocity, alerts
 
-UserId = Annotated[str, Doc("The user who paid.")]
-
+USER_ID = Column("user_id", "The user who paid.")
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 MINUTE_MS, DAY_MS = 60_000, 86_400_000
 
@@ -98,7 +96,7 @@ def topology(builder: StreamsBuilder) -> None:
         .process(Watch, name="watch")
     )
     suspicious.to("fraud-alerts")
-    suspicious.to_delta("fraud_alerts", key="user_id", key_type=UserId, doc="Payments that break a rule")
+    suspicious.to_delta("fraud_alerts", key=USER_ID, doc="Payments that break a rule")
 
 
 pipeline = Pipeline(

@@ -18,6 +18,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from deltaworks import (
+    Column,
     DeadLetters,
     Doc,
     FixedKeyProcessor,
@@ -85,7 +86,7 @@ class Stock(msgspec.Struct, frozen=True):
         return Stock(now, "negative" if now < 0 else "low" if now < 10 else "ok", self.level, counted_at)
 
 
-CustomerId = Annotated[str, Doc("The customer.")]
+CUSTOMER_ID = Column("customer_id", "The customer.")
 
 
 class LastDay(FixedKeyProcessor[str, Order, CustomerOrder]):
@@ -114,20 +115,12 @@ def topology(builder: StreamsBuilder) -> None:
     # Windows expire from their store; a plain table would keep every customer who ever ordered.
     hours = orders.group_by_key().windowed_by(TimeWindows(size=HOUR, grace=HOUR))
     hourly = hours.aggregate(Summary, lambda _, order, old: old + Summary(1, order.amount), store=HOURS, retention=DAY)
-    hourly.to_delta(
-        "inventory_customer_hours",
-        key="customer_id",
-        key_type=CustomerId,
-        doc="Orders of a customer per hour",
-    )
+    hourly.to_delta("inventory_customer_hours", key=CUSTOMER_ID, doc="Orders of a customer per hour")
     # Connected after the aggregate, so it runs after it: an order is in its own summary, unless late for its hour.
     customer_orders = orders.process_values(LastDay, HOURS, name="last-day")
     customer_orders.to("inventory-customer-orders")
     customer_orders.to_delta(
-        "inventory_customer_orders",
-        key="customer_id",
-        key_type=CustomerId,
-        doc="Every order, with what its customer has ordered in 24 hours",
+        "inventory_customer_orders", key=CUSTOMER_ID, doc="Every order, with what its customer has ordered in 24 hours"
     )
 
 

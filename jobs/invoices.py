@@ -15,14 +15,14 @@ from __future__ import annotations
 
 from datetime import timedelta
 from decimal import Decimal
-from typing import Annotated, Any
+from typing import Any
 from zlib import crc32
 
 import msgspec
 
 from deltaworks import (
+    Column,
     DeadLetters,
-    Doc,
     FixedKeyProcessor,
     FixedKeyRecord,
     KeyValueStore,
@@ -34,7 +34,7 @@ from jobs.model.invoices import Invoice, Notification, Sale, SoldItem
 
 POINTS_PER_AMOUNT = Decimal("0.02")
 REMEMBERED_INVOICES = 10
-StoreId = Annotated[str, Doc("The store.")]
+STORE_ID = Column("store_id", "The store.")
 
 
 def checked(store: str | None, invoice: Invoice) -> Invoice:
@@ -105,10 +105,7 @@ def topology(builder: StreamsBuilder) -> None:
     )
     notifications.to("notification", partitioner=by_customer)
     notifications.to_delta(
-        "invoices_loyalty_points",
-        key="store_id",
-        key_type=StoreId,
-        doc="Points that an invoice has earned for its customer",
+        "invoices_loyalty_points", key=STORE_ID, doc="Points that an invoice has earned for its customer"
     )
 
     items = invoices.flat_map_values(masked_items, name="mask-and-flatten")

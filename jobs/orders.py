@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal
-from typing import Annotated, Literal
+from typing import Literal
 
 import msgspec
 
-from deltaworks import DeadLetters, Doc, Pipeline, SessionWindows, StreamsBuilder, TimeWindows
+from deltaworks import Column, DeadLetters, Pipeline, SessionWindows, StreamsBuilder, TimeWindows
 
 GRACE = timedelta(minutes=5)
 
@@ -65,10 +65,10 @@ class EnrichedOrder(Order, frozen=True):
     """City of the destination."""
 
 
-UserId = Annotated[str, Doc("The user; `users` has the name.")]
-Orders = Annotated[int, Doc("Number of orders.")]
-Revenue = Annotated[Decimal, Doc("Sum of the amounts of the orders, in euros.")]
-UserKey = Annotated[str, Doc("The user in the key of the order, under whom it is enriched and counted.")]
+USER_ID = Column("user_id", "The user; `users` has the name.")
+USER_KEY = Column("user_key", "The user in the key of the order, under whom it is enriched and counted.")
+ORDERS = Column("orders", "Number of orders.")
+REVENUE = Column("revenue", "Sum of the amounts of the orders, in euros.")
 
 
 def enrich(order: Order, user: User) -> EnrichedOrder:
@@ -98,7 +98,7 @@ def topology(builder: StreamsBuilder) -> None:
         .join(users, enrich, name="join-user")
     )
     enriched.to("enriched-orders")
-    enriched.to_delta("enriched_orders", key="user_key", key_type=UserKey, doc="Every order, with its user and city")
+    enriched.to_delta("enriched_orders", key=USER_KEY, doc="Every order, with its user and city")
 
     tiers = enriched.split("tier").branch(lambda _, order: order.type == "PREMIUM", name="premium").default_branch()
     tiers["premium"].map_values(discounted, name="discount").to("premium-orders")
@@ -108,14 +108,7 @@ def topology(builder: StreamsBuilder) -> None:
         enriched.group_by_key()
         .windowed_by(TimeWindows(size=timedelta(hours=1), grace=GRACE))
         .count(store="order-count-store")
-        .to_delta(
-            "order_counts",
-            key="user_id",
-            value="orders",
-            key_type=UserId,
-            value_type=Orders,
-            doc="Orders of a user per hour",
-        )
+        .to_delta("order_counts", key=USER_ID, value=ORDERS, doc="Orders of a user per hour")
     )
     (
         enriched.group_by_key()
@@ -123,10 +116,8 @@ def topology(builder: StreamsBuilder) -> None:
         .sum(lambda order: order.amount, value=Decimal, store="revenue-store")
         .to_delta(
             "user_revenue",
-            key="user_id",
-            value="revenue",
-            key_type=UserId,
-            value_type=Revenue,
+            key=USER_ID,
+            value=REVENUE,
             doc="Revenue of a user in five minutes; a window begins every minute, so each order is in five of them",
         )
     )
@@ -136,10 +127,8 @@ def topology(builder: StreamsBuilder) -> None:
         .count(store="session-store")
         .to_delta(
             "user_sessions",
-            key="user_id",
-            value="orders",
-            key_type=UserId,
-            value_type=Orders,
+            key=USER_ID,
+            value=ORDERS,
             doc="Sessions: orders of a user with pauses of less than half an hour",
         )
     )

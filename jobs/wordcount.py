@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import unicodedata
 from datetime import timedelta
-from typing import Annotated
 
-from deltaworks import DeadLetters, Doc, Pipeline, StreamsBuilder, TimeWindows
+from deltaworks import Column, DeadLetters, Pipeline, StreamsBuilder, TimeWindows
 
-Word = Annotated[str, Doc("The word, in lower case.")]
-Count = Annotated[int, Doc("How often it was written.")]
+WORD = Column("word", "The word, in lower case.")
+COUNT = Column("count", "How often it was written.")
 
 
 def words(line: str) -> list[str]:
@@ -38,24 +37,12 @@ def topology(builder: StreamsBuilder) -> None:
         .group_by(lambda _, word: word, key=str, name="by-word")
     )
     counts = by_word.count(store="wordcount-ever")
-    counts.to_delta(
-        "wordcount_counts",
-        key="word",
-        value="count",
-        key_type=Word,
-        value_type=Count,
-        doc="How often each word is used",
-    )
+    counts.to_delta("wordcount_counts", key=WORD, value=COUNT, doc="How often each word is used")
     counts.to_stream().to("wordcount-counts")
 
     hours = TimeWindows(size=timedelta(hours=1), grace=timedelta(minutes=10))
     by_word.windowed_by(hours).count(store="wordcount-hourly").to_delta(
-        "wordcount_hours",
-        key="word",
-        value="count",
-        key_type=Word,
-        value_type=Count,
-        doc="How often each word is used in an hour",
+        "wordcount_hours", key=WORD, value=COUNT, doc="How often each word is used in an hour"
     )
 
 

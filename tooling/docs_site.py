@@ -78,7 +78,7 @@ API: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
         "Pipelines and sinks",
         "A topology with a name and settings; sinks of your own.",
         (
-            *("Pipeline", "Topic", "DeadLetters", "Doc"),
+            *("Pipeline", "Topic", "DeadLetters", "Column", "Doc"),
             *("Sink", "SinkTask", "SinkWriter", "SinkBatch", "SinkRecord"),
         ),
     ),

@@ -48,7 +48,7 @@ from deltaworks.serdes import (
     Windowed,
 )
 from deltaworks.topology.columns import DecimalDigits
-from deltaworks.topology.docs import Doc
+from deltaworks.topology.docs import Column, Doc
 from deltaworks.topology.error_handlers import (
     DeadLetterRecord,
     ErrorAction,
@@ -112,6 +112,7 @@ __all__ = [
     "Bytes",
     "Cancellable",
     "CogroupedKStream",
+    "Column",
     "ConfigurationError",
     "ConnectDecimal",
     "ConsumedRecord",

@@ -11,6 +11,7 @@ PUBLIC = [
     "Bytes",
     "Cancellable",
     "CogroupedKStream",
+    "Column",
     "ConfigurationError",
     "ConnectDecimal",
     "ConsumedRecord",

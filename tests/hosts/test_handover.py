@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 import pytest
 from deltalake import DeltaTable
 
-from deltaworks import Doc, Pipeline, StreamsBuilder, faults
+from deltaworks import Column, Pipeline, StreamsBuilder, faults
 from deltaworks.control import batches
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.control.topics import all_topics
@@ -551,7 +551,7 @@ def test_the_new_code_may_have_another_topology_and_other_columns(tmp_path: Path
 def named(builder: StreamsBuilder) -> None:
     words = builder.stream("left", key=str, value=str)
     words.group_by(lambda _, value: value, key=str, name="by-value").count(store="counts").to_delta(
-        "counts", key="word", value="count", key_type=Annotated[str, Doc("What was said.")], doc="How often"
+        "counts", key=Column("word", "What was said."), value="count", doc="How often"
     )
     words.to_delta("words", key="speaker", value="word")
 

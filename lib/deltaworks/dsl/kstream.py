@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -19,7 +19,7 @@ from deltaworks.dsl.point import Known, Point, Typed, Unknown
 from deltaworks.dsl.processing import process, process_values
 from deltaworks.dsl.shown import handle
 from deltaworks.dsl.state_stores import StoreBuilder
-from deltaworks.dsl.tables import delta_sink
+from deltaworks.dsl.tables import KeyColumns, ValueColumn, delta_sink
 from deltaworks.serdes.inference import element, pair, returned
 from deltaworks.topology.nodes import (
     CustomSink,
@@ -572,11 +572,9 @@ class KStream(KStreamJoins[K, V]):
         self,
         table: str,
         *,
-        key: str | Sequence[str] | None = None,
-        value: str | None = None,
+        key: KeyColumns = None,
+        value: ValueColumn = None,
         doc: str | None = None,
-        key_type: Any = None,
-        value_type: Any = None,
         name: str | None = None,
     ) -> None:
         """Appends every record to a Delta table, exactly once.
@@ -586,15 +584,13 @@ class KStream(KStreamJoins[K, V]):
 
         Args:
             table: name of the Delta table.
-            key: name of the key's column, or a sequence of names if the key has several: a tuple, or a type with
-                fields, whose columns have the names of the fields otherwise. If a field of the value has that name,
-                both are one column; a record in which they differ is a production error.
-            value: name of the value's column, if the value has no fields; the columns of a value with fields have
-                their names.
+            key: the key's column, by its name or as a `Column` that says what it means. Several if the key has several:
+                a tuple, or a type with fields, whose columns have the names of the fields otherwise. If a field of the
+                value has that name, both are one column; a record in which they differ is a production error.
+            value: the value's column, if the value has no fields; the columns of a value with fields have their names.
             doc: description of the table, for its readers.
-            key_type: type of the key, if it is not known or `Annotated[str, Doc("...")]` says what it means.
-            value_type: likewise, of the value.
             name: name of the node.
+
         Source: none; in Kafka Streams a connector reads the output topic.
         """
         delta_sink(
@@ -604,8 +600,6 @@ class KStream(KStreamJoins[K, V]):
             key=key,
             value=value,
             doc=doc,
-            key_type=key_type,
-            value_type=value_type,
             known_key=self.at.key,
             window_node=None,
             name=self._name(name, "KSTREAM-TODELTA-"),

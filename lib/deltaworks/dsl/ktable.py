@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from deltaworks.dsl.graph import GENERATED_STORE, call_site
@@ -16,7 +16,7 @@ from deltaworks.dsl.suppress import suppress
 from deltaworks.dsl.table_joins import join_tables
 from deltaworks.dsl.table_readers import ask_for_old_values
 from deltaworks.dsl.table_views import filter_rows, map_rows, transform_rows
-from deltaworks.dsl.tables import delta_sink
+from deltaworks.dsl.tables import KeyColumns, ValueColumn, delta_sink
 from deltaworks.serdes.inference import pair, returned
 from deltaworks.topology.nodes import TableGroupBy, TableToStream
 from deltaworks.topology.nodes.sinks import TableKind
@@ -358,11 +358,9 @@ class KTable(Handle, Generic[K, V]):
         self,
         table: str,
         *,
-        key: str | Sequence[str] | None = None,
-        value: str | None = None,
+        key: KeyColumns = None,
+        value: ValueColumn = None,
         doc: str | None = None,
-        key_type: Any = None,
-        value_type: Any = None,
         name: str | None = None,
     ) -> None:
         """Writes the table to Delta tables, exactly once.
@@ -376,15 +374,11 @@ class KTable(Handle, Generic[K, V]):
 
         Args:
             table: name of the Delta table.
-            key: name of the key's column, or a sequence of names if the key has several: a tuple, or a type with
-                fields, whose columns have the names of the fields otherwise. If a field of the value has that name,
-                both are one column; a record in which they differ is a production error.
-            value: name of the value's column, if the value has no fields; the columns of a value with fields have
-                their names.
+            key: the key's column, by its name or as a `Column` that says what it means. Several if the key has several:
+                a tuple, or a type with fields, whose columns have the names of the fields otherwise. If a field of the
+                value has that name, both are one column; a record in which they differ is a production error.
+            value: the value's column, if the value has no fields; the columns of a value with fields have their names.
             doc: description of the table, for its readers.
-            key_type: type of the key, if it is not known or `Annotated[str, Doc("...")]` says what it means; of the
-                inner key if windowed.
-            value_type: likewise, of the value.
             name: name of the node.
 
         Source: none; in Kafka Streams a connector reads the topic of the table.
@@ -397,8 +391,6 @@ class KTable(Handle, Generic[K, V]):
             key=key,
             value=value,
             doc=doc,
-            key_type=key_type,
-            value_type=value_type,
             known_key=getattr(at.key, "inner", at.key) if self.window_node else at.key,
             window_node=self.window_node,
             name=at.graph.name_of(name, "KTABLE-TODELTA-"),

@@ -1,4 +1,4 @@
-"""`to_delta`, of streams and of tables: the names and types of its columns."""
+"""`to_delta`, of streams and of tables: the names, meaning and types of its columns."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 from deltaworks.dsl.graph import Graph
 from deltaworks.dsl.mistakes import named
 from deltaworks.dsl.point import Known, Point
+from deltaworks.topology.docs import Column
 from deltaworks.topology.nodes import DeltaSink
 from deltaworks.topology.nodes.base import Origin
 from deltaworks.topology.nodes.sinks import TableKind
 
-Names = str | Sequence[str] | None
-"""Names of columns; None: the usual ones."""
-_VALUE = ("value= names the column of the value", "value='revenue'; value_type=... gives the type")
-_DOC = ("doc= is the description of the table", 'doc="Revenue per user"')
-"""Meaning of an argument that is text, and a valid one."""
+KeyColumns = str | Column | Sequence[str | Column] | None
+"""Columns of the key; None: the usual ones."""
+ValueColumn = str | Column | None
+"""Column of a value without fields; None: the usual one."""
 
 
 def delta_sink(
@@ -24,59 +24,83 @@ def delta_sink(
     table: str,
     kind: TableKind,
     *,
-    key: Names,
-    value: str | None,
-    doc: str | None,
-    key_type: Any,
-    value_type: Any,
+    key: Any,
+    value: Any,
+    doc: Any,
     known_key: Known,
     window_node: str | None,
     name: str,
     where: Origin,
 ) -> None:
     """Adds the sink; `topology/checks.py` checks the names of its columns."""
-    operator = f"to_delta('{table}')"
-    at.graph.add(
+    operator, graph = f"to_delta('{table}')", at.graph
+    keys = _key(graph, key, operator, where)
+    values = _value(graph, value, operator, where)
+    if not isinstance(doc, str | None):
+        graph.report(f"{operator}: doc= describes the table, but got {named(doc)}.", where, 'doc="Revenue per user"')
+        doc = None
+    key_names = tuple(column.name for column in keys)
+    graph.add(
         DeltaSink(
             name=name,
             parents=(at.node,),
             table=table,
             kind=kind,
-            key=_type(at, key_type, known_key, operator, "key", where),
-            value=_type(at, value_type, at.value, operator, "value", where),
-            key_name=_key_name(at.graph, key, operator, where),
-            value_name=_text(at.graph, value, operator, *_VALUE, where),
-            doc=_text(at.graph, doc, operator, *_DOC, where),
+            key=_type(at, keys if isinstance(key, Column) else (), known_key, operator, "key", where),
+            value=_type(at, values, at.value, operator, "value", where),
+            key_name=None if not keys else key_names[0] if isinstance(key, str | Column) else key_names,
+            value_name=values[0].name if values else None,
+            column_docs=tuple((each.name, each.doc) for each in (*values, *keys) if each.doc is not None),
+            doc=doc,
             window_node=window_node,
             origin=where,
         )
     )
 
 
-def _type(at: Point, given: Any, known: Known, operator: str, part: str, where: Origin) -> Any:
-    """The type of the columns, with everything that is annotated in it."""
-    argument = f"{part}_type"
+def _type(at: Point, columns: Sequence[Column], known: Known, operator: str, part: str, where: Origin) -> Any:
+    """The type of key or value, with everything that is annotated in it."""
+    given = columns[0].type if columns else None
     if given is not None:
-        known = at.settle(given, None, operator=operator, argument=argument, where=where)
+        known = at.settle(given, None, operator=operator, argument="type", where=where)
     serde = at.need(known, operator=operator, argument=part, where=where)
     return serde.type if given is None or given is known else given
 
 
-def _key_name(graph: Graph, given: Any, operator: str, where: Origin) -> str | tuple[str, ...] | None:
-    if given is None or isinstance(given, str):
-        return given
-    if isinstance(given, Sequence) and given and all(isinstance(name, str) for name in given):
-        return tuple(given)
+def _key(graph: Graph, given: Any, operator: str, where: Origin) -> tuple[Column, ...]:
+    if given is None:
+        return ()
+    several = () if isinstance(given, str | Column) or not isinstance(given, Sequence) else tuple(given)
+    columns = tuple(filter(None, map(_column, several or (given,))))
+    if len(columns) != max(1, len(several)):
+        graph.report(
+            f"{operator}: key= names the column of the key, but got {named(given)}.",
+            where,
+            "key='user_id', key=Column('user_id', 'The user'), or key=('store', 'item') for a key of several columns",
+        )
+        return ()
+    if several and any(column.type is not None for column in columns):
+        graph.report(
+            f"{operator}: type= is for a key of one column, but key= has several.",
+            where,
+            "give the type where the key is made, such as select_key(..., key=tuple[str, int])",
+        )
+        return ()
+    return columns
+
+
+def _value(graph: Graph, given: Any, operator: str, where: Origin) -> tuple[Column, ...]:
+    if given is None:
+        return ()
+    if (column := _column(given)) is not None:
+        return (column,)
     graph.report(
-        f"{operator}: key= names the column of the key, but got {named(given)}.",
+        f"{operator}: value= names the column of the value, but got {named(given)}.",
         where,
-        "key='user_id', or key=('store', 'item') for a key of several columns; key_type=... gives the type",
+        "value='revenue', or value=Column('revenue', 'Sum of the orders in euros')",
     )
-    return None
+    return ()
 
 
-def _text(graph: Graph, given: Any, operator: str, what: str, hint: str, where: Origin) -> str | None:
-    if given is None or isinstance(given, str):
-        return given
-    graph.report(f"{operator}: {what}, but got {named(given)}.", where, hint)
-    return None
+def _column(given: Any) -> Column | None:
+    return given if isinstance(given, Column) else Column(given) if isinstance(given, str) else None

@@ -46,7 +46,7 @@ _PLAIN = {
 
 
 @dataclass(frozen=True)
-class Column:
+class ArrowColumn:
     """One column, and how its cells come out of a key or a value."""
 
     name: str
@@ -93,10 +93,10 @@ class Column:
         return TableError(f"Column '{self.name}' ({self.type}) cannot hold {shown}: {error}", hint=hint)
 
 
-def arrow_column(column: TypedColumn) -> Column:
+def arrow_column(column: TypedColumn) -> ArrowColumn:
     """A column as Arrow has it."""
     arrow, convert = arrow_type(column.type)
-    return Column(column.name, arrow, column.get, convert, arrow_type(column.type, again=True)[1])
+    return ArrowColumn(column.name, arrow, column.get, convert, arrow_type(column.type, again=True)[1])
 
 
 def arrow_type(column: ColumnType, *, again: bool = False) -> tuple[pa.DataType, Convert | None]:
@@ -104,7 +104,7 @@ def arrow_type(column: ColumnType, *, again: bool = False) -> tuple[pa.DataType,
 
     Args:
         column: The type of the column.
-        again: Arrow has refused the unconverted cells; see `Column.convert_again`.
+        again: Arrow has refused the unconverted cells; see `ArrowColumn.convert_again`.
     """
     match column:
         case Plain.FLOAT:

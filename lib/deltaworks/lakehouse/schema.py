@@ -24,7 +24,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from deltaworks.errors import TableError
-from deltaworks.lakehouse.columns import TIMESTAMP, Column, arrow_column
+from deltaworks.lakehouse.columns import TIMESTAMP, ArrowColumn, arrow_column
 from deltaworks.topology.nodes.sinks import DeltaSink, TableKind
 from deltaworks.topology.table_columns import OURS, WINDOW_DATE, author_columns, comments
 
@@ -46,8 +46,8 @@ class TableSchema:
 
     name: str
     role: Role
-    key: tuple[Column, ...] = ()
-    value: tuple[Column, ...] = ()
+    key: tuple[ArrowColumn, ...] = ()
+    value: tuple[ArrowColumn, ...] = ()
     between: tuple[tuple[str, pa.DataType], ...] = ()
     """Our own columns between key and value."""
     rest: tuple[tuple[str, pa.DataType], ...]

@@ -18,7 +18,7 @@ from deltaworks.faults import reach
 from deltaworks.kernel.records import Coordinates, DeadLetter, Rows
 from deltaworks.kernel.stores.mutability import is_immutable
 from deltaworks.lakehouse import layout, page_index, parquet
-from deltaworks.lakehouse.columns import TIMESTAMP, Column
+from deltaworks.lakehouse.columns import TIMESTAMP, ArrowColumn
 from deltaworks.lakehouse.page_index import PageListReader
 from deltaworks.lakehouse.pages import (
     PAGE_ROWS,
@@ -320,7 +320,7 @@ def _append(root: Path, schema: TableSchema, task: int, commit_id: int, rows: pa
     return TableWrite(schema.name, task, (file,), changed_rows=rows.num_rows)
 
 
-def _cells(schema: TableSchema, columns: Sequence[Column], objects: Sequence[Any]) -> list[pa.Array]:
+def _cells(schema: TableSchema, columns: Sequence[ArrowColumn], objects: Sequence[Any]) -> list[pa.Array]:
     try:
         return [column.array(objects) for column in columns]
     except TableError as error:

@@ -29,6 +29,21 @@ class Doc:
     documentation: str
 
 
+@dataclass(frozen=True)
+class Column:
+    """A column of a Delta table: `to_delta("revenue", key=Column("user_id", "The user who paid"), ...)`.
+
+    Args:
+        name: Its name.
+        doc: What it means, in one sentence; None: what its type says.
+        type: Its type, such as `Annotated[Decimal, DecimalDigits(18, 2)]`; None: that of the key or value.
+    """
+
+    name: str
+    doc: str | None = None
+    type: Any = None
+
+
 def doc_of(kind: Any) -> str | None:
     """The `Doc` of a type; None: it has none."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)

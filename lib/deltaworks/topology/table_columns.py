@@ -89,7 +89,7 @@ def comments(sink: DeltaSink) -> dict[str, str]:
     of_key = dict(_documented(sink.key, columns.key))
     of_value = dict(_documented(sink.value, [*columns.value, *(column for _, column in columns.shared)]))
     ours = {name: COMMENTS[name] for name in (*OURS[sink.kind].between, *OURS[sink.kind].after)}
-    return ours | (_OF_WINDOWS if sink.kind is TableKind.WINDOWED else {}) | of_value | of_key
+    return ours | (_OF_WINDOWS if sink.kind is TableKind.WINDOWED else {}) | of_value | of_key | dict(sink.column_docs)
 
 
 def _documented(kind: Any, columns: Iterable[TypedColumn]) -> Iterable[tuple[str, str]]:

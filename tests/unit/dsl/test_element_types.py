@@ -539,13 +539,11 @@ users.to("out")  # error: "KTable[str, User]" has no attribute "to"
 orders.mapValues(str)  # error: "KStream[str, Order]" has no attribute "mapValues"
 """,
     "columns of tables": """
-from typing import Annotated
+from deltaworks import Column
 
-from deltaworks import Doc
-
-orders.to_delta("a", key="user_id", doc="Orders", key_type=Annotated[str, Doc("The user")])
-orders.to_delta("b", key=("store", "item"), key_type=str)
-orders.group_by_key().count(store="c").to_delta("c", key="user_id", value="orders", value_type=int)
+orders.to_delta("a", key=Column("user_id", "The user"), doc="Orders")
+orders.to_delta("b", key=("store", Column("item", "The item")))
+orders.group_by_key().count(store="c").to_delta("c", key="user_id", value=Column("orders", type=int))
 orders.to_delta("d", key=str)  # error: Argument "key" to "to_delta" of "KStream"
 users.to_delta("e", value=User)  # error: Argument "value" to "to_delta" of "KTable"
 users.to_delta("f", doc=3)  # error: Argument "doc" to "to_delta" of "KTable"

@@ -12,10 +12,13 @@ from decimal import Decimal
 from typing import Annotated, Any
 
 import msgspec
+import pyarrow as pa
 import pytest
 
 from deltaworks import (
+    Column,
     DeadLetters,
+    DecimalDigits,
     Doc,
     Json,
     KStream,
@@ -26,6 +29,7 @@ from deltaworks import (
     TimeWindows,
     TopologyError,
 )
+from deltaworks.lakehouse.schema import schemas
 from deltaworks.testing import TopologyTestDriver
 from deltaworks.topology.nodes.sinks import DeltaSink, TableKind
 from deltaworks.topology.table_columns import author_columns, comments
@@ -59,7 +63,7 @@ def test_a_stream_a_table_and_windows_name_their_columns() -> None:
 
     def windows(builder: StreamsBuilder) -> None:
         counts = orders(builder).group_by_key().windowed_by(HOURS).count(store="n")
-        counts.to_delta("t", key=["user"], value="orders", key_type=str)
+        counts.to_delta("t", key=["user"], value="orders")
 
     found = [sink_of(build) for build in (stream, table, windows)]
 
@@ -74,12 +78,42 @@ def test_a_stream_a_table_and_windows_name_their_columns() -> None:
 def test_the_type_that_is_given_is_that_of_the_columns_with_its_annotations(given: Any, expected: Any) -> None:
     def build(builder: StreamsBuilder) -> None:
         amounts = orders(builder).map_values(lambda order: order.amount)
-        amounts.to_delta("t", key="user_id", value="revenue", key_type=String(), value_type=given)
+        amounts.to_delta("t", key=Column("user_id", type=String()), value=Column("revenue", type=given))
 
     sink = sink_of(build)
 
     assert (sink.key, sink.value) == (str, expected)
     assert comments(sink).get("revenue") == ("Sum in euros." if given is Revenue else None)
+
+
+def test_a_column_says_what_it_means() -> None:
+    def one(builder: StreamsBuilder) -> None:
+        revenue = orders(builder).map_values(lambda order: order.amount, value=Decimal)
+        column = Column("revenue", "Sum of the orders.", type=Revenue)  # which knows more than the type does
+        revenue.to_delta("t", key=Column("user_id", "The user."), value=column)
+
+    def several(builder: StreamsBuilder) -> None:
+        by_item = orders(builder).select_key(lambda user, _: (user, 1), key=tuple[str, int])
+        by_item.to_delta("t", key=(Column("who", "The user."), "number"))
+
+    told, of_several = comments(sink_of(one)), comments(sink_of(several))
+
+    assert (told["user_id"], told["revenue"]) == ("The user.", "Sum of the orders.")
+    assert of_several["who"] == "The user."
+    assert "number" not in of_several
+    assert sink_of(several).key_name == ("who", "number")
+
+
+def test_a_column_gives_its_type() -> None:
+    digits = Annotated[Decimal, DecimalDigits(18, 2)]
+
+    def build(builder: StreamsBuilder) -> None:
+        amounts = orders(builder).map_values(lambda order: order.amount, value=Decimal)
+        amounts.to_delta("t", value=Column("revenue", type=digits))
+
+    (schema,) = schemas(sink_of(build))
+
+    assert schema.arrow.field("revenue").type == pa.decimal128(18, 2)
 
 
 MISTAKES: list[tuple[Callable[[KStream[str, Order], Any], Any], str, str]] = [
@@ -112,16 +146,26 @@ MISTAKES: list[tuple[Callable[[KStream[str, Order], Any], Any], str, str]] = [
     (
         lambda _, table: table.to_delta("t", key=str),
         "to_delta('t'): key= names the column of the key, but got the class str.",
-        "key='user_id', or key=('store', 'item') for a key of several columns; key_type=... gives the type",
+        "key='user_id', key=Column('user_id', 'The user'), or key=('store', 'item') for a key of several columns",
     ),
     (
         lambda _, table: table.to_delta("t", value=Long()),
         "to_delta('t'): value= names the column of the value, but got a Long.",
-        "value='revenue'; value_type=... gives the type",
+        "value='revenue', or value=Column('revenue', 'Sum of the orders in euros')",
+    ),
+    (
+        lambda _, table: table.to_delta("t", key=("store", 3)),
+        "to_delta('t'): key= names the column of the key, but got a tuple.",
+        "key='user_id', key=Column('user_id', 'The user'), or key=('store', 'item') for a key of several columns",
+    ),
+    (
+        lambda stream, _: stream.to_delta("t", key=("store", Column("item", type=str))),
+        "to_delta('t'): type= is for a key of one column, but key= has several.",
+        "give the type where the key is made, such as select_key(..., key=tuple[str, int])",
     ),
     (
         lambda _, table: table.to_delta("t", doc=3),
-        "to_delta('t'): doc= is the description of the table, but got 3.",
+        "to_delta('t'): doc= describes the table, but got 3.",
         'doc="Revenue per user"',
     ),
     (

@@ -16,7 +16,7 @@ import pytest
 
 from deltaworks.errors import TableError
 from deltaworks.kernel.column_limits import RowCheck
-from deltaworks.lakehouse.columns import TIMESTAMP, Column, arrow_column, arrow_type
+from deltaworks.lakehouse.columns import TIMESTAMP, ArrowColumn, arrow_column, arrow_type
 from deltaworks.topology import columns as typed
 from deltaworks.topology.columns import DecimalDigits, column_type
 from deltaworks.topology.nodes.sinks import DeltaSink, TableKind
@@ -60,7 +60,7 @@ class Patch(msgspec.Struct):
 UserId = NewType("UserId", str)
 
 
-def flat_columns(kind: Any, scalar: str) -> list[Column]:
+def flat_columns(kind: Any, scalar: str) -> list[ArrowColumn]:
     return [arrow_column(column) for column in typed.flat_columns(kind, scalar)]
 
 

@@ -14,7 +14,7 @@ import pytest
 
 import deltaworks
 from deltaworks import JoinWindows, Materialized, Plan, SessionWindows, StreamsBuilder, TimeWindows
-from deltaworks.lakehouse.columns import Column
+from deltaworks.lakehouse.columns import ArrowColumn
 from deltaworks.testing import AppendTable, TopologyTestDriver
 from deltaworks.testing.shown import LIMIT, entries, html_table, items
 
@@ -165,13 +165,13 @@ def test_only_the_first_entries_are_taken_and_shown() -> None:
 def test_a_large_table_converts_only_the_rows_that_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     shop = driver(*((f"key {number}", Order(number)) for number in range(LIMIT + 30)))
     converted: list[int] = []
-    array = Column.array
+    array = ArrowColumn.array
 
-    def counted(self: Column, objects: Sequence[Any]) -> Any:
+    def counted(self: ArrowColumn, objects: Sequence[Any]) -> Any:
         converted.append(len(objects))
         return array(self, objects)
 
-    monkeypatch.setattr(Column, "array", counted)
+    monkeypatch.setattr(ArrowColumn, "array", counted)
 
     for table in ("orders", "last", "seconds"):
         assert f"The first {LIMIT} rows are shown." in shop.table(table)._repr_html_()

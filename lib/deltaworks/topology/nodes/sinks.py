@@ -67,6 +67,8 @@ class DeltaSink(Node):
     """Name of the key's column, or of each of its columns; None: `key`, or the names of its fields."""
     value_name: str | None = None
     """Name of the column of a value without fields; None: `value`."""
+    column_docs: tuple[tuple[str, str], ...] = ()
+    """Columns and what they mean, as far as the author says so beside their names."""
     doc: str | None = None
     """What the table is, for its readers."""
     window_node: str | None = None
