@@ -20,7 +20,6 @@ from datetime import timedelta
 from deltaworks import (
     Column,
     DeadLetters,
-    KeyValueStore,
     Pipeline,
     Processor,
     ProcessorContext,
@@ -28,7 +27,6 @@ from deltaworks import (
     Record,
     Stores,
     StreamsBuilder,
-    WindowStore,
 )
 from jobs.model.fraud import Alert, Payment, Profile, Velocity, alerts
 
@@ -48,9 +46,9 @@ class Watch(Processor[str, Payment, str, Alert]):
 
     def init(self, context: ProcessorContext[str, Alert]) -> None:
         super().init(context)
-        self.profiles: KeyValueStore[str, Profile] = context.state_store(PROFILES.name)
-        self.minutes: WindowStore[str, int] = context.state_store(MINUTES.name)
-        self.bursts: KeyValueStore[str, Record[str, Alert]] = context.state_store(BURSTS.name)
+        self.profiles = context.state_store(PROFILES)
+        self.minutes = context.state_store(MINUTES)
+        self.bursts = context.state_store(BURSTS)
         context.schedule(timedelta(seconds=10), PunctuationType.WALL_CLOCK_TIME, self.tell_bursts)
         context.schedule(HOUR, PunctuationType.WALL_CLOCK_TIME, self.clean_up)
 

@@ -25,7 +25,6 @@ from deltaworks import (
     DeadLetters,
     FixedKeyProcessor,
     FixedKeyRecord,
-    KeyValueStore,
     Pipeline,
     Stores,
     StreamsBuilder,
@@ -64,13 +63,16 @@ class Account(msgspec.Struct, frozen=True):
     invoices: tuple[str, ...] = ()
 
 
+ACCOUNTS = Stores.key_value("invoices-accounts", key=str, value=Account)
+
+
 class AddUp(FixedKeyProcessor[str, Invoice, Notification]):
     """Credits each invoice once to the account of its customer and notifies the customer."""
 
-    stores = (Stores.key_value("invoices-accounts", key=str, value=Account),)
+    stores = (ACCOUNTS,)
 
     def process(self, record: FixedKeyRecord[str, Invoice]) -> None:
-        accounts: KeyValueStore[str, Account] = self.context.state_store("invoices-accounts")
+        accounts = self.context.state_store(ACCOUNTS)
         invoice = record.value
         number, card = invoice.invoice_number, invoice.customer_card_no
         account = accounts.get(card) or Account()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Generic, TypedDict, TypeVar, Unpack, get_args
+from typing import Any, TypedDict, TypeVar, Unpack, get_args
 
 from deltaworks.dsl.graph import call_site
 from deltaworks.dsl.mistakes import Answering, named
@@ -17,6 +17,7 @@ from deltaworks.topology.durations import milliseconds
 from deltaworks.topology.nodes.base import Origin
 from deltaworks.topology.stages import StoreKind, StoreSpec
 from deltaworks.topology.state_stores import (
+    DeclaredStore,
     KeyValueStore,
     OrderedBytes,
     SessionStore,
@@ -32,7 +33,7 @@ S = TypeVar("S")
 
 
 @dataclass(frozen=True)
-class StoreBuilder(Answering, Generic[S]):
+class StoreBuilder(DeclaredStore[S], Answering):
     """A store that is declared by `Stores`, for a processor.
 
     Source: `StoreBuilder`; differs: `build` is the kernel's affair, settings are arguments of `Stores`.
@@ -43,7 +44,6 @@ class StoreBuilder(Answering, Generic[S]):
 
     @property
     def name(self) -> str:
-        """Name of the store; part of the pipeline's state, so keep it."""
         return self.spec.name
 
 
@@ -65,10 +65,11 @@ class Stores(Answering):
 
     >>> from deltaworks import Processor, Record, StreamsBuilder
     >>> from deltaworks.testing import TopologyTestDriver
+    >>> COUNTS = Stores.key_value("counts", key=str, value=int)
     >>> class Count(Processor[str, str, str, int]):
-    ...     stores = (Stores.key_value("counts", key=str, value=int),)
+    ...     stores = (COUNTS,)
     ...     def process(self, record: Record[str, str]) -> None:
-    ...         counts = self.context.state_store("counts")
+    ...         counts = self.context.state_store(COUNTS)
     ...         counts.put(record.key, (counts.get(record.key) or 0) + 1)
     >>> builder = StreamsBuilder()
     >>> _ = builder.stream("words", key=str, value=str).process(Count)

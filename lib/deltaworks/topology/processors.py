@@ -9,11 +9,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from datetime import timedelta
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar, overload
 
 import msgspec
 
 from deltaworks.topology.records import Headers
+from deltaworks.topology.state_stores import DeclaredStore
 
 K = TypeVar("K", covariant=True)
 V = TypeVar("V", covariant=True)
@@ -25,6 +26,7 @@ KSent = TypeVar("KSent", contravariant=True)
 VSent = TypeVar("VSent", contravariant=True)
 KR = TypeVar("KR")
 VR = TypeVar("VR")
+S = TypeVar("S")
 
 
 class Record(msgspec.Struct, Generic[K, V], frozen=True):
@@ -167,8 +169,17 @@ class _CommonContext(Protocol):
     def current_system_time_ms(self) -> int:
         """The wall clock of the micro-batch or of the test driver. A batch that is run again sees the same time."""
 
-    def state_store(self, name: str) -> Any:
+    @overload
+    def state_store(self, store: DeclaredStore[S], /) -> S: ...
+
+    @overload
+    def state_store(self, store: str, /) -> Any: ...
+
+    def state_store(self, store: str | DeclaredStore[Any], /) -> Any:
         """A store that is connected to this processor, or a global one, which can only be read.
+
+        Args:
+            store: Its declaration, which also tells a type checker what it holds, or its name.
 
         Raises:
             KeyError: There is no such store, or it is not connected.

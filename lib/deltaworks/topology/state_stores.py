@@ -7,6 +7,7 @@ bytes.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -16,6 +17,16 @@ from deltaworks.serdes.windowed import Windowed
 K = TypeVar("K")
 KIn = TypeVar("KIn", contravariant=True)
 V = TypeVar("V")
+S = TypeVar("S")
+
+
+class DeclaredStore(Generic[S]):
+    """The declaration of a store that a processor gets as an `S`."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Name of the store; part of the pipeline's state, so keep it."""
 
 
 class ValueAndTimestamp(NamedTuple, Generic[V]):

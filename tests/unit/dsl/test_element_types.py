@@ -460,7 +460,7 @@ per_hour.suppress(Suppressed.until_time_limit(timedelta(minutes=1), BufferConfig
 Suppressed.until_time_limit(60, BufferConfig.unbounded())  # error: Argument 1 to "until_time_limit" of "Suppressed"
 """,
     "stores": """
-from deltaworks import SessionStore, TimestampedKeyValueStore, TimestampedWindowStore
+from deltaworks import ProcessorContext, SessionStore, TimestampedKeyValueStore, TimestampedWindowStore
 from deltaworks import VersionedKeyValueStore, WindowStore
 
 counts = Stores.key_value("counts", key=str, value=int, caching=True)
@@ -468,6 +468,12 @@ builder.add_state_store(counts)
 builder.add_state_store("counts")  # error: Argument 1 to "add_state_store"
 Stores.window("w", key=str, value=int)  # error: Missing named argument "window_size"
 Stores.key_value("w", key=str, value=int, cached=True)  # error: Unexpected keyword argument "cached"
+
+def keep(context: ProcessorContext[str, int]) -> None:
+    context.state_store(counts).put("ann", 1)
+    context.state_store(counts).put(3, 1)  # error: Argument 1 to "put" of "KeyValueStore"
+    context.state_store("counts").put(3, 1)
+    context.state_store(3)  # error: No overload variant of "state_store"
 
 def use(
     kv: KeyValueStore[str, int],

@@ -70,6 +70,21 @@ def test_a_store_that_is_not_connected_is_refused_with_what_to_do() -> None:
         driver.create_input_topic("in").pipe_input("k", 1)
 
 
+def test_a_store_is_found_by_its_name_and_by_its_declaration() -> None:
+    class Look(Pass):
+        stores = (key_value("mine"),)
+
+        def process(self, record: Record[Any, Any]) -> None:
+            (declared,) = self.stores
+            assert self.context.state_store(declared) is self.context.state_store("mine")
+            self.context.forward(record)
+
+    driver = driver_of(Look)
+    driver.create_input_topic("in").pipe_input("k", 1)
+
+    assert output(driver) == [("k", 1)]
+
+
 def test_an_unknown_store_and_an_unknown_child_are_named_with_those_that_exist() -> None:
     class Look(Pass):
         def process(self, record: Record[Any, Any]) -> None:

@@ -26,6 +26,7 @@ from deltaworks.topology.processors import (
     Record,
     RecordMetadata,
 )
+from deltaworks.topology.state_stores import DeclaredStore
 
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -124,7 +125,8 @@ class UserContext:
         """Handles an exception of the processor on a record."""
         self._context.failed(self._node.name, error, record.key, record.value, record.timestamp_ms, record.headers)
 
-    def state_store(self, name: str) -> StoreAccess:
+    def state_store(self, store: str | DeclaredStore[Any], /) -> StoreAccess:
+        name = store.name if isinstance(store, DeclaredStore) else store
         found = self._accesses.get(name)
         if found is None:
             found = self._accesses[name] = self._access(name)
