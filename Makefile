@@ -96,7 +96,7 @@ format: .venv/.complete ## Rewrite the sources in the common style
 
 .PHONY: lock
 lock: .venv/.complete ## Resolve the Python packages and the jars anew, write docker-compose.yml and the methods of Kafka Streams
-	$(BIN)/uv pip compile pyproject.toml --group dev --python-version 3.11 --universal --no-header --quiet --generate-hashes \
+	$(BIN)/uv pip compile pyproject.toml --extra all --group dev --python-version 3.11 --universal --no-header --quiet --generate-hashes \
 		-o constraints.txt
 	printf '%s\n' $(BUILD_BACKENDS) | $(BIN)/uv pip compile - --python-version 3.11 --universal --no-header --no-annotate --quiet \
 		--generate-hashes -o infra/build-constraints.txt
@@ -111,6 +111,11 @@ bom: .venv/.complete ## Write docs/bill-of-materials.json and docs/licences.md: 
 .PHONY: audit
 audit: .venv/.complete ## Ask the package index for known vulnerabilities of what is locked; needs the network
 	$(BIN)/python -m tooling.vulnerabilities
+
+.PHONY: dist
+dist: .venv/.complete ## Build the wheel and the source archive into dist/
+	rm -rf dist
+	$(BIN)/python -m hatchling build
 
 .PHONY: docs
 docs: .venv/.complete ## Build the documentation site into build/site; checks every link; needs no network

@@ -12,12 +12,15 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
-import psutil
 
 from deltaworks.errors import DeltaworksError, StackError
 from deltaworks.settings import Settings
+
+if TYPE_CHECKING:
+    import psutil
 
 RUNNER = "deltaworks.stack.runner"
 """The module that starts the components of a stack, as it appears in the command line of the process."""
@@ -39,6 +42,8 @@ class Stack:
 
 def listener(port: int) -> psutil.Process | None:
     """The process that listens on a port; None if there is none or it is another user's."""
+    import psutil
+
     with suppress(psutil.Error):
         for connection in psutil.net_connections(kind="tcp"):
             listens = connection.status == psutil.CONN_LISTEN and connection.laddr and connection.laddr.port == port
@@ -49,6 +54,8 @@ def listener(port: int) -> psutil.Process | None:
 
 def stack_on(port: int) -> Stack | None:
     """The stack whose component listens on a port; None if no stack is visible."""
+    import psutil
+
     process = listener(port)
     if process is None:
         return None

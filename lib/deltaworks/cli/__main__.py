@@ -1,5 +1,5 @@
 """`python -m deltaworks.cli`."""
 
-from deltaworks.cli.app import main
+from deltaworks.cli import main
 
 main()

@@ -9,7 +9,7 @@ environment or checkpoint do not fit; 130 interrupted.
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -17,6 +17,7 @@ from deltaworks.cli import demo, pipelines, quality, recovery, replay, stack, ta
 from deltaworks.cli.console import err, print_error
 from deltaworks.errors import DeltaworksError
 from deltaworks.exits import INTERNAL, INTERRUPTED, code_of
+from deltaworks.extras import missing
 
 app = typer.Typer(
     name="deltaworks",
@@ -47,15 +48,21 @@ def main() -> None:
     try:
         app(arguments)
     except DeltaworksError as error:
-        if debug:
-            err.print_exception()
-        print_error(str(error))
-        sys.exit(code_of(error))
+        _fail(error, debug)
+    except ModuleNotFoundError as error:
+        _fail(missing(error) or error, debug)
     except KeyboardInterrupt:
         print_error("interrupted")
         sys.exit(INTERRUPTED)
     except Exception as error:
-        if debug:
-            err.print_exception()
-        print_error(f"unexpected {type(error).__name__}: {error}\n  Hint: --debug shows the traceback")
-        sys.exit(INTERNAL)
+        _fail(error, debug)
+
+
+def _fail(error: Exception, debug: bool) -> NoReturn:
+    if debug:
+        err.print_exception()
+    if isinstance(error, DeltaworksError):
+        print_error(str(error))
+        sys.exit(code_of(error))
+    print_error(f"unexpected {type(error).__name__}: {error}\n  Hint: --debug shows the traceback")
+    sys.exit(INTERNAL)

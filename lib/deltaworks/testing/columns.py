@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from deltaworks.extras import missing
 from deltaworks.serdes.windowed import Windowed
 from deltaworks.testing.clocks import instant_at
 from deltaworks.topology.columns import LAST_MS
@@ -58,8 +59,10 @@ def windows(sink: DeltaSink, rows: Iterable[tuple[Windowed[Any], Any, int, bool]
 
 
 def _schemas(sink: DeltaSink) -> Sequence[TableSchema]:
-    from deltaworks.lakehouse.schema import schemas
-
+    try:
+        from deltaworks.lakehouse.schema import schemas
+    except ModuleNotFoundError as error:
+        raise missing(error) or error from error
     return schemas(sink)
 
 
