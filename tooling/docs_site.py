@@ -192,8 +192,8 @@ def commands_page() -> str:
 
 
 def exit_codes() -> str:
-    """The sentence on exit codes in the documentation of the application."""
-    text = next(part for part in (cli.__doc__ or "").split("\n\n") if part.startswith("Exit codes"))
+    """The sentence on exit codes in the help of the application."""
+    text = next(part for part in cli.EPILOG.split("\n\n") if part.startswith("Exit codes"))
     return " ".join(text.split())
 
 

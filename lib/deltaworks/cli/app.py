@@ -1,10 +1,4 @@
-"""The application: all commands, and what happens when one fails.
-
-Exit codes: 0 done; 1 results differ or a check failed; 2 wrong usage; 65 a record failed and the pipeline's policy is
-to fail; 69 Kafka or Spark is not available; 70 unexpected error; 73 another driver runs this pipeline; 74 the disk is
-full; 75 conflict with somebody else's work (a replay of the same days, another deployment); 78 topology, settings,
-environment or checkpoint do not fit; 130 interrupted.
-"""
+"""The application: all commands, and what happens when one fails."""
 
 from __future__ import annotations
 
@@ -14,25 +8,44 @@ from typing import Annotated, NoReturn
 import typer
 
 from deltaworks.cli import demo, pipelines, quality, recovery, replay, stack, tables
-from deltaworks.cli.console import err, print_error
+from deltaworks.cli.console import err, out, print_error
 from deltaworks.errors import DeltaworksError
 from deltaworks.exits import INTERNAL, INTERRUPTED, code_of
 from deltaworks.extras import missing
 
+EPILOG = """\
+Settings come from the environment (DELTAWORKS_HOME, DELTAWORKS_BOOTSTRAP and others): docs/operations.md.
+
+Exit codes: 0 done; 1 results differ or a check failed; 2 wrong usage; 65 a record failed and the pipeline's policy is
+to fail; 69 Kafka or Spark is not available; 70 unexpected error; 73 another driver runs this pipeline; 74 the disk is
+full; 75 conflict with somebody else's work (a replay of the same days, another deployment); 78 topology, settings,
+environment or checkpoint do not fit; 130 interrupted.
+"""
+
 app = typer.Typer(
     name="deltaworks",
     help="Kafka Streams topologies in Python, run on Spark, stored in Delta Lake.",
-    epilog="Settings come from the environment (DELTAWORKS_HOME, DELTAWORKS_BOOTSTRAP and others): docs/operations.md.",
+    epilog=EPILOG,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
+def _show_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        out.print(version("deltaworks"))
+        raise typer.Exit
+
+
 @app.callback()
 def options(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True)
+    ] = False,
 ) -> None:
     """Options of all commands; read by `main`."""
 

@@ -12,13 +12,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
+from typing import Annotated, Any
 
+import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from deltaworks import clock
 
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+"""The option of every listing; its documents are in `listings`."""
 _WIDTH = None if sys.stdout.isatty() else 160
 out = Console(highlight=False, soft_wrap=True, width=_WIDTH)
 err = Console(stderr=True, highlight=False, soft_wrap=True, width=_WIDTH)
@@ -29,6 +33,8 @@ _LINE_S, _SAME_LINE_S = 1.0, 10.0
 class Steps:
     """The steps of a command that takes a while."""
 
+    silent: bool = False
+    """Whether nothing is shown, because the command prints a document."""
     seconds: list[tuple[str, float]] = field(default_factory=list)
     """Title and duration of every finished step."""
 
@@ -37,6 +43,10 @@ class Steps:
         """One step; yields a function for lines of progress, of which the last one stays visible."""
         begun = printed = clock.ticks_s()
         last = ""
+
+        if self.silent:
+            yield lambda _: None
+            return
 
         def seconds() -> str:
             return f"{clock.ticks_s() - begun:6.1f} s"
@@ -92,6 +102,53 @@ def cell_text(cell: object) -> str:
     if isinstance(cell, datetime):
         return cell.replace(tzinfo=None).isoformat(" ", "milliseconds" if cell.microsecond else "seconds")
     return str(cell)
+
+
+def print_json(document: Any) -> None:
+    """Prints what is for scripts; numbers keep all their digits."""
+    import msgspec
+
+    encoder = msgspec.json.Encoder(decimal_format="number", enc_hook=str)
+    sys.stdout.write(msgspec.json.format(encoder.encode(plain(document)), indent=2).decode() + "\n")
+
+
+def write_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Writes rows with a header; null is an empty field, bytes are hexadecimal, and what has parts is JSON."""
+    import csv
+
+    import msgspec
+
+    encoder = msgspec.json.Encoder(decimal_format="number", enc_hook=str)
+
+    def field(cell: object) -> object:
+        if isinstance(cell, list | dict | tuple):
+            return encoder.encode(plain(cell)).decode()
+        if isinstance(cell, bytes):
+            return cell.hex()
+        if isinstance(cell, datetime):
+            return cell.isoformat()
+        return f"{cell:f}" if isinstance(cell, Decimal) else cell
+
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([field(cell) for cell in row] for row in rows)
+
+
+def plain(value: Any) -> Any:
+    """The value with integers of any size, bytes and keys as JSON can have them."""
+    match value:
+        case bool():
+            return value
+        case int() if not -(2**63) <= value < 2**63:
+            return Decimal(value)
+        case bytes():
+            return value.hex()
+        case dict():
+            return {str(key): plain(each) for key, each in value.items()}
+        case list() | tuple():
+            return [plain(each) for each in value]
+        case _:
+            return value
 
 
 def print_error(message: str) -> None:

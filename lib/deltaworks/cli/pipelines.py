@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from deltaworks import exits, home, listeners
-from deltaworks.cli.console import Steps, err, out, print_table
+from deltaworks.cli.console import AsJson, Steps, err, out, print_json, print_table
 from deltaworks.errors import ConfigurationError, DeltaworksError, LeaseError
 from deltaworks.settings import Settings
 from deltaworks.topology.records import Coordinates
@@ -260,6 +260,7 @@ def set_aside(
     ] = None,
     reason: Annotated[str, typer.Option(help="Why you set them aside; kept with the records.")] = "",
     show: Annotated[bool, typer.Option("--list", help="Show the records that were set aside.")] = False,
+    as_json: AsJson = False,
     remove: Annotated[
         bool, typer.Option("--remove", help="Process the records after all; refused once their batch has started.")
     ] = False,
@@ -276,12 +277,18 @@ def set_aside(
     settings = Settings.from_environment()
     paths = PipelinePaths.of(settings, name)
     if show:
+        entries = records_set_aside.entries(paths)
+        if as_json:
+            from deltaworks.cli import listings
+
+            records_listed = list(map(listings.RecordListed.of, entries))
+            return print_json(listings.SetAside(pipeline=name, records=records_listed))
         print_table(
             f"Records of {name} that were set aside",
             ("record", "at", "by", "reason"),
             (
                 (entry.record.name, datetime.fromtimestamp(entry.at_ms // 1000, UTC), entry.by, entry.reason)
-                for entry in records_set_aside.entries(paths)
+                for entry in entries
             ),
         )
         return

@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from deltaworks import clock
-from deltaworks.cli.console import Steps, cell_text, out, print_table
+from deltaworks.cli.console import AsJson, Steps, cell_text, out, print_json, print_table
 from deltaworks.settings import Settings
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ def quality(
             "--unrestricted", help="Allow rules in SQL to use files, network and extensions, without resource limits."
         ),
     ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Check a pipeline's tables with its suite in jobs/quality/ and the invariants that hold for every pipeline.
 
@@ -40,14 +41,21 @@ def quality(
     from deltaworks.quality import production
 
     run_id = f"command__{clock.utc_now().isoformat()}"
-    with Steps().step(f"quality {name}") as report:
+    with Steps(silent=as_json).step(f"quality {name}") as report:
         report("loading Great Expectations")
         verdicts = production.check(
             Settings.from_environment(), name, run_id=run_id, samples=samples, restricted=not unrestricted
         )
         report(f"{len(verdicts)} checks, run {run_id}")
-    print_verdicts(f"Quality of {name}", verdicts)
-    if any(verdict.blocks for verdict in verdicts):
+    passed = not any(verdict.blocks for verdict in verdicts)
+    if as_json:
+        from deltaworks.cli import listings
+
+        checks = list(map(listings.CheckListed.of, verdicts))
+        print_json(listings.Quality(pipeline=name, run_id=run_id, passed=passed, checks=checks))
+    else:
+        print_verdicts(f"Quality of {name}", verdicts)
+    if not passed:
         raise typer.Exit(1)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from deltaworks import home, listeners
-from deltaworks.cli.console import Steps, out, print_table
+from deltaworks.cli.console import AsJson, Steps, out, print_json, print_table
 from deltaworks.cli.pipelines import Name, user
 from deltaworks.errors import ConfigurationError
 from deltaworks.names import PIPELINE
@@ -123,7 +123,9 @@ def replay(
             raise typer.Exit(1)
 
 
-def replays(name: Annotated[str | None, typer.Argument(help="Only replays of this pipeline.")] = None) -> None:
+def replays(
+    name: Annotated[str | None, typer.Argument(help="Only replays of this pipeline.")] = None, as_json: AsJson = False
+) -> None:
     """List unfinished replays and publications."""
     import msgspec
 
@@ -133,6 +135,24 @@ def replays(name: Annotated[str | None, typer.Argument(help="Only replays of thi
     settings = Settings.from_environment()
     if name is not None:
         PIPELINE.checked(name, settings.pipelines)
+    unfinished = [
+        (plan, paths.read_state())
+        for paths, plan in runs.all_unfinished(settings)
+        if name in (None, plan.request.pipeline)
+    ]
+    files = sorted(settings.pipelines.glob(f"{name or '*'}/publications/*.json"))
+    publications = [msgspec.json.decode(file.read_bytes(), type=Publication) for file in files]
+    handovers = list(_handovers(settings, name))
+    if as_json:
+        from deltaworks.cli import listings
+
+        return print_json(
+            listings.Replays(
+                unfinished=[listings.ReplayListed.of(plan, state) for plan, state in unfinished],
+                publications=list(map(listings.ChangeListed.of, publications)),
+                handovers=list(map(listings.ChangeListed.of, handovers)),
+            )
+        )
     print_table(
         "Unfinished replays",
         ("run", "pipeline", "since", "done", "gate", "differences", "error"),
@@ -146,21 +166,17 @@ def replays(name: Annotated[str | None, typer.Argument(help="Only replays of thi
                 state.differences,
                 (state.error or "").partition("\n")[0],
             )
-            for paths, plan in runs.all_unfinished(settings)
-            if name in (None, plan.request.pipeline)
-            for state in (paths.read_state(),)
+            for plan, state in unfinished
         ),
         right=("differences",),
     )
-    files = settings.pipelines.glob(f"{name or '*'}/publications/*.json")
     people = ("reason", "requested by", "approved by")
     print_table(
         "Publications",
         ("run", "pipeline", "state", "tables", *people),
         (
             (done.request.run_id, done.request.pipeline, done.state, ", ".join(done.tables), *_people(done.request))
-            for file in sorted(files)
-            for done in (msgspec.json.decode(file.read_bytes(), type=Publication),)
+            for done in publications
         ),
     )
     print_table(
@@ -168,7 +184,7 @@ def replays(name: Annotated[str | None, typer.Argument(help="Only replays of thi
         ("run", "pipeline", "state", "after batch", *people),
         (
             (done.request.run_id, done.request.pipeline, done.state, done.request.last_batch, *_people(done.request))
-            for done in _handovers(settings, name)
+            for done in handovers
         ),
         right=("after batch",),
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from deltaworks.cli.console import Steps, out, print_table
+from deltaworks.cli.console import AsJson, Steps, out, print_json, print_table
 from deltaworks.errors import ConfigurationError
 from deltaworks.settings import Settings
 
@@ -92,12 +92,18 @@ def _agree_to_delete(settings: Settings, *, yes: bool) -> None:
 
 def status(
     name: Annotated[str | None, typer.Argument(help="Only this pipeline, with its last deployments.")] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Show the state of the pipelines and what runs."""
     from deltaworks.stack import lifecycle
 
     settings = Settings.from_environment()
     seen = _overview(settings, name)
+    processes = [process for process in lifecycle.status(settings) if name in (None, process.name)]
+    if as_json:
+        from deltaworks.cli import listings
+
+        return print_json(listings.Status.of(seen, processes))
     print_table(
         "Pipelines",
         ("name", "should be", "is", "generation", "for", "batch", "lag", "lag s", "records/s", "restarts", "why"),
@@ -128,11 +134,7 @@ def status(
     print_table(
         "Processes",
         ("name", "state", "pid", "memory MB", "ports", "log"),
-        (
-            (s.name, s.state, str(s.pid), s.memory_mb, ", ".join(map(str, s.ports)), s.log)
-            for s in lifecycle.status(settings)
-            if name in (None, s.name)
-        ),
+        ((s.name, s.state, str(s.pid), s.memory_mb, ", ".join(map(str, s.ports)), s.log) for s in processes),
         right=("pid", "memory MB"),
     )
 

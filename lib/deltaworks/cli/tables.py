@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal, TypeAlias
 
 import typer
 
-from deltaworks.cli.console import out, print_table
+from deltaworks.cli.console import AsJson, err, out, print_json, print_table, write_csv
+from deltaworks.errors import ConfigurationError
 from deltaworks.settings import Settings
+
+Format: TypeAlias = Literal["table", "csv", "json"]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -19,13 +22,18 @@ def add_to(app: typer.Typer) -> None:
     app.command(rich_help_panel="Tables")(sql)
 
 
-def tables(context: typer.Context) -> None:
+def tables(context: typer.Context, as_json: AsJson = False) -> None:
     """List the Delta tables; repair one."""
     if context.invoked_subcommand is not None:
         return
     from deltaworks.lakehouse import catalog
 
     settings = Settings.from_environment()
+    found = catalog.tables(settings.tables)
+    if as_json:
+        from deltaworks.cli import listings
+
+        return print_json(listings.Tables(tables=list(map(listings.TableListed.of, found))))
     print_table(
         f"Delta tables in {settings.tables}",
         ("name", "rows", "files", "MB", "version", "batch", "committed", "as of"),
@@ -40,7 +48,7 @@ def tables(context: typer.Context) -> None:
                 table.committed_at and table.committed_at.replace(microsecond=0),
                 table.as_of and table.as_of.replace(microsecond=0),
             )
-            for table in catalog.tables(settings.tables)
+            for table in found
         ),
         right=("rows", "files", "MB", "version", "batch"),
     )
@@ -79,7 +87,14 @@ def repair(
 
 def sql(
     query: Annotated[str, typer.Argument(help="DuckDB SQL; each Delta table is a view.")],
-    limit: Annotated[int, typer.Option(help="Rows to show.")] = 50,
+    format: Annotated[Format, typer.Option("--format", "-f", help="A table to read, or data for programs.")] = "table",
+    at: Annotated[
+        str | None,
+        typer.Option(metavar="TIME|VERSION", help="Tables as they were then; a time without a zone is in UTC."),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=0, help="Rows at most; default: 50 in a table, all of them as csv or json.")
+    ] = None,
     unrestricted: Annotated[
         bool,
         typer.Option("--unrestricted", help="Allow files, network, extensions and settings, without resource limits."),
@@ -91,12 +106,24 @@ def sql(
 
     settings = Settings.from_environment()
     limits = Limits.of(settings, restricted=not unrestricted)
-    with limited_process(limits), catalog.sandbox(settings.tables, limits) as tables:
-        answer = tables.answer(query, limit + 1)
-    numbers = [name for name, kind in answer.columns if kind in _NUMBERS]
-    print_table("", [name for name, _ in answer.columns], answer.rows[:limit], right=numbers)
-    if len(answer.rows) > limit:
-        out.print(f"... only the first {limit} rows; --limit shows more")
+    then = None if at is None else catalog.time_or_version(at)
+    limit = 50 if limit is None and format == "table" else limit
+    with limited_process(limits), catalog.sandbox(settings.tables, limits, query, then) as tables:
+        answer = tables.answer(query, None if limit is None else limit + 1)
+    names, rows = [name for name, _ in answer.columns], answer.rows[:limit]
+    match format:
+        case "table":
+            print_table("", names, rows, right=[name for name, kind in answer.columns if kind in _NUMBERS])
+        case "csv":
+            write_csv(names, rows)
+        case "json":
+            if len(set(names)) < len(names):
+                raise ConfigurationError(
+                    f"Two columns have the same name: {', '.join(names)}.", hint="name each of them: SELECT a AS b"
+                )
+            print_json([dict(zip(names, row, strict=True)) for row in rows])
+    if limit is not None and len(answer.rows) > limit:
+        err.print(f"... only the first {limit} rows; --limit shows more")
 
 
 _NUMBERS = {"NUMBER", "INTEGER", "BIGINT", "UBIGINT", "HUGEINT", "DOUBLE", "FLOAT"}

@@ -6,13 +6,16 @@ Reading needs no driver and no lock: a table is opened at its latest version, an
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import duckdb
+from deltalake import DeltaTable
 
-from deltaworks.errors import TableError
+from deltaworks.errors import ConfigurationError, TableError
 from deltaworks.lakehouse import layout
 from deltaworks.lakehouse.log import DeltaLog
 from deltaworks.lakehouse.reading import dataset
@@ -90,12 +93,72 @@ def add_views(connection: duckdb.DuckDBPyConnection, root: Path) -> None:
         connection.register(name, dataset(root / name))
 
 
-def sandbox(root: Path, limits: Limits) -> Sandbox:
-    """A sandbox with every table below `root` as a view, at its current version."""
-    box = Sandbox(limits)
-    for name in table_names(root):
-        box.add(name, dataset(root / name))
+def sandbox(root: Path, limits: Limits, query: str = "", at: datetime | int | None = None) -> Sandbox:
+    """A sandbox with the tables below `root` as views.
+
+    Args:
+        root: the folder of the tables.
+        limits: what queries may use.
+        query: what will run, if `at` is given: only the tables that it names have to be there at that time.
+        at: a time or the number of a version; None: the current version.
+
+    Raises:
+        ConfigurationError: a table did not exist at that time, its files of then have been removed, or the query is
+            not SQL.
+    """
+    names = table_names(root)
+    with ExitStack() as stack:
+        box = stack.enter_context(Sandbox(limits))
+        for name in names if at is None else sorted(box.named(query, names)):
+            box.add(name, dataset(root / name, None if at is None else _earlier(root / name, at)))
+        stack.pop_all()
     return box
+
+
+def time_or_version(text: str) -> datetime | int:
+    """What `--at` means: `2026-03-01T12:00`, with a zone or in UTC, or the number of a version.
+
+    Raises:
+        ConfigurationError: it is neither.
+    """
+    if text.isdecimal():
+        return int(text)
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigurationError(
+            f"--at takes a time or a version, but got {text!r}.", hint="--at 2026-03-01T12:00, or --at 12"
+        ) from None
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+
+
+def _earlier(path: Path, at: datetime | int) -> DeltaTable:
+    """A table as it was; all of its files are still there."""
+    versions = [(each["version"], _committed(each)) for each in DeltaTable(path).history()]
+    if isinstance(at, int):
+        chosen = [version for version, _ in versions if version == at]
+        then = f"version {at}"
+    else:
+        chosen = [version for version, time in versions if time is not None and time <= at]
+        then = f"a version at {at.isoformat(' ')}"
+    if not chosen:
+        first, since = versions[-1]
+        known = f"from {first} of {since.isoformat(' ', 'seconds') if since else 'an unknown time'} to {versions[0][0]}"
+        raise ConfigurationError(f"Table '{path.name}' has not got {then}.", hint=f"its versions are {known}")
+    table = DeltaTable(path, version=max(chosen))
+    kept = table.metadata().configuration.get("delta.deletedFileRetentionDuration", "interval 7 days")
+    if missing := [file for file in table.file_uris() if not Path(file.removeprefix("file://")).exists()]:
+        raise ConfigurationError(
+            f"Version {table.version()} of table '{path.name}' cannot be read any more: {len(missing)} of its files "
+            "are gone.",
+            hint=f"choose a later one; files stay for {kept.removeprefix('interval ')} after they were replaced",
+        )
+    return table
+
+
+def _committed(commit: dict[str, Any]) -> datetime | None:
+    time_ms = commit.get("timestamp")
+    return None if time_ms is None else datetime.fromtimestamp(time_ms / 1000, UTC)
 
 
 def _log(root: Path, name: str) -> DeltaLog:

@@ -20,7 +20,7 @@ import resource
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -113,8 +113,24 @@ class Sandbox:
         self._connection.register(name, rows)
         self._names.append(name)
 
-    def answer(self, query: str, at_most: int) -> Answer:
-        """Runs statements, and returns the first rows of the last one.
+    def named(self, query: str, names: Collection[str]) -> set[str]:
+        """Those of the tables that statements name; all of them if DuckDB cannot tell.
+
+        Raises:
+            ConfigurationError: as for `answer`.
+        """
+        with self._within_limits():
+            self._check(query, _STATEMENTS)
+        found: set[str] = set()
+        for statement in duckdb.extract_statements(query):
+            try:
+                found |= self._connection.get_table_names(statement.query)
+            except duckdb.Error:
+                return set(names)
+        return found & set(names)
+
+    def answer(self, query: str, at_most: int | None) -> Answer:
+        """Runs statements, and returns the first rows of the last one; None: all of them.
 
         Raises:
             ConfigurationError: it reaches outside, exceeds the limits, or is not SQL that DuckDB can run.
@@ -122,7 +138,7 @@ class Sandbox:
         with self._within_limits():
             self._check(query, _STATEMENTS)
             result = self._connection.execute(query)
-            rows = result.fetchmany(at_most)
+            rows = result.fetchall() if at_most is None else result.fetchmany(at_most)
             return Answer(tuple((str(name), str(kind)) for name, kind, *_ in result.description or []), rows)
 
     def select(self, query: str, samples: int) -> tuple[int, tuple[dict[str, Any], ...]]:

@@ -1,0 +1,296 @@
+"""What the listings print with `--json`: one document per command, for scripts.
+
+Later versions may add fields. Times are ISO 8601 in UTC; a field that does not apply is null.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from deltaworks.cli.console import plain
+
+if TYPE_CHECKING:
+    from deltaworks.control.model import Deployment, Overview, PipelineStatus
+    from deltaworks.control.set_aside import Entry
+    from deltaworks.lakehouse.catalog import TableInfo
+    from deltaworks.lakehouse.publish.ownership import Handover
+    from deltaworks.lakehouse.publish.publication import Publication
+    from deltaworks.quality import Verdict
+    from deltaworks.replay.model import ReplayPlan, ReplayState
+    from deltaworks.stack.lifecycle import Status as Process
+
+
+class _Document(msgspec.Struct, frozen=True, kw_only=True):
+    pass
+
+
+class TableListed(_Document, frozen=True, kw_only=True):
+    """A Delta table at its latest version."""
+
+    name: str
+    path: str
+    rows: int
+    files: int
+    size_bytes: int
+    version: int
+    committed_at: datetime | None
+    batch_id: int | None
+    """The last batch that it holds; null: none yet, or no pipeline wrote it."""
+    as_of: datetime | None
+    """Snapshots of KTables: the time as of which they are right."""
+
+    @classmethod
+    def of(cls, table: TableInfo) -> TableListed:
+        return cls(
+            name=table.name,
+            path=str(table.path),
+            rows=table.rows,
+            files=table.files,
+            size_bytes=table.size_bytes,
+            version=table.version,
+            committed_at=table.committed_at,
+            batch_id=table.batch_id,
+            as_of=table.as_of,
+        )
+
+
+class Tables(_Document, frozen=True, kw_only=True):
+    """`deltaworks tables --json`"""
+
+    tables: list[TableListed]
+
+
+class PipelineListed(_Document, frozen=True, kw_only=True):
+    """A pipeline: what it should do, and what it does."""
+
+    name: str
+    desired: str | None
+    """`running` or `stopped`; null: nobody has deployed it."""
+    state: str
+    generation: int
+    for_seconds: float | None
+    """How long it has been in this state."""
+    batch_id: int | None
+    lag_records: int | None
+    lag_seconds: float | None
+    records_per_second: float | None
+    """Rate over the last minute; null: it does not run."""
+    restarts: int
+    reason: str | None
+
+    @classmethod
+    def of(cls, pipeline: PipelineStatus) -> PipelineListed:
+        seen, beat = pipeline.seen, pipeline.seen.heartbeat
+        return cls(
+            name=pipeline.name,
+            desired=pipeline.desired,
+            state=seen.state,
+            generation=seen.generation,
+            for_seconds=pipeline.for_s,
+            batch_id=None if beat is None else beat.batch_id,
+            lag_records=None if beat is None else beat.lag_records,
+            lag_seconds=None if beat is None else beat.lag_seconds,
+            records_per_second=beat.records_per_second if beat and seen.state in ("running", "draining") else None,
+            restarts=pipeline.restarts,
+            reason=pipeline.reason,
+        )
+
+
+class DeploymentListed(_Document, frozen=True, kw_only=True):
+    """A deployment of a pipeline."""
+
+    pipeline: str
+    generation: int
+    state: str
+    requested_by: str
+    requested_at: datetime
+    exit_code: int | None
+    reason: str | None
+
+    @classmethod
+    def of(cls, deployment: Deployment) -> DeploymentListed:
+        return cls(
+            pipeline=deployment.pipeline,
+            generation=deployment.generation,
+            state=deployment.state,
+            requested_by=deployment.requested_by,
+            requested_at=deployment.requested_at,
+            exit_code=deployment.exit_code,
+            reason=deployment.reason,
+        )
+
+
+class ProcessListed(_Document, frozen=True, kw_only=True):
+    """A process of this home."""
+
+    name: str
+    state: str
+    pid: int
+    memory_mb: int
+    ports: tuple[int, ...]
+    log: str
+
+    @classmethod
+    def of(cls, process: Process) -> ProcessListed:
+        return cls(
+            name=process.name,
+            state=process.state,
+            pid=process.pid,
+            memory_mb=process.memory_mb,
+            ports=process.ports,
+            log=process.log,
+        )
+
+
+class Status(_Document, frozen=True, kw_only=True):
+    """`deltaworks status --json`"""
+
+    pipelines: list[PipelineListed]
+    deployments: list[DeploymentListed]
+    """The last ones of the pipeline that was asked for."""
+    processes: list[ProcessListed]
+    registry_problem: str | None
+    """Why this is only what this host knows; null: the registry has answered."""
+
+    @classmethod
+    def of(cls, seen: Overview, processes: list[Process]) -> Status:
+        return cls(
+            pipelines=list(map(PipelineListed.of, seen.pipelines)),
+            deployments=list(map(DeploymentListed.of, seen.deployments)),
+            processes=list(map(ProcessListed.of, processes)),
+            registry_problem=seen.registry_problem,
+        )
+
+
+class CheckListed(_Document, frozen=True, kw_only=True):
+    """A check of a table, with its outcome."""
+
+    table: str
+    expectation: str
+    expects: str
+    why: str
+    severity: str
+    outcome: str
+    rows: int | None
+    unexpected: int | None
+    observed: str | None
+    error: str | None
+    sample: list[dict[str, Any]]
+    """The first unexpected rows."""
+
+    @classmethod
+    def of(cls, verdict: Verdict) -> CheckListed:
+        return cls(
+            table=verdict.table,
+            expectation=verdict.expectation,
+            expects=verdict.expects,
+            why=verdict.why,
+            severity=verdict.severity,
+            outcome=verdict.outcome.value,
+            rows=verdict.rows,
+            unexpected=verdict.unexpected,
+            observed=verdict.observed,
+            error=verdict.error,
+            sample=plain(verdict.sample),
+        )
+
+
+class Quality(_Document, frozen=True, kw_only=True):
+    """`deltaworks quality NAME --json`"""
+
+    pipeline: str
+    run_id: str
+    passed: bool
+    """Whether the exit code is 0."""
+    checks: list[CheckListed]
+
+
+class ReplayListed(_Document, frozen=True, kw_only=True):
+    """A replay that has not ended."""
+
+    run_id: str
+    pipeline: str
+    since: datetime
+    done: str | None
+    """The last phase that is done."""
+    gate_passed: bool | None
+    differences: int | None
+    error: str | None
+
+    @classmethod
+    def of(cls, plan: ReplayPlan, state: ReplayState) -> ReplayListed:
+        return cls(
+            run_id=plan.run_id,
+            pipeline=plan.request.pipeline,
+            since=instant(plan.created_ms),
+            done=state.done[-1] if state.done else None,
+            gate_passed=state.passed,
+            differences=state.differences,
+            error=state.error,
+        )
+
+
+class ChangeListed(_Document, frozen=True, kw_only=True):
+    """A publication, or a handover, of a replay's tables."""
+
+    run_id: str
+    pipeline: str
+    state: str
+    tables: list[str]
+    begun: datetime
+    reason: str
+    requested_by: str
+    approved_by: str | None
+
+    @classmethod
+    def of(cls, change: Publication | Handover) -> ChangeListed:
+        return cls(
+            run_id=change.request.run_id,
+            pipeline=change.request.pipeline,
+            state=change.state,
+            tables=sorted(change.tables),
+            begun=instant(change.begun_ms),
+            reason=change.request.reason,
+            requested_by=change.request.requested_by,
+            approved_by=change.request.approved_by,
+        )
+
+
+class Replays(_Document, frozen=True, kw_only=True):
+    """`deltaworks replays --json`"""
+
+    unfinished: list[ReplayListed]
+    publications: list[ChangeListed]
+    handovers: list[ChangeListed]
+
+
+class RecordListed(_Document, frozen=True, kw_only=True):
+    """A record that was set aside."""
+
+    record: str
+    """`TOPIC-PARTITION@OFFSET`"""
+    at: datetime
+    by: str
+    reason: str
+
+    @classmethod
+    def of(cls, entry: Entry) -> RecordListed:
+        return cls(record=entry.record.name, at=instant(entry.at_ms), by=entry.by, reason=entry.reason)
+
+
+class SetAside(_Document, frozen=True, kw_only=True):
+    """`deltaworks set-aside NAME --list --json`"""
+
+    pipeline: str
+    records: list[RecordListed]
+
+
+DOCUMENTS = (Tables, Status, Quality, Replays, SetAside)
+
+
+def instant(time_ms: int) -> datetime:
+    """Milliseconds since 1970 as a time in UTC."""
+    return datetime.fromtimestamp(time_ms / 1000, UTC)

@@ -1,0 +1,202 @@
+"""What the listings and `sql` print for programs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import sys
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from deltalake import DeltaTable
+
+from deltaworks.cli import app as cli
+from deltaworks.cli import listings
+from deltaworks.quality import Outcome, Verdict, production
+from tests.unit.lakehouse.lake import run as fill
+
+PROJECT = Path(__file__).parents[3]
+SCHEMAS = Path(__file__).with_name("documents.json")
+
+
+class Terminal:
+    """The command line, in a home with a few tables."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        monkeypatch.setenv("DELTAWORKS_HOME", str(home))
+        monkeypatch.setenv("DELTAWORKS_PROJECT", str(PROJECT))
+        self._monkeypatch, self._capsys, self.tables = monkeypatch, capsys, home / "tables"
+
+    def __call__(self, *arguments: str, code: int = 0) -> str:
+        """What a command prints."""
+        self._monkeypatch.setattr(sys, "argv", ["deltaworks", *arguments])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        shown = self._capsys.readouterr()
+        assert int(end.value.code or 0) == code, shown
+        return shown.out if code == 0 or shown.out else shown.err
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Terminal:
+    return Terminal(monkeypatch, tmp_path, capsys)
+
+
+def test_the_documents_have_the_schemas_that_are_written_down() -> None:
+    _, schemas = msgspec.json.schema_components(listings.DOCUMENTS)
+
+    assert json.loads(SCHEMAS.read_text()) == schemas, (
+        "scripts read these documents: add fields, and neither remove nor rename any; then write the new schemas down"
+    )
+
+
+def test_tables(terminal: Terminal) -> None:
+    committer, expected = fill(terminal.tables, 3)
+    committer.refresh_snapshots(force=True)
+
+    listed = msgspec.json.decode(terminal("tables", "--json"), type=listings.Tables)
+
+    found = {table.name: table for table in listed.tables}
+    assert found["orders"].rows == len(expected.orders)
+    assert (found["orders"].batch_id, found["users"].batch_id) == (2, 2)
+    assert found["users"].as_of is not None and found["users"].as_of.tzinfo is not None
+    assert Path(found["orders"].path) == terminal.tables / "orders"
+
+
+def test_status_without_a_registry(terminal: Terminal) -> None:
+    listed = msgspec.json.decode(terminal("status", "--json"), type=listings.Status)
+
+    assert (listed.pipelines, listed.deployments, listed.processes) == ([], [], [])
+    assert listed.registry_problem is not None
+
+
+def test_replays_and_records_that_were_set_aside(terminal: Terminal) -> None:
+    replays = msgspec.json.decode(terminal("replays", "--json"), type=listings.Replays)
+    terminal("set-aside", "orders", "raw-orders-0@17", "--reason", "poison")
+    records = msgspec.json.decode(terminal("set-aside", "orders", "--list", "--json"), type=listings.SetAside)
+
+    assert replays == listings.Replays(unfinished=[], publications=[], handovers=[])
+    (record,) = records.records
+    assert (records.pipeline, record.record, record.reason) == ("orders", "raw-orders-0@17", "poison")
+    assert abs((datetime.now(UTC) - record.at).total_seconds()) < 60
+
+
+@pytest.mark.parametrize("outcome", [Outcome.PASSED, Outcome.FAILED])
+def test_quality(terminal: Terminal, monkeypatch: pytest.MonkeyPatch, outcome: Outcome) -> None:
+    row = {"key": b"\x01", "total": 2**70, "amount": Decimal("1.50")}
+    verdict = Verdict(
+        table="orders",
+        expectation="ExpectX",
+        expects="x",
+        why="why",
+        severity="critical",
+        outcome=outcome,
+        rows=3,
+        unexpected=1,
+        sample=(row,),
+    )
+    monkeypatch.setattr(production, "check", lambda *_, **__: [verdict])
+
+    printed = terminal("quality", "orders", "--json", code=0 if outcome is Outcome.PASSED else 1)
+
+    listed = msgspec.json.decode(printed, type=listings.Quality)
+    assert (listed.passed, listed.checks[0].outcome) == (outcome is Outcome.PASSED, outcome.value)
+    assert '"total": 1180591620717411303424' in printed and '"amount": 1.50' in printed and '"key": "01"' in printed
+
+
+QUERY = """SELECT 1 AS n, 2.50::DECIMAL(9, 2) AS amount, 'a,"b' AS text, NULL AS nothing, [1, 2] AS list,
+'ab'::BLOB AS bytes, TIMESTAMPTZ '2026-01-01 00:00:00+00' AS at, 2::HUGEINT ** 70 > 0 AS flag"""
+
+
+def test_sql_as_json_and_as_csv(terminal: Terminal) -> None:
+    as_json, as_csv = terminal("sql", QUERY, "--format", "json"), terminal("sql", QUERY, "-f", "csv")
+
+    (row,) = json.loads(as_json, parse_float=Decimal)
+    assert row == {
+        "n": 1,
+        "amount": Decimal("2.50"),
+        "text": 'a,"b',
+        "nothing": None,
+        "list": [1, 2],
+        "bytes": "6162",
+        "at": "2026-01-01T00:00:00Z",
+        "flag": True,
+    }
+    assert list(csv.reader(io.StringIO(as_csv))) == [
+        list(row),
+        ["1", "2.50", 'a,"b', "", "[1,2]", "6162", "2026-01-01T00:00:00+00:00", "True"],
+    ]
+
+
+def test_data_is_whole_and_a_table_is_short(terminal: Terminal) -> None:
+    numbers = "SELECT * FROM range(60) AS numbers(n)"
+
+    assert len(json.loads(terminal("sql", numbers, "-f", "json"))) == 60
+    assert len(json.loads(terminal("sql", numbers, "-f", "json", "--limit", "7"))) == 7
+    assert terminal("sql", numbers, "-f", "csv").count("\n") == 61
+    assert len(re.findall(r"^\s*\d+\s*$", terminal("sql", numbers), re.MULTILINE)) == 50
+
+
+def test_two_columns_of_one_name_are_no_json(terminal: Terminal) -> None:
+    assert "Two columns have the same name: a, a." in terminal("sql", "SELECT 1 a, 2 a", "-f", "json", code=78)
+
+
+def rows(terminal: Terminal, at: Any) -> int:
+    (row,) = json.loads(terminal("sql", "SELECT count(*) AS n FROM orders", "-f", "json", "--at", str(at)))
+    return int(row["n"])
+
+
+def test_sql_sees_tables_as_they_were(terminal: Terminal) -> None:
+    fill(terminal.tables, 3)
+    history = {
+        commit["version"]: datetime.fromtimestamp(commit["timestamp"] / 1000, UTC)
+        for commit in DeltaTable(terminal.tables / "orders").history()
+    }
+    counted = {version: rows(terminal, version) for version in history}
+
+    last = max(history)
+    assert counted[last] > counted[last - 1] > 0
+    assert rows(terminal, history[last].isoformat()) == counted[last]
+    assert rows(terminal, history[last].replace(tzinfo=None).isoformat()) == counted[last]
+
+
+@pytest.mark.parametrize(
+    ("at", "message"),
+    [
+        ("99", "Table 'orders' has not got version 99.\n  Hint: its versions are from 0 of "),
+        ("2001-02-03", "Table 'orders' has not got a version at 2001-02-03 00:00:00+00:00."),
+        ("yesterday", "--at takes a time or a version, but got 'yesterday'."),
+    ],
+)
+def test_what_a_table_has_not_got_is_said(terminal: Terminal, at: str, message: str) -> None:
+    fill(terminal.tables, 1)
+
+    assert message in terminal("sql", "SELECT * FROM orders", "--at", at, code=78)
+
+
+def test_a_version_whose_files_are_gone_is_not_read(terminal: Terminal) -> None:
+    fill(terminal.tables, 2)
+    table = DeltaTable(terminal.tables / "orders")
+    Path(table.file_uris()[0].removeprefix("file://")).unlink()
+
+    shown = terminal("sql", "SELECT * FROM orders", "--at", str(table.version()), code=78)
+
+    assert "1 of its files are gone." in shown
+    assert "files stay for 15 minutes after they were replaced" in shown
+
+
+def test_a_table_that_the_query_does_not_name_need_not_be_there(terminal: Terminal) -> None:
+    fill(terminal.tables, 1)
+
+    assert json.loads(terminal("sql", "SELECT 1 AS n", "-f", "json", "--at", "2001-02-03")) == [{"n": 1}]
+
+
+def test_version_and_exit_codes(terminal: Terminal) -> None:
+    assert re.fullmatch(r"\d+\.\d+\.\d+\n", terminal("--version"))
+    assert "78 topology, settings, environment or checkpoint do not fit" in " ".join(terminal("--help").split())
