@@ -42,7 +42,8 @@ def flowing(
     sample = takewhile(lambda _: not enough.is_set(), data.records(records, seed))
     present: dict[tuple[str, int], int] = {}
     if continued:
-        present = admin.end_offsets(settings.bootstrap, jobs.load(settings, job).plan().source_topics)
+        plan = jobs.load(settings, job).plan()
+        present = admin.end_offsets(settings.bootstrap, (*plan.source_topics, *plan.global_topics))
     thread = threading.Thread(
         target=produce,
         args=(settings.bootstrap, sample),

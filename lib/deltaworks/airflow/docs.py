@@ -96,7 +96,7 @@ def stream_doc(name: str, about: str | None, pipeline: Pipeline) -> str:
     return _DOC.format(
         about=(about or f"The pipeline `{name}`.").strip(),
         name=name,
-        sources=_listed(plan.source_topics),
+        sources=_listed([*plan.source_topics, *plan.global_topics]),
         sinks=_listed([*plan.sink_topics, *filter(None, letters[:1])]),
         tables=_listed([*(table for sink in plan.tables for table in table_names(sink)), *filter(None, letters[1:])]),
         on_error="stops the stream" if pipeline.on_error == "fail" else "becomes a dead letter",

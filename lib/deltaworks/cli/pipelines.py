@@ -99,10 +99,11 @@ def create_topics(settings: Settings, pipeline: Pipeline) -> str:
 
 
 def records_present(settings: Settings, pipeline: Pipeline) -> dict[tuple[str, int], int]:
-    """The number of records per partition in the topics that a pipeline reads."""
+    """The number of records per partition in the topics that a pipeline reads, those of global tables included."""
     from deltaworks.kafka import admin
 
-    return admin.end_offsets(settings.bootstrap, pipeline.plan().source_topics)
+    plan = pipeline.plan()
+    return admin.end_offsets(settings.bootstrap, (*plan.source_topics, *plan.global_topics))
 
 
 def run(

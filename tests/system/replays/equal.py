@@ -57,7 +57,8 @@ def _caught_up(project: Project, name: str) -> bool:
     beat = heartbeat.read(settings.pipeline(name) / "heartbeat.json")
     if beat is None or beat.state != "running" or beat.stale_snapshots:
         return False
-    ends = settled_end_offsets(settings.bootstrap, jobs.load(settings, name).plan().source_topics)
+    plan = jobs.load(settings, name).plan()
+    ends = settled_end_offsets(settings.bootstrap, (*plan.source_topics, *plan.global_topics))
     return has_read(beat, ends)
 
 

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from deltaworks import exits
+from deltaworks import Pipeline, StreamsBuilder, exits
 from deltaworks.cli import app as cli
-from deltaworks.cli.pipelines import _leaves_word
+from deltaworks.cli.pipelines import _leaves_word, records_present
 from deltaworks.control import fence, outcome
 from deltaworks.control.outcome import Outcome
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.errors import KafkaReadError, LeaseError, StreamsError
+from deltaworks.kafka import admin
 from deltaworks.settings import Settings
 
 PIPELINE = 'from deltaworks import Pipeline\npipeline = Pipeline(name="p", topology=lambda builder: None)\n'
@@ -61,6 +62,19 @@ def test_a_run_that_was_not_let_in_says_nothing_about_a_number_that_is_not_its_o
         raise LeaseError("generation 3 runs")
 
     assert word(settings, 4) is None
+
+
+def test_the_records_of_global_tables_are_present_too(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    def topology(builder: StreamsBuilder) -> None:
+        cities = builder.global_table("cities", key=str, value=str, store="cities")
+        orders = builder.stream("orders", key=str, value=str)
+        orders.join(cities, lambda order, city: order, selector=lambda _, order: order, value=str).to("placed")
+
+    monkeypatch.setattr(admin, "end_offsets", lambda _, topics: {(topic, 0): 7 for topic in topics})
+
+    present = records_present(settings, Pipeline(name="p", topology=topology))
+
+    assert present == {("orders", 0): 7, ("cities", 0): 7}
 
 
 @pytest.fixture
