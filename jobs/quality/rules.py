@@ -65,7 +65,7 @@ def windows(
         round(duration / timedelta(milliseconds=1)) for duration in (size, advance or size, grace)
     )
     return [
-        *_window_rows(key, values),
+        *window_rows(key, values),
         gxe.ExpectColumnPairValuesAToBeGreaterThanB(
             column_A="window_end",
             column_B="timestamp",
@@ -105,7 +105,7 @@ def sessions(
     """
     gap_ms, grace_ms, longest_ms = (round(duration / timedelta(milliseconds=1)) for duration in (gap, grace, longest))
     return [
-        *_window_rows(key, values),
+        *window_rows(key, values),
         never(
             f"sessions of a key do not overlap, and open ones are more than {gap} apart",
             "SELECT * FROM (SELECT *, lead(window_start) OVER sorted AS next_start, "
@@ -134,7 +134,13 @@ def sessions(
     ]
 
 
-def _window_rows(key: str, values: Sequence[str]) -> Suite:
+def window_rows(key: str, values: Sequence[str]) -> Suite:
+    """The rules for every table with one row per key and window, whatever its windows are.
+
+    Args:
+        key: column of the key.
+        values: columns of the result.
+    """
     return [
         *never_null(
             *(key, "window_start", "window_end", *values, "timestamp", "is_final"),

@@ -20,7 +20,7 @@ def tables(job: str) -> list[TableSchema]:
 
 
 def test_all_jobs_are_here() -> None:
-    assert JOBS == ["clicks", "enrichment", "fraud", "inventory", "invoices", "orders", "wordcount"]
+    assert JOBS == ["ads", "clicks", "enrichment", "fraud", "inventory", "invoices", "orders", "wordcount"]
 
 
 @pytest.mark.parametrize("job", JOBS)

@@ -80,6 +80,7 @@ LATER = {
     "clicks": ["clicks_pages"],
     "invoices": ["invoices_line_items"],
     "inventory": ["inventory_customer_hours"],
+    "ads": ["ads_clicks"],
 }
 """Tables of days that do not depend on all history."""
 

@@ -25,6 +25,7 @@ DAYS = {
     "clicks": ("clicks_pages",),
     "invoices": ("invoices_line_items",),
     "inventory": ("inventory_customer_hours",),
+    "ads": ("ads_clicks",),
 }
 """Tables of which a replay of days need not read all history."""
 WHO = "check-replay"

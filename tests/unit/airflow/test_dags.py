@@ -189,6 +189,10 @@ def test_the_page_of_a_stream_says_what_it_reads_and_writes_and_how_to_stop_it(d
         assert word in doc
 
 
+def test_the_page_of_a_stream_names_the_topics_of_its_global_tables(dags: dict[str, dict[str, Any]]) -> None:
+    assert "| Reads topics | `ads-clicks`, `ads-impressions`, `ads-campaigns` |" in dags["ads__stream"]["doc_md"]
+
+
 def test_a_pipeline_with_a_syntax_error_is_one_import_error_that_names_it_and_the_others_go_on(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "dags", tmp_path / "dags", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(ROOT / "jobs", tmp_path / "jobs", ignore=shutil.ignore_patterns("__pycache__"))

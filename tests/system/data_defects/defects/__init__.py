@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tests.support.data_defects import Defect
-from tests.system.data_defects.defects import clicks, enrichment, fraud, inventory, invoices, orders, wordcount
+from tests.system.data_defects.defects import ads, clicks, enrichment, fraud, inventory, invoices, orders, wordcount
 
 DEFECTS: Mapping[str, Sequence[Defect]] = {
     "wordcount": wordcount.DEFECTS,
@@ -15,4 +15,5 @@ DEFECTS: Mapping[str, Sequence[Defect]] = {
     "inventory": inventory.DEFECTS,
     "fraud": fraud.DEFECTS,
     "orders": orders.DEFECTS,
+    "ads": ads.DEFECTS,
 }
