@@ -18,6 +18,7 @@ from mkdocs.structure.files import File, Files
 
 import deltaworks
 import deltaworks.testing
+from deltaworks import config
 from deltaworks.cli import app as cli
 from deltaworks.settings import Settings
 from deltaworks.topology.docs import texts_below
@@ -164,11 +165,13 @@ def settings_page() -> str:
         text = meanings[field.name]
         variable = ", ".join(f"`{name}`" for name in dict.fromkeys(_VARIABLE.findall(text)))
         default = "" if field.default is MISSING or field.default in (None, ()) else f"`{_plain(field.default)}`"
-        rows.append(f"| {variable or '-'} | {default} | {text.replace('|', chr(92) + '|')} |")
+        key = f"`{field.name}`" if field.name in config.KEYS else ""
+        rows.append(f"| {variable or '-'} | {key} | {default} | {text.replace('|', chr(92) + '|')} |")
     return (
-        "# Settings\n\nSettings come from environment variables. They are read once, when a command starts; "
-        "the processes that it starts get the same ones.\n\n"
-        "| variable | default | meaning |\n|---|---|---|\n" + "\n".join(rows) + "\n"
+        "# Settings\n\nSettings come from environment variables and from "
+        "[`deltaworks.toml`](../how-to/configure.md). They are read once, when a command starts; the processes that it "
+        "starts get the same ones.\n\n"
+        "| variable | key in the file | default | meaning |\n|---|---|---|---|\n" + "\n".join(rows) + "\n"
     )
 
 

@@ -1,4 +1,4 @@
-"""The settings from the environment; no other module reads it.
+"""The settings, from environment variables and the project's `deltaworks.toml`; no other module reads variables.
 
 Code that needs a `Settings` gets it as an argument. Only this module names the folders below `home`.
 """
@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from deltaworks import config
+from deltaworks.config import Values
 from deltaworks.errors import ConfigurationError
 from deltaworks.names import PIPELINE
 
@@ -29,7 +31,7 @@ class Settings:
     """Locations and limits of a deployment."""
 
     project: Path
-    """Folder with `jobs/`; DELTAWORKS_PROJECT, else the nearest one above the working directory."""
+    """Folder with `jobs/` and `deltaworks.toml`; DELTAWORKS_PROJECT, else the nearest above the working directory."""
     home: Path
     """Folder for everything that a running system writes; DELTAWORKS_HOME, else `.deltaworks` in the project."""
     infra: Path
@@ -48,7 +50,7 @@ class Settings:
     """Where the supervisor of the streams listens, on a port of its choice; DELTAWORKS_SUPERVISOR_HOST."""
     postgres_bin: Path | None = None
     """Preferred folder with `initdb` and `postgres`; POSTGRES_BIN, else the system's, else that of a package."""
-    control_url: str | None = None
+    control_url: str | None = field(default=None, repr=False)
     """Database of the registry as an SQLAlchemy URL; DELTAWORKS_CONTROL_URL, else the PostgreSQL of the stack."""
     java_home: Path | None = None
     """Preferred Java; JAVA_HOME."""
@@ -58,7 +60,7 @@ class Settings:
     """JVM options of the broker; DELTAWORKS_BROKER_OPTIONS. These start fast; drop the last for top throughput."""
     ivy_settings: Path | None = None
     """Ivy settings with a company's own repositories; DELTAWORKS_IVY_SETTINGS, else Maven Central."""
-    https_proxy: str | None = None
+    https_proxy: str | None = field(default=None, repr=False)
     """Proxy for downloads of jars, `http://host:port`; HTTPS_PROXY."""
     cores: int = 2
     """Cores that a stream may use; DELTAWORKS_CORES, else the cores of the machine."""
@@ -83,6 +85,9 @@ class Settings:
     fault_hook: str | None = None
     """`module:function` that arms the named fault points in driver and workers, for tests; DELTAWORKS_FAULT_HOOK."""
 
+    values: Values = field(default_factory=lambda: Values({}), compare=False, repr=False)
+    """The environment of `deltaworks.toml` that holds, DELTAWORKS_ENVIRONMENT, and where each value is from."""
+
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None, *, cwd: Path | None = None) -> Settings:
         """Reads the settings once; hand the result on instead of calling this again.
@@ -90,9 +95,10 @@ class Settings:
         Raises:
             ConfigurationError: a variable has a value that cannot be used.
         """
-        env = os.environ if environ is None else environ
+        variables = os.environ if environ is None else environ
         start = Path.cwd() if cwd is None else cwd
-        project = _folder(env, "DELTAWORKS_PROJECT") or _project_above(start)
+        project = _folder(Values(variables), "DELTAWORKS_PROJECT") or _project_above(start)
+        env = config.read(project, variables)
         code = _folder(env, "DELTAWORKS_CODE")
         user_cache = _folder(env, "XDG_CACHE_HOME") or Path(env.get("HOME") or Path.home()) / ".cache"
         default = cls(project=project, home=project, infra=project, cache=project)
@@ -110,7 +116,7 @@ class Settings:
             postgres_bin=_folder(env, "POSTGRES_BIN"),
             control_url=env.get("DELTAWORKS_CONTROL_URL") or None,
             java_home=_folder(env, "JAVA_HOME"),
-            path=tuple(Path(entry) for entry in env.get("PATH", "").split(os.pathsep) if entry),
+            path=tuple(Path(entry) for entry in (env.get("PATH") or "").split(os.pathsep) if entry),
             broker_options=tuple(options.split()) if options else default.broker_options,
             ivy_settings=_folder(env, "DELTAWORKS_IVY_SETTINGS"),
             https_proxy=env.get("HTTPS_PROXY") or env.get("https_proxy") or None,
@@ -125,6 +131,7 @@ class Settings:
             code=code,
             run_from=_choice(env, "DELTAWORKS_RUN_FROM", default.run_from, ("archive", "source")),
             fault_hook=env.get("DELTAWORKS_FAULT_HOOK") or None,
+            values=env,
         )
 
     def environment(self) -> dict[str, str]:
@@ -158,8 +165,11 @@ class Settings:
             "HTTPS_PROXY": self.https_proxy,
             "DELTAWORKS_CODE": self.code,
             "DELTAWORKS_FAULT_HOOK": self.fault_hook,
+            config.ENVIRONMENT: self.values.environment,
         }
-        return {name: str(value) for name, value in (text | optional).items() if value is not None and str(value)}
+        named = {name: str(value) for name, value in (text | optional).items() if value is not None and str(value)}
+        secret = {name for name in named if self.values.is_reference(name)}
+        return {name: value for name, value in named.items() if name not in secret} | dict(self.values.passed_on)
 
     @staticmethod
     def surroundings(environ: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -286,16 +296,17 @@ class Settings:
         return int(self.bootstrap.split(",")[0].rpartition(":")[2])
 
 
-def _python_path(env: Mapping[str, str], project: Path, code: Path | None) -> tuple[Path, ...]:
+def _python_path(env: Values, project: Path, code: Path | None) -> tuple[Path, ...]:
     """Folders for imports, each once: a child gets our path and would add the first two again."""
-    others = (Path(entry) for entry in env.get("PYTHONPATH", "").split(os.pathsep) if entry)
+    others = (Path(entry) for entry in (env.get("PYTHONPATH") or "").split(os.pathsep) if entry)
     package = Path(__file__).resolve().parents[1] if code is None else code
     return tuple(dict.fromkeys((package, project, *others)))
 
 
 def _project_above(start: Path) -> Path:
     candidates = (start, *start.parents)
-    return next((folder for folder in candidates if (folder / "jobs").is_dir()), start)
+    marks = ("jobs", config.FILE)
+    return next((folder for folder in candidates if any((folder / mark).exists() for mark in marks)), start)
 
 
 def _infra() -> Path:
@@ -305,40 +316,43 @@ def _infra() -> Path:
     return packaged if packaged.is_dir() else here.parents[1] / "infra"
 
 
-def _folder(env: Mapping[str, str], name: str) -> Path | None:
+def _folder(env: Values, name: str) -> Path | None:
     value = env.get(name)
     return Path(value).expanduser().absolute() if value else None
 
 
-def _address(env: Mapping[str, str], name: str, default: str) -> str:
+def _address(env: Values, name: str, default: str) -> str:
     value = env.get(name) or default
     for address in value.split(","):
         host, _, port = address.rpartition(":")
         if not host or not port.isdigit() or not 0 < int(port) < 65536:
             raise ConfigurationError(
-                f"{name} is {value!r}; expected host:port[,host:port...].", hint=f"{name}={default}, or leave it unset"
+                f"{env.origin(name)} is {env.shown(name)}; expected host:port[,host:port...].",
+                hint=f"such as {default}, or leave it unset",
             )
     return value
 
 
-def _port(env: Mapping[str, str], name: str, default: int) -> int:
+def _port(env: Values, name: str, default: int) -> int:
     value = env.get(name) or str(default)
     if not value.isdigit() or not 0 < int(value) < 65536:
-        raise ConfigurationError(f"{name} is {value!r}; expected a port from 1 to 65535.", hint=f"{name}={default}")
+        raise ConfigurationError(
+            f"{env.origin(name)} is {env.shown(name)}; expected a port from 1 to 65535.", hint=f"such as {default}"
+        )
     return int(value)
 
 
-def _number(env: Mapping[str, str], name: str, default: int) -> int:
+def _number(env: Values, name: str, default: int) -> int:
     text = env.get(name)
     if not text:
         return default
     if not text.isdecimal() or int(text) < 1:
-        raise ConfigurationError(f"{name} is {text!r}; it must be a whole number above 0")
+        raise ConfigurationError(f"{env.origin(name)} is {env.shown(name)}; it must be a whole number above 0")
     return int(text)
 
 
-def _choice(env: Mapping[str, str], name: str, default: str, valid: tuple[str, ...]) -> str:
+def _choice(env: Values, name: str, default: str, valid: tuple[str, ...]) -> str:
     text = env.get(name) or default
     if text not in valid:
-        raise ConfigurationError(f"{name} is {text!r}; it must be one of {', '.join(valid)}")
+        raise ConfigurationError(f"{env.origin(name)} is {env.shown(name)}; it must be one of {', '.join(valid)}")
     return text

@@ -33,7 +33,7 @@ def test_every_public_name_is_on_one_page() -> None:
 
 def test_settings_and_commands_are_described() -> None:
     settings, commands = docs_site.settings_page(), docs_site.commands_page()
-    assert "| `DELTAWORKS_BOOTSTRAP` | `127.0.0.1:19092` |" in settings
+    assert "| `DELTAWORKS_BOOTSTRAP` | `bootstrap` | `127.0.0.1:19092` |" in settings
     assert "## `deltaworks tables repair`" in commands and "| `--from` |" in commands
     assert "75 conflict" in commands
     assert [line for line in settings.splitlines() if line.endswith("|  |")] == [], "a setting without a meaning"

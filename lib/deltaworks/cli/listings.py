@@ -288,7 +288,29 @@ class SetAside(_Document, frozen=True, kw_only=True):
     records: list[RecordListed]
 
 
-DOCUMENTS = (Tables, Status, Quality, Replays, SetAside)
+class SettingListed(_Document, frozen=True, kw_only=True):
+    """A setting that holds."""
+
+    name: str
+    """Its key in `deltaworks.toml`."""
+    variable: str
+    value: str | None
+    """`***` instead of a secret; null: it is not set."""
+    origin: str | None
+    """The variable, or the key and its file; null: the default."""
+
+
+class Config(_Document, frozen=True, kw_only=True):
+    """`deltaworks config show --json`"""
+
+    project: str
+    file: str | None
+    """The `deltaworks.toml` of the project; null: there is none."""
+    environment: str | None
+    settings: list[SettingListed]
+
+
+DOCUMENTS = (Tables, Status, Quality, Replays, SetAside, Config)
 
 
 def instant(time_ms: int) -> datetime:

@@ -110,6 +110,33 @@ def test_quality(terminal: Terminal, monkeypatch: pytest.MonkeyPatch, outcome: O
     assert '"total": 1180591620717411303424' in printed and '"amount": 1.50' in printed and '"key": "01"' in printed
 
 
+def test_settings(terminal: Terminal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "deltaworks.toml").write_text(
+        "cores = 3\ncontrol_url = { env = 'REGISTRY' }\nhttps_proxy = 'http://me:s3cret@proxy:1'\n"
+        "[environments.prod]\ndriver_memory = '8g'\n"
+    )
+    monkeypatch.setenv("DELTAWORKS_PROJECT", str(project))
+    monkeypatch.setenv("DELTAWORKS_ENVIRONMENT", "prod")
+    monkeypatch.setenv("REGISTRY", "postgresql://me:s3cret@registry/me")
+    for variable in ("DELTAWORKS_CONTROL_URL", "HTTPS_PROXY", "https_proxy", "DELTAWORKS_CORES"):
+        monkeypatch.delenv(variable, raising=False)
+
+    printed, table = terminal("config", "show", "--json"), terminal("config", "show")
+
+    listed = msgspec.json.decode(printed, type=listings.Config)
+    assert (listed.file, listed.environment) == (str(project / "deltaworks.toml"), "prod")
+    found = {setting.name: (setting.value, setting.origin) for setting in listed.settings}
+    assert found["cores"] == ("3", f"cores in {project}/deltaworks.toml")
+    assert found["driver_memory"] == ("8g", f"environments.prod.driver_memory in {project}/deltaworks.toml")
+    assert found["control_url"][0] == "***"
+    assert found["https_proxy"][0] == "http://me:***@proxy:1"
+    assert found["query_seconds"] == ("600", None)
+    assert "environment prod" in table and "driver_memory" in table
+    assert "s3cret" not in printed + table
+
+
 QUERY = """SELECT 1 AS n, 2.50::DECIMAL(9, 2) AS amount, 'a,"b' AS text, NULL AS nothing, [1, 2] AS list,
 'ab'::BLOB AS bytes, TIMESTAMPTZ '2026-01-01 00:00:00+00' AS at, 2::HUGEINT ** 70 > 0 AS flag"""
 

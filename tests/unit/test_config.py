@@ -1,0 +1,156 @@
+"""`deltaworks.toml`: what holds, where it is from, and that secrets stay where they are."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from deltaworks import config
+from deltaworks.errors import ConfigurationError
+from deltaworks.settings import Settings
+
+SECRET = "postgresql://shop:s3cret@registry/shop"
+
+
+def settings(project: Path, text: str, **variables: str) -> Settings:
+    (project / "deltaworks.toml").write_text(text)
+    return Settings.from_environment(variables, cwd=project)
+
+
+LAYERS = """
+cores = 3
+driver_memory = "2g"
+postgres_port = 5555
+
+[environments.prod]
+driver_memory = "8g"
+bootstrap = "kafka-1:9092,kafka-2:9092"
+broker_options = ["-Xmx1g", "-Xms1g"]
+"""
+
+
+def test_a_variable_wins_over_an_environment_and_that_over_what_holds_for_all(tmp_path: Path) -> None:
+    base = settings(tmp_path, LAYERS)
+    prod = settings(tmp_path, LAYERS, DELTAWORKS_ENVIRONMENT="prod", DELTAWORKS_CORES="16")
+
+    assert (base.cores, base.driver_memory, base.bootstrap) == (3, "2g", "127.0.0.1:19092")
+    assert (prod.cores, prod.driver_memory, prod.postgres_port) == (16, "8g", 5555)
+    assert prod.bootstrap == "kafka-1:9092,kafka-2:9092"
+    assert prod.broker_options == ("-Xmx1g", "-Xms1g")
+    file = tmp_path / "deltaworks.toml"
+    assert [prod.values.origin(config.KEYS[key]) for key in ("cores", "driver_memory", "postgres_port", "home")] == [
+        "DELTAWORKS_CORES",
+        f"environments.prod.driver_memory in {file}",
+        f"postgres_port in {file}",
+        None,
+    ]
+
+
+def test_the_file_names_the_environment_unless_the_variable_does(tmp_path: Path) -> None:
+    text = 'environment = "dev"\n[environments.dev]\ncores = 1\n[environments.prod]\ncores = 9\n'
+
+    assert settings(tmp_path, text).cores == 1
+    assert settings(tmp_path, text, DELTAWORKS_ENVIRONMENT="prod").cores == 9
+
+
+def test_the_file_marks_the_project_and_its_paths_begin_there(tmp_path: Path) -> None:
+    below = tmp_path / "notebooks"
+    below.mkdir()
+    settings(tmp_path, 'home = "state"\ncache = "/var/cache/deltaworks"\n')
+
+    found = Settings.from_environment({}, cwd=below)
+
+    assert (found.project, found.home, found.cache) == (
+        tmp_path,
+        tmp_path / "state",
+        Path("/var/cache/deltaworks"),
+    )
+
+
+def test_another_process_gets_the_same_settings(tmp_path: Path) -> None:
+    text = f"{LAYERS}control_url = {{ env = 'REGISTRY' }}\nhome = 'state'\n"
+    found = settings(tmp_path, text, DELTAWORKS_ENVIRONMENT="prod", REGISTRY=SECRET)
+
+    environment = found.environment()
+
+    assert "DELTAWORKS_CONTROL_URL" not in environment  # the other process follows the reference itself
+    assert environment["REGISTRY"] == SECRET
+    again = Settings.from_environment(environment, cwd=Path("/"))
+    assert again == found
+    assert again.control_url == SECRET
+
+
+def test_a_secret_is_read_from_a_file_or_a_command(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text(f"{SECRET}\n")
+    counted = tmp_path / "counted"
+    counted.touch()
+    script = f"open({str(counted)!r}, 'a').write('x'); print({SECRET!r})"
+    command = f'control_url = {{ command = ["{sys.executable}", "-c", "{script}"] }}\n'
+
+    assert settings(tmp_path, 'control_url = { file = "secret" }\n').control_url == SECRET
+    assert settings(tmp_path, command).control_url == SECRET
+    assert settings(tmp_path, command).control_url == SECRET
+    assert counted.read_text() == "x"  # once per process
+
+
+def test_what_does_not_hold_need_not_be_there(tmp_path: Path) -> None:
+    text = 'control_url = { env = "NOWHERE" }\n'
+
+    assert settings(tmp_path, text, DELTAWORKS_CONTROL_URL=SECRET).control_url == SECRET
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("cores = ", "cannot be read: Invalid value"),
+        ("core = 2", "has the key 'core', which is no setting.\n  Hint: did you mean 'cores'?"),
+        ("[environments.prod]\nbootstrp = 'a:1'", "has the key 'environments.prod.bootstrp', which is no setting."),
+        ("cores = 1.5", "cores in "),
+        ("cores = true", "cores in "),
+        ("cores = 0", "is '0'; it must be a whole number above 0"),
+        ("bootstrap = 'kafka'", "is 'kafka'; expected host:port"),
+        ("environment = 'prod'", "There is no environment 'prod' in "),
+        ("environments = 3", "environments in "),
+        ("control_url = { env = 'NOWHERE' }", "refers to the variable NOWHERE, which is not set."),
+        ("control_url = { file = 'nowhere' }", "refers to a file that cannot be read"),
+        (
+            "control_url = { command = ['nowhere'] }",
+            "refers to the command 'nowhere', which failed: FileNotFoundError.",
+        ),
+        ("control_url = { vault = 'x' }", "is no reference.\n  Hint: a reference is { env = "),
+        ("control_url = { env = 'A', file = 'b' }", "is no reference."),
+    ],
+)
+def test_a_mistake_is_told_with_its_file(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError) as error:
+        settings(tmp_path, text)
+
+    assert str(tmp_path / "deltaworks.toml") in str(error.value)
+    assert message in str(error.value)
+
+
+def test_an_environment_needs_a_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"DELTAWORKS_ENVIRONMENT is 'prod', but there is no "):
+        Settings.from_environment({"DELTAWORKS_ENVIRONMENT": "prod"}, cwd=tmp_path)
+
+
+def test_no_error_shows_a_secret(tmp_path: Path) -> None:
+    failing = f"import sys; print({SECRET!r}); print({SECRET!r}, file=sys.stderr); sys.exit(3)"
+    for text, message in (
+        (f'control_url = {{ command = ["{sys.executable}", "-c", "{failing}"] }}\n', "ended with exit code 3"),
+        ('cores = { env = "REGISTRY" }\n', "is ***; it must be a whole number"),
+        ('bootstrap = { env = "REGISTRY" }\n', "is ***; expected"),
+    ):
+        with pytest.raises(ConfigurationError) as error:
+            settings(tmp_path, text, REGISTRY="s3cret")
+        assert message in str(error.value)
+        assert "s3cret" not in repr(error.value) + str(error.value)
+
+
+def test_settings_do_not_show_a_secret(tmp_path: Path) -> None:
+    found = settings(tmp_path, 'control_url = { env = "REGISTRY" }\n', REGISTRY=SECRET)
+
+    assert "s3cret" not in repr(found)
+    assert "s3cret" not in repr(found.values)
