@@ -17,6 +17,8 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from deltaworks.config import Kafka, client_settings
+
 _HERE = Path(__file__).parent
 _HEADERS = pa.list_(pa.struct([("name", pa.string()), ("value", pa.binary())]))
 _RECORD = pa.schema(
@@ -82,11 +84,11 @@ class Recomputation:
         """Every comparison."""
         return (*self.tables, *self.others, *self.topics)
 
-    def check(self, bootstrap: str, tables: Path, batches: Path) -> list[Comparison]:
+    def check(self, bootstrap: Kafka, tables: Path, batches: Path) -> list[Comparison]:
         """Reads everything and compares.
 
         Args:
-            bootstrap: address of Kafka.
+            bootstrap: the cluster.
             tables: folder with the Delta tables.
             batches: folder with the stream's record of its batches.
 
@@ -178,19 +180,21 @@ class Recomputation:
         )
 
 
-def read_topics(bootstrap: str, topics: Sequence[str]) -> tuple[pa.Table, int]:
+def read_topics(bootstrap: Kafka, topics: Sequence[str]) -> tuple[pa.Table, int]:
     """All committed records of the topics, and the number of partitions of the first one."""
     from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
     consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "recomputation",
-            "isolation.level": "read_committed",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "auto.offset.reset": "earliest",
-        }
+        client_settings(
+            bootstrap,
+            {
+                "group.id": "recomputation",
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "earliest",
+            },
+        )
     )
     rows: list[tuple[Any, ...]] = []
     try:

@@ -16,6 +16,8 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
+from deltaworks.config import Kafka, client_settings
+
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer
 
@@ -55,7 +57,7 @@ def census(sample: Iterable[SampleRecord]) -> dict[Enum, int]:
 
 
 def produce(
-    bootstrap: str,
+    bootstrap: Kafka,
     sample: Iterable[SampleRecord],
     *,
     present: dict[tuple[str, int], int] | None = None,
@@ -65,7 +67,7 @@ def produce(
     """Writes the records with their timestamps, in order, each once.
 
     Args:
-        bootstrap: address of the broker.
+        bootstrap: the cluster.
         sample: the records to write.
         present: number of records per topic and partition that earlier calls have written, which are skipped.
         records_per_second: pace; None: as fast as possible.
@@ -87,16 +89,8 @@ def produce(
         if error is not None:
             failed.append(KafkaException(error))
 
-    producer = Producer(
-        {
-            "bootstrap.servers": bootstrap,
-            "enable.idempotence": True,
-            "partitioner": "murmur2_random",
-            "compression.type": "lz4",
-            "linger.ms": 20,
-            "log_level": 0,
-        }
-    )
+    ours = {"partitioner": "murmur2_random", "compression.type": "lz4", "linger.ms": 20, "log_level": 0}
+    producer = Producer(client_settings(bootstrap, {"enable.idempotence": True, **ours}))
     skip = dict(present or {})
     written, started = 0, time.monotonic()
     for record in sample:

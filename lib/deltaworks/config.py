@@ -7,6 +7,10 @@ cores = 2
 [environments.prod]
 bootstrap = "kafka-1:9092,kafka-2:9092"
 control_url = { file = "/run/secrets/registry" }
+
+[environments.prod.kafka]                    # settings of librdkafka, for every client
+"security.protocol" = "SASL_SSL"
+"sasl.password" = { env = "KAFKA_PASSWORD" }
 ```
 
 Keys are those of `KEYS`. An environment variable wins over the file, and an environment of the file over what holds for
@@ -17,13 +21,16 @@ read where it is needed, and never handed on as text.
 from __future__ import annotations
 
 import difflib
+import os
 import subprocess
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
+
+import msgspec
 
 from deltaworks.errors import ConfigurationError
 
@@ -43,8 +50,83 @@ KEYS: Mapping[str, str] = {
     )
 }
 """Key of a setting in the file -> its environment variable. The names of the keys are those of `Settings`."""
+KAFKA = "DELTAWORKS_KAFKA_"
+"""Prefix of variables with settings of Kafka's clients: DELTAWORKS_KAFKA_SASL_PASSWORD is `sasl.password`."""
+OURS = frozenset(
+    (
+        *("bootstrap.servers", "metadata.broker.list", "group.id", "group.instance.id", "group.protocol"),
+        *("transactional.id", "transaction.timeout.ms", "enable.idempotence", "acks", "request.required.acks"),
+        *("isolation.level", "enable.auto.commit", "enable.auto.offset.store", "auto.offset.reset"),
+        *("enable.partition.eof", "partitioner", "delivery.report.only.error", "message.max.bytes"),
+    )
+)
+"""Settings of clients that exactly-once depends on, so nobody else sets them."""
 _REFERENCE = '{ env = "NAME" }, { file = "path" } or { command = ["program", "argument"] }'
+_ADDRESSES = frozenset({"bootstrap.servers", "metadata.broker.list"})
 _COMMAND_S = 30
+
+
+class Reference(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a secret is: one of the fields `env`, `file` and `command` is given."""
+
+    origin: str
+    """The key and its file, or the variable."""
+    folder: str = "/"
+    """Where relative paths begin, and where the command runs."""
+    env: str | None = None
+    file: str | None = None
+    command: tuple[str, ...] | None = None
+
+    def read(self, variables: Mapping[str, str] | None = None) -> str:
+        """The secret.
+
+        Args:
+            variables: the environment variables; None: those of this process.
+
+        Raises:
+            ConfigurationError: it is not there; the message says where it should be, and never what it is.
+        """
+        if self.env is not None:
+            value = (os.environ if variables is None else variables).get(self.env)
+            if not value:
+                raise ConfigurationError(f"{self.origin} refers to the variable {self.env}, which is not set.")
+            return value
+        if self.file is not None:
+            try:
+                return (Path(self.folder) / Path(self.file).expanduser()).read_text(encoding="utf-8").rstrip("\n")
+            except (OSError, UnicodeDecodeError) as error:
+                raise ConfigurationError(f"{self.origin} refers to a file that cannot be read: {error}.") from None
+        return _output(self.command or (), self.origin, self.folder)
+
+
+class Cluster(msgspec.Struct, frozen=True, kw_only=True):
+    """A Kafka cluster as clients reach it. It can be sent to other processes: secrets in it are references."""
+
+    bootstrap: str
+    """`host:port[,host:port...]`"""
+    settings: dict[str, str | Reference] = {}
+    """Settings of librdkafka for every client."""
+
+    def __str__(self) -> str:
+        return self.bootstrap
+
+    def client(self, ours: Mapping[str, Any]) -> dict[str, Any]:
+        """The settings of a client: ours, and those of the cluster, which win.
+
+        Raises:
+            ConfigurationError: a secret is not there.
+        """
+        theirs = {name: each.read() if isinstance(each, Reference) else each for name, each in self.settings.items()}
+        return {**ours, **theirs, "bootstrap.servers": self.bootstrap}
+
+
+Kafka: TypeAlias = str | Cluster
+"""A cluster, or the address of one that needs no further settings."""
+
+
+def client_settings(kafka: Kafka, ours: Mapping[str, Any]) -> dict[str, Any]:
+    """See `Cluster.client`."""
+    return (Cluster(bootstrap=kafka) if isinstance(kafka, str) else kafka).client(ours)
 
 
 @dataclass(frozen=True)
@@ -67,7 +149,9 @@ class Values:
     environment: str | None = None
     """The environment of the file that holds."""
     passed_on: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Variables to which the file refers."""
+    """Variables to which the file refers, and those with settings of Kafka's clients."""
+    kafka: Mapping[str, str | Reference] = field(default_factory=dict)
+    """Settings of Kafka's clients."""
 
     def get(self, name: str) -> str | None:
         """The value of a variable; None: neither says anything."""
@@ -103,7 +187,7 @@ def read(project: Path, variables: Mapping[str, str]) -> Values:
                 f"{ENVIRONMENT} is '{wanted}', but there is no {file} that says what it is.",
                 hint=f"write [environments.{wanted}] into it, or leave {ENVIRONMENT} unset",
             ) from None
-        return Values(variables)
+        return Values(variables, passed_on=_kafka_variables(variables), kafka=_of_variables(variables))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigurationError(f"{file} cannot be read: {error}.") from error
     environments = _table(document.pop("environments", {}), "environments", file)
@@ -118,14 +202,59 @@ def read(project: Path, variables: Mapping[str, str]) -> Values:
         _check(_table(each, f"environments.{name}", file), f"environments.{name}.", file)
     _check(document, "", file)
     layers = [("", document), (f"environments.{chosen}.", environments.get(chosen or "", {}))]
-    given = {key: (f"{prefix}{key}", value) for prefix, layer in layers for key, value in layer.items()}
-    passed_on: dict[str, str] = {}
+    given = {
+        key: (f"{prefix}{key}", value) for prefix, layer in layers for key, value in layer.items() if key != "kafka"
+    }
+    passed_on = _kafka_variables(variables)
     found = {
         KEYS[key]: _found(key, name, value, file, variables, passed_on)
         for key, (name, value) in given.items()
         if not variables.get(KEYS[key])  # what does not hold need not be there
     }
-    return Values(variables, found, chosen, passed_on)
+    kafka: dict[str, str | Reference] = {}
+    for prefix, layer in layers:
+        kafka |= {
+            name: _kafka_setting(name, value, f"{prefix}kafka.{name} in {file}", file.parent)
+            for name, value in layer.get("kafka", {}).items()
+        }
+    kafka |= _of_variables(variables)
+    for each in kafka.values():
+        if isinstance(each, Reference) and each.env is not None and variables.get(each.env):
+            passed_on[each.env] = variables[each.env]
+    return Values(variables, found, chosen, passed_on, kafka)
+
+
+def _kafka_variables(variables: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in variables.items() if name.startswith(KAFKA) and value}
+
+
+def _of_variables(variables: Mapping[str, str]) -> dict[str, str | Reference]:
+    """Settings of Kafka's clients that are variables: references, as any of them may be a secret."""
+    names = {
+        variable: variable.removeprefix(KAFKA).lower().replace("_", ".") for variable in _kafka_variables(variables)
+    }
+    for variable, name in names.items():
+        _require_theirs(name, variable)
+    return {name: Reference(origin=variable, env=variable) for variable, name in names.items()}
+
+
+def _kafka_setting(name: str, value: object, origin: str, folder: Path) -> str | Reference:
+    _require_theirs(name, origin)
+    if isinstance(value, dict):
+        return _reference(value, origin, folder)
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str | int):
+        return str(value)
+    raise ConfigurationError(f"{origin} is {value!r}; expected text, a whole number or {_REFERENCE}.")
+
+
+def _require_theirs(name: str, origin: str) -> None:
+    if name in OURS:
+        raise ConfigurationError(
+            f"{origin} cannot be set: exactly-once depends on the value of '{name}' that deltaworks chooses.",
+            hint="DELTAWORKS_BOOTSTRAP is the address of Kafka" if name in _ADDRESSES else "remove it",
+        )
 
 
 def _table(value: object, name: str, file: Path) -> dict[str, Any]:
@@ -135,7 +264,8 @@ def _table(value: object, name: str, file: Path) -> dict[str, Any]:
 
 
 def _check(layer: Mapping[str, Any], prefix: str, file: Path) -> None:
-    for key in layer:
+    _table(layer.get("kafka", {}), f"{prefix}kafka", file)
+    for key in layer.keys() - {"kafka"}:
         if key not in KEYS:
             near = difflib.get_close_matches(key, KEYS, 1)
             raise ConfigurationError(
@@ -149,7 +279,11 @@ def _found(
 ) -> Found:
     origin = f"{name} in {file}"
     if isinstance(value, dict):
-        return Found(_referred(value, origin, file.parent, variables, passed_on), origin, by_reference=True)
+        reference = _reference(value, origin, file.parent)
+        text = reference.read(variables)
+        if reference.env is not None:
+            passed_on[reference.env] = text
+        return Found(text, origin, by_reference=True)
     if isinstance(value, list) and all(isinstance(each, str) for each in value):
         return Found(" ".join(value), origin)
     if isinstance(value, bool) or not isinstance(value, str | int):
@@ -159,31 +293,18 @@ def _found(
     return Found(str(value), origin)
 
 
-def _referred(
-    reference: Mapping[str, Any],
-    origin: str,
-    folder: Path,
-    variables: Mapping[str, str],
-    passed_on: dict[str, str],
-) -> str:
-    match reference:
-        case {"env": str(variable), **others} if not others:
-            if not variables.get(variable):
-                raise ConfigurationError(f"{origin} refers to the variable {variable}, which is not set.")
-            passed_on[variable] = variables[variable]
-            return variables[variable]
-        case {"file": str(path), **others} if not others:
-            try:
-                return (folder / Path(path).expanduser()).read_text(encoding="utf-8").rstrip("\n")
-            except (OSError, UnicodeDecodeError) as error:
-                raise ConfigurationError(f"{origin} refers to a file that cannot be read: {error}.") from None
-        case {"command": [*words], **others} if not others and words and all(isinstance(word, str) for word in words):
-            return _output(tuple(words), origin, folder)
-    raise ConfigurationError(f"{origin} is no reference.", hint=f"a reference is {_REFERENCE}")
+def _reference(given: Mapping[str, Any], origin: str, folder: Path) -> Reference:
+    try:
+        reference = msgspec.convert({**given, "origin": origin, "folder": str(folder)}, Reference)
+    except msgspec.ValidationError:
+        reference = None
+    if reference is None or len(given) != 1 or not {"env", "file", "command"} & given.keys() or reference.command == ():
+        raise ConfigurationError(f"{origin} is no reference.", hint=f"a reference is {_REFERENCE}")
+    return reference
 
 
 @lru_cache(maxsize=32)
-def _output(command: tuple[str, ...], origin: str, folder: Path) -> str:
+def _output(command: tuple[str, ...], origin: str, folder: str) -> str:
     """What a command prints; it runs once per process. Nothing that it prints is ever shown."""
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=_COMMAND_S, check=False)

@@ -1,6 +1,7 @@
-"""The settings, from environment variables and the project's `deltaworks.toml`; no other module reads variables.
+"""The settings, from environment variables and the project's `deltaworks.toml`.
 
-Code that needs a `Settings` gets it as an argument. Only this module names the folders below `home`.
+No other module reads variables, except `config` for this one and for secrets. Code that needs a `Settings` gets it as
+an argument. Only this module names the folders below `home`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from deltaworks import config
-from deltaworks.config import Values
+from deltaworks.config import Cluster, Values
 from deltaworks.errors import ConfigurationError
 from deltaworks.names import PIPELINE
 
@@ -195,6 +196,11 @@ class Settings:
         if self.code is None:
             return self.surroundings() | self.environment()
         return self.process_environment() | {"PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+
+    @property
+    def cluster(self) -> Cluster:
+        """Kafka, as every client reaches it."""
+        return Cluster(bootstrap=self.bootstrap, settings=dict(self.values.kafka))
 
     @property
     def joined_python_path(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from deltaworks import config
@@ -154,3 +155,101 @@ def test_settings_do_not_show_a_secret(tmp_path: Path) -> None:
 
     assert "s3cret" not in repr(found)
     assert "s3cret" not in repr(found.values)
+
+
+KAFKA = """
+[kafka]
+"client.id" = "shop"
+"socket.keepalive.enable" = true
+
+[environments.prod.kafka]
+"client.id" = "shop-prod"
+"security.protocol" = "SASL_SSL"
+"sasl.password" = { env = "KAFKA_PASSWORD" }
+"""
+
+
+def test_settings_of_kafkas_clients_are_laid_over_each_other(tmp_path: Path) -> None:
+    base = settings(tmp_path, KAFKA).cluster
+    found = settings(
+        tmp_path,
+        KAFKA,
+        DELTAWORKS_ENVIRONMENT="prod",
+        DELTAWORKS_BOOTSTRAP="kafka:9093",
+        DELTAWORKS_KAFKA_SASL_USERNAME="me",
+        DELTAWORKS_KAFKA_CLIENT_ID="mine",
+        KAFKA_PASSWORD="s3cret",
+    )
+
+    assert base.client({}) == {
+        "bootstrap.servers": "127.0.0.1:19092",
+        "client.id": "shop",
+        "socket.keepalive.enable": "true",
+    }
+    assert {**found.cluster.settings, "sasl.password": 0, "sasl.username": 0, "client.id": 0} == {
+        "client.id": 0,
+        "socket.keepalive.enable": "true",
+        "security.protocol": "SASL_SSL",
+        "sasl.password": 0,
+        "sasl.username": 0,
+    }
+    assert str(found.cluster) == "kafka:9093"
+
+
+def test_a_cluster_travels_without_its_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = settings(
+        tmp_path, KAFKA, DELTAWORKS_ENVIRONMENT="prod", KAFKA_PASSWORD="s3cret", DELTAWORKS_KAFKA_SASL_USERNAME="me"
+    )
+    sent = msgspec.json.encode(found.cluster)
+    for name, value in found.environment().items():
+        monkeypatch.setenv(name, value)
+
+    received = msgspec.json.decode(sent, type=config.Cluster)
+
+    assert b"s3cret" not in sent
+    assert "s3cret" not in repr(found.cluster)
+    assert received.client({"acks": "all"}) == {
+        "acks": "all",
+        "bootstrap.servers": "127.0.0.1:19092",
+        "client.id": "shop-prod",
+        "socket.keepalive.enable": "true",
+        "security.protocol": "SASL_SSL",
+        "sasl.password": "s3cret",
+        "sasl.username": "me",
+    }
+    assert Settings.from_environment(found.environment(), cwd=Path("/")).cluster == found.cluster
+
+
+def test_what_the_cluster_says_wins_over_our_own_choice() -> None:
+    cluster = config.Cluster(bootstrap="a:1", settings={"fetch.wait.max.ms": "500"})
+
+    assert cluster.client({"fetch.wait.max.ms": 10, "linger.ms": 5}) == {
+        "bootstrap.servers": "a:1",
+        "fetch.wait.max.ms": "500",
+        "linger.ms": 5,
+    }
+    assert config.client_settings("a:1,b:2", {"linger.ms": 5}) == {"bootstrap.servers": "a:1,b:2", "linger.ms": 5}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('[kafka]\n"isolation.level" = "read_uncommitted"', "kafka.isolation.level in "),
+        ('[kafka]\n"bootstrap.servers" = "a:1"', "Hint: DELTAWORKS_BOOTSTRAP is the address of Kafka"),
+        ('[environments.dev.kafka]\n"acks" = 1\n', ""),
+        ("[kafka]\nlingering = 1.5", "is 1.5; expected text, a whole number or { env"),
+        ("kafka = 3", "kafka in "),
+        ('[kafka]\n"sasl.password" = { vault = "x" }', "is no reference"),
+    ],
+)
+def test_a_mistake_in_the_settings_of_kafka(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError) as error:
+        settings(tmp_path, text, DELTAWORKS_ENVIRONMENT="dev" if "dev" in text else "")
+
+    assert str(tmp_path / "deltaworks.toml") in str(error.value)
+    assert message in str(error.value)
+
+
+def test_a_variable_cannot_set_what_exactly_once_depends_on(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="DELTAWORKS_KAFKA_ENABLE_IDEMPOTENCE cannot be set: exactly-once"):
+        Settings.from_environment({"DELTAWORKS_KAFKA_ENABLE_IDEMPOTENCE": "false"}, cwd=tmp_path)

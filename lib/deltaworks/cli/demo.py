@@ -222,7 +222,7 @@ class _Demo:
 
     def _produce(self, job: _Job, records: int, rate: float | None, report: Report) -> None:
         written: int = self._kafka.produce(
-            self._settings.bootstrap,
+            self._settings.cluster,
             job.data.records(records, self._seed),
             present=pipelines.records_present(self._settings, job.pipeline),
             records_per_second=rate,
@@ -279,7 +279,7 @@ class _Demo:
 
     def _check(self, job: _Job, report: Report) -> list[Any]:
         batches = self._settings.pipeline(job.name) / "batches"
-        comparisons: list[Any] = job.recomputation.check(self._settings.bootstrap, self._settings.tables, batches)
+        comparisons: list[Any] = job.recomputation.check(self._settings.cluster, self._settings.tables, batches)
         report(f"{sum(c.expected for c in comparisons):,} rows and records")
         return comparisons
 

@@ -79,7 +79,7 @@ def produce(
         report(create_topics(settings, pipeline))
     with Steps().step("produce") as report:
         written = jobs.load_module(settings, "sample_data.kafka").produce(
-            settings.bootstrap,
+            settings.cluster,
             data.records(records, seed),
             present=records_present(settings, pipeline),
             records_per_second=rate,
@@ -93,8 +93,8 @@ def create_topics(settings: Settings, pipeline: Pipeline) -> str:
     from deltaworks.control import topics
     from deltaworks.kafka import admin
 
-    existing = admin.partition_counts(settings.bootstrap)
-    created = topics.create(settings.bootstrap, pipeline, pipeline.plan(), existing)
+    existing = admin.partition_counts(settings.cluster)
+    created = topics.create(settings.cluster, pipeline, pipeline.plan(), existing)
     return f"created {', '.join(created)}" if created else "all exist"
 
 
@@ -103,7 +103,7 @@ def records_present(settings: Settings, pipeline: Pipeline) -> dict[tuple[str, i
     from deltaworks.kafka import admin
 
     plan = pipeline.plan()
-    return admin.end_offsets(settings.bootstrap, (*plan.source_topics, *plan.global_topics))
+    return admin.end_offsets(settings.cluster, (*plan.source_topics, *plan.global_topics))
 
 
 def run(

@@ -59,7 +59,7 @@ def accept(
         if kept is None or (last is None and kept.start is None):
             raise ConfigurationError(f"Pipeline {name!r} has read nothing yet.", hint=f"deltaworks deploy {name}")
         known = kept.topics if last is None else last.topics
-        ids = admin.topic_ids(admin.admin(settings.bootstrap), list(known))
+        ids = admin.topic_ids(admin.admin(settings.cluster), list(known))
         for topic in new_topic or ():
             if topic not in ids or not plan.uses(topic):
                 raise ConfigurationError(
@@ -113,7 +113,7 @@ def _gone(settings: Settings, read: Offsets, topics: Collection[str]) -> Offsets
     """The first offsets of partitions that now begin after what was read."""
     from deltaworks.kafka import admin
 
-    begins = admin.begin_offsets(settings.bootstrap, [topic for topic in read if topic in topics])
+    begins = admin.begin_offsets(settings.cluster, [topic for topic in read if topic in topics])
     gone: Offsets = {}
     for (topic, partition), begin in begins.items():
         if begin > read[topic].get(str(partition), 0):

@@ -24,8 +24,10 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from deltaworks import formats
 from deltaworks.clock import ticks_s, wall_ms
+from deltaworks.config import Kafka
 from deltaworks.errors import FencedError, KafkaWriteError, LineageError
 from deltaworks.kafka.admin import SILENT, admin, topic_ids
+from deltaworks.kafka.clients import make
 from deltaworks.kafka.connection import close_quietly
 from deltaworks.kafka.control_topic import LINEAGE_PARTITION, control_topic, newest, reader
 
@@ -61,7 +63,7 @@ def new_incarnation() -> str:
     return secrets.token_hex(8)
 
 
-def owner(bootstrap: str, pipeline: str) -> Claim | None:
+def owner(bootstrap: Kafka, pipeline: str) -> Claim | None:
     """The newest claim; None if nobody has claimed the pipeline yet.
 
     Raises:
@@ -73,7 +75,7 @@ def owner(bootstrap: str, pipeline: str) -> Claim | None:
     return None if found is None else _decode(pipeline, found.value)
 
 
-def identity(bootstrap: str, pipeline: str, home: str) -> str:
+def identity(bootstrap: Kafka, pipeline: str, home: str) -> str:
     """The lineage of a stream without a checkpoint: its home's earlier one if it starts over, otherwise a new one.
 
     Raises:
@@ -84,11 +86,11 @@ def identity(bootstrap: str, pipeline: str, home: str) -> str:
     return before.lineage if before is not None and here else new_lineage()
 
 
-def require_ours(bootstrap: str, pipeline: str, lineage: str | None, home: str) -> None:
+def require_ours(bootstrap: Kafka, pipeline: str, lineage: str | None, home: str) -> None:
     """Checks before a driver starts that it will not be refused; claims nothing.
 
     Args:
-        bootstrap: address of the broker.
+        bootstrap: the cluster.
         pipeline: name of the pipeline.
         lineage: lineage of the checkpoint; None: there is none yet.
         home: folder of the home.
@@ -113,7 +115,7 @@ def new_lineage() -> str:
 
 
 def claim(
-    bootstrap: str,
+    bootstrap: Kafka,
     pipeline: str,
     lineage: str,
     incarnation: str,
@@ -125,7 +127,7 @@ def claim(
     """Claims the pipeline for this start of a driver; the previous driver is fenced.
 
     Args:
-        bootstrap: address of the broker; the control topic exists (`control_topic.prepare`).
+        bootstrap: the cluster; the control topic exists (`control_topic.prepare`).
         pipeline: name of the pipeline.
         lineage: lineage of the checkpoint.
         incarnation: id of this start (`new_incarnation`).
@@ -161,7 +163,7 @@ def claim(
     return mine
 
 
-def _claim(bootstrap: str, pipeline: str, mine: Claim, *, take_over: bool) -> None:
+def _claim(bootstrap: Kafka, pipeline: str, mine: Claim, *, take_over: bool) -> None:
     """Writes the claim; raises `KafkaException`. After an unknown error the claim may hold or not; repeat it.
 
     A broker answers with an unknown error if another producer of the same id starts while this one commits.
@@ -184,7 +186,7 @@ class Watch:
     """Tells a driver that a later one has claimed its pipeline.
 
     Args:
-        bootstrap: address of the broker.
+        bootstrap: the cluster.
         pipeline: name of the pipeline.
         mine: the claim of this driver.
 
@@ -192,7 +194,7 @@ class Watch:
         KafkaReadError: the broker does not answer.
     """
 
-    def __init__(self, bootstrap: str, pipeline: str, mine: Claim) -> None:
+    def __init__(self, bootstrap: Kafka, pipeline: str, mine: Claim) -> None:
         self._pipeline, self._mine = pipeline, mine
         with contextlib.closing(reader(bootstrap)) as consumer:
             found = newest(consumer, control_topic(pipeline), LINEAGE_PARTITION, _KEY)
@@ -220,10 +222,11 @@ class Watch:
         self._consumer.close()
 
 
-def _producer(bootstrap: str, topic: str) -> Producer:
-    return Producer(
+def _producer(bootstrap: Kafka, topic: str) -> Producer:
+    return make(
+        Producer,
+        bootstrap,
         {
-            "bootstrap.servers": bootstrap,
             "transactional.id": f"{topic}-lineage",
             "transaction.timeout.ms": _TRANSACTION_MS,
             "reconnect.backoff.ms": 1,
@@ -231,7 +234,7 @@ def _producer(bootstrap: str, topic: str) -> Producer:
             "enable.metrics.push": False,
             "log_level": 0,
             "logger": SILENT,
-        }
+        },
     )
 
 
@@ -248,7 +251,7 @@ def _begin(producer: Producer) -> None:
         wait_s = min(wait_s * 2, 5.0)
 
 
-def _of_another(bootstrap: str, pipeline: str, owner: Claim) -> LineageError:
+def _of_another(bootstrap: Kafka, pipeline: str, owner: Claim) -> LineageError:
     return LineageError(
         f"Pipeline '{pipeline}' at {bootstrap} belongs to another stream: {owner}. "
         "If both ran, everything would be written twice.",
@@ -259,7 +262,7 @@ def _of_another(bootstrap: str, pipeline: str, owner: Claim) -> LineageError:
     )
 
 
-def _failure(pipeline: str, bootstrap: str, reason: KafkaError) -> FencedError | KafkaWriteError:
+def _failure(pipeline: str, bootstrap: Kafka, reason: KafkaError) -> FencedError | KafkaWriteError:
     if reason.code() in _FENCED:
         return FencedError(
             f"Another driver of pipeline '{pipeline}' starts at the same moment.",

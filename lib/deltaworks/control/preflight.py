@@ -42,7 +42,7 @@ def preflight(
     plan = pipeline.plan()
     _require_kafka(settings)
     paths = PipelinePaths.of(settings, name)
-    prepared = topics.prepare(settings.bootstrap, pipeline, plan, begun=paths.current.plan.exists())
+    prepared = topics.prepare(settings.cluster, pipeline, plan, begun=paths.current.plan.exists())
     report(f"created {', '.join(prepared.created)}" if prepared.created else "all topics exist")
     if prepared.empty:
         report(f"check the spelling of {', '.join(prepared.empty)} if it should have existed: the pipeline reads it")
@@ -50,7 +50,7 @@ def preflight(
     kept = checkpoint.fitting_plan(paths.current.plan, name, plan.fingerprint(), prepared.named, tasks)
     if not take_over:
         home = str(settings.home)
-        lineage.require_ours(settings.bootstrap, name, None if kept is None else kept.lineage, home)
+        lineage.require_ours(settings.cluster, name, None if kept is None else kept.lineage, home)
     report(f"{sum(tasks)} tasks; {'goes on with its checkpoint' if kept else 'starts with a new checkpoint'}")
 
 
@@ -84,5 +84,6 @@ def _check_options(settings: Settings, options: DeployOptions, launchers: Launch
 
 def _require_kafka(settings: Settings) -> None:
     listeners.require_own_kafka(settings)
-    if not admin.answers(settings.bootstrap):
-        raise StackError(f"Kafka does not answer at {settings.bootstrap}.", hint="deltaworks up")
+    if not admin.answers(settings.cluster):
+        no_answer = StackError(f"Kafka does not answer at {settings.cluster}.", hint="deltaworks up")
+        raise admin.refusal(settings.cluster) or no_answer

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from deltaworks.config import Kafka
 from deltaworks.dsl.pipeline import Pipeline, Topic
 from deltaworks.errors import KafkaTopicError
 from deltaworks.kafka import admin
@@ -32,7 +33,7 @@ class PreparedTopics:
         return self.named | self.matched
 
 
-def prepare(bootstrap: str, pipeline: Pipeline, plan: Plan, *, begun: bool) -> PreparedTopics:
+def prepare(bootstrap: Kafka, pipeline: Pipeline, plan: Plan, *, begun: bool) -> PreparedTopics:
     """Creates the missing topics of the pipeline.
 
     Args:
@@ -64,7 +65,7 @@ def prepare(bootstrap: str, pipeline: Pipeline, plan: Plan, *, begun: bool) -> P
     )
 
 
-def create(bootstrap: str, pipeline: Pipeline, plan: Plan, existing: Collection[str] = ()) -> list[str]:
+def create(bootstrap: Kafka, pipeline: Pipeline, plan: Plan, existing: Collection[str] = ()) -> list[str]:
     """Creates the topics that the pipeline declares, and those that it reads or writes, if they do not exist.
 
     Args:

@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from confluent_kafka import (
@@ -23,8 +24,10 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, ConfigResource, ListOffsetsResultInfo, NewTopic, OffsetSpec, ResourceType
 
 from deltaworks import clock
+from deltaworks.config import Kafka
 from deltaworks.dsl.pipeline import Topic
-from deltaworks.errors import KafkaReadError, KafkaTopicError
+from deltaworks.errors import ConfigurationError, KafkaReadError, KafkaTopicError
+from deltaworks.kafka.clients import make
 
 Position = tuple[str, int]
 """Topic and partition."""
@@ -69,12 +72,12 @@ def topic_specs(topics: Iterable[Topic]) -> list[TopicSpec]:
     ]
 
 
-def admin(bootstrap: str) -> AdminClient:
+def admin(bootstrap: Kafka) -> AdminClient:
     """A client that does not log."""
-    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, "socket.timeout.ms": 10_000}, logger=SILENT)
+    return make(AdminClient, bootstrap, {"log_level": 0, "socket.timeout.ms": 10_000}, logger=SILENT)
 
 
-def answers(bootstrap: str, *, timeout_s: float = 2.0) -> bool:
+def answers(bootstrap: Kafka, *, timeout_s: float = 2.0) -> bool:
     """Whether a broker with a controller answers the admin protocol."""
     client = admin(bootstrap)  # a client that is collected while it works never answers
     try:
@@ -84,7 +87,28 @@ def answers(bootstrap: str, *, timeout_s: float = 2.0) -> bool:
     return cluster.controller is not None
 
 
-def create_topics(bootstrap: str, topics: Iterable[TopicSpec]) -> list[str]:
+def refusal(bootstrap: Kafka, *, timeout_s: float = 5.0) -> ConfigurationError | None:
+    """Why the cluster does not let our clients in; None: it does, or it does not answer at all.
+
+    Raises:
+        ConfigurationError: the settings of the clients are wrong.
+    """
+    said: list[KafkaError] = []
+    ours = {"log_level": 0, "socket.timeout.ms": 10_000, "error_cb": said.append}
+    client = make(AdminClient, bootstrap, ours, logger=SILENT)
+    with suppress(KafkaException, TimeoutError):
+        client.describe_cluster(request_timeout=timeout_s).result(timeout_s + 1)
+    client.poll(0)  # hands over what it has met meanwhile
+    for reason in said:
+        if reason.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+            return ConfigurationError(
+                f"Kafka at {bootstrap} refuses our clients: {reason.str()}.",
+                hint="see the table [kafka] of deltaworks.toml, and the variables DELTAWORKS_KAFKA_...",
+            )
+    return None
+
+
+def create_topics(bootstrap: Kafka, topics: Iterable[TopicSpec]) -> list[str]:
     """Creates the topics that do not exist yet and waits until they can be used.
 
     Returns:
@@ -122,7 +146,7 @@ def create_topics(bootstrap: str, topics: Iterable[TopicSpec]) -> list[str]:
     return created
 
 
-def delete_topics(bootstrap: str, names: Sequence[str]) -> None:
+def delete_topics(bootstrap: Kafka, names: Sequence[str]) -> None:
     """Deletes topics and waits until they are gone; ignores topics that do not exist."""
     if not names:
         return
@@ -137,18 +161,24 @@ def delete_topics(bootstrap: str, names: Sequence[str]) -> None:
     wait_for(client, dict.fromkeys(names))
 
 
-def partition_counts(bootstrap: str) -> dict[str, int]:
+def partition_counts(bootstrap: Kafka) -> dict[str, int]:
     """The number of partitions of every topic that is not Kafka's own."""
-    return {name: count for name, count in partition_counts_of(admin(bootstrap)).items() if not name.startswith("__")}
+    try:
+        counts = partition_counts_of(admin(bootstrap))
+    except KafkaReadError:
+        if (refused := refusal(bootstrap)) is not None:
+            raise refused from None
+        raise
+    return {name: count for name, count in counts.items() if not name.startswith("__")}
 
 
-def compacted(bootstrap: str, topics: Collection[str]) -> frozenset[str]:
+def compacted(bootstrap: Kafka, topics: Collection[str]) -> frozenset[str]:
     """The topics that the broker compacts, whoever created them."""
     settings = _settings(bootstrap, topics)
     return frozenset(name for name, config in settings.items() if "compact" in config["cleanup.policy"].split(","))
 
 
-def kept_ms(bootstrap: str, topics: Collection[str]) -> dict[str, int | None]:
+def kept_ms(bootstrap: Kafka, topics: Collection[str]) -> dict[str, int | None]:
     """The age at which the broker removes records of each topic; None if age does not decide.
 
     The broker removes a segment when its newest record is this old.
@@ -161,7 +191,7 @@ def kept_ms(bootstrap: str, topics: Collection[str]) -> dict[str, int | None]:
     }
 
 
-def _settings(bootstrap: str, topics: Collection[str]) -> dict[str, dict[str, str]]:
+def _settings(bootstrap: Kafka, topics: Collection[str]) -> dict[str, dict[str, str]]:
     wanted = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
     if not wanted:
         return {}
@@ -174,12 +204,12 @@ def _settings(bootstrap: str, topics: Collection[str]) -> dict[str, dict[str, st
     return {name: {key: entry.value for key, entry in config.items()} for name, config in found.items()}
 
 
-def record_limits(bootstrap: str, topics: Collection[str]) -> dict[str, int]:
+def record_limits(bootstrap: Kafka, topics: Collection[str]) -> dict[str, int]:
     """The maximum size of a batch of records per topic, in bytes (`max.message.bytes`)."""
     return {name: int(config["max.message.bytes"]) for name, config in _settings(bootstrap, topics).items()}
 
 
-def transaction_timeout_ms(bootstrap: str) -> int:
+def transaction_timeout_ms(bootstrap: Kafka) -> int:
     """The broker's limit for the duration of a transaction; if it does not tell, the default of brokers.
 
     Raises:
@@ -243,12 +273,12 @@ def topic_ids(client: AdminClient, topics: Collection[str]) -> dict[str, str]:
     return {name: state.id for name, state in topic_states(client, topics).items()}
 
 
-def begin_offsets(bootstrap: str, topics: Sequence[str]) -> dict[Position, int]:
+def begin_offsets(bootstrap: Kafka, topics: Sequence[str]) -> dict[Position, int]:
     """The first existing offset per partition."""
     return _offsets(bootstrap, topics, OffsetSpec.earliest())
 
 
-def end_offsets(bootstrap: str, topics: Sequence[str], *, committed: bool = True) -> dict[Position, int]:
+def end_offsets(bootstrap: Kafka, topics: Sequence[str], *, committed: bool = True) -> dict[Position, int]:
     """The offset after the last record, per partition.
 
     Args:
@@ -257,14 +287,16 @@ def end_offsets(bootstrap: str, topics: Sequence[str], *, committed: bool = True
     return _offsets(bootstrap, topics, OffsetSpec.latest(), committed=committed)
 
 
-def offsets_at(bootstrap: str, topics: Sequence[str], timestamp_ms: int) -> dict[Position, int]:
+def offsets_at(bootstrap: Kafka, topics: Sequence[str], timestamp_ms: int) -> dict[Position, int]:
     """The first offset per partition whose record is not earlier than the timestamp; the end if there is none."""
     found = _offsets(bootstrap, topics, OffsetSpec.for_timestamp(timestamp_ms))
     ends = end_offsets(bootstrap, topics)
     return {position: ends[position] if offset < 0 else offset for position, offset in found.items()}
 
 
-def _offsets(bootstrap: str, topics: Sequence[str], spec: OffsetSpec, *, committed: bool = True) -> dict[Position, int]:
+def _offsets(
+    bootstrap: Kafka, topics: Sequence[str], spec: OffsetSpec, *, committed: bool = True
+) -> dict[Position, int]:
     client = admin(bootstrap)
     counts = partition_counts_of(client)
     unknown = [topic for topic in topics if topic not in counts]

@@ -11,8 +11,10 @@ from typing import TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from deltaworks.config import Kafka
 from deltaworks.kafka import control_topic
 from deltaworks.kafka.admin import SILENT
+from deltaworks.kafka.clients import make
 from deltaworks.kafka.limits import LARGEST_REQUEST
 
 T = TypeVar("T")
@@ -34,13 +36,14 @@ class Connection:
     It connects in the background while the task reads and computes.
     """
 
-    def __init__(self, bootstrap: str, transactional_id: str, transaction_timeout_ms: int) -> None:
+    def __init__(self, bootstrap: Kafka, transactional_id: str, transaction_timeout_ms: int) -> None:
         self.refused: list[tuple[str, KafkaError]] = []
         """Topics and reasons of records that were not written."""
         self.consumer = control_topic.reader(bootstrap)
-        self.producer = Producer(
+        self.producer = make(
+            Producer,
+            bootstrap,
             {
-                "bootstrap.servers": bootstrap,
                 "reconnect.backoff.ms": 1,
                 "reconnect.backoff.max.ms": 1_000,
                 "retry.backoff.ms": 5,
@@ -55,7 +58,7 @@ class Connection:
                 "batch.size": BATCH_BYTES,
                 "delivery.report.only.error": True,
                 "on_delivery": self._refuse,
-            }
+            },
         )
 
     def _refuse(self, error: KafkaError | None, message: Message) -> None:

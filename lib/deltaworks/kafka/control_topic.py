@@ -20,8 +20,10 @@ from confluent_kafka.admin import NewPartitions
 
 from deltaworks import formats
 from deltaworks.clock import ticks_s
+from deltaworks.config import Kafka
 from deltaworks.errors import KafkaReadError, KafkaTopicError
 from deltaworks.kafka.admin import SILENT, TopicSpec, admin, create_topics, partition_counts_of, wait_for
+from deltaworks.kafka.clients import make
 
 FORMAT = 1
 LINEAGE_PARTITION = 0
@@ -105,11 +107,11 @@ def place_of(pipeline: str, query: str, tasks: Sequence[int], task: TaskId) -> M
     return MarkerPlace(control_topic(pipeline), partition, f"{query}/{stage}-{number}".encode())
 
 
-def prepare(bootstrap: str, pipeline: str, tasks: Sequence[int]) -> None:
+def prepare(bootstrap: Kafka, pipeline: str, tasks: Sequence[int]) -> None:
     """Creates the topic or adds partitions; the driver calls this before the first task runs.
 
     Args:
-        bootstrap: address of the broker.
+        bootstrap: the cluster.
         pipeline: name of the pipeline.
         tasks: number of tasks per stage.
 
@@ -135,14 +137,14 @@ def encode(marker: Marker) -> bytes:
     return msgspec.json.encode(marker)
 
 
-def read_markers(bootstrap: str, pipeline: str, query: str, tasks: Sequence[int]) -> dict[TaskId, Marker]:
+def read_markers(bootstrap: Kafka, pipeline: str, query: str, tasks: Sequence[int]) -> dict[TaskId, Marker]:
     """The last committed marker of each task, without waiting for open transactions.
 
     A worker that is about to commit may add one at any moment. `transactional.settled_markers` ends open transactions
     and returns the final markers.
 
     Args:
-        bootstrap: address of the broker.
+        bootstrap: the cluster.
         pipeline: name of the pipeline.
         query: identity of the checkpoint.
         tasks: number of tasks per stage.
@@ -208,11 +210,12 @@ def newest(consumer: Consumer, topic: str, partition: int, key: bytes, *, settle
         consumer.unassign()
 
 
-def reader(bootstrap: str, **options: object) -> Consumer:
+def reader(bootstrap: Kafka, **options: object) -> Consumer:
     """A consumer of committed records that reports the end of a partition and joins no group."""
-    return Consumer(
+    return make(
+        Consumer,
+        bootstrap,
         {
-            "bootstrap.servers": bootstrap,
             "group.id": "deltaworks-control",
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
@@ -227,7 +230,7 @@ def reader(bootstrap: str, **options: object) -> Consumer:
             "log_level": 0,
             "logger": SILENT,
             **options,
-        }
+        },
     )
 
 

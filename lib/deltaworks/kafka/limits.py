@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from deltaworks.clock import ticks_s
+from deltaworks.config import Kafka
 from deltaworks.errors import KafkaWriteError
 from deltaworks.kafka.admin import admin
 
@@ -31,11 +32,11 @@ class TopicLimits:
     """The limits of a broker's topics, as known to one process.
 
     Args:
-        bootstrap: address of the broker.
+        bootstrap: the cluster.
         expected: topics whose limits are requested together with the first one.
     """
 
-    bootstrap: str
+    bootstrap: Kafka
     expected: Collection[str] = ()
     _known: dict[str, int] = field(default_factory=dict)
     _missing: dict[str, float] = field(default_factory=dict)

@@ -23,6 +23,7 @@ from typing import Protocol, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 
 from deltaworks.clock import ticks_s
+from deltaworks.config import Kafka
 from deltaworks.errors import (
     BatchTooLongError,
     DeltaworksError,
@@ -85,7 +86,7 @@ class TransactionalSink:
     """The producer of one task, kept in its worker process from batch to batch.
 
     Args:
-        bootstrap: `host:port[,host:port...]`.
+        bootstrap: the cluster.
         application: name of the pipeline and checkpoint; batch ids start again in another checkpoint, so it needs
             another name.
         stage: index of the task's stage.
@@ -97,7 +98,7 @@ class TransactionalSink:
 
     def __init__(
         self,
-        bootstrap: str,
+        bootstrap: Kafka,
         application: str,
         stage: int,
         task: int,
@@ -543,7 +544,7 @@ def is_committed(marker: Committed | None, batch_id: int, intent: str, known: in
 
 
 def settled_markers(
-    bootstrap: str, pipeline: str, query: str, tasks: Sequence[int], only: Sequence[TaskId] | None = None
+    bootstrap: Kafka, pipeline: str, query: str, tasks: Sequence[int], only: Sequence[TaskId] | None = None
 ) -> dict[TaskId, Marker]:
     """The final markers of a checkpoint's tasks; this ends open transactions.
 
@@ -551,7 +552,7 @@ def settled_markers(
     a dead driver can commit.
 
     Args:
-        bootstrap: address of the broker.
+        bootstrap: the cluster.
         pipeline: name of the pipeline.
         query: identity of the checkpoint.
         tasks: number of tasks per stage.

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from deltaworks.config import Kafka
 from deltaworks.control.batches import BatchRecord, Recreated, is_before
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.kafka import admin
@@ -26,7 +27,7 @@ from deltaworks.topology.lookback import NeedsAllHistory, lookback_ms, tables_fr
 class Broker:
     """What a plan asks Kafka; see `kafka.admin`."""
 
-    bootstrap: str
+    bootstrap: Kafka
 
     def partition_counts(self) -> Mapping[str, int]:
         return admin.partition_counts(self.bootstrap)

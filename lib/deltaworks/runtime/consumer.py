@@ -7,7 +7,9 @@ from collections.abc import Iterator, Sequence
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from deltaworks.clock import ticks_s
+from deltaworks.config import Kafka
 from deltaworks.errors import KafkaReadError, RecordsGoneError
+from deltaworks.kafka.clients import make
 from deltaworks.kafka.ranges import Range
 from deltaworks.kernel.records import Headers, RecordBatch
 
@@ -37,15 +39,16 @@ class RangeReader:
     another worker, and prefetched records would be wasted.
 
     Args:
-        bootstrap: address of the broker.
+        bootstrap: the cluster.
         pipeline: name of the pipeline, as commands take it.
     """
 
-    def __init__(self, bootstrap: str, pipeline: str = "NAME") -> None:
+    def __init__(self, bootstrap: Kafka, pipeline: str = "NAME") -> None:
         self._bootstrap, self._pipeline = bootstrap, pipeline
-        self._consumer = Consumer(
+        self._consumer = make(
+            Consumer,
+            bootstrap,
             {
-                "bootstrap.servers": bootstrap,
                 "group.id": "deltaworks-task",
                 "enable.auto.commit": False,
                 "enable.auto.offset.store": False,
@@ -57,7 +60,7 @@ class RangeReader:
                 "fetch.wait.max.ms": 10,  # the records are already there; the broker would wait for later ones
                 "queued.min.messages": 20_000,
                 "log_level": 0,
-            }
+            },
         )
 
     def read(self, ranges: Sequence[Range]) -> Iterator[list[RecordBatch]]:

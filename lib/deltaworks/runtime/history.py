@@ -13,6 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from deltaworks.config import Kafka
 from deltaworks.errors import KafkaReadError, RecordsGoneError
 from deltaworks.kafka import admin
 from deltaworks.kafka.ranges import Range
@@ -30,7 +31,7 @@ _NEVER = 1 << 62
 class History:
     """Makes readers of the history of one pipeline; is sent to the processes that read."""
 
-    bootstrap: str
+    bootstrap: Kafka
     tables_root: Path
     archives: Archives
     """The archives of the plan that is replayed, whether it still writes them or not."""

@@ -20,6 +20,7 @@ from typing import Protocol
 import msgspec
 
 from deltaworks import faults
+from deltaworks.config import Kafka
 from deltaworks.control import fence
 from deltaworks.dsl.pipeline import Pipeline
 from deltaworks.errors import StateError
@@ -61,7 +62,7 @@ class HostConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     pipeline: bytes
     """The cloudpickled `Pipeline`."""
-    bootstrap: str
+    bootstrap: Kafka
     query_id: str
     """Identity of the checkpoint."""
     generation: int

@@ -85,7 +85,7 @@ class Beginning:
             KafkaReadError, KafkaWriteError: the broker does not answer.
         """
         tasks = self.plan.tasks(self.topics.read)
-        name, bootstrap = self.pipeline.name, self.settings.bootstrap
+        name, bootstrap = self.pipeline.name, self.settings.cluster
         known = checkpoints.fitting_plan(
             self.paths.current.plan, name, self.plan.fingerprint(), self.topics.named, tasks
         )
@@ -178,7 +178,7 @@ class Beginning:
         if not self._writes_to_kafka():
             return
         read = transactional.settled_markers if settled else control_topic.read_markers
-        markers = read(self.settings.bootstrap, self.pipeline.name, checkpoint.query_id, checkpoint.tasks)
+        markers = read(self.settings.cluster, self.pipeline.name, checkpoint.query_id, checkpoint.tasks)
         for (stage, task), marker in markers.items():
             yield Done(f"Kafka (task {stage}-{task})", marker.batch, token(marker.intent))
 

@@ -28,6 +28,7 @@ from pyspark.sql.types import StructType
 
 from deltaworks import clock
 from deltaworks.clock import BatchClock
+from deltaworks.config import Kafka
 from deltaworks.control import next_tick
 from deltaworks.control.accepted import Accepted
 from deltaworks.control.checkpoint import CheckpointPlan
@@ -84,7 +85,7 @@ class StageInput(msgspec.Struct, frozen=True, kw_only=True):
 class SourceConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What the planner needs; passed as a JSON option of the data source."""
 
-    bootstrap: str
+    bootstrap: Kafka
     pipeline: str = "NAME"
     """The name that commands use."""
     partitions: dict[str, int]
@@ -181,7 +182,7 @@ def source_config(
     )
     resets = {topic: node.offset_reset for stage in plan.stages for node in stage.sources for topic in node.topics}
     return SourceConfig(
-        bootstrap=settings.bootstrap,
+        bootstrap=settings.cluster,
         pipeline=pipeline.name,
         partitions=partitions,
         stages=stages,

@@ -47,7 +47,7 @@ def command(settings: Settings, components: Components) -> list[str]:
 
 def is_ready(settings: Settings) -> bool:
     """Whether the broker answers the admin protocol."""
-    return ports.answers(settings.broker_port) and answers(settings.bootstrap, timeout_s=2.0)
+    return ports.answers(settings.broker_port) and answers(settings.cluster, timeout_s=2.0)
 
 
 def _classpath(settings: Settings, report: Report = lambda _: None) -> str:
