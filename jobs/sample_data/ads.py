@@ -16,7 +16,8 @@ from itertools import accumulate, cycle
 from types import EllipsisType
 from typing import Any
 
-from jobs.sample_data.kafka import HOUR, MINUTE, PARTITIONS, SECOND, SampleRecord, as_iso, as_json
+from deltaworks.testing.sample_data import SampleRecord, as_iso, as_json
+from jobs.sample_data.kafka import HOUR, MINUTE, PARTITIONS, SECOND
 
 MAIN_TOPIC = "ads-impressions"
 CLICKS_TOPIC = "ads-clicks"

@@ -16,7 +16,8 @@ from itertools import accumulate, cycle, islice
 from types import EllipsisType
 from typing import Any
 
-from jobs.sample_data.kafka import DAY, MINUTE, PARTITIONS, SECOND, SampleRecord, as_json
+from deltaworks.testing.sample_data import SampleRecord, as_json
+from jobs.sample_data.kafka import DAY, MINUTE, PARTITIONS, SECOND
 
 MAIN_TOPIC = "page-clicks"
 START_MS = int(datetime(2026, 3, 1, 22, 30, tzinfo=UTC).timestamp() * 1000)

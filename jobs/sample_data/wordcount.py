@@ -15,7 +15,8 @@ from datetime import UTC, datetime
 from enum import Enum
 from itertools import accumulate, cycle, islice
 
-from jobs.sample_data.kafka import MINUTE, PARTITIONS, SECOND, SampleRecord
+from deltaworks.testing.sample_data import SampleRecord
+from jobs.sample_data.kafka import MINUTE, PARTITIONS, SECOND
 
 MAIN_TOPIC = "wordcount-lines"
 START_MS = int(datetime(2026, 3, 1, 22, 30, tzinfo=UTC).timestamp() * 1000)

@@ -27,8 +27,9 @@ from deltaworks.errors import LeaseError
 from deltaworks.lakehouse.publish.publication import Publication, PublicationRequest
 from deltaworks.replay import runs
 from deltaworks.settings import Settings
+from deltaworks.testing.sample_data import SampleRecord, produce
 from jobs.orders import pipeline
-from jobs.sample_data.kafka import DAY, SampleRecord, produce
+from jobs.sample_data.kafka import DAY
 from tests.benchmarks.measure import end_tree
 from tests.benchmarks.throughput import RunFailed, tail
 

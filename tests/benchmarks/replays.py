@@ -36,9 +36,9 @@ from deltaworks.lakehouse.schema import plan_schemas
 from deltaworks.replay.model import Order, ReplayPaths
 from deltaworks.settings import Settings
 from deltaworks.stack.jars import ensure_jars
+from deltaworks.testing.sample_data import SampleRecord, produce
 from jobs.orders import pipeline
 from jobs.sample_data import orders
-from jobs.sample_data.kafka import SampleRecord, produce
 from tests.benchmarks import publishing, spark_sql
 from tests.benchmarks.measure import Watch, cost, end_tree
 from tests.benchmarks.run import (

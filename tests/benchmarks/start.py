@@ -30,7 +30,7 @@ from deltaworks.control import batches, heartbeat, jobs
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.control.topics import all_topics, create
 from deltaworks.settings import Settings
-from jobs.sample_data.kafka import SampleRecord, produce
+from deltaworks.testing.sample_data import SampleRecord, produce
 from tests.benchmarks.measure import CpuClock, end_tree, memory_bytes, tree
 from tests.benchmarks.run import CONTROL_TOPICS, broker, broker_settings, describe_machine, drop_topics, say
 from tests.benchmarks.systems import HEAP

@@ -34,6 +34,7 @@ from deltaworks.runtime.replay.host import ReplayHost
 from deltaworks.settings import Settings
 from deltaworks.spark import handover
 from deltaworks.spark.source import TICK
+from deltaworks.testing.sample_data import SampleData
 from deltaworks.testing.topics import RawRecord
 from jobs import fraud, inventory, invoices, orders
 from jobs.model.fraud import Profile
@@ -41,7 +42,7 @@ from jobs.sample_data import fraud as fraud_data
 from jobs.sample_data import inventory as inventory_data
 from jobs.sample_data import invoices as invoices_data
 from jobs.sample_data import orders as orders_data
-from jobs.sample_data.kafka import PARTITIONS, SampleData
+from jobs.sample_data.kafka import PARTITIONS
 from tests.hosts.in_process import InProcessStream
 from tests.hosts.memory_kafka import MemoryKafka
 from tests.hosts.replays import steps_of

@@ -4,9 +4,10 @@ from collections import Counter
 
 from deltaworks.kafka.admin import TopicSpec, create_topics, delete_topics, end_offsets
 from deltaworks.kernel.partitioning import partition_of
+from deltaworks.testing.sample_data import produce
 from jobs.recomputed.orders import recomputation
 from jobs.recomputed.results import read_topics
-from jobs.sample_data.kafka import PARTITIONS, produce
+from jobs.sample_data.kafka import PARTITIONS
 from jobs.sample_data.orders import records
 from tests.support.live_stack import LiveStack
 

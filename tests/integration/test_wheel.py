@@ -41,12 +41,12 @@ class Environment:
 
     folder: Path
 
-    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *command: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
         """Runs a program of the environment elsewhere, where the repository is out of sight."""
         environment = {"PATH": os.defpath, "HOME": str(self.folder), "LANG": "C.UTF-8"}
         return subprocess.run(
             [self.folder / "bin" / command[0], *command[1:]],
-            cwd=self.folder,
+            cwd=self.folder if cwd is None else cwd,
             env=environment,
             capture_output=True,
             text=True,
@@ -75,11 +75,11 @@ def required(requirements: list[str], extra: str, found: set[str] | None = None)
             yield from required(distribution(name).requires or [], "", found)
 
 
-def environment(folder: Path, wheel: Path, extra: str) -> Environment:
+def environment(folder: Path, wheel: Path, extra: str, *others: str) -> Environment:
     venv.create(folder, with_pip=False)
     (site,) = folder.glob("lib/python*/site-packages")
     (ours,) = (path for path in ZipPath(wheel).iterdir() if path.name.endswith(".dist-info"))
-    for name in required(PathDistribution(ours).requires or [], extra):
+    for name in required([*(PathDistribution(ours).requires or []), *others], extra):
         for file in distribution(name).files or ():
             if not file.parts[0].startswith(".."):
                 target = site / file
@@ -134,6 +134,21 @@ def test_the_command_line_says_what_the_other_commands_need(wheel: Path, tmp_pat
     }
 
 
+def test_a_new_project_is_green_with_the_core_and_pytest(wheel: Path, tmp_path: Path) -> None:
+    cli = environment(tmp_path / "cli", wheel, "cli")
+    core = environment(tmp_path / "core", wheel, "", "pytest")
+    project = tmp_path / "my-streams"
+
+    made = cli.run("deltaworks", "init", str(project))
+    added = cli.run("deltaworks", "new", "pipeline", "refunds", "--join", cwd=project)
+    tested = core.run("python", "-m", "pytest", "-q", cwd=project)
+    refused = cli.run("deltaworks", "test", cwd=project)
+
+    assert (made.returncode, added.returncode) == (0, 0), made.stderr + added.stderr
+    assert "6 passed" in tested.stdout, tested.stdout + tested.stderr
+    assert (refused.returncode, refused.stderr.splitlines()[-1]) == (78, "  Hint: pip install pytest")
+
+
 def test_the_wheel_has_all_that_runs(wheel: Path) -> None:
     names = set(ZipFile(wheel).namelist())
 
@@ -143,5 +158,6 @@ def test_the_wheel_has_all_that_runs(wheel: Path) -> None:
         "deltaworks/_infra/docker-compose.yml.jinja",
         "deltaworks/_infra/jars/spark.lock",
         "deltaworks/control/migrations/env.py",
+        "deltaworks/cli/project/job.py.jinja",
     } <= names
     assert not [name for name in names if name.startswith(("jobs/", "tests/", "tooling/"))]

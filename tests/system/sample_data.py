@@ -11,7 +11,7 @@ from itertools import takewhile
 from deltaworks.control import jobs
 from deltaworks.kafka import admin
 from deltaworks.settings import Settings
-from jobs.sample_data.kafka import SampleData, produce
+from deltaworks.testing.sample_data import SampleData, produce
 
 _ENDLESS = 1_000_000
 

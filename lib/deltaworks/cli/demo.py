@@ -111,7 +111,6 @@ class _Demo:
         self._started: list[str] = []
         self._memory_mb = 0
         self._login: Credentials | None = None
-        self._kafka: Any = jobs.load_module(settings, "sample_data.kafka")
 
     def everything(self) -> bool:
         """Does all steps; returns whether every result equals its recomputation."""
@@ -221,7 +220,9 @@ class _Demo:
         return sum(count for (topic, _), count in there.items() if topic == job.data.MAIN_TOPIC)
 
     def _produce(self, job: _Job, records: int, rate: float | None, report: Report) -> None:
-        written: int = self._kafka.produce(
+        from deltaworks.testing.sample_data import produce
+
+        written = produce(
             self._settings.cluster,
             job.data.records(records, self._seed),
             present=pipelines.records_present(self._settings, job.pipeline),
@@ -284,6 +285,8 @@ class _Demo:
         return comparisons
 
     def _print(self, results: Sequence[tuple[_Job, list[Any]]]) -> None:
+        from deltaworks.testing.sample_data import census
+
         out.print()
         if len(results) == 1:
             ((job, _),) = results
@@ -291,7 +294,7 @@ class _Demo:
             print_table(
                 f"What was produced for {job.name}",
                 ("records", "what"),
-                ((count, kind.value) for kind, count in self._kafka.census(sample).items()),
+                ((count, kind.value) for kind, count in census(sample).items()),
                 right=("records",),
             )
         print_table(

@@ -70,6 +70,7 @@ def produce(
 ) -> None:
     """Write sample data to a pipeline's topics, each record once."""
     from deltaworks.control import jobs
+    from deltaworks.testing import sample_data
 
     settings = Settings.from_environment()
     listeners.require_own_kafka(settings)
@@ -78,7 +79,7 @@ def produce(
     with Steps().step("topics") as report:
         report(create_topics(settings, pipeline))
     with Steps().step("produce") as report:
-        written = jobs.load_module(settings, "sample_data.kafka").produce(
+        written = sample_data.produce(
             settings.cluster,
             data.records(records, seed),
             present=records_present(settings, pipeline),

@@ -23,10 +23,10 @@ import psutil
 from deltaworks.control import heartbeat
 from deltaworks.settings import Settings
 from deltaworks.spark.streaming import request_stop
+from deltaworks.testing.sample_data import produce
 from jobs.recomputed.orders import recomputation
 from jobs.recomputed.results import Comparison
 from jobs.sample_data import orders as sample
-from jobs.sample_data.kafka import produce
 from tests.support.fault_hooks import HOOK, VARIABLE
 from tests.support.recorded_batches import StoreDifference, compare_stores
 

@@ -10,10 +10,10 @@ import random
 import pytest
 
 from deltaworks.settings import Settings
+from deltaworks.testing.sample_data import produce
 from jobs.orders import pipeline
 from jobs.recomputed.orders import recomputation
 from jobs.sample_data import orders as sample
-from jobs.sample_data.kafka import produce
 from tests import mutation
 from tests.hosts.in_process import InProcessStream
 from tests.support.fault_points import DRIVER, WORKER

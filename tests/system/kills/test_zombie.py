@@ -19,10 +19,10 @@ from deltaworks.control import batches, fence, heartbeat
 from deltaworks.control.paths import PipelinePaths
 from deltaworks.kafka import admin
 from deltaworks.settings import Settings
+from deltaworks.testing.sample_data import produce
 from jobs import orders
 from jobs.recomputed.orders import recomputation
 from jobs.sample_data import orders as sample
-from jobs.sample_data.kafka import produce
 from tests.support.fault_hooks import HOOK, VARIABLE
 from tests.support.live_stack import has_read
 from tests.support.processes import running

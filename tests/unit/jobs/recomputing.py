@@ -32,9 +32,10 @@ from deltaworks.kernel.partitioning import partition_of
 from deltaworks.kernel.records import Coordinates, RecordBatch
 from deltaworks.lakehouse.schema import TableSchema, dead_letter_schema, schemas
 from deltaworks.testing.recorded import MicroBatch, Recording, TableRow
+from deltaworks.testing.sample_data import SampleRecord
 from deltaworks.topology.nodes.sinks import TableKind
 from jobs.recomputed.results import Recomputation, batches_table, clock_table, records_table
-from jobs.sample_data.kafka import PARTITIONS, SampleRecord
+from jobs.sample_data.kafka import PARTITIONS
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

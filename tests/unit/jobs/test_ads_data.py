@@ -7,8 +7,9 @@ from itertools import islice
 import pytest
 
 from deltaworks.kernel.partitioning import partition_of
+from deltaworks.testing.sample_data import SampleRecord, census
 from jobs.sample_data.ads import CAMPAIGNS_TOPIC, CLICKS_TOPIC, MAIN_TOPIC, Kind, records
-from jobs.sample_data.kafka import DAY, HOUR, MINUTE, SampleRecord, census
+from jobs.sample_data.kafka import DAY, HOUR, MINUTE
 
 
 def test_a_thousand_impressions_hold_every_kind_of_trouble() -> None:

@@ -5,8 +5,9 @@ from itertools import islice, pairwise
 
 import pytest
 
+from deltaworks.testing.sample_data import census
 from jobs.sample_data.clicks import Kind, records
-from jobs.sample_data.kafka import DAY, HOUR, MINUTE, census
+from jobs.sample_data.kafka import DAY, HOUR, MINUTE
 from tests.unit.jobs.recomputing import murmur2
 
 

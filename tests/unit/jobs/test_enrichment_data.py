@@ -4,8 +4,8 @@ import json
 from collections import Counter
 from itertools import islice
 
+from deltaworks.testing.sample_data import census
 from jobs.sample_data.enrichment import CUSTOMERS_TOPIC, MAIN_TOPIC, Kind, records
-from jobs.sample_data.kafka import census
 from tests.unit.jobs.recomputing import murmur2
 
 

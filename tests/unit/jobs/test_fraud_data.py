@@ -7,8 +7,9 @@ from itertools import islice
 
 import pytest
 
+from deltaworks.testing.sample_data import SampleRecord, census
 from jobs.sample_data.fraud import Kind, records
-from jobs.sample_data.kafka import HOUR, MINUTE, SampleRecord, census
+from jobs.sample_data.kafka import HOUR, MINUTE
 from tests.unit.jobs.recomputing import murmur2
 
 

@@ -7,8 +7,9 @@ from itertools import islice
 import pytest
 
 from deltaworks.kernel.partitioning import partition_of
+from deltaworks.testing.sample_data import census
 from jobs.sample_data.inventory import MAIN_TOPIC, MOVEMENTS_TOPIC, STORES, Kind, records
-from jobs.sample_data.kafka import DAY, HOUR, census
+from jobs.sample_data.kafka import DAY, HOUR
 
 
 def test_a_thousand_orders_hold_every_kind_of_trouble() -> None:

@@ -6,8 +6,8 @@ from itertools import islice
 
 import pytest
 
+from deltaworks.testing.sample_data import SampleRecord, census
 from jobs.sample_data.invoices import FORGOTTEN, Kind, records
-from jobs.sample_data.kafka import SampleRecord, census
 from tests.unit.jobs.recomputing import murmur2
 
 

@@ -7,7 +7,8 @@ from itertools import islice
 
 import pytest
 
-from jobs.sample_data.kafka import DAY, MINUTE, census
+from deltaworks.testing.sample_data import census
+from jobs.sample_data.kafka import DAY, MINUTE
 from jobs.sample_data.orders import MAIN_TOPIC, START_MS, USERS_TOPIC, Kind, records
 from tests.unit.jobs.recomputing import murmur2
 

@@ -5,7 +5,8 @@ from collections import Counter, defaultdict
 from enum import Enum
 from itertools import islice
 
-from jobs.sample_data.kafka import HOUR, MINUTE, census
+from deltaworks.testing.sample_data import census
+from jobs.sample_data.kafka import HOUR, MINUTE
 from jobs.sample_data.wordcount import Kind, records
 from tests.unit.jobs.recomputing import murmur2
 

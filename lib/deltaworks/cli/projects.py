@@ -1,0 +1,138 @@
+"""The commands `init`, `new pipeline` and `test`: a project of your own, one more pipeline, and its tests."""
+
+from __future__ import annotations
+
+import keyword
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from deltaworks.cli.console import out
+from deltaworks.errors import ConfigurationError
+from deltaworks.names import PIPELINE
+from deltaworks.settings import Settings
+
+TEMPLATES = Path(__file__).parent / "project"
+Join = Annotated[bool, typer.Option("--join", help="Show a stream that is joined with a table.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Registers the commands."""
+    app.command(rich_help_panel="Project")(init)
+    group = typer.Typer(help="Add a pipeline to the project.", no_args_is_help=True)
+    group.callback()(lambda: None)
+    group.command("pipeline")(new_pipeline)
+    app.add_typer(group, name="new", rich_help_panel="Project")
+    app.command(rich_help_panel="Project", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(
+        test
+    )
+
+
+def init(
+    folder: Annotated[Path, typer.Argument(help="Folder of the project, which may exist.")] = Path(),
+    pipeline: Annotated[str, typer.Option(help="Name of the first pipeline.")] = "payments",
+    join: Join = False,
+) -> None:
+    """Make a project: a pipeline with its test, data and checks, settings, CI and a compose file."""
+    from deltaworks.stack.compose import compose_file
+
+    folder = folder.absolute()
+    settings = Settings.from_environment({"DELTAWORKS_PROJECT": str(folder)})
+    values = {"project": _project_name(folder), "version": _version()} | _names(pipeline)
+    files = {
+        "README.md": _rendered("README.md", values),
+        "pyproject.toml": _rendered("pyproject.toml", values),
+        "deltaworks.toml": _rendered("deltaworks.toml", values),
+        ".gitignore": _rendered("gitignore", values),
+        ".github/workflows/ci.yml": _rendered("ci.yml", values),
+        "dags/streams__reconcile.py": _rendered("reconcile.py", values),
+        "docker-compose.yml": compose_file(settings),
+        **_pipeline_files(pipeline, join=join),
+    }
+    _write(folder, files)
+    out.print(Text(f"{len(files)} files in {folder}; `deltaworks test` runs the tests"))
+
+
+def new_pipeline(
+    name: Annotated[str, typer.Argument(help="Name of the pipeline: its file in jobs/, without `.py`.")],
+    join: Join = False,
+) -> None:
+    """Add a pipeline with its test, sample data and checks."""
+    project = Settings.from_environment().project
+    files = _pipeline_files(name, join=join)
+    _write(project, files)
+    for file in files:
+        out.print(Text(file))
+
+
+def test(context: typer.Context) -> None:
+    """Run the tests of the project with pytest, which gets all further arguments; needs neither Kafka nor Spark."""
+    import importlib.util
+    import subprocess
+
+    if importlib.util.find_spec("pytest") is None:
+        raise ConfigurationError("'pytest' is not installed, which runs the tests.", hint="pip install pytest")
+    project = Settings.from_environment().project
+    done = subprocess.run([sys.executable, "-m", "pytest", *context.args], cwd=project, check=False)
+    raise typer.Exit(done.returncode)
+
+
+def _pipeline_files(name: str, *, join: bool) -> dict[str, str]:
+    """Path below the project -> content."""
+    values = {**_names(name), "join": join}
+    return {
+        f"jobs/{name}.py": _rendered("job.py", values),
+        f"jobs/sample_data/{name}.py": _rendered("sample_data.py", values),
+        f"jobs/quality/{name}.py": _rendered("quality.py", values),
+        f"tests/test_{name}.py": _rendered("test_job.py", values),
+    }
+
+
+def _names(name: str) -> dict[str, str]:
+    PIPELINE.checked(name)
+    if not name.isidentifier() or keyword.iskeyword(name):
+        raise ConfigurationError(
+            f"A pipeline cannot be called '{name}': its file is a module of Python.", hint="letters, digits and '_'"
+        )
+    return {"name": name, "topic": name.replace("_", "-"), "table": name, "title": name.replace("_", " ").capitalize()}
+
+
+def _project_name(folder: Path) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", folder.name.lower()).strip("-") or "streams"
+
+
+def _version() -> str:
+    """The range of versions that a new project asks for: this one and what is compatible with it."""
+    from importlib.metadata import version
+
+    return f"~={version('deltaworks')}"
+
+
+def _rendered(template: str, values: Mapping[str, object]) -> str:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    templates = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return templates.get_template(f"{template}.jinja").render(values)
+
+
+def _write(folder: Path, files: Mapping[str, str]) -> None:
+    """Writes all files, or none if one of them exists."""
+    there = [name for name in files if (folder / name).exists()]
+    if there:
+        raise ConfigurationError(
+            f"{folder} has already {', '.join(there)}.", hint="choose another folder or name, or move the files away"
+        )
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
