@@ -180,11 +180,12 @@ def _manifest(sources: Mapping[str, Path]) -> Manifest:
 
 
 def _versions() -> dict[str, str]:
+    """The versions of what the package requires, extras included, as far as it is installed."""
     found: dict[str, str] = {}
     with suppress(importlib.metadata.PackageNotFoundError):
         for requirement in importlib.metadata.requires(_PACKAGE) or ():
             match = _REQUIREMENT.match(requirement)
-            if match is not None and "extra ==" not in requirement:
+            if match is not None and match.group() != _PACKAGE:
                 with suppress(importlib.metadata.PackageNotFoundError):
                     found[match.group()] = importlib.metadata.version(match.group())
     return found
