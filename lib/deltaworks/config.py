@@ -25,7 +25,7 @@ import os
 import subprocess
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -156,6 +156,10 @@ class Values:
     def get(self, name: str) -> str | None:
         """The value of a variable; None: neither says anything."""
         return self.variables.get(name) or (self.of_file[name].text if name in self.of_file else None)
+
+    def kept(self) -> Values:
+        """What is kept with the settings: of variables, only which of them are set."""
+        return replace(self, variables={name: name for name in KEYS.values() if self.variables.get(name)})
 
     def origin(self, name: str) -> str | None:
         """Where the value is from; None: there is none, so the default holds."""

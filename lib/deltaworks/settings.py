@@ -132,7 +132,7 @@ class Settings:
             code=code,
             run_from=_choice(env, "DELTAWORKS_RUN_FROM", default.run_from, ("archive", "source")),
             fault_hook=env.get("DELTAWORKS_FAULT_HOOK") or None,
-            values=env,
+            values=env.kept(),
         )
 
     def environment(self) -> dict[str, str]:

@@ -155,6 +155,15 @@ def test_settings_do_not_show_a_secret(tmp_path: Path) -> None:
 
     assert "s3cret" not in repr(found)
     assert "s3cret" not in repr(found.values)
+    assert found.values.variables == {}  # nothing of the environment is kept
+
+
+def test_a_secret_of_a_variable_is_not_kept_twice(tmp_path: Path) -> None:
+    found = Settings.from_environment({"DELTAWORKS_CONTROL_URL": SECRET, "OTHER": "s3cret"}, cwd=tmp_path)
+
+    assert found.control_url == SECRET
+    assert found.values.origin("DELTAWORKS_CONTROL_URL") == "DELTAWORKS_CONTROL_URL"
+    assert "s3cret" not in str(dict(found.values.variables))
 
 
 KAFKA = """
